@@ -1,0 +1,75 @@
+//! The order of user keys.
+
+use std::cmp::Ordering;
+use std::fmt::Debug;
+
+/// A total order over user keys, named, because files written under one order are unreadable
+/// under another.
+///
+/// The name is stored in the MANIFEST; opening a database with another comparator is refused.
+/// Change the name whenever the order changes.
+pub trait Comparator: Send + Sync + Debug + 'static {
+    /// The name on disk, e.g. `leveldb.BytewiseComparator`.
+    fn name(&self) -> &str;
+
+    /// The order of two user keys.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
+
+    /// Shortens `start` to some key in `[start, limit)`, if there is a shorter one. Index blocks
+    /// hold such separators instead of whole keys. Doing nothing is right.
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        let _ = (start, limit);
+    }
+
+    /// Shortens `key` to some key that is not less. Doing nothing is right.
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        let _ = key;
+    }
+
+    /// Whether this is plain byte order, which the engine compares without a virtual call.
+    #[doc(hidden)]
+    fn is_bytewise(&self) -> bool {
+        false
+    }
+}
+
+/// Byte order, LevelDB's default: `leveldb.BytewiseComparator`.
+///
+/// Separators and successors are exactly those of LevelDB's `util/comparator.cc`: they are
+/// written into index blocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BytewiseComparator;
+
+impl Comparator for BytewiseComparator {
+    fn name(&self) -> &str {
+        "leveldb.BytewiseComparator"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.cmp(b)
+    }
+
+    fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        let min_len = start.len().min(limit.len());
+        let shared = start.iter().zip(limit).take_while(|(a, b)| a == b).count();
+        if shared >= min_len {
+            return; // one is a prefix of the other
+        }
+        let byte = start[shared];
+        if byte < 0xff && byte + 1 < limit[shared] {
+            start[shared] = byte + 1;
+            start.truncate(shared + 1);
+        }
+    }
+
+    fn find_short_successor(&self, key: &mut Vec<u8>) {
+        if let Some(i) = key.iter().position(|&b| b != 0xff) {
+            key[i] += 1;
+            key.truncate(i + 1);
+        }
+    }
+
+    fn is_bytewise(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,219 @@
+//! One error type for the whole library.
+//!
+//! Absence is not an error: a lookup that finds nothing is `Ok(None)`. Damage always is one, and
+//! says in which file, at which offset, what was expected there and what was found.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The result of every fallible call.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong. `Clone`, so that every writer of a commit group gets the leader's error.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The filesystem refused an operation.
+    Io {
+        /// What was being done: `open`, `read`, `append`, `sync`, `rename`, ...
+        op: &'static str,
+        /// On which file or directory.
+        path: PathBuf,
+        /// What the filesystem said.
+        source: Arc<io::Error>,
+    },
+    /// Bytes that are not what the format, a checksum or another file says they must be.
+    Corruption(Box<Corruption>),
+    /// The database is open elsewhere.
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// Who holds it, as far as the system tells: `this process`, `process 4711`, ...
+        holder: String,
+    },
+    /// There is no database in the directory, and `create_if_missing` is off.
+    DatabaseMissing {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// There is a database already, and `error_if_exists` is on.
+    DatabaseExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A format or feature this build does not know: a comparator, a compression, an edit tag.
+    Unsupported {
+        /// The kind of thing, e.g. `comparator`.
+        what: &'static str,
+        /// Its name or number, as found.
+        name: String,
+        /// Where it was found, if it was in a file.
+        path: Option<PathBuf>,
+    },
+    /// An argument that cannot be meant.
+    InvalidArgument {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The database no longer takes writes. Reads go on.
+    ReadOnly {
+        /// What happened first.
+        reason: Arc<Error>,
+    },
+    /// The database was closed.
+    Closed,
+}
+
+/// The particulars of an [`Error::Corruption`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Corruption {
+    /// The damaged file, where known.
+    pub path: Option<PathBuf>,
+    /// Where in the file, in bytes, where known.
+    pub offset: Option<u64>,
+    /// What is wrong, e.g. `block checksum mismatch`.
+    pub what: String,
+    /// What should have been there, if there is one answer.
+    pub expected: Option<String>,
+    /// What was there.
+    pub found: Option<String>,
+}
+
+impl Error {
+    /// An I/O error of the operation `op` on `path`.
+    pub fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
+        Error::Io { op, path: path.into(), source: Arc::new(source) }
+    }
+
+    /// Damage of which only the nature is known here; callers add the place with
+    /// [`Error::in_file`] and [`Error::at`].
+    pub fn corruption(what: impl Into<String>) -> Error {
+        Error::Corruption(Box::new(Corruption { what: what.into(), ..Corruption::default() }))
+    }
+
+    /// Damage where one thing was expected and another was found.
+    pub fn mismatch(
+        what: impl Into<String>,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Error {
+        Error::Corruption(Box::new(Corruption {
+            what: what.into(),
+            expected: Some(expected.to_string()),
+            found: Some(found.to_string()),
+            ..Corruption::default()
+        }))
+    }
+
+    /// An argument that cannot be meant.
+    pub fn invalid(what: impl Into<String>) -> Error {
+        Error::InvalidArgument { what: what.into() }
+    }
+
+    /// Something this build does not know.
+    pub fn unsupported(what: &'static str, name: impl Into<String>) -> Error {
+        Error::Unsupported { what, name: name.into(), path: None }
+    }
+
+    /// Names the file, unless it is named already.
+    #[must_use]
+    pub fn in_file(mut self, file: &Path) -> Error {
+        match &mut self {
+            Error::Corruption(c) => {
+                c.path.get_or_insert_with(|| file.to_path_buf());
+            }
+            Error::Unsupported { path, .. } => {
+                path.get_or_insert_with(|| file.to_path_buf());
+            }
+            _ => {}
+        }
+        self
+    }
+
+    /// Names the offset in the file. An offset that is there already is taken as relative to
+    /// this one.
+    #[must_use]
+    pub fn at(mut self, base: u64) -> Error {
+        if let Error::Corruption(c) = &mut self {
+            c.offset = Some(base.saturating_add(c.offset.unwrap_or(0)));
+        }
+        self
+    }
+
+    /// Whether this is [`Error::Corruption`].
+    pub fn is_corruption(&self) -> bool {
+        matches!(self, Error::Corruption(_))
+    }
+
+    /// The kind of the I/O error underneath, if it is one.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Error::Io { source, .. } => Some(source.kind()),
+            Error::ReadOnly { reason } => reason.io_kind(),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { op, path, source } => {
+                write!(f, "cannot {op} {}: {source}", path.display())
+            }
+            Error::Corruption(c) => c.fmt(f),
+            Error::Locked { path, holder } => {
+                write!(f, "{} is locked by {holder}", path.display())
+            }
+            Error::DatabaseMissing { path } => {
+                write!(f, "no database in {} (create_if_missing is off)", path.display())
+            }
+            Error::DatabaseExists { path } => {
+                write!(f, "there is a database in {} already", path.display())
+            }
+            Error::Unsupported { what, name, path } => {
+                write!(f, "unsupported {what} {name}")?;
+                match path {
+                    Some(path) => write!(f, " in {}", path.display()),
+                    None => Ok(()),
+                }
+            }
+            Error::InvalidArgument { what } => f.write_str(what),
+            Error::ReadOnly { reason } => {
+                write!(f, "the database takes no more writes since: {reason}")
+            }
+            Error::Closed => f.write_str("the database is closed"),
+        }
+    }
+}
+
+impl fmt::Display for Corruption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            write!(f, "{}", path.display())?;
+            if let Some(offset) = self.offset {
+                write!(f, " at offset {offset}")?;
+            }
+            f.write_str(": ")?;
+        }
+        f.write_str(&self.what)?;
+        match (&self.expected, &self.found) {
+            (Some(expected), Some(found)) => write!(f, " (expected {expected}, found {found})"),
+            (Some(expected), None) => write!(f, " (expected {expected})"),
+            (None, Some(found)) => write!(f, " (found {found})"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => Some(&**source),
+            Error::ReadOnly { reason } => Some(&**reason),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Integers on disk. Do not change: on disk.
+//!
+//! ```text
+//! fixed32, fixed64   little-endian
+//! varint32, varint64 7 bits a byte, low bits first; the high bit says another byte follows
+//!                    300 = 0b1_0010_1100  ->  ac 02
+//! slice              varint32 length, then the bytes
+//! ```
+//!
+//! Defined by LevelDB's `util/coding.h`.
+
+use crate::base::{Error, Result};
+
+/// The most bytes a varint32 takes.
+pub const MAX_VARINT32_BYTES: usize = 5;
+/// The most bytes a varint64 takes.
+pub const MAX_VARINT64_BYTES: usize = 10;
+
+/// Appends `value` as a varint32.
+#[inline]
+pub fn put_varint32(dst: &mut Vec<u8>, value: u32) {
+    put_varint64(dst, u64::from(value));
+}
+
+/// Appends `value` as a varint64.
+#[inline]
+pub fn put_varint64(dst: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        dst.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    dst.push(value as u8);
+}
+
+/// Appends the length of `slice` as a varint32, then its bytes. The length must fit 32 bits.
+#[inline]
+pub fn put_slice(dst: &mut Vec<u8>, slice: &[u8]) {
+    debug_assert!(u32::try_from(slice.len()).is_ok());
+    put_varint32(dst, slice.len() as u32);
+    dst.extend_from_slice(slice);
+}
+
+/// The bytes that `value` takes as a varint.
+#[inline]
+pub fn varint_len(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// Decodes a varint32 at the head of `src`: the value and the bytes it took. `None` if `src` ends
+/// inside it or it does not fit.
+#[inline]
+pub fn get_varint32(src: &[u8]) -> Option<(u32, usize)> {
+    match src.first() {
+        Some(&byte) if byte < 0x80 => Some((u32::from(byte), 1)),
+        _ => get_varint32_slow(src),
+    }
+}
+
+fn get_varint32_slow(src: &[u8]) -> Option<(u32, usize)> {
+    let mut value = 0u32;
+    for (i, &byte) in src.iter().take(MAX_VARINT32_BYTES).enumerate() {
+        if i == MAX_VARINT32_BYTES - 1 && byte > 0x0f {
+            return None;
+        }
+        value |= u32::from(byte & 0x7f) << (7 * i);
+        if byte < 0x80 {
+            return Some((value, i + 1));
+        }
+    }
+    None
+}
+
+/// Decodes a varint64 at the head of `src`: the value and the bytes it took.
+#[inline]
+pub fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
+    let mut value = 0u64;
+    for (i, &byte) in src.iter().take(MAX_VARINT64_BYTES).enumerate() {
+        if i == MAX_VARINT64_BYTES - 1 && byte > 0x01 {
+            return None;
+        }
+        value |= u64::from(byte & 0x7f) << (7 * i);
+        if byte < 0x80 {
+            return Some((value, i + 1));
+        }
+    }
+    None
+}
+
+/// The little-endian u32 at `offset`, if `src` reaches that far.
+#[inline]
+pub fn get_fixed32(src: &[u8], offset: usize) -> Option<u32> {
+    let bytes = src.get(offset..offset.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The little-endian u64 at `offset`, if `src` reaches that far.
+#[inline]
+pub fn get_fixed64(src: &[u8], offset: usize) -> Option<u64> {
+    let bytes = src.get(offset..offset.checked_add(8)?)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// A place in a byte string that decoding moves along. Errors carry the offset in that string.
+#[derive(Clone, Debug)]
+pub struct Decoder<'a> {
+    src: &'a [u8],
+    pos: usize,
+}
+
+impl<'a> Decoder<'a> {
+    /// Starts at the head of `src`.
+    pub fn new(src: &'a [u8]) -> Decoder<'a> {
+        Decoder { src, pos: 0 }
+    }
+
+    /// How far decoding has come, in bytes.
+    pub fn position(&self) -> usize {
+        self.pos
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.pos >= self.src.len()
+    }
+
+    /// What is left.
+    pub fn rest(&self) -> &'a [u8] {
+        &self.src[self.pos..]
+    }
+
+    /// The next byte. `what` names it in the error.
+    pub fn u8(&mut self, what: &str) -> Result<u8> {
+        let byte = *self.src.get(self.pos).ok_or_else(|| self.short(what))?;
+        self.pos += 1;
+        Ok(byte)
+    }
+
+    /// The next varint32.
+    pub fn varint32(&mut self, what: &str) -> Result<u32> {
+        let (value, len) = get_varint32(self.rest()).ok_or_else(|| self.short(what))?;
+        self.pos += len;
+        Ok(value)
+    }
+
+    /// The next varint64.
+    pub fn varint64(&mut self, what: &str) -> Result<u64> {
+        let (value, len) = get_varint64(self.rest()).ok_or_else(|| self.short(what))?;
+        self.pos += len;
+        Ok(value)
+    }
+
+    /// The next `len` bytes.
+    pub fn bytes(&mut self, len: usize, what: &str) -> Result<&'a [u8]> {
+        let bytes = self.rest().get(..len).ok_or_else(|| self.short(what))?;
+        self.pos += len;
+        Ok(bytes)
+    }
+
+    /// The next length-prefixed slice.
+    pub fn slice(&mut self, what: &str) -> Result<&'a [u8]> {
+        let len = self.varint32(what)? as usize;
+        self.bytes(len, what)
+    }
+
+    fn short(&self, what: &str) -> Error {
+        Error::corruption(format!("{what} is cut short or malformed")).at(self.pos as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varints_round_trip_at_every_length() {
+        for shift in 0..64 {
+            for value in [1u64 << shift, (1u64 << shift) - 1, u64::MAX >> shift] {
+                let mut bytes = Vec::new();
+                put_varint64(&mut bytes, value);
+                assert_eq!(bytes.len(), varint_len(value), "{value}");
+                assert_eq!(get_varint64(&bytes), Some((value, bytes.len())));
+                assert_eq!(get_varint64(&bytes[..bytes.len() - 1]), None);
+                let narrow = u32::try_from(value).ok().map(|value| (value, bytes.len()));
+                assert_eq!(get_varint32(&bytes), narrow);
+            }
+        }
+    }
+
+    #[test]
+    fn the_worked_example() {
+        let mut bytes = Vec::new();
+        put_varint32(&mut bytes, 300);
+        assert_eq!(bytes, [0xac, 0x02]);
+    }
+
+    #[test]
+    fn overlong_varints_are_refused() {
+        assert_eq!(get_varint32(&[0xff, 0xff, 0xff, 0xff, 0x1f]), None);
+        assert_eq!(get_varint32(&[0x80; 6]), None);
+        assert_eq!(get_varint64(&[0x80; 11]), None);
+        let mut over = [0xff; 10];
+        over[9] = 0x02;
+        assert_eq!(get_varint64(&over), None);
+    }
+
+    #[test]
+    fn a_decoder_says_where_it_stopped() {
+        let mut decoder = Decoder::new(&[1, 5, b'a']);
+        assert_eq!(decoder.u8("tag").unwrap(), 1);
+        let error = decoder.slice("name").unwrap_err().to_string();
+        assert!(error.contains("name is cut short"), "{error}");
+    }
+}

@@ -1,0 +1,243 @@
+//! Internal keys: what the engine sorts. Do not change: on disk.
+//!
+//! ```text
+//! user key ......... | 8 bytes little-endian: sequence << 8 | kind
+//! 'k'                | 01 07 00 00 00 00 00 00      put of "k" at sequence 7
+//! ```
+//!
+//! Order: user key ascending, then sequence descending, then kind descending, so that a seek to
+//! `(key, snapshot, Value)` lands on the newest version the snapshot sees. Defined by LevelDB's
+//! `db/dbformat.h`.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::base::{BytewiseComparator, Comparator, Error, Result};
+use crate::format::coding::get_fixed64;
+
+/// The number of a write, counting every operation since the database was made. 56 bits.
+pub type SeqNo = u64;
+
+/// The largest sequence number.
+pub const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
+
+/// The bytes that follow the user key in an internal key.
+pub const TRAILER_BYTES: usize = 8;
+
+/// What an internal key says of its user key. The numbers are on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum KeyKind {
+    /// The key was deleted: a tombstone.
+    Deletion = 0,
+    /// The key has a value.
+    Value = 1,
+}
+
+/// The kind a seek uses: the largest, so that it comes before every entry of its sequence.
+pub const KIND_FOR_SEEK: KeyKind = KeyKind::Value;
+
+impl KeyKind {
+    /// The kind with this number on disk.
+    #[inline]
+    pub fn from_u8(byte: u8) -> Option<KeyKind> {
+        match byte {
+            0 => Some(KeyKind::Deletion),
+            1 => Some(KeyKind::Value),
+            _ => None,
+        }
+    }
+}
+
+/// The eight bytes after the user key, as a number: `sequence << 8 | kind`.
+#[inline]
+pub fn pack_trailer(seq: SeqNo, kind: KeyKind) -> u64 {
+    debug_assert!(seq <= MAX_SEQ_NO);
+    seq << 8 | kind as u64
+}
+
+/// Appends the internal key of `user_key`.
+#[inline]
+pub fn append_internal_key(dst: &mut Vec<u8>, user_key: &[u8], seq: SeqNo, kind: KeyKind) {
+    dst.extend_from_slice(user_key);
+    dst.extend_from_slice(&pack_trailer(seq, kind).to_le_bytes());
+}
+
+/// The internal key of `user_key`, as bytes.
+pub fn internal_key(user_key: &[u8], seq: SeqNo, kind: KeyKind) -> Vec<u8> {
+    let mut key = Vec::with_capacity(user_key.len() + TRAILER_BYTES);
+    append_internal_key(&mut key, user_key, seq, kind);
+    key
+}
+
+/// The user key of an internal key; all of it if it is too short to be one.
+#[inline]
+pub fn user_key(internal_key: &[u8]) -> &[u8] {
+    &internal_key[..internal_key.len().saturating_sub(TRAILER_BYTES)]
+}
+
+/// The trailer of an internal key as a number; 0 if it is too short to be one.
+#[inline]
+pub fn trailer(internal_key: &[u8]) -> u64 {
+    get_fixed64(internal_key, internal_key.len().wrapping_sub(TRAILER_BYTES)).unwrap_or(0)
+}
+
+/// An internal key taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParsedKey<'a> {
+    /// The user's key.
+    pub user_key: &'a [u8],
+    /// The sequence number of the write.
+    pub seq: SeqNo,
+    /// What the write did.
+    pub kind: KeyKind,
+}
+
+impl<'a> ParsedKey<'a> {
+    /// Takes `key` apart.
+    ///
+    /// # Errors
+    /// Corruption, if it is shorter than its trailer or of an unknown kind.
+    #[inline]
+    pub fn parse(key: &'a [u8]) -> Result<ParsedKey<'a>> {
+        if key.len() < TRAILER_BYTES {
+            return Err(Error::mismatch("internal key too short", "at least 8 bytes", key.len()));
+        }
+        let trailer = trailer(key);
+        match KeyKind::from_u8(trailer as u8) {
+            Some(kind) => Ok(ParsedKey { user_key: user_key(key), seq: trailer >> 8, kind }),
+            None => Err(Error::mismatch("unknown kind of key", "0 or 1", trailer as u8)),
+        }
+    }
+}
+
+/// The order of user keys, by a direct comparison where it is plain byte order.
+#[derive(Clone, Debug)]
+pub struct UserComparator {
+    /// `None`: plain byte order.
+    custom: Option<Arc<dyn Comparator>>,
+}
+
+impl UserComparator {
+    /// Wraps `comparator`.
+    pub fn new(comparator: Arc<dyn Comparator>) -> UserComparator {
+        UserComparator { custom: (!comparator.is_bytewise()).then_some(comparator) }
+    }
+
+    /// The wrapped comparator.
+    pub fn get(&self) -> &dyn Comparator {
+        match &self.custom {
+            None => &BytewiseComparator,
+            Some(custom) => &**custom,
+        }
+    }
+
+    /// Whether this is plain byte order.
+    #[inline]
+    pub fn is_bytewise(&self) -> bool {
+        self.custom.is_none()
+    }
+
+    /// The order of two user keys.
+    #[inline]
+    pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match &self.custom {
+            None => a.cmp(b),
+            Some(custom) => custom.compare(a, b),
+        }
+    }
+}
+
+/// The order of internal keys over that of user keys.
+#[derive(Clone, Debug)]
+pub struct InternalComparator {
+    user: UserComparator,
+}
+
+impl InternalComparator {
+    /// The order of internal keys whose user keys `comparator` orders.
+    pub fn new(comparator: Arc<dyn Comparator>) -> InternalComparator {
+        InternalComparator { user: UserComparator::new(comparator) }
+    }
+
+    /// The order of the user keys.
+    #[inline]
+    pub fn user(&self) -> &UserComparator {
+        &self.user
+    }
+
+    /// The order of two internal keys. A key shorter than a trailer counts as an empty user key
+    /// of the highest sequence, so that damage compares somehow, and never panics.
+    #[inline]
+    pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.user.compare(user_key(a), user_key(b)).then_with(|| trailer(b).cmp(&trailer(a)))
+    }
+
+    /// Shortens the internal key `start` to one in `[start, limit)`, as LevelDB's
+    /// `InternalKeyComparator::FindShortestSeparator` does: its index blocks hold the result.
+    pub fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        let mut shorter = user_key(start).to_vec();
+        self.user.get().find_shortest_separator(&mut shorter, user_key(limit));
+        self.take_if_shorter(start, shorter);
+    }
+
+    /// Shortens the internal key `key` to one that is not less.
+    pub fn find_short_successor(&self, key: &mut Vec<u8>) {
+        let mut shorter = user_key(key).to_vec();
+        self.user.get().find_short_successor(&mut shorter);
+        self.take_if_shorter(key, shorter);
+    }
+
+    fn take_if_shorter(&self, key: &mut Vec<u8>, mut shorter: Vec<u8>) {
+        let old = user_key(key);
+        if shorter.len() < old.len() && self.user.compare(old, &shorter) == Ordering::Less {
+            let seek = pack_trailer(MAX_SEQ_NO, KIND_FOR_SEEK);
+            shorter.extend_from_slice(&seek.to_le_bytes());
+            *key = shorter;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order() -> InternalComparator {
+        InternalComparator::new(Arc::new(BytewiseComparator))
+    }
+
+    #[test]
+    fn the_worked_example() {
+        let key = internal_key(b"k", 7, KeyKind::Value);
+        assert_eq!(key, [b'k', 1, 7, 0, 0, 0, 0, 0, 0]);
+        let parsed = ParsedKey::parse(&key).unwrap();
+        assert_eq!(parsed, ParsedKey { user_key: b"k", seq: 7, kind: KeyKind::Value });
+    }
+
+    #[test]
+    fn newer_comes_first_and_user_keys_decide_before() {
+        let newer = internal_key(b"a", 9, KeyKind::Deletion);
+        let older = internal_key(b"a", 8, KeyKind::Value);
+        let other = internal_key(b"ab", 99, KeyKind::Value);
+        assert_eq!(order().compare(&newer, &older), Ordering::Less);
+        assert_eq!(order().compare(&older, &other), Ordering::Less);
+        assert_eq!(order().compare(&older, &older), Ordering::Equal);
+    }
+
+    #[test]
+    fn malformed_keys_are_errors_and_still_compare() {
+        assert!(ParsedKey::parse(b"1234567").unwrap_err().is_corruption());
+        assert!(ParsedKey::parse(&[2, 0, 0, 0, 0, 0, 0, 0]).unwrap_err().is_corruption());
+        assert_eq!(order().compare(b"", b"1234567"), Ordering::Equal);
+    }
+
+    #[test]
+    fn separators_carry_the_seek_trailer() {
+        let mut start = internal_key(b"foo", 100, KeyKind::Value);
+        order().find_shortest_separator(&mut start, &internal_key(b"hello", 200, KeyKind::Value));
+        assert_eq!(start, internal_key(b"g", MAX_SEQ_NO, KIND_FOR_SEEK));
+        let mut same = internal_key(b"foo", 100, KeyKind::Value);
+        order().find_shortest_separator(&mut same, &internal_key(b"foo", 99, KeyKind::Value));
+        assert_eq!(same, internal_key(b"foo", 100, KeyKind::Value));
+    }
+}

@@ -1,0 +1,10 @@
+//! Bytes only: every structure of LevelDB's files, encoded and decoded, without any I/O.
+//!
+//! What is frozen by files in the world says so. Nothing here panics on foreign bytes: decoding
+//! returns an error that says what was expected.
+
+pub mod coding;
+pub mod crc;
+pub mod key;
+pub mod batch;
+pub mod compress;

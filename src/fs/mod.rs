@@ -1,0 +1,130 @@
+//! The filesystem as the engine sees it: a trait, so that tests can put a simulated one in its
+//! place, and the only door to the disk.
+//!
+//! Errors are plain [`io::Error`]s; the caller knows the operation and the path and says so.
+//!
+//! Durability, as every implementation must give it:
+//! - bytes written are durable after [`WriteFile::sync`];
+//! - a name (created, renamed to, removed) is durable after [`Fs::sync_dir`] of its directory;
+//! - [`Fs::rename`] replaces the target atomically;
+//! - dropping a file never syncs it.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A place where files live. Thread-safe; shared as `Arc<dyn Fs>`.
+pub trait Fs: Send + Sync + Debug + 'static {
+    /// Opens an existing file for reading at any offset.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// Creates a file for writing, emptying one that is there. Mode 0600, close-on-exec, not
+    /// through a symbolic link.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+
+    /// Opens an existing file for writing after its last byte.
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+
+    /// Renames, replacing the target if there is one.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes a second name for a file.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Makes a directory (mode 0700) and its parents; one that is there is fine.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// The names in a directory, in no particular order. Names that are not UTF-8 are left out:
+    /// none of ours is.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+
+    /// Makes the names in a directory durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Whether there is a file or directory of this name.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// The length of a file, in bytes.
+    fn len(&self, path: &Path) -> io::Result<u64>;
+
+    /// Takes the lock file (created if it is not there) for this process, until the returned
+    /// guard is dropped. The outer error is the disk's; the inner one is who holds the lock.
+    fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>>;
+}
+
+/// A file opened for reading. Thread-safe.
+pub trait ReadFile: Send + Sync + Debug {
+    /// Reads at `offset` until `buf` is full or the file ends: the bytes read. Interrupted and
+    /// short reads are carried on inside.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// The length of the file, in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file is empty.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+}
+
+/// A file opened for writing, at a position that only writing moves.
+pub trait WriteFile: Send + Debug {
+    /// Writes all of `bytes` at the position and moves it. After an error the file's content past
+    /// the old position is unknown.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes every byte written, and the length, durable.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Sets the length. The position stays, unless the file now ends before it.
+    fn set_len(&mut self, len: u64) -> io::Result<()>;
+}
+
+/// Holds a lock file while it lives.
+pub trait FileLock: Send + Sync + Debug {}
+
+/// Who holds a lock, as far as the system tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockHolder {
+    /// This very process opened the database before.
+    ThisProcess,
+    /// Another process, with its number where the system gives it.
+    Process(Option<u32>),
+}
+
+impl std::fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LockHolder::ThisProcess => f.write_str("this process"),
+            LockHolder::Process(Some(pid)) => write!(f, "process {pid}"),
+            LockHolder::Process(None) => f.write_str("another process"),
+        }
+    }
+}
+
+/// The disk (skeleton; to move to `disk.rs`).
+#[derive(Debug)]
+pub struct DiskFs;
+#[allow(unused_variables)]
+impl Fs for DiskFs {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> { todo!() }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> { todo!() }
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> { todo!() }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> { todo!() }
+    fn remove(&self, path: &Path) -> io::Result<()> { todo!() }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> { todo!() }
+    fn create_dir(&self, path: &Path) -> io::Result<()> { todo!() }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> { todo!() }
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> { todo!() }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> { todo!() }
+    fn exists(&self, path: &Path) -> io::Result<bool> { todo!() }
+    fn len(&self, path: &Path) -> io::Result<u64> { todo!() }
+    fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> { todo!() }
+}
