@@ -1,0 +1,3 @@
+//! Golden files: what other programs wrote, and what they would write.
+
+mod databases;
