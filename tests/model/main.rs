@@ -5,6 +5,7 @@
 
 mod home;
 mod keys;
+mod large;
 mod order;
 mod reads;
 #[path = "../support/rng.rs"]
