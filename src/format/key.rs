@@ -132,10 +132,10 @@ impl UserComparator {
         }
     }
 
-    /// Whether this is plain byte order.
+    /// The comparator, unless this is plain byte order.
     #[inline]
-    pub fn is_bytewise(&self) -> bool {
-        self.custom.is_none()
+    pub fn custom(&self) -> Option<&Arc<dyn Comparator>> {
+        self.custom.as_ref()
     }
 
     /// The order of two user keys.
