@@ -7,4 +7,7 @@ pub mod coding;
 pub mod crc;
 pub mod key;
 pub mod batch;
+pub mod edit;
+pub mod name;
+pub mod record;
 pub mod compress;
