@@ -16,12 +16,21 @@ use crate::format::coding::{get_fixed32, get_varint32};
 use crate::format::key::KeyOrder;
 
 /// The contents of a block, uncompressed. Cheap to clone; shares its bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Block {
     data: Bytes,
     /// Where the entries end and the restart array begins.
     entries_end: usize,
     restarts: usize,
+}
+
+impl std::fmt::Debug for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Block")
+            .field("entries_bytes", &self.entries_end)
+            .field("restarts", &self.restarts)
+            .finish()
+    }
 }
 
 /// Where the parts of an entry lie.
@@ -343,6 +352,7 @@ impl Behind {
     }
 }
 
+#[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend or fail")]
 impl BlockCursor {
     /// A cursor over `block`.
     pub fn new(block: Block) -> BlockCursor {
