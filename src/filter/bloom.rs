@@ -224,7 +224,7 @@ mod tests {
         let mut array = vec![0u8; bytes as usize];
         for key in keys {
             let mut h = hash(key, 0xbc9f_1d34);
-            let delta = (h >> 17) | (h << 15);
+            let delta = h.rotate_left(15);
             for _ in 0..k {
                 let bit = u64::from(h) % (bytes * 8);
                 array[bit as usize / 8] |= 1 << (bit % 8);

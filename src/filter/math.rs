@@ -45,7 +45,7 @@ pub fn best_probes(bits: u64, keys: u64) -> u32 {
 /// ```
 /// use minikv::filter::math::smallest_bits;
 ///
-/// assert_eq!(smallest_bits(1_000, 0.01), Some(9_593));
+/// assert_eq!(smallest_bits(1_000, 0.01), Some(9_594));
 /// ```
 pub fn smallest_bits(keys: u64, rate: f64) -> Option<u64> {
     if rate.is_nan() || rate <= 0.0 {

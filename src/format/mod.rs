@@ -10,4 +10,7 @@ pub mod crc;
 pub mod handle;
 pub mod key;
 pub mod batch;
+pub mod edit;
+pub mod name;
+pub mod record;
 pub mod compress;
