@@ -32,9 +32,9 @@ fn get(table: &Table, key: &[u8]) -> (crate::Result<Option<Found>>, ReadTrace) {
     (table.get(key, &BlockReadOptions::default(), &mut trace), trace)
 }
 
-/// `count` user keys `key00000`, `key00002`, ... as internal keys with values of 20 bytes.
+/// `count` user keys `key000000`, `key000002`, ... as internal keys with values of 20 bytes.
 fn even_keys(count: usize) -> Model {
-    let key = |i: usize| format!("key{:05}", 2 * i).into_bytes();
+    let key = |i: usize| format!("key{:06}", 2 * i).into_bytes();
     (0..count)
         .map(|i| (internal_key(&key(i), 9, KeyKind::Value), format!("{i:020}").into_bytes()))
         .collect()
@@ -50,7 +50,7 @@ fn a_filtered_absent_key_reads_no_data_block() {
     let table = open(build(&options, &even_keys(500)).0, &context_of(&options)).unwrap();
     let mut sum = ReadTrace::default();
     for i in (1..999).step_by(2) {
-        let (found, trace) = get(&table, &lookup_key(&format!("key{i:05}")));
+        let (found, trace) = get(&table, &lookup_key(&format!("key{i:06}")));
         assert_eq!(found.unwrap(), None);
         assert_eq!((trace.index_seeks, trace.filter_checks), (1, 1));
         assert_eq!(trace.filter_negatives + trace.filter_false_positives, 1);
@@ -63,7 +63,7 @@ fn a_filtered_absent_key_reads_no_data_block() {
 
     let unfiltered = BlockReadOptions { use_filter: false, ..BlockReadOptions::default() };
     let mut trace = ReadTrace::default();
-    let key = lookup_key("key00101");
+    let key = lookup_key("key000101");
     assert_eq!(table.get(&key, &unfiltered, &mut trace).unwrap(), None);
     assert_eq!((trace.filter_checks, trace.data_blocks_from_file), (0, 1));
 }
@@ -80,7 +80,7 @@ fn a_lookup_counts_its_steps() {
     let table = open(build(&options, &even_keys(500)).0, &context).unwrap();
     let handle = table.blocks().unwrap()[0].handle;
 
-    let (found, trace) = get(&table, &lookup_key("key00002"));
+    let (found, trace) = get(&table, &lookup_key("key000002"));
     let found = found.unwrap().unwrap();
     assert_eq!((found.seq, found.kind), (9, KeyKind::Value));
     assert_eq!(found.value, format!("{:020}", 1));
@@ -90,7 +90,7 @@ fn a_lookup_counts_its_steps() {
     assert!(trace.bytes_decompressed > trace.bytes_read);
     assert_eq!(trace.checksums_verified, 1);
 
-    let (again, trace) = get(&table, &lookup_key("key00002"));
+    let (again, trace) = get(&table, &lookup_key("key000002"));
     assert_eq!(again.unwrap().unwrap(), found);
     assert_eq!((trace.data_blocks_from_file, trace.data_blocks_from_cache), (0, 1));
     assert_eq!((trace.bytes_read, trace.checksums_verified), (0, 0));
@@ -98,7 +98,7 @@ fn a_lookup_counts_its_steps() {
 
     let frugal = BlockReadOptions { fill_cache: false, verify_checksums: false, use_filter: true };
     let mut trace = ReadTrace::default();
-    let key = lookup_key("key00900");
+    let key = lookup_key("key000900");
     for _ in 0..2 {
         assert!(table.get(&key, &frugal, &mut trace).unwrap().is_some());
     }
@@ -322,7 +322,7 @@ fn a_damaged_filter_costs_reads_and_no_keys() {
         assert!(error.contains("t.ldb at offset"), "{error}");
         assert!(table.filter().is_none());
         assert_eq!(scan(&table).unwrap(), model);
-        let (found, trace) = get(&table, &lookup_key("key00001"));
+        let (found, trace) = get(&table, &lookup_key("key000001"));
         assert_eq!(found.unwrap(), None);
         assert_eq!((trace.filter_checks, trace.data_blocks_from_file), (0, 1));
     }
@@ -359,12 +359,12 @@ fn filters_are_taken_by_name_or_alias_only() {
 
     let by_alias = open(build(&old, &model).0, &context_of(&new)).unwrap();
     assert_eq!(by_alias.filter().unwrap().name, "leveldb.BuiltinBloomFilter");
-    assert_eq!(get(&by_alias, &lookup_key("key00001")).1.filter_checks, 1);
+    assert_eq!(get(&by_alias, &lookup_key("key000001")).1.filter_checks, 1);
 
     let unknown = open(build(&new, &model).0, &context_of(&old)).unwrap();
     assert!(unknown.filter().is_none() && unknown.filter_error().is_none());
     assert_eq!(unknown.meta()[0].0, b"filter.leveldb.BuiltinBloomFilter2");
-    assert_eq!(get(&unknown, &lookup_key("key00001")).1.filter_checks, 0);
+    assert_eq!(get(&unknown, &lookup_key("key000001")).1.filter_checks, 0);
 }
 
 #[test]
