@@ -7,7 +7,7 @@
 //! last user drops it.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -15,6 +15,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
 use crate::base::{Error, Result};
+use crate::format::name::{legacy_table_name, table_name};
 use crate::fs::{Fs, ReadFile};
 use crate::table::reader::{Table, TableContext};
 
@@ -210,14 +211,14 @@ impl TableCache {
 
     /// LevelDB before 1.14 named its tables `.sst`.
     fn find(&self, number: u64) -> Result<(Arc<dyn ReadFile>, PathBuf)> {
-        let path = self.dir.join(format!("{number:06}.ldb"));
-        let error = match self.open_path(&path) {
+        let path = self.dir.join(table_name(number));
+        let error = match self.fs.open(&path) {
             Ok(file) => return Ok((file, path)),
             Err(error) => error,
         };
         if error.kind() == io::ErrorKind::NotFound {
-            let old = self.dir.join(format!("{number:06}.sst"));
-            match self.open_path(&old) {
+            let old = self.dir.join(legacy_table_name(number));
+            match self.fs.open(&old) {
                 Ok(file) => return Ok((file, old)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(Error::io("open", old, error)),
@@ -225,15 +226,13 @@ impl TableCache {
         }
         Err(Error::io("open", path, error))
     }
-
-    fn open_path(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        self.fs.open(path)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
     use crate::base::stats::ReadTrace;
     use crate::format::key::{KeyKind, internal_key};
     use crate::table::reader::BlockReadOptions;
