@@ -144,6 +144,12 @@ impl FilterBlockReader {
         self.filters
     }
 
+    /// How many of them are empty: spans of the file in which no data block starts.
+    pub fn empty_filter_count(&self) -> usize {
+        let end = |i: usize| get_fixed32(&self.contents, self.array_offset + i * 4);
+        (0..self.filters).filter(|&i| end(i) == end(i + 1)).count()
+    }
+
     /// How many bytes of memory the block takes.
     pub fn memory_bytes(&self) -> usize {
         self.contents.len()
