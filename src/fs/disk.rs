@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
+use super::retry::{read_fully_at, write_fully_at};
 use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile, lock};
 
 /// The disk: files of mode 0600, directories of mode 0700.
@@ -132,26 +133,6 @@ impl ReadFile for DiskReadFile {
     }
 }
 
-/// Calls `read_at` until `buf` is full or it reads nothing. A function of its own so that short
-/// and interrupted reads can be tried out.
-fn read_fully_at(
-    buf: &mut [u8],
-    offset: u64,
-    mut read_at: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
-) -> io::Result<usize> {
-    let mut done = 0;
-    while done < buf.len() {
-        let Some(at) = offset.checked_add(done as u64) else { break };
-        match read_at(&mut buf[done..], at) {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
-}
-
 /// Keeps its own position and writes at offsets, so that a failed write moves nothing.
 #[derive(Debug)]
 struct DiskWriteFile {
@@ -161,7 +142,7 @@ struct DiskWriteFile {
 
 impl WriteFile for DiskWriteFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, self.position)?;
+        write_fully_at(bytes, self.position, |bytes, offset| self.file.write_at(bytes, offset))?;
         self.position += bytes.len() as u64;
         Ok(())
     }
@@ -239,27 +220,6 @@ mod tests {
         let file = not_through_links().read(true).open(&path).unwrap();
         let flags = rustix::io::fcntl_getfd(&file).unwrap();
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
-    }
-
-    #[test]
-    fn short_and_interrupted_reads_are_carried_on() {
-        let data: Vec<u8> = (0..100).collect();
-        let mut calls = 0;
-        let mut read_at = |buf: &mut [u8], offset: u64| {
-            calls += 1;
-            if calls % 3 == 0 {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            let rest = &data[(offset as usize).min(data.len())..];
-            let count = rest.len().min(buf.len()).min(7);
-            buf[..count].copy_from_slice(&rest[..count]);
-            Ok(count)
-        };
-        let mut buf = [0; 60];
-        assert_eq!(read_fully_at(&mut buf, 30, &mut read_at).unwrap(), 60);
-        assert_eq!(buf[..], data[30..90]);
-        assert_eq!(read_fully_at(&mut buf, 90, &mut read_at).unwrap(), 10);
-        assert_eq!(buf[..10], data[90..]);
     }
 
     #[test]

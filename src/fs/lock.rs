@@ -182,7 +182,8 @@ mod tests {
     fn child_process() {
         let Some(path) = std::env::var_os(CHILD_PATH) else { return };
         let path = Path::new(&path);
-        let open = || File::options().read(true).write(true).create(true).open(path).unwrap();
+        fs::write(path, b"").unwrap();
+        let open = || File::options().read(true).write(true).open(path).unwrap();
         let write_lock = FlockOperation::NonBlockingLockExclusive;
         let mut file = None;
         let mut both = None;

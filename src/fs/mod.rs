@@ -11,6 +11,7 @@
 
 pub mod disk;
 mod lock;
+mod retry;
 
 pub use disk::DiskFs;
 
