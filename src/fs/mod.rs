@@ -11,9 +11,14 @@
 
 pub mod disk;
 mod lock;
+pub mod mem;
+mod namespace;
 mod retry;
+#[cfg(test)]
+mod suite;
 
 pub use disk::DiskFs;
+pub use mem::MemFs;
 
 use std::fmt::Debug;
 use std::io;
