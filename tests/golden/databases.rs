@@ -4,18 +4,15 @@
 //! works on a copy: opening a database changes it.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
+use ::bytes::Bytes;
 use minikv::{Db, Error, Iter, Options, ReadOnlyDb, ReadOptions, Result};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
-}
+use crate::{bytes, fixture, hex, number, read_fixture, read_json, sha256, text, unhex};
 
 /// What a database must hold.
 struct Expected {
@@ -27,43 +24,27 @@ struct Expected {
 
 impl Expected {
     fn read(case: &str) -> Expected {
-        let dir = fixtures().join(case);
-        let tsv = fs::read_to_string(dir.join("expected.tsv")).expect("expected.tsv");
+        let tsv = String::from_utf8(read_fixture(&format!("{case}/expected.tsv"))).expect("text");
         let entries: BTreeMap<Vec<u8>, String> = tsv
             .lines()
             .map(|line| line.split_once('\t').expect("a tab"))
             .map(|(key, value)| (unhex(key), value.to_string()))
             .collect();
-        let json = fs::read(dir.join("expected.json")).expect("expected.json");
-        let json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
-        assert_eq!(json["entries"].as_u64(), Some(entries.len() as u64), "{case}");
-        let text = |value: &serde_json::Value| value.as_str().expect("a string").to_string();
-        let absent = json["absent_keys"].as_array();
+        let json = read_json(&format!("{case}/expected.json"));
+        assert_eq!(number(&json["entries"]), entries.len() as u64, "{case}");
         Expected {
             entries,
-            absent_keys: absent.into_iter().flatten().map(|key| unhex(&text(key))).collect(),
-            dump_sha256: text(&json["dump_sha256"]),
+            absent_keys: json["absent_keys"].as_array().into_iter().flatten().map(bytes).collect(),
+            dump_sha256: text(&json["dump_sha256"]).to_string(),
         }
     }
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let digits = text.as_bytes().chunks_exact(2);
-    digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string");
-        text
-    })
 }
 
 /// A value as `expected.tsv` writes it.
 fn in_tsv(value: &[u8]) -> String {
     match value.len() {
         0..=1024 => hex(value),
-        len => format!("#{len}:{}", hex(&Sha256::digest(value))),
+        len => format!("#{len}:{}", sha256(value)),
     }
 }
 
@@ -78,7 +59,7 @@ impl Copy {
         let home = tempfile::tempdir().expect("a temporary directory");
         let db = home.path().join("db");
         fs::create_dir(&db).expect("a directory");
-        for (name, bytes) in files(&fixtures().join(case).join("db")) {
+        for (name, bytes) in files(&fixture(&format!("{case}/db"))) {
             fs::write(db.join(name), bytes).expect("a copied file");
         }
         Copy { _home: home, db }
@@ -237,7 +218,7 @@ databases! {
 fn every_fixture_has_its_tests() {
     let mut found = Vec::new();
     for writer in ["leveldb-cpp", "goleveldb", "chromium"] {
-        for entry in fs::read_dir(fixtures().join(writer)).expect("a directory") {
+        for entry in fs::read_dir(fixture(writer)).expect("a directory") {
             let entry = entry.expect("an entry");
             if entry.path().join("db").is_dir() {
                 found.push(format!("{writer}/{}", entry.file_name().display()));
