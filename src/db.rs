@@ -15,8 +15,8 @@ use crate::engine::open::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
 use crate::engine::property::{self, Stats};
 use crate::engine::read_only::{self, Opened};
-use crate::engine::reader::{Reader, key_range};
 pub use crate::engine::reader::Snapshot;
+use crate::engine::reader::{Reader, key_range};
 use crate::engine::worker::Workers;
 use crate::engine::write::Write;
 use crate::format::batch::WriteBatch;
@@ -283,10 +283,7 @@ macro_rules! reads {
             ///
             /// # Errors
             /// As [`get`](Self::get).
-            pub fn get_traced(
-                &self,
-                key: impl AsRef<[u8]>,
-            ) -> Result<(Option<Bytes>, ReadTrace)> {
+            pub fn get_traced(&self, key: impl AsRef<[u8]>) -> Result<(Option<Bytes>, ReadTrace)> {
                 self.get_traced_with(&ReadOptions::default(), key)
             }
 

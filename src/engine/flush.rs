@@ -33,7 +33,7 @@ pub fn write_table(
     let mut builder = TableBuilder::new(file, path.clone(), options.table_options(order));
     let mut smallest = Vec::new();
     let mut largest = Vec::new();
-    let mut fill = || {
+    let fill = || {
         let mut retention = Retention::new(held, order.user().clone());
         let mut cursor = mem.cursor();
         let mut valid = cursor.seek_to_first();

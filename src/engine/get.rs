@@ -85,8 +85,8 @@ fn find_in_tables(
         state.tables.with(&file.slot, |table| table.get(lookup, options, trace))
     };
     for file in view.version.level(0) {
-        let outside =
-            order.compare(key, file.first_key()).is_lt() || order.compare(key, file.last_key()).is_gt();
+        let outside = order.compare(key, file.first_key()).is_lt()
+            || order.compare(key, file.last_key()).is_gt();
         if outside {
             trace.tables_skipped_by_range[0] += 1;
             continue;

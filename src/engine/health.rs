@@ -40,6 +40,10 @@ impl Engine {
                 None => Ok(()),
             };
         }
-        if commit.unsynced || !commit.outgoing.is_empty() { self.sync_log(&mut commit) } else { Ok(()) }
+        if commit.unsynced || !commit.outgoing.is_empty() {
+            self.sync_log(&mut commit)
+        } else {
+            Ok(())
+        }
     }
 }

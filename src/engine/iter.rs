@@ -193,8 +193,11 @@ impl Cursor {
                 self.find_forward(valid, true)
             }
             Place::BeforeEntry => {
-                let valid =
-                    if self.merge.valid() { self.merge.next()? } else { self.merge.seek_to_first()? };
+                let valid = if self.merge.valid() {
+                    self.merge.next()?
+                } else {
+                    self.merge.seek_to_first()?
+                };
                 self.find_forward(valid, true)
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::Result;
 use crate::base::stats::NUM_LEVELS;
 use crate::engine::compact::{Compaction, Inputs};
-use crate::engine::pick::{self, clean_cut_of, hull, target_bytes};
+use crate::engine::pick::{clean_cut_of, hull, target_bytes};
 use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::engine::{Engine, State};
 

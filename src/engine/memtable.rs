@@ -177,8 +177,8 @@ impl MemKey {
     }
 
     fn lookup(key: &[u8], trailer: u64, order: Option<Arc<dyn Comparator>>) -> MemKey {
-        let bytes = KeyBytes::inline(key)
-            .unwrap_or_else(|| KeyBytes::Shared(Bytes::copy_from_slice(key)));
+        let bytes =
+            KeyBytes::inline(key).unwrap_or_else(|| KeyBytes::Shared(Bytes::copy_from_slice(key)));
         MemKey { prefix: prefix(key), trailer, key: bytes, order }
     }
 
@@ -204,10 +204,9 @@ impl MemKey {
     #[inline]
     fn cmp_user_key(&self, other: &MemKey) -> Ordering {
         match &self.order {
-            None => self
-                .prefix
-                .cmp(&other.prefix)
-                .then_with(|| self.user_key().cmp(other.user_key())),
+            None => {
+                self.prefix.cmp(&other.prefix).then_with(|| self.user_key().cmp(other.user_key()))
+            }
             Some(order) => order.compare(self.user_key(), other.user_key()),
         }
     }

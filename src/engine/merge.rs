@@ -40,11 +40,6 @@ macro_rules! each {
 
 impl Source {
     #[inline]
-    fn valid(&self) -> bool {
-        each!(self, mem => mem.valid(), cursor => cursor.valid())
-    }
-
-    #[inline]
     fn key(&self) -> &[u8] {
         each!(self, mem => mem.key(), cursor => cursor.key())
     }
@@ -117,11 +112,6 @@ impl LevelCursor {
     /// A cursor over the entries of `run`.
     pub fn new(state: Arc<ReadState>, run: Run, options: BlockReadOptions) -> LevelCursor {
         LevelCursor { state, run, options, at: 0, cursor: None, trace: ReadTrace::default() }
-    }
-
-    #[inline]
-    fn valid(&self) -> bool {
-        self.cursor.as_ref().is_some_and(TableCursor::valid)
     }
 
     #[inline]
@@ -432,7 +422,8 @@ impl MergeCursor {
                 return;
             }
             let right = left + 1;
-            let child = if right < self.heap.len() && self.before(right, left) { right } else { left };
+            let child =
+                if right < self.heap.len() && self.before(right, left) { right } else { left };
             if !self.before(child, at) {
                 return;
             }

@@ -27,7 +27,7 @@ use crate::engine::version_set::{self, FileNumbers, Recovered, VersionSet, sync_
 use crate::engine::view::{ReadState, ReadView};
 use crate::engine::write::{CommitState, OutgoingLog};
 use crate::engine::{Engine, Frozen, State};
-use crate::format::batch::{WriteBatch, decode_header};
+use crate::format::batch::{WriteBatch, decode_header, decode_ops};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
 use crate::format::name::{self, FileName};
@@ -113,15 +113,21 @@ impl Replay<'_> {
             if !replayed.recovery.lost.is_empty() {
                 let why = "comes after a damaged log".to_owned();
                 if file_bytes > 0 {
-                    replayed.recovery.lost.push(LostLog { path, offset: 0, bytes: file_bytes, why });
+                    replayed.recovery.lost.push(LostLog {
+                        path,
+                        offset: 0,
+                        bytes: file_bytes,
+                        why,
+                    });
                 }
                 continue;
             }
-            let mut reader = LogReader::new(file, &path);
+            let mut reader = LogReader::new(file, &path)?;
             let damage = loop {
                 match reader.next() {
                     Ok(Some(record)) => {
-                        let mem = current_memtable(self, &mut replayed, number, &mut arena, &mut full)?;
+                        let mem =
+                            current_memtable(self, &mut replayed, number, &mut arena, &mut full)?;
                         let inserted = insert_record(&mem, record, &mut arena);
                         match inserted {
                             Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
@@ -181,11 +187,8 @@ fn current_memtable(
 fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<SeqNo> {
     let (first_seq, count) = decode_header(record)?;
     let last_seq = first_seq.saturating_add(u64::from(count).saturating_sub(1));
-    if last_seq > MAX_SEQ_NO {
-        return Err(Error::mismatch("sequence number", "at most 2^56 - 1", last_seq));
-    }
     // All or nothing: a batch that is malformed further on must not be half there.
-    crate::format::batch::check_contents(record)?;
+    decode_ops(record).try_for_each(|op| op.map(drop))?;
     mem.insert_batch(record, first_seq, arena)?;
     Ok(last_seq)
 }
@@ -415,8 +418,7 @@ impl Opening {
             compaction_error: None,
             closing: false,
         };
-        let (tables, block_cache) =
-            table_cache(&self.fs, &self.dir, &self.options, &self.order);
+        let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
         let view = ReadView {
             mem: state.mem.clone(),
             imm: state.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),

@@ -4,8 +4,8 @@
 //! counts tables, since each costs every read; the others count bytes, each level's target ten
 //! times the one above it.
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::stats::NUM_LEVELS;
 use crate::engine::compact::{Compaction, Inputs};
@@ -101,7 +101,8 @@ fn pick_sorted(
     for (at, file) in version.level(level).iter().enumerate() {
         // Both levels are sorted, so the first table of the next level that may overlap only
         // moves forward.
-        while from < below.len() && order.compare(below[from].last_key(), file.first_key()).is_lt() {
+        while from < below.len() && order.compare(below[from].last_key(), file.first_key()).is_lt()
+        {
             from += 1;
         }
         if !is_free(file) {
@@ -131,14 +132,9 @@ fn pick_sorted(
 /// The table at `at` with those neighbours that share a user key with it: versions of one key
 /// may lie in two tables of a level (LevelDB once split them so), and the older must not stay
 /// above the newer.
-fn clean_cut(
-    files: &[Arc<TableFile>],
-    at: usize,
-    order: &UserComparator,
-) -> Vec<Arc<TableFile>> {
-    let meets = |left: usize| {
-        order.compare(files[left].last_key(), files[left + 1].first_key()).is_eq()
-    };
+fn clean_cut(files: &[Arc<TableFile>], at: usize, order: &UserComparator) -> Vec<Arc<TableFile>> {
+    let meets =
+        |left: usize| order.compare(files[left].last_key(), files[left + 1].first_key()).is_eq();
     let mut first = at;
     while first > 0 && meets(first - 1) {
         first -= 1;

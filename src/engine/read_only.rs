@@ -50,8 +50,8 @@ pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
         let before = version_set::recover(fs, dir, options.comparator.name())?;
         let opened = open_once(dir, options, &before);
         let after = version_set::recover(fs, dir, options.comparator.name())?;
-        let unchanged = before.manifest_number == after.manifest_number
-            && before.valid_end == after.valid_end;
+        let unchanged =
+            before.manifest_number == after.manifest_number && before.valid_end == after.valid_end;
         if unchanged || tries == MAX_TRIES {
             return opened;
         }

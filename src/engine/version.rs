@@ -117,9 +117,8 @@ pub struct KeyRange<'a> {
 impl KeyRange<'_> {
     /// Whether a table has keys in the range.
     pub fn overlaps(&self, order: &UserComparator, file: &TableFile) -> bool {
-        let after = self
-            .from
-            .is_some_and(|from| order.compare(file.last_key(), from) == Ordering::Less);
+        let after =
+            self.from.is_some_and(|from| order.compare(file.last_key(), from) == Ordering::Less);
         let before =
             self.to.is_some_and(|to| order.compare(file.first_key(), to) == Ordering::Greater);
         !after && !before

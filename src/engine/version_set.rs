@@ -18,7 +18,7 @@ use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, SeqNo};
 use crate::format::name::{self, FileName};
 use crate::fs::Fs;
-use crate::log::{LogReader, LogWriter};
+use crate::log::{LogReader, LogWriter, Tail};
 
 /// A MANIFEST longer than this, and than twice what its version takes, is started anew.
 const MIN_MANIFEST_ROTATE_BYTES: u64 = 1 << 20;
@@ -85,7 +85,7 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
         }
         _ => Error::io("open", &path, error),
     })?;
-    let mut reader = LogReader::new(file, &path);
+    let mut reader = LogReader::new(file, &path)?;
     let mut levels: [BTreeMap<u64, NewFile>; NUM_LEVELS] = Default::default();
     let mut merged = VersionEdit::default();
     while let Some(record) = reader.next()? {
@@ -119,7 +119,7 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
         last_seq: merged.last_seq.ok_or_else(|| missing("last sequence number"))?,
         manifest_number: manifest_number.unwrap_or(0),
         valid_end: reader.valid_end(),
-        clean: reader.tail().is_clean(),
+        clean: reader.tail() == Tail::Clean,
     })
 }
 
@@ -264,7 +264,8 @@ impl VersionSet {
         edit.next_file_number = Some(self.numbers.next());
         let path = self.dir.join(name::manifest_name(number));
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-        let mut manifest = Manifest { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
+        let mut manifest =
+            Manifest { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
         let mut whole = self.current.to_edit();
         whole.comparator = Some(self.order.user().get().name().to_owned());
         manifest.add(&whole)?;
@@ -279,18 +280,36 @@ impl VersionSet {
         }
         Ok(())
     }
+}
 
-    fn set_current(&self, manifest_number: u64) -> Result<()> {
-        let temp = self.dir.join(name::temp_name(manifest_number));
-        let current = self.dir.join(name::CURRENT);
-        let contents = name::current_contents(manifest_number);
-        let mut file = self.fs.create(&temp).map_err(|error| Error::io("create", &temp, error))?;
-        file.write(contents.as_bytes()).map_err(|error| Error::io("write", &temp, error))?;
-        file.sync().map_err(|error| Error::io("sync", &temp, error))?;
-        drop(file);
-        self.fs.rename(&temp, &current).map_err(|error| Error::io("rename", &temp, error))?;
-        sync_dir(&*self.fs, &self.dir)
-    }
+/// Makes a database of nothing in `dir`: MANIFEST number 1, and the `CURRENT` that names it.
+pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
+    let path = dir.join(name::manifest_name(1));
+    let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+    let mut manifest = Manifest { number: 1, path, log: LogWriter::new(file, 0), version_bytes: 0 };
+    manifest.add(&VersionEdit {
+        comparator: Some(comparator.to_owned()),
+        log_number: Some(0),
+        next_file_number: Some(2),
+        last_seq: Some(0),
+        ..VersionEdit::default()
+    })?;
+    manifest.sync()?;
+    sync_dir(fs, dir)?;
+    set_current(fs, dir, manifest.number)
+}
+
+/// Names a MANIFEST, durable under its own name, in `CURRENT`.
+fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
+    let temp = dir.join(name::temp_name(manifest_number));
+    let current = dir.join(name::CURRENT);
+    let contents = name::current_contents(manifest_number);
+    let mut file = fs.create(&temp).map_err(|error| Error::io("create", &temp, error))?;
+    file.write(contents.as_bytes()).map_err(|error| Error::io("write", &temp, error))?;
+    file.sync().map_err(|error| Error::io("sync", &temp, error))?;
+    drop(file);
+    fs.rename(&temp, &current).map_err(|error| Error::io("rename", &temp, error))?;
+    sync_dir(fs, dir)
 }
 
 impl Manifest {

@@ -131,7 +131,9 @@ impl ReadState {
 
 impl fmt::Debug for ReadState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadState").field("visible_seq", &self.visible_seq()).finish_non_exhaustive()
+        f.debug_struct("ReadState")
+            .field("visible_seq", &self.visible_seq())
+            .finish_non_exhaustive()
     }
 }
 
