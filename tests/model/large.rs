@@ -49,8 +49,8 @@ fn a_batch_of_a_million_entries() {
     const ENTRIES: u32 = 1_000_000;
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut batch = WriteBatch::new();
-    for i in 0..ENTRIES {
-        let number = i.wrapping_mul(7_919) % ENTRIES;
+    for i in 0..u64::from(ENTRIES) {
+        let number = (i * 7_919 % u64::from(ENTRIES)) as u32;
         batch.put(key(number), number.to_le_bytes());
     }
     let db = open(home.path());

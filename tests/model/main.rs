@@ -3,6 +3,7 @@
 //! Each run prints its seed; `MINIKV_SEED=N` repeats it. `MINIKV_OPS=N` sets the number of
 //! operations of each run.
 
+mod found;
 mod home;
 mod keys;
 mod large;
