@@ -68,10 +68,8 @@ fn sha256(bytes: &[u8]) -> String {
 #[derive(Debug)]
 struct Contents(Vec<u8>);
 
-impl Contents {
-    fn new(bytes: Vec<u8>) -> Arc<dyn ReadFile> {
-        Arc::new(Contents(bytes))
-    }
+fn file_of(bytes: Vec<u8>) -> Arc<dyn ReadFile> {
+    Arc::new(Contents(bytes))
 }
 
 impl ReadFile for Contents {
