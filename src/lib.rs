@@ -6,6 +6,7 @@ pub mod engine;
 pub mod filter;
 pub mod format;
 pub mod fs;
+pub mod log;
 pub mod table;
 
 pub use base::{BytewiseComparator, Comparator, Error, Result};

@@ -114,17 +114,43 @@ impl std::fmt::Display for LockHolder {
 pub struct DiskFs;
 #[allow(unused_variables)]
 impl Fs for DiskFs {
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> { todo!() }
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> { todo!() }
-    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> { todo!() }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> { todo!() }
-    fn remove(&self, path: &Path) -> io::Result<()> { todo!() }
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> { todo!() }
-    fn create_dir(&self, path: &Path) -> io::Result<()> { todo!() }
-    fn remove_dir(&self, path: &Path) -> io::Result<()> { todo!() }
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> { todo!() }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> { todo!() }
-    fn exists(&self, path: &Path) -> io::Result<bool> { todo!() }
-    fn len(&self, path: &Path) -> io::Result<u64> { todo!() }
-    fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> { todo!() }
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        todo!()
+    }
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        todo!()
+    }
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        todo!()
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        todo!()
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        todo!()
+    }
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        todo!()
+    }
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        todo!()
+    }
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        todo!()
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        todo!()
+    }
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        todo!()
+    }
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        todo!()
+    }
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        todo!()
+    }
+    fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
+        todo!()
+    }
 }
