@@ -218,16 +218,50 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
     if !exists(dir)? {
         return Ok(false);
     }
-    let orphan = list(fs, dir)?.into_iter().find(|(_, name)| {
-        matches!(name, FileName::Table { .. } | FileName::Manifest(_) | FileName::Log(_))
-    });
+    let mut orphan = None;
+    for (file, name) in list(fs, dir)? {
+        let counts = match name {
+            FileName::Table { .. } | FileName::Log(_) => true,
+            FileName::Manifest(number) => {
+                let path = dir.join(&file);
+                let len = fs.len(&path).map_err(|error| Error::io("read", &path, error))?;
+                // The first step of making a database; a crash may leave it there alone.
+                number != 1 || len > version_set::FIRST_MANIFEST_MAX_BYTES
+            }
+            _ => false,
+        };
+        if counts {
+            orphan = Some(file);
+        }
+    }
     match orphan {
         None => Ok(false),
-        Some((name, _)) => Err(Error::corruption(format!(
+        Some(name) => Err(Error::corruption(format!(
             "there is no CURRENT, but {name} is there: the database wants repair"
         ))
         .in_file(&current)),
     }
+}
+
+/// Makes a directory and its parents, durably.
+fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let mut made = Vec::new();
+    for ancestor in dir.ancestors().filter(|ancestor| *ancestor != Path::new("")) {
+        match fs.exists(ancestor) {
+            Ok(true) => break,
+            Ok(false) => made.push(ancestor),
+            Err(error) => return Err(Error::io("look for", ancestor, error)),
+        }
+    }
+    fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?;
+    for path in made {
+        let parent = match path.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        sync_dir(fs, parent)?;
+    }
+    Ok(())
 }
 
 /// The logs to replay, ascending.
@@ -313,7 +347,7 @@ impl Engine {
                 return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
             }
             true => {}
-            false => fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?,
+            false => create_dir(&*fs, dir)?,
         }
         let lock = lock(&*fs, dir)?;
         // Another process may have made it, or removed it, before the lock was ours.
@@ -427,7 +461,9 @@ impl Opening {
             version: state.version.clone(),
         };
         let last_seq = commit.state.last_seq;
-        let reads = ReadState::new(self.order, tables, block_cache, view, last_seq, Some(lock));
+        let (order, trash_of_reads) = (self.order, trash.clone());
+        let reads =
+            ReadState::new(order, tables, block_cache, trash_of_reads, view, last_seq, Some(lock));
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,

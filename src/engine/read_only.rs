@@ -81,7 +81,7 @@ fn open_once(dir: &Path, options: &Options, recovered: &Recovered) -> Result<Ope
     };
     let view = ReadView { mem, imm: Vec::new(), version: Arc::new(version) };
     let (tables, block_cache) = open::table_cache(&fs, dir, options, &order);
-    let state = ReadState::new(order, tables, block_cache, view, replayed.last_seq, None);
+    let state = ReadState::new(order, tables, block_cache, trash, view, replayed.last_seq, None);
     Ok(Opened { state: Arc::new(state), recovery: replayed.recovery })
 }
 

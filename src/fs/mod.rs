@@ -14,11 +14,13 @@ mod lock;
 pub mod mem;
 mod namespace;
 mod retry;
+pub mod sim;
 #[cfg(test)]
 mod suite;
 
 pub use disk::DiskFs;
 pub use mem::MemFs;
+pub use sim::SimFs;
 
 use std::fmt::Debug;
 use std::io;
