@@ -11,7 +11,7 @@ pub struct Source {
     pub text: String,
     /// With the inside of comments, strings and character literals blanked.
     pub code: String,
-    /// `code` with the items under `#[cfg(test)]` blanked too.
+    /// `code` with the items under `#[cfg(test)]` blanked too; all of it in a test module.
     pub shipped: String,
 }
 
@@ -31,14 +31,52 @@ impl Source {
         self.text[..offset].matches('\n').count() + 1
     }
 
-    /// How many lines hold something outside of `#[cfg(test)]` items: code, comment or nothing.
+    /// How many lines hold code outside of `#[cfg(test)]` items.
     pub fn shipped_lines(&self) -> usize {
-        let mut lines = vec![true; self.text.lines().count()];
-        for range in test_items(&self.code) {
-            let (first, last) = (self.line(range.start), self.line(range.end - 1));
-            lines[first - 1..last].fill(false);
+        self.shipped.lines().filter(|line| !line.trim().is_empty()).count()
+    }
+
+    /// The files and folders of modules that this file declares under `#[cfg(test)]`.
+    fn test_modules(&self) -> Vec<String> {
+        let folder = match self.path.rsplit_once('/') {
+            Some((folder, "mod.rs" | "lib.rs" | "main.rs")) => folder.to_string(),
+            _ => self.path.trim_end_matches(".rs").to_string(),
+        };
+        let beside = self.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut modules = Vec::new();
+        for item in test_items(&self.code) {
+            let text = &self.text[item.clone()];
+            if let Some((_, path)) = text.split_once("#[path = \"") {
+                let end = path.find('"').expect("the end of the path");
+                modules.push(format!("{beside}/{}", &path[..end]));
+            }
+            let named = words(&self.code[item]).skip_while(|(_, word)| *word != "mod").nth(1);
+            if let (true, Some((_, name))) = (text.ends_with(';'), named) {
+                modules.extend([format!("{folder}/{name}.rs"), format!("{folder}/{name}/")]);
+            }
         }
-        lines.into_iter().filter(|&shipped| shipped).count()
+        modules
+    }
+
+    /// Says that all of it is test code.
+    fn set_test(&mut self) {
+        let mut shipped = std::mem::take(&mut self.shipped).into_bytes();
+        blank(&mut shipped);
+        self.shipped = String::from_utf8(shipped).expect("blanks are UTF-8");
+    }
+}
+
+/// Blanks the files that others declare as test modules.
+pub fn mark_tests(sources: &mut [Source]) {
+    let modules: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
+    for source in sources {
+        let is_in = |module: &String| match module.ends_with('/') {
+            true => source.path.starts_with(module),
+            false => source.path == *module,
+        };
+        if modules.iter().any(is_in) {
+            source.set_test();
+        }
     }
 }
 
@@ -48,6 +86,7 @@ pub fn read_all(root: &Path, folders: &[&str]) -> Vec<Source> {
     for folder in folders {
         walk(root, &root.join(folder), &mut sources);
     }
+    mark_tests(&mut sources);
     sources
 }
 
