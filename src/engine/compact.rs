@@ -237,25 +237,27 @@ impl Outputs<'_> {
 impl Engine {
     /// Runs a compaction whose inputs are marked, makes its result the current version, and
     /// frees the marks.
-    pub fn run_compaction(&self, compaction: &Arc<Compaction>) -> Result<()> {
+    pub fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
         let began = Instant::now();
         let result = if compaction.is_move {
-            self.move_down(compaction)
+            self.move_down(&compaction)
         } else {
-            self.merge_down(compaction, began)
+            self.merge_down(&compaction, began)
         };
         let mut state = self.state.lock();
         compaction.mark(false);
-        state.running.retain(|running| !Arc::ptr_eq(running, compaction));
+        state.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
             Ok(()) => state.compaction_error = None,
             Err(Error::Closed) => {}
             Err(error) => state.compaction_error = Some(error.clone()),
         }
         drop(state);
+        // Its inputs are in the trash only when it is gone.
+        drop(compaction);
+        self.trash.empty();
         self.changed.notify_all();
         self.work.notify_all();
-        self.trash.empty();
         result
     }
 
