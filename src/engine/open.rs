@@ -157,6 +157,8 @@ impl Replay<'_> {
                 }
             }
         }
+        // A batch may be empty, and of no entries no table can be made.
+        replayed.memtables.retain(|frozen| !frozen.mem.is_empty());
         Ok(replayed)
     }
 }
