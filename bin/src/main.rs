@@ -6,6 +6,9 @@ mod commands;
 mod error;
 mod input;
 mod output;
+mod scratch;
+mod survey;
+mod workload;
 
 use std::process::ExitCode;
 

@@ -58,6 +58,34 @@ pub fn stdout_error(source: io::Error) -> CliError {
     CliError::Io { op: "write", name: "stdout".to_string(), source }
 }
 
+/// A table of text: the first column to the left, numbers to the right.
+pub struct Table {
+    inner: comfy_table::Table,
+}
+
+impl Table {
+    pub fn new<const N: usize>(head: [&str; N]) -> Table {
+        let mut inner = comfy_table::Table::new();
+        inner.load_preset(comfy_table::presets::NOTHING);
+        inner.set_header(head);
+        for column in inner.column_iter_mut().skip(1) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+        Table { inner }
+    }
+
+    pub fn row<const N: usize>(&mut self, cells: [&str; N]) {
+        self.inner.add_row(cells);
+    }
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let lines: Vec<_> = self.inner.lines().map(|line| line.trim_end().to_string()).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
 /// A bar or counter on stderr, invisible unless stderr is a terminal.
 pub struct Progress {
     bar: ProgressBar,

@@ -4,12 +4,15 @@ mod batch;
 mod compact;
 mod completions;
 mod delete;
+mod demo;
 mod destroy;
 mod dump;
 mod get;
+mod inspect;
 mod load;
 mod man;
 mod put;
+mod readamp;
 mod scan;
 
 use clap::Subcommand;
@@ -30,6 +33,9 @@ pub enum Command {
     Dump(dump::Args),
     Compact(compact::Args),
     Destroy(destroy::Args),
+    Inspect(inspect::Args),
+    Readamp(readamp::Args),
+    Demo(demo::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -47,6 +53,9 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Dump(args) => dump::run(global, args),
         Command::Compact(args) => compact::run(global, args),
         Command::Destroy(args) => destroy::run(global, args),
+        Command::Inspect(args) => inspect::run(global, args),
+        Command::Readamp(args) => readamp::run(global, args),
+        Command::Demo(args) => demo::run(global, args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     }
