@@ -23,8 +23,6 @@ pub enum CliError {
     NotFound,
     /// The command line, or a line of its input, cannot be meant.
     Usage(String),
-    /// A file holds damage. The command's own output said where.
-    Damaged,
     /// The library refused.
     Db(DbError),
     /// A file outside a database, or a stream.
@@ -66,7 +64,6 @@ impl CliError {
             CliError::ClosedPipe => 0,
             CliError::NotFound => 1,
             CliError::Usage(_) => 2,
-            CliError::Damaged => 4,
             CliError::Io { .. } => 5,
             CliError::Unsupported(_) => 6,
             CliError::Db(error) => db_exit_code(error),
@@ -77,7 +74,7 @@ impl CliError {
     /// The line for stderr, unless everything was said.
     pub fn message(&self) -> Option<String> {
         let message = match self {
-            CliError::NotFound | CliError::Damaged | CliError::ClosedPipe => return None,
+            CliError::NotFound | CliError::ClosedPipe => return None,
             CliError::Usage(what) | CliError::Unsupported(what) => what.clone(),
             CliError::Io { op, name, source } => {
                 format!("cannot {op} {name}: {source}{}", io_hint(source))

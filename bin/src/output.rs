@@ -1,5 +1,6 @@
 //! Where output goes: data to stdout, everything else to stderr, progress to a terminal only.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -58,31 +59,43 @@ pub fn stdout_error(source: io::Error) -> CliError {
     CliError::Io { op: "write", name: "stdout".to_string(), source }
 }
 
-/// A table of text: the first column to the left, numbers to the right.
+const COLUMN_GAP: usize = 3;
+
+/// A table of text: the first column to the left, the others to the right.
 pub struct Table {
-    inner: comfy_table::Table,
+    rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub fn new<const N: usize>(head: [&str; N]) -> Table {
-        let mut inner = comfy_table::Table::new();
-        inner.load_preset(comfy_table::presets::NOTHING);
-        inner.set_header(head);
-        for column in inner.column_iter_mut().skip(1) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Right);
-        }
-        Table { inner }
+        let mut table = Table { rows: Vec::new() };
+        table.row(head);
+        table
     }
 
     pub fn row<const N: usize>(&mut self, cells: [&str; N]) {
-        self.inner.add_row(cells);
+        self.rows.push(cells.map(str::to_string).to_vec());
     }
 }
 
-impl std::fmt::Display for Table {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let lines: Vec<_> = self.inner.lines().map(|line| line.trim_end().to_string()).collect();
-        f.write_str(&lines.join("\n"))
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        for (i, row) in self.rows.iter().enumerate() {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                match column {
+                    0 => line.push_str(&format!("{cell:<width$}", width = width(0))),
+                    _ => line.push_str(&format!("{cell:>w$}", w = width(column) + COLUMN_GAP)),
+                }
+            }
+            let end = if i + 1 < self.rows.len() { "\n" } else { "" };
+            write!(f, "{}{end}", line.trim_end())?;
+        }
+        Ok(())
     }
 }
 
@@ -130,5 +143,21 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(["level", "tables", "bytes"]);
+        table.row(["L0", "1", "4.0 KiB"]);
+        table.row(["all", "12", ""]);
+        assert_eq!(
+            table.to_string(),
+            "level   tables     bytes\nL0           1   4.0 KiB\nall         12"
+        );
     }
 }

@@ -216,7 +216,10 @@ fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
         0 => key[at] = byte,
         1 => key.insert(at + 1, byte),
         2 => drop(key.remove(at)),
-        _ => key.swap(at, (at + 1) % key.len().max(1)),
+        _ => {
+            let next = (at + 1) % key.len();
+            key.swap(at, next);
+        }
     }
     key
 }
