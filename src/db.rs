@@ -1,104 +1,410 @@
-//! Handles, no logic (skeleton: signatures are settled, bodies follow).
+//! The handles a program holds. No logic: what they do is in `engine`.
+
 use std::ops::RangeBounds;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::base::Result;
 use crate::base::stats::ReadTrace;
+use crate::engine::Engine;
+pub use crate::engine::iter::{Cursor, Iter};
+use crate::engine::open::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
+use crate::engine::property::{self, Stats};
+use crate::engine::read_only::{self, Opened};
+pub use crate::engine::reader::Snapshot;
+use crate::engine::reader::{Reader, key_range};
+use crate::engine::worker::Workers;
+use crate::engine::write::Write;
 use crate::format::batch::WriteBatch;
 
-/// An open database.
+/// An open database: an ordered map from byte strings to byte strings, in a directory.
+///
+/// Cheap to clone, and every clone may be used from any thread. The database is closed when the
+/// last clone is dropped; its directory stays locked until the last snapshot, cursor and iterator
+/// is gone too.
+///
+/// ```
+/// use minikv::{Db, Options};
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path();
+/// let db = Db::open(path, Options::default().create_if_missing(true))?;
+/// db.put("capital/France", "Paris")?;
+/// assert_eq!(db.get("capital/France")?.as_deref(), Some(&b"Paris"[..]));
+/// for entry in db.prefix("capital/")? {
+///     let (key, value) = entry?;
+///     println!("{key:?} = {value:?}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
-pub struct Db {}
-/// A database opened for reading only.
-#[derive(Clone, Debug)]
-pub struct ReadOnlyDb {}
-/// A frozen view.
-#[derive(Clone, Debug)]
-pub struct Snapshot {}
-/// A lending cursor.
-#[derive(Debug)]
-pub struct Cursor {}
-/// An iterator over entries.
-#[derive(Debug)]
-pub struct Iter {}
+pub struct Db {
+    inner: Arc<Inner>,
+}
 
+#[derive(Debug)]
+struct Inner {
+    engine: Arc<Engine>,
+    workers: Mutex<Workers>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.workers.get_mut().stop(&self.engine);
+    }
+}
+
+/// A database opened for reading only: as it was at that moment, whatever a writer does since.
+///
+/// Opening and reading touch nothing in the directory, not even its lock, so it works on a
+/// read-only medium and beside a process that writes.
+#[derive(Clone, Debug)]
+pub struct ReadOnlyDb {
+    opened: Arc<Opened>,
+}
+
+impl Db {
+    /// Opens the database in the directory `path`.
+    ///
+    /// # Errors
+    /// [`Error::DatabaseMissing`](crate::Error::DatabaseMissing) unless `create_if_missing` is on,
+    /// [`Error::DatabaseExists`](crate::Error::DatabaseExists) if `error_if_exists` is,
+    /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere,
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if it was made with another comparator,
+    /// corruption and I/O errors.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
+        let engine = Engine::open(path.as_ref(), options)?;
+        let workers = Mutex::new(Workers::start(&engine)?);
+        Ok(Db { inner: Arc::new(Inner { engine, workers }) })
+    }
+
+    /// Opens the database in the directory `path` for reading only.
+    ///
+    /// # Errors
+    /// As [`Db::open`], but for the lock: there is none.
+    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<ReadOnlyDb> {
+        Ok(ReadOnlyDb { opened: Arc::new(read_only::open(path.as_ref(), &options)?) })
+    }
+
+    /// Removes the database in the directory `path`: every file that is one of a database's, and
+    /// the directory if nothing else is in it. No database there is fine.
+    ///
+    /// # Errors
+    /// [`Error::Locked`](crate::Error::Locked) if it is open, I/O errors.
+    pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
+        crate::admin::destroy::destroy(path.as_ref(), &*options.fs)
+    }
+
+    /// Sets the value of `key`.
+    ///
+    /// # Errors
+    /// I/O errors of the log, and [`Error::ReadOnly`](crate::Error::ReadOnly) after one.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(&WriteOptions::default(), key, value)
+    }
+
+    /// [`Db::put`], with options.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn put_with(
+        &self,
+        options: &WriteOptions,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.inner.engine.write(options, Write::Put(key.as_ref(), value.as_ref()))
+    }
+
+    /// Deletes `key`. It need not be there.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(&WriteOptions::default(), key)
+    }
+
+    /// [`Db::delete`], with options.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn delete_with(&self, options: &WriteOptions, key: impl AsRef<[u8]>) -> Result<()> {
+        self.inner.engine.write(options, Write::Delete(key.as_ref()))
+    }
+
+    /// Applies the operations of `batch` in their order, all or none.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.write_with(&WriteOptions::default(), batch)
+    }
+
+    /// [`Db::write`], with options.
+    ///
+    /// # Errors
+    /// As [`Db::put`].
+    pub fn write_with(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
+        self.inner.engine.write(options, Write::Batch(batch))
+    }
+
+    /// The database as it is now, to read from later.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::now(&self.inner.engine.reads)
+    }
+
+    /// Writes what is in memory into a table, and waits for it.
+    ///
+    /// # Errors
+    /// What kept the table from being written.
+    pub fn flush(&self) -> Result<()> {
+        self.inner.engine.flush()
+    }
+
+    /// Compacts everything in `range` into one level: deleted and overwritten entries that no
+    /// snapshot holds give their space back. `..` is everything. Ends count as within.
+    ///
+    /// # Errors
+    /// What kept it from being done; nothing is lost.
+    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.inner.engine.compact_range(key_range(&range))
+    }
+
+    /// Waits until no flush or compaction runs or is due.
+    ///
+    /// # Errors
+    /// What keeps one that is due from being done.
+    pub fn wait_idle(&self) -> Result<()> {
+        self.inner.engine.wait_idle()
+    }
+
+    /// The counters since the database was opened.
+    pub fn stats(&self) -> Stats {
+        self.inner.engine.stats()
+    }
+
+    /// What recovery found when the database was opened.
+    pub fn recovery(&self) -> &Recovery {
+        &self.inner.engine.recovery
+    }
+
+    /// Ends background work, syncs the log, and says if that failed. Other clones get
+    /// [`Error::Closed`](crate::Error::Closed) for writes from then on.
+    ///
+    /// # Errors
+    /// I/O errors of the log.
+    pub fn close(self) -> Result<()> {
+        self.inner.workers.lock().stop(&self.inner.engine);
+        self.inner.engine.close()
+    }
+
+    /// About how many bytes of table files hold the keys in `range`. What is in memory only does
+    /// not count.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors of the tables at the ends.
+    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        self.reader().approximate_size(range)
+    }
+
+    /// A property, as text: `leveldb.num-files-at-level<N>`, `leveldb.stats`, `leveldb.sstables`,
+    /// `leveldb.approximate-memory-usage`. `None` for an unknown name.
+    pub fn property(&self, name: &str) -> Option<String> {
+        let view = self.inner.engine.reads.view_owned();
+        property::property(name, &self.stats(), &view.version)
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader::now(&self.inner.engine.reads)
+    }
+}
+
+impl ReadOnlyDb {
+    /// The counters since the database was opened.
+    pub fn stats(&self) -> Stats {
+        property::read_stats(&self.opened.state, &self.opened.state.view_owned())
+    }
+
+    /// What recovery found in the logs.
+    pub fn recovery(&self) -> &Recovery {
+        &self.opened.recovery
+    }
+
+    /// See [`Db::approximate_size`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        self.reader().approximate_size(range)
+    }
+
+    /// See [`Db::property`].
+    pub fn property(&self, name: &str) -> Option<String> {
+        property::property(name, &self.stats(), &self.opened.state.view_owned().version)
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader::now(&self.opened.state)
+    }
+}
+
+/// The reads that all three handles have.
 macro_rules! reads {
-    ($t:ty) => {
-        #[allow(unused_variables, missing_docs)]
-        impl $t {
-            pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> { todo!() }
-            pub fn get_with(&self, options: &ReadOptions, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> { todo!() }
-            pub fn get_traced(&self, key: impl AsRef<[u8]>) -> Result<(Option<Bytes>, ReadTrace)> { todo!() }
-            pub fn get_traced_with(&self, options: &ReadOptions, key: impl AsRef<[u8]>) -> Result<(Option<Bytes>, ReadTrace)> { todo!() }
-            pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> { todo!() }
-            pub fn multi_get_with<K: AsRef<[u8]>>(&self, options: &ReadOptions, keys: &[K]) -> Result<Vec<Option<Bytes>>> { todo!() }
-            pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> { todo!() }
-            pub fn iter(&self) -> Result<Iter> { todo!() }
-            pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> { todo!() }
-            pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> { todo!() }
-            pub fn range_with<K: AsRef<[u8]>>(&self, options: &ReadOptions, range: impl RangeBounds<K>) -> Result<Iter> { todo!() }
-            pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> { todo!() }
-            pub fn prefix_with(&self, options: &ReadOptions, prefix: impl AsRef<[u8]>) -> Result<Iter> { todo!() }
-            pub fn cursor(&self) -> Result<Cursor> { todo!() }
-            pub fn cursor_with(&self, options: &ReadOptions) -> Result<Cursor> { todo!() }
+    ($handle:ty) => {
+        impl $handle {
+            /// The value of `key`, if it has one.
+            ///
+            /// The value shares, and keeps alive, the block or the piece of memtable it is in:
+            /// copy what is kept for long.
+            ///
+            /// # Errors
+            /// Corruption and I/O errors. Damage is never reported as "no value".
+            pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+                self.get_with(&ReadOptions::default(), key)
+            }
+
+            /// [`get`](Self::get), with options.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn get_with(
+                &self,
+                options: &ReadOptions,
+                key: impl AsRef<[u8]>,
+            ) -> Result<Option<Bytes>> {
+                self.reader().get(options, key.as_ref(), &mut ReadTrace::default())
+            }
+
+            /// The value of `key`, and what finding it took.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn get_traced(&self, key: impl AsRef<[u8]>) -> Result<(Option<Bytes>, ReadTrace)> {
+                self.get_traced_with(&ReadOptions::default(), key)
+            }
+
+            /// [`get_traced`](Self::get_traced), with options.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn get_traced_with(
+                &self,
+                options: &ReadOptions,
+                key: impl AsRef<[u8]>,
+            ) -> Result<(Option<Bytes>, ReadTrace)> {
+                let mut trace = ReadTrace::default();
+                let value = self.reader().get(options, key.as_ref(), &mut trace)?;
+                Ok((value, trace))
+            }
+
+            /// The values of `keys`, all as of one moment, in the order asked.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get); the first one ends it.
+            pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+                self.multi_get_with(&ReadOptions::default(), keys)
+            }
+
+            /// [`multi_get`](Self::multi_get), with options.
+            ///
+            /// # Errors
+            /// As [`multi_get`](Self::multi_get).
+            pub fn multi_get_with<K: AsRef<[u8]>>(
+                &self,
+                options: &ReadOptions,
+                keys: &[K],
+            ) -> Result<Vec<Option<Bytes>>> {
+                self.reader().multi_get(options, keys)
+            }
+
+            /// Whether `key` has a value.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+                Ok(self.get(key)?.is_some())
+            }
+
+            /// All entries, in key order; backwards with `.rev()`.
+            ///
+            /// # Errors
+            /// None today; each step has its own.
+            pub fn iter(&self) -> Result<Iter> {
+                self.iter_with(&ReadOptions::default())
+            }
+
+            /// [`iter`](Self::iter), with options.
+            ///
+            /// # Errors
+            /// As [`iter`](Self::iter).
+            pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
+                self.reader().range::<&[u8]>(options, ..)
+            }
+
+            /// The entries whose keys are in `range`.
+            ///
+            /// # Errors
+            /// As [`iter`](Self::iter).
+            pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+                self.range_with(&ReadOptions::default(), range)
+            }
+
+            /// [`range`](Self::range), with options.
+            ///
+            /// # Errors
+            /// As [`iter`](Self::iter).
+            pub fn range_with<K: AsRef<[u8]>>(
+                &self,
+                options: &ReadOptions,
+                range: impl RangeBounds<K>,
+            ) -> Result<Iter> {
+                self.reader().range(options, range)
+            }
+
+            /// The entries whose keys start with `prefix`.
+            ///
+            /// # Errors
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator other
+            /// than byte order.
+            pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+                self.prefix_with(&ReadOptions::default(), prefix)
+            }
+
+            /// [`prefix`](Self::prefix), with options.
+            ///
+            /// # Errors
+            /// As [`prefix`](Self::prefix).
+            pub fn prefix_with(
+                &self,
+                options: &ReadOptions,
+                prefix: impl AsRef<[u8]>,
+            ) -> Result<Iter> {
+                self.reader().prefix(options, prefix.as_ref())
+            }
+
+            /// A cursor, at no entry yet.
+            ///
+            /// # Errors
+            /// Corruption and I/O errors of the tables of level 0, which it opens.
+            pub fn cursor(&self) -> Result<Cursor> {
+                self.cursor_with(&ReadOptions::default())
+            }
+
+            /// [`cursor`](Self::cursor), with options.
+            ///
+            /// # Errors
+            /// As [`cursor`](Self::cursor).
+            pub fn cursor_with(&self, options: &ReadOptions) -> Result<Cursor> {
+                self.reader().cursor(options)
+            }
         }
     };
 }
+
 reads!(Db);
 reads!(ReadOnlyDb);
 reads!(Snapshot);
-
-#[allow(unused_variables, missing_docs)]
-impl Db {
-    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> { todo!() }
-    pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<ReadOnlyDb> { todo!() }
-    pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> { todo!() }
-    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> { todo!() }
-    pub fn put_with(&self, options: &WriteOptions, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> { todo!() }
-    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> { todo!() }
-    pub fn delete_with(&self, options: &WriteOptions, key: impl AsRef<[u8]>) -> Result<()> { todo!() }
-    pub fn write(&self, batch: WriteBatch) -> Result<()> { todo!() }
-    pub fn write_with(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> { todo!() }
-    pub fn snapshot(&self) -> Snapshot { todo!() }
-    /// Freezes the memtable and waits until it is a table.
-    pub fn flush(&self) -> Result<()> { todo!() }
-    /// Compacts everything in `range` down to the last level that has data.
-    pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> { todo!() }
-    /// Waits until no flush or compaction is due.
-    pub fn wait_idle(&self) -> Result<()> { todo!() }
-    /// Bytes of table files that hold `range`, about.
-    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> { todo!() }
-    /// `leveldb.num-files-at-level<N>`, `leveldb.stats`, `leveldb.sstables`, `leveldb.approximate-memory-usage`, ...
-    pub fn property(&self, name: &str) -> Option<String> { todo!() }
-    /// Ends background work and closes the log; errors of doing so are told.
-    pub fn close(self) -> Result<()> { todo!() }
-}
-#[allow(unused_variables, missing_docs)]
-impl ReadOnlyDb {
-    pub fn property(&self, name: &str) -> Option<String> { todo!() }
-    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> { todo!() }
-}
-#[allow(unused_variables, missing_docs)]
-impl Cursor {
-    pub fn valid(&self) -> bool { todo!() }
-    pub fn seek_to_first(&mut self) -> Result<bool> { todo!() }
-    pub fn seek_to_last(&mut self) -> Result<bool> { todo!() }
-    /// First key >= `key`.
-    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> { todo!() }
-    /// Last key <= `key`.
-    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> { todo!() }
-    pub fn next(&mut self) -> Result<bool> { todo!() }
-    pub fn prev(&mut self) -> Result<bool> { todo!() }
-    pub fn key(&self) -> &[u8] { todo!() }
-    pub fn value(&self) -> &[u8] { todo!() }
-}
-impl Iterator for Iter {
-    type Item = Result<(Bytes, Bytes)>;
-    fn next(&mut self) -> Option<Self::Item> { todo!() }
-}
-impl DoubleEndedIterator for Iter {
-    fn next_back(&mut self) -> Option<Self::Item> { todo!() }
-}

@@ -1,3 +1,156 @@
-//! The engine.
+//! The engine: what happens between a call and the files.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `write` | the queue of writers, the log, the way into the memtable |
+//! | `memtable` | the skip list |
+//! | `flush` | a frozen memtable becomes a table of level 0 |
+//! | `pick`, `compact` | which tables to merge, and the merge |
+//! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
+//! | `view`, `get`, `merge`, `iter` | what a read sees, and how |
+//! | `open`, `read_only` | from files to an engine, or to a view |
+//! | `worker`, `health`, `obsolete` | threads, trouble, removal |
+//!
+//! # Locks
+//! In the order in which they may be taken; none is taken while one further down is held:
+//! 1. the write queue's line: held for a few instructions;
+//! 2. [`Engine::commit`]: held by the commit leader while it writes the log and the memtable;
+//! 3. [`Engine::manifest`]: held while an edit is made durable;
+//! 4. [`Engine::state`]: held for a few instructions, never during I/O;
+//! 5. the snapshots of [`view::ReadState`].
+//!
+//! Reads take none of them.
+//!
+//! # Invariants
+//! - A memtable is frozen before anything is written to the next one, and is flushed before it
+//!   leaves the view; the oldest goes first.
+//! - `state.version` is `manifest.current()`, but for the moment between the two locks, in which
+//!   only the holder of the manifest lock looks.
+//! - Whoever changes `mem`, `frozen` or `version` shows the new view under the same lock.
 
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::base::Error;
+use crate::engine::compact::Compaction;
+use crate::engine::memtable::Memtable;
+use crate::engine::metrics::Metrics;
+use crate::engine::obsolete::Trash;
+use crate::engine::options::Options;
+use crate::engine::version::Version;
+use crate::engine::version_set::{FileNumbers, VersionSet};
+use crate::engine::view::{ReadState, ReadView};
+use crate::engine::write::{CommitState, WriteQueue};
+use crate::fs::Fs;
+
+pub mod compact;
+pub mod flush;
+pub mod get;
+pub mod health;
+pub mod iter;
+pub mod manual;
+pub mod memtable;
+pub mod merge;
+pub mod metrics;
+pub mod obsolete;
+pub mod open;
 pub mod options;
+pub mod pick;
+pub mod property;
+pub mod read_only;
+pub mod reader;
+pub mod version;
+pub mod version_set;
+pub mod view;
+pub mod worker;
+pub mod write;
+
+/// A database open for writing. Thread-safe; see the module for its locks.
+pub struct Engine {
+    /// Where the files are.
+    pub dir: PathBuf,
+    /// The filesystem they are on.
+    pub fs: Arc<dyn Fs>,
+    /// As given at open.
+    pub options: Options,
+    /// What reads need; outlives the engine in snapshots and cursors.
+    pub reads: Arc<ReadState>,
+    /// Hands out file numbers.
+    pub numbers: Arc<FileNumbers>,
+    /// Removes obsolete tables.
+    pub trash: Arc<Trash>,
+    /// Counters of the write side.
+    pub metrics: Metrics,
+    /// What recovery found when the database was opened.
+    pub recovery: open::Recovery,
+    queue: WriteQueue,
+    commit: Mutex<CommitState>,
+    manifest: Mutex<VersionSet>,
+    state: Mutex<State>,
+    /// Told when a flush or compaction is done, when something failed, and at close.
+    changed: Condvar,
+    /// Told when there may be work in the background, and at close.
+    work: Condvar,
+    /// Whether `state.failed` is set: writers look here first.
+    has_failed: AtomicBool,
+    /// Whether background work must end soon: long merges look here.
+    closing: AtomicBool,
+}
+
+/// The engine's own state, guarded by one lock.
+#[derive(Debug)]
+pub struct State {
+    /// The memtable that writes go to.
+    mem: Arc<Memtable>,
+    /// The first log whose records are in `mem`.
+    mem_log: u64,
+    /// Memtables to flush, oldest first.
+    frozen: VecDeque<Frozen>,
+    /// The current version.
+    version: Arc<Version>,
+    /// The logs that are on disk.
+    logs: BTreeSet<u64>,
+    /// Compactions under way.
+    running: Vec<Arc<Compaction>>,
+    /// Whether a memtable is being flushed.
+    flushing: bool,
+    /// Manual compactions that wait or run; the background starts none meanwhile.
+    manual: usize,
+    /// Why nothing is written any more.
+    failed: Option<Error>,
+    /// Why the last compaction failed; cleared by one that does not.
+    compaction_error: Option<Error>,
+    /// Whether the engine is being closed.
+    closing: bool,
+}
+
+/// A memtable on its way to a table.
+#[derive(Clone, Debug)]
+pub struct Frozen {
+    /// The memtable.
+    pub mem: Arc<Memtable>,
+    /// The first log whose records are in it.
+    pub first_log: u64,
+}
+
+impl Engine {
+    /// Shows readers what `state` holds.
+    fn show(&self, state: &State) {
+        self.reads.set_view(ReadView {
+            mem: state.mem.clone(),
+            imm: state.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
+            version: state.version.clone(),
+        });
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}

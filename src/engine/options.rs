@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::base::{BytewiseComparator, Comparator};
+use crate::base::{BytewiseComparator, Comparator, Error, Result};
+use crate::engine::reader::Snapshot;
 use crate::filter::{BloomFilterPolicy, FilterPolicy};
 use crate::format::compress::Compression;
+use crate::format::key::{InternalComparator, KeyOrder};
 use crate::fs::{DiskFs, Fs};
+use crate::table::builder::TableOptions;
+use crate::table::reader::BlockReadOptions;
 
 /// How a database is opened and how its new files are written.
 ///
@@ -78,7 +82,7 @@ impl Options {
     }
 
     /// How much a memtable holds before it is frozen and flushed to a table. Up to three times
-    /// as much may be in memory while flushes lag. Default: 4 MiB. At least 64 KiB.
+    /// as much may be in memory while flushes lag. Default: 4 MiB.
     #[must_use]
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Options {
         self.write_buffer_bytes = bytes;
@@ -159,13 +163,41 @@ impl Options {
     }
 }
 
+impl Options {
+    /// The options, if they can be meant.
+    pub(crate) fn checked(self) -> Result<Options> {
+        let positive = [
+            ("write_buffer_bytes", self.write_buffer_bytes),
+            ("block_bytes", self.block_bytes),
+            ("block_restart_interval", self.block_restart_interval),
+            ("max_open_files", self.max_open_files),
+            ("max_file_bytes", usize::try_from(self.max_file_bytes).unwrap_or(usize::MAX)),
+        ];
+        match positive.iter().find(|(_, value)| *value == 0) {
+            Some((option, _)) => Err(Error::invalid(format!("{option} cannot be 0"))),
+            None => Ok(self),
+        }
+    }
+
+    /// How new tables are built.
+    pub(crate) fn table_options(&self, order: &InternalComparator) -> TableOptions {
+        TableOptions {
+            order: KeyOrder::Internal(order.clone()),
+            filter_policy: self.filter_policy.clone(),
+            block_bytes: self.block_bytes,
+            block_restart_interval: self.block_restart_interval,
+            compression: self.compression,
+        }
+    }
+}
+
 /// How one read is done.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     pub(crate) verify_checksums: bool,
     pub(crate) fill_cache: bool,
     pub(crate) use_filter: bool,
-    pub(crate) snapshot: Option<crate::db::Snapshot>,
+    pub(crate) snapshot: Option<Snapshot>,
 }
 
 impl Default for ReadOptions {
@@ -199,9 +231,19 @@ impl ReadOptions {
 
     /// Reads the database as it was when `snapshot` was taken. Default: as it is now.
     #[must_use]
-    pub fn snapshot(mut self, snapshot: &crate::db::Snapshot) -> ReadOptions {
+    pub fn snapshot(mut self, snapshot: &Snapshot) -> ReadOptions {
         self.snapshot = Some(snapshot.clone());
         self
+    }
+}
+
+impl ReadOptions {
+    pub(crate) fn block_options(&self) -> BlockReadOptions {
+        BlockReadOptions {
+            verify_checksums: self.verify_checksums,
+            fill_cache: self.fill_cache,
+            use_filter: self.use_filter,
+        }
     }
 }
 

@@ -1,16 +1,482 @@
-//! WriteBatch (skeleton).
-/// A batch of operations applied all or nothing.
-#[derive(Clone, Debug, Default)]
-pub struct WriteBatch {}
-#[allow(unused_variables, missing_docs)]
+//! A batch of operations: the unit of atomicity, and the payload of a log record. Do not change:
+//! on disk.
+//!
+//! ```text
+//! sequence of the first operation: fixed64 | operations: fixed32 | operation ...
+//! operation: 01 key: slice  value: slice        put
+//!            00 key: slice                      delete
+//!
+//! put "k" = "v", delete "k", from sequence 7 on:
+//! 07 00 00 00 00 00 00 00 | 02 00 00 00 | 01 01 6b 01 76 | 00 01 6b
+//! ```
+//!
+//! Defined by LevelDB's `db/write_batch.cc`.
+
+use std::fmt;
+
+use crate::base::{Error, Result};
+use crate::format::coding::{
+    Decoder, MAX_VARINT32_BYTES, get_fixed32, get_fixed64, put_slice, varint_len,
+};
+use crate::format::key::{KeyKind, MAX_SEQ_NO, SeqNo};
+
+/// The bytes before the first operation.
+pub const HEADER_BYTES: usize = 12;
+
+const COUNT_OFFSET: usize = 8;
+const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
+
+/// Operations that are applied all or none, in the order they were added.
+///
+/// Keys and values take up to 4 GiB - 1 byte each; a batch given a larger one is refused when it
+/// is written.
+///
+/// ```
+/// use minikv::WriteBatch;
+///
+/// let mut batch = WriteBatch::new();
+/// batch.put("key", "value");
+/// batch.delete("old key");
+/// assert_eq!(batch.len(), 2);
+/// ```
+#[derive(Clone, Default)]
+pub struct WriteBatch {
+    /// The encoded batch; empty until there is something to say.
+    contents: Vec<u8>,
+    /// Why the batch cannot be written.
+    invalid: Option<String>,
+}
+
 impl WriteBatch {
-    pub fn new() -> WriteBatch { todo!() }
-    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) { todo!() }
-    pub fn delete(&mut self, key: impl AsRef<[u8]>) { todo!() }
-    pub fn clear(&mut self) { todo!() }
-    /// Operations in it.
-    pub fn len(&self) -> usize { todo!() }
-    pub fn is_empty(&self) -> bool { todo!() }
-    /// Bytes it takes in the log.
-    pub fn approximate_bytes(&self) -> usize { todo!() }
+    /// A batch without operations. Allocates nothing.
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// A batch without operations and room for `bytes` bytes of them.
+    pub fn with_capacity(bytes: usize) -> WriteBatch {
+        let mut contents = Vec::with_capacity(HEADER_BYTES.saturating_add(bytes));
+        contents.extend_from_slice(&EMPTY);
+        WriteBatch { contents, invalid: None }
+    }
+
+    /// Adds "`key` has `value`".
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        if self.takes("key", key.len()) && self.takes("value", value.len()) {
+            self.begin(KeyKind::Value, key.len() + value.len() + 2 * MAX_VARINT32_BYTES);
+            put_slice(&mut self.contents, key);
+            put_slice(&mut self.contents, value);
+        }
+    }
+
+    /// Adds "`key` is deleted". Deleting an absent key is fine.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
+        if self.takes("key", key.len()) {
+            self.begin(KeyKind::Deletion, key.len() + MAX_VARINT32_BYTES);
+            put_slice(&mut self.contents, key);
+        }
+    }
+
+    /// Adds the operations of `other` after those of this batch.
+    pub fn append(&mut self, other: &WriteBatch) {
+        if self.invalid.is_none() {
+            self.invalid.clone_from(&other.invalid);
+        }
+        if !other.is_empty() {
+            let operations = &other.contents()[HEADER_BYTES..];
+            self.reserve(operations.len());
+            self.add_count(other.count());
+            self.contents.extend_from_slice(operations);
+        }
+    }
+
+    /// Removes every operation, keeps the memory, and is fit for use again.
+    pub fn clear(&mut self) {
+        self.contents.clear();
+        self.invalid = None;
+    }
+
+    /// How many operations there are.
+    pub fn len(&self) -> usize {
+        self.count() as usize
+    }
+
+    /// Whether there are no operations.
+    pub fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    /// How many bytes the batch takes in the log, headers of log records aside.
+    pub fn approximate_bytes(&self) -> usize {
+        self.contents().len()
+    }
+
+    /// The operations, in order.
+    pub fn iter(&self) -> BatchOps<'_> {
+        decode_ops(self.contents())
+    }
+
+    /// The sequence number of the first operation; 0 until the engine gives one.
+    pub fn sequence(&self) -> SeqNo {
+        get_fixed64(self.contents(), 0).unwrap_or(0)
+    }
+
+    /// Sets the sequence number of the first operation; the next have the ones that follow.
+    pub fn set_sequence(&mut self, seq: SeqNo) {
+        self.reserve(0);
+        self.contents[..COUNT_OFFSET].copy_from_slice(&seq.to_le_bytes());
+    }
+
+    /// The encoded batch.
+    pub fn contents(&self) -> &[u8] {
+        if self.contents.is_empty() { &EMPTY } else { &self.contents }
+    }
+
+    /// Takes over an encoded batch.
+    ///
+    /// # Errors
+    /// Corruption if it is cut short, or its count is not that of its operations; unsupported if
+    /// it holds an operation this build does not know.
+    pub fn from_contents(contents: impl Into<Vec<u8>>) -> Result<WriteBatch> {
+        let contents = contents.into();
+        decode_ops(&contents).try_for_each(|op| op.map(drop))?;
+        Ok(WriteBatch { contents, invalid: None })
+    }
+
+    /// Whether the batch can be written.
+    ///
+    /// # Errors
+    /// Invalid argument, if it was given a key or value that is too long, or too many operations.
+    pub fn check(&self) -> Result<()> {
+        match &self.invalid {
+            Some(what) => Err(Error::invalid(what.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn count(&self) -> u32 {
+        get_fixed32(&self.contents, COUNT_OFFSET).unwrap_or(0)
+    }
+
+    fn takes(&mut self, what: &str, len: usize) -> bool {
+        let fits = u32::try_from(len).is_ok();
+        if !fits && self.invalid.is_none() {
+            let limit = u32::MAX;
+            self.invalid = Some(format!("a {what} of {len} bytes is over the limit of {limit}"));
+        }
+        fits
+    }
+
+    fn begin(&mut self, kind: KeyKind, bytes: usize) {
+        self.reserve(1 + bytes);
+        self.add_count(1);
+        self.contents.push(kind as u8);
+    }
+
+    /// Makes room for `bytes` more bytes, after the header.
+    fn reserve(&mut self, bytes: usize) {
+        if self.contents.is_empty() {
+            self.contents.reserve(HEADER_BYTES.saturating_add(bytes));
+            self.contents.extend_from_slice(&EMPTY);
+        } else {
+            self.contents.reserve(bytes);
+        }
+    }
+
+    /// The header must be there.
+    fn add_count(&mut self, ops: u32) {
+        match self.count().checked_add(ops) {
+            Some(count) => {
+                self.contents[COUNT_OFFSET..HEADER_BYTES].copy_from_slice(&count.to_le_bytes());
+            }
+            None => {
+                self.invalid = Some(format!("a batch takes at most {} operations", u32::MAX));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBatch")
+            .field("sequence", &self.sequence())
+            .field("operations", &self.len())
+            .field("bytes", &self.contents().len())
+            .field("invalid", &self.invalid)
+            .finish()
+    }
+}
+
+impl<'a> IntoIterator for &'a WriteBatch {
+    type Item = Result<BatchOp<'a>>;
+    type IntoIter = BatchOps<'a>;
+
+    fn into_iter(self) -> BatchOps<'a> {
+        self.iter()
+    }
+}
+
+/// One operation of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchOp<'a> {
+    /// The key has the value.
+    Put {
+        /// The user key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// The key is deleted.
+    Delete {
+        /// The user key.
+        key: &'a [u8],
+    },
+}
+
+impl<'a> BatchOp<'a> {
+    /// The user key.
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            BatchOp::Put { key, .. } | BatchOp::Delete { key } => key,
+        }
+    }
+
+    /// What an internal key says of the operation.
+    pub fn kind(&self) -> KeyKind {
+        match self {
+            BatchOp::Put { .. } => KeyKind::Value,
+            BatchOp::Delete { .. } => KeyKind::Deletion,
+        }
+    }
+
+    /// The bytes the operation takes in a batch.
+    pub fn encoded_bytes(&self) -> usize {
+        let slice = |bytes: &[u8]| varint_len(bytes.len() as u64) + bytes.len();
+        match self {
+            BatchOp::Put { key, value } => 1 + slice(key) + slice(value),
+            BatchOp::Delete { key } => 1 + slice(key),
+        }
+    }
+}
+
+/// The header of an encoded batch: the sequence number of its first operation, and how many
+/// operations it says it has.
+///
+/// # Errors
+/// Corruption, if `contents` is too short for a header or the numbers of its operations do not
+/// fit 56 bits.
+pub fn decode_header(contents: &[u8]) -> Result<(SeqNo, u32)> {
+    let (Some(seq), Some(count)) = (get_fixed64(contents, 0), get_fixed32(contents, COUNT_OFFSET))
+    else {
+        return Err(Error::mismatch("batch too short", "at least 12 bytes", contents.len()));
+    };
+    if seq.checked_add(u64::from(count)).is_none_or(|end| end > MAX_SEQ_NO + 1) {
+        let limit = format!("at most {MAX_SEQ_NO}");
+        return Err(Error::mismatch("batch sequence number out of range", limit, seq));
+    }
+    Ok((seq, count))
+}
+
+/// The operations of an encoded batch, borrowed from it. The first error is the last item; a
+/// batch with another number of operations than its header says ends in one. Offsets in errors
+/// are relative to `contents`.
+pub fn decode_ops(contents: &[u8]) -> BatchOps<'_> {
+    let operations = Decoder::new(contents.get(HEADER_BYTES..).unwrap_or(&[]));
+    match decode_header(contents) {
+        Ok((_, count)) => BatchOps { operations, count, found: 0, state: State::Going },
+        Err(error) => BatchOps { operations, count: 0, found: 0, state: State::Failed(error) },
+    }
+}
+
+/// The operations of an encoded batch; made by [`decode_ops`].
+#[derive(Clone, Debug)]
+pub struct BatchOps<'a> {
+    operations: Decoder<'a>,
+    /// How many operations the header promised.
+    count: u32,
+    found: u32,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Going,
+    /// The header's error, to be told.
+    Failed(Error),
+    Done,
+}
+
+impl<'a> BatchOps<'a> {
+    fn decode(&mut self) -> Result<BatchOp<'a>> {
+        if self.found == self.count {
+            let more = format!("{} bytes more", self.operations.rest().len());
+            return Err(self.wrong_count(more));
+        }
+        let op = match self.operations.u8("batch tag")? {
+            tag if tag == KeyKind::Value as u8 => {
+                let key = self.operations.slice("key of a put")?;
+                BatchOp::Put { key, value: self.operations.slice("value of a put")? }
+            }
+            tag if tag == KeyKind::Deletion as u8 => {
+                BatchOp::Delete { key: self.operations.slice("key of a delete")? }
+            }
+            tag => return Err(Error::unsupported("batch tag", tag.to_string())),
+        };
+        self.found += 1;
+        Ok(op)
+    }
+
+    fn wrong_count(&self, found: String) -> Error {
+        let position = self.operations.position() as u64;
+        Error::mismatch("batch has the wrong count of operations", self.count, found).at(position)
+    }
+}
+
+impl<'a> Iterator for BatchOps<'a> {
+    type Item = Result<BatchOp<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<BatchOp<'a>>> {
+        if let State::Going = self.state {
+            let op = if !self.operations.is_empty() {
+                self.decode()
+            } else if self.found < self.count {
+                Err(self.wrong_count(self.found.to_string()))
+            } else {
+                self.state = State::Done;
+                return None;
+            };
+            return Some(op.map_err(|error| {
+                self.state = State::Done;
+                error.at(HEADER_BYTES as u64)
+            }));
+        }
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Failed(error) => Some(Err(error)),
+            State::Going | State::Done => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worked_example() -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        batch.put("k", "v");
+        batch.delete("k");
+        batch.set_sequence(7);
+        batch
+    }
+
+    fn first_error(contents: &[u8]) -> Error {
+        decode_ops(contents).find_map(Result::err).expect("an error")
+    }
+
+    #[test]
+    fn the_worked_example() {
+        let batch = worked_example();
+        let bytes = b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x01\x01k\x01v\0\x01k";
+        assert_eq!(batch.contents(), bytes);
+        assert_eq!((batch.len(), batch.sequence(), batch.approximate_bytes()), (2, 7, 20));
+        let ops: Vec<_> = batch.iter().collect::<Result<_>>().unwrap();
+        assert_eq!(ops, [BatchOp::Put { key: b"k", value: b"v" }, BatchOp::Delete { key: b"k" }]);
+        let sizes: usize = ops.iter().map(BatchOp::encoded_bytes).sum();
+        assert_eq!(HEADER_BYTES + sizes, bytes.len());
+        assert_eq!(WriteBatch::from_contents(*bytes).unwrap().contents(), bytes);
+    }
+
+    #[test]
+    fn an_empty_batch_is_a_header() {
+        let mut batch = WriteBatch::new();
+        assert!(batch.is_empty());
+        assert_eq!(batch.contents(), [0; 12]);
+        assert_eq!(batch.iter().count(), 0);
+        batch.set_sequence(3);
+        assert_eq!((batch.sequence(), batch.len(), batch.contents().len()), (3, 0, 12));
+        assert_eq!(WriteBatch::with_capacity(100).contents(), [0; 12]);
+        batch.put("", "");
+        batch.clear();
+        assert_eq!(batch.contents(), [0; 12]);
+        assert_eq!(batch.iter().count(), 0);
+    }
+
+    #[test]
+    fn batches_append() {
+        let mut batch = WriteBatch::new();
+        batch.append(&WriteBatch::new());
+        batch.append(&worked_example());
+        assert_eq!(batch.sequence(), 0, "the appended batch's sequence is not taken");
+        batch.append(&worked_example());
+        assert_eq!(batch.len(), 4);
+        assert_eq!(batch.iter().collect::<Result<Vec<_>>>().unwrap().len(), 4);
+    }
+
+    #[test]
+    fn what_is_too_long_or_too_many_is_refused_when_written() {
+        let mut batch = worked_example();
+        assert!(batch.takes("key", u32::MAX as usize) && batch.check().is_ok());
+        assert!(!batch.takes("value", u32::MAX as usize + 1));
+        let error = batch.check().unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+        let mut other = WriteBatch::new();
+        other.append(&batch);
+        assert!(other.check().is_err(), "append takes it along");
+        batch.clear();
+        assert!(batch.check().is_ok());
+
+        let mut full = worked_example();
+        full.add_count(u32::MAX - 2);
+        assert!(full.check().is_ok());
+        full.delete("one more");
+        assert!(full.check().is_err());
+    }
+
+    #[test]
+    fn counts_are_checked_against_the_operations() {
+        let good = worked_example().contents().to_vec();
+        for (count, found) in [(1, "3 bytes more"), (3, "2"), (u32::MAX, "2")] {
+            let mut bytes = good.clone();
+            bytes[8..12].copy_from_slice(&u32::to_le_bytes(count));
+            let error = first_error(&bytes);
+            assert!(error.is_corruption());
+            assert!(error.to_string().contains(found), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_tags_are_named() {
+        let mut bytes = worked_example().contents().to_vec();
+        bytes[12] = 9;
+        let error = first_error(&bytes);
+        assert!(
+            matches!(&error, Error::Unsupported { what: "batch tag", name, .. } if name == "9")
+        );
+        assert!(WriteBatch::from_contents(bytes).is_err());
+    }
+
+    #[test]
+    fn every_truncation_is_an_error_and_the_last_item() {
+        let good = worked_example().contents().to_vec();
+        for len in 0..good.len() {
+            let items: Vec<_> = decode_ops(&good[..len]).collect();
+            let (last, before) = items.split_last().expect("an error");
+            assert!(last.as_ref().is_err_and(Error::is_corruption), "{len} bytes");
+            assert!(before.iter().all(Result::is_ok));
+        }
+    }
+
+    #[test]
+    fn sequences_past_56_bits_are_damage() {
+        let mut batch = worked_example();
+        batch.set_sequence(MAX_SEQ_NO - 1);
+        assert!(decode_header(batch.contents()).is_ok());
+        for seq in [MAX_SEQ_NO, MAX_SEQ_NO + 1, u64::MAX] {
+            batch.set_sequence(seq);
+            assert!(first_error(batch.contents()).is_corruption());
+        }
+    }
 }

@@ -132,10 +132,10 @@ impl UserComparator {
         }
     }
 
-    /// Whether this is plain byte order.
+    /// The comparator, unless this is plain byte order.
     #[inline]
-    pub fn is_bytewise(&self) -> bool {
-        self.custom.is_none()
+    pub fn custom(&self) -> Option<&Arc<dyn Comparator>> {
+        self.custom.as_ref()
     }
 
     /// The order of two user keys.
@@ -194,6 +194,61 @@ impl InternalComparator {
             let seek = pack_trailer(MAX_SEQ_NO, KIND_FOR_SEEK);
             shorter.extend_from_slice(&seek.to_le_bytes());
             *key = shorter;
+        }
+    }
+}
+
+/// The order of a table's keys: the engine's tables hold internal keys; a table made by itself
+/// may hold plain ones.
+#[derive(Clone, Debug)]
+pub enum KeyOrder {
+    /// Internal keys.
+    Internal(InternalComparator),
+    /// Plain keys, in the user's order.
+    User(UserComparator),
+}
+
+impl KeyOrder {
+    /// The order of two keys.
+    #[inline]
+    pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        match self {
+            KeyOrder::Internal(order) => order.compare(a, b),
+            KeyOrder::User(order) => order.compare(a, b),
+        }
+    }
+
+    /// The order of the user keys.
+    #[inline]
+    pub fn user(&self) -> &UserComparator {
+        match self {
+            KeyOrder::Internal(order) => order.user(),
+            KeyOrder::User(order) => order,
+        }
+    }
+
+    /// The part of `key` that filters know and [`KeyOrder::user`] orders.
+    #[inline]
+    pub fn user_key<'a>(&self, key: &'a [u8]) -> &'a [u8] {
+        match self {
+            KeyOrder::Internal(_) => user_key(key),
+            KeyOrder::User(_) => key,
+        }
+    }
+
+    /// Shortens `start` to some key in `[start, limit)`.
+    pub fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+        match self {
+            KeyOrder::Internal(order) => order.find_shortest_separator(start, limit),
+            KeyOrder::User(order) => order.get().find_shortest_separator(start, limit),
+        }
+    }
+
+    /// Shortens `key` to some key that is not less.
+    pub fn find_short_successor(&self, key: &mut Vec<u8>) {
+        match self {
+            KeyOrder::Internal(order) => order.find_short_successor(key),
+            KeyOrder::User(order) => order.get().find_short_successor(key),
         }
     }
 }

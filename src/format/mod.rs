@@ -3,8 +3,14 @@
 //! What is frozen by files in the world says so. Nothing here panics on foreign bytes: decoding
 //! returns an error that says what was expected.
 
-pub mod coding;
-pub mod crc;
-pub mod key;
 pub mod batch;
+pub mod block;
+pub mod block_builder;
+pub mod coding;
 pub mod compress;
+pub mod crc;
+pub mod edit;
+pub mod handle;
+pub mod key;
+pub mod name;
+pub mod record;

@@ -9,6 +9,17 @@
 //! - [`Fs::rename`] replaces the target atomically;
 //! - dropping a file never syncs it.
 
+pub mod disk;
+mod lock;
+pub mod mem;
+mod namespace;
+mod retry;
+#[cfg(test)]
+mod suite;
+
+pub use disk::DiskFs;
+pub use mem::MemFs;
+
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
@@ -107,24 +118,4 @@ impl std::fmt::Display for LockHolder {
             LockHolder::Process(None) => f.write_str("another process"),
         }
     }
-}
-
-/// The disk (skeleton; to move to `disk.rs`).
-#[derive(Debug)]
-pub struct DiskFs;
-#[allow(unused_variables)]
-impl Fs for DiskFs {
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> { todo!() }
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> { todo!() }
-    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> { todo!() }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> { todo!() }
-    fn remove(&self, path: &Path) -> io::Result<()> { todo!() }
-    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> { todo!() }
-    fn create_dir(&self, path: &Path) -> io::Result<()> { todo!() }
-    fn remove_dir(&self, path: &Path) -> io::Result<()> { todo!() }
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> { todo!() }
-    fn sync_dir(&self, path: &Path) -> io::Result<()> { todo!() }
-    fn exists(&self, path: &Path) -> io::Result<bool> { todo!() }
-    fn len(&self, path: &Path) -> io::Result<u64> { todo!() }
-    fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> { todo!() }
 }

@@ -1,0 +1,3 @@
+//! Work on a database that is not open: what an administrator does.
+
+pub mod destroy;

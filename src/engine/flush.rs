@@ -1,0 +1,143 @@
+//! A flush: a frozen memtable becomes a table of level 0.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use crate::base::{Error, Result};
+use crate::engine::Engine;
+use crate::engine::compact::Retention;
+use crate::engine::memtable::Memtable;
+use crate::engine::options::Options;
+use crate::engine::version_set::sync_dir;
+use crate::format::edit::{NewFile, VersionEdit};
+use crate::format::key::{InternalComparator, ParsedKey, SeqNo};
+use crate::format::name;
+use crate::fs::Fs;
+use crate::table::builder::TableBuilder;
+
+/// Writes the table `number` of what `mem` holds, without the versions that none of the `held`
+/// sequences sees, and makes it durable.
+pub fn write_table(
+    fs: &dyn Fs,
+    dir: &Path,
+    options: &Options,
+    order: &InternalComparator,
+    mem: &Arc<Memtable>,
+    held: Vec<SeqNo>,
+    number: u64,
+) -> Result<NewFile> {
+    let path = dir.join(name::table_name(number));
+    let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+    let mut builder = TableBuilder::new(file, path.clone(), options.table_options(order));
+    let mut smallest = Vec::new();
+    let mut largest = Vec::new();
+    let fill = || {
+        let mut retention = Retention::new(held, order.user().clone());
+        let mut cursor = mem.cursor();
+        let mut valid = cursor.seek_to_first();
+        while valid {
+            let key = cursor.key();
+            let parsed = ParsedKey::parse(key)?;
+            if !retention.is_shadowed(&parsed) {
+                builder.add(key, cursor.value())?;
+                if smallest.is_empty() {
+                    smallest.extend_from_slice(key);
+                }
+                largest.clear();
+                largest.extend_from_slice(key);
+            }
+            valid = cursor.next();
+        }
+        Ok(())
+    };
+    let filled = fill();
+    let finished = filled.and_then(|()| builder.finish());
+    let synced = finished.and_then(|summary| sync_dir(fs, dir).map(|()| summary));
+    match synced {
+        Ok(summary) => {
+            Ok(NewFile { level: 0, number, file_bytes: summary.file_bytes, smallest, largest })
+        }
+        Err(error) => {
+            // Nothing names it: the next open would remove it too.
+            let _ = fs.remove(&path);
+            Err(error)
+        }
+    }
+}
+
+impl Engine {
+    /// Flushes the oldest frozen memtable.
+    ///
+    /// # Errors
+    /// I/O errors; the memtable stays, and so do its logs.
+    pub fn flush_oldest(&self) -> Result<()> {
+        let Some(oldest) = self.state.lock().frozen.front().cloned() else { return Ok(()) };
+        let began = Instant::now();
+        let number = self.numbers.take();
+        let new_file = write_table(
+            &*self.fs,
+            &self.dir,
+            &self.options,
+            &self.reads.order,
+            &oldest.mem,
+            self.reads.held_seqs(),
+            number,
+        )?;
+        let file_bytes = new_file.file_bytes;
+        let mut manifest = self.manifest.lock();
+        let log_number = {
+            let state = self.state.lock();
+            state.frozen.get(1).map_or(state.mem_log, |next| next.first_log)
+        };
+        let version = manifest.commit(VersionEdit {
+            log_number: Some(log_number),
+            last_seq: Some(oldest.mem.last_seq()),
+            new_files: vec![new_file],
+            ..VersionEdit::default()
+        })?;
+        let mut state = self.state.lock();
+        state.version = version;
+        state.frozen.pop_front();
+        self.show(&state);
+        let live = state.logs.split_off(&log_number);
+        let dead = std::mem::replace(&mut state.logs, live);
+        drop(state);
+        drop(manifest);
+        self.metrics.flush(file_bytes, began.elapsed());
+        self.changed.notify_all();
+        self.work.notify_all();
+        for log in dead {
+            // Left behind, it is removed by the next open.
+            let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
+        }
+        Ok(())
+    }
+
+    /// Freezes the memtable and waits until it, and every one frozen before, is a table.
+    ///
+    /// # Errors
+    /// What kept a memtable from becoming a table.
+    pub fn flush(&self) -> Result<()> {
+        let mut commit = self.commit.lock();
+        self.make_room(&mut commit, true)?;
+        drop(commit);
+        let mut state = self.state.lock();
+        // Later writes may freeze more: those are not waited for.
+        let Some(last) = state.frozen.back().map(|frozen| frozen.mem.clone()) else {
+            return Ok(());
+        };
+        while state.frozen.iter().any(|frozen| Arc::ptr_eq(&frozen.mem, &last)) {
+            if self.has_failed.load(Relaxed) {
+                drop(state);
+                return Err(self.read_only_error());
+            }
+            if state.closing {
+                return Err(Error::Closed);
+            }
+            self.changed.wait(&mut state);
+        }
+        Ok(())
+    }
+}

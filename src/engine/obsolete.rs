@@ -1,0 +1,58 @@
+//! What becomes of files nobody needs any more.
+//!
+//! A table is obsolete once the edit that drops it is durable, and is removed when the last
+//! version, snapshot of a version or cursor that names it goes. Logs and MANIFESTs have one user,
+//! the engine, and are removed by it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::format::name;
+use crate::fs::Fs;
+
+/// Removes obsolete tables. A removal that fails is tried again by the next open, which removes
+/// whatever no MANIFEST names.
+#[derive(Debug)]
+pub struct Trash {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    /// Tables to remove, when someone comes by whom it does not delay.
+    thrown: Mutex<Vec<u64>>,
+}
+
+impl Trash {
+    /// Removes tables of `dir`.
+    pub fn new(fs: Arc<dyn Fs>, dir: &Path) -> Trash {
+        Trash { fs, dir: dir.to_path_buf(), thrown: Mutex::default() }
+    }
+
+    /// Takes note of a table to remove: readers do not wait for the disk.
+    pub fn throw(&self, number: u64) {
+        self.thrown.lock().push(number);
+    }
+
+    /// Removes what was thrown.
+    pub fn empty(&self) {
+        let thrown = std::mem::take(&mut *self.thrown.lock());
+        for number in thrown {
+            self.remove_table(number);
+        }
+    }
+
+    fn remove_table(&self, number: u64) {
+        // The table may have the name that LevelDB before 1.14 gave it.
+        for file in [name::table_name(number), name::legacy_table_name(number)] {
+            if self.fs.remove(&self.dir.join(file)).is_ok() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Trash {
+    fn drop(&mut self) {
+        self.empty();
+    }
+}

@@ -1,0 +1,572 @@
+//! From files to an engine: the MANIFEST, then every log it does not cover, in order.
+//!
+//! What is replayed stays in memtables, with its logs on disk, until the background has flushed
+//! it: opening writes one MANIFEST and an empty log. Only what is more than the write buffers may
+//! hold is flushed on the way.
+//!
+//! A log that ends inside a record ends there: the process or the machine stopped while writing
+//! it. A bad record before that ends the log too, and every later log counts as not there, because
+//! what is left must be a prefix of what was written; with `paranoid_checks` it is an error. The
+//! logs that lose something so are kept aside in `lost/`.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::base::{Error, Result};
+use crate::engine::flush::write_table;
+use crate::engine::memtable::{Arena, Memtable};
+use crate::engine::metrics::Metrics;
+use crate::engine::obsolete::Trash;
+use crate::engine::options::Options;
+use crate::engine::version_set::{self, FileNumbers, Recovered, VersionSet, sync_dir};
+use crate::engine::view::{ReadState, ReadView};
+use crate::engine::write::{CommitState, OutgoingLog};
+use crate::engine::{Engine, Frozen, State};
+use crate::format::batch::{WriteBatch, decode_header, decode_ops};
+use crate::format::edit::{NewFile, VersionEdit};
+use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
+use crate::format::name::{self, FileName};
+use crate::fs::{FileLock, Fs};
+use crate::log::{LogReader, LogWriter, Tail};
+use crate::table::block_cache::BlockCache;
+use crate::table::reader::TableContext;
+use crate::table::table_cache::TableCache;
+
+/// Memtables that recovery keeps before it flushes the oldest itself.
+const MAX_RECOVERED_MEMTABLES: usize = 2;
+
+/// What recovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Logs replayed.
+    pub logs: u64,
+    /// Records replayed: commit groups.
+    pub records: u64,
+    /// Logs of which something was left out, because it was damaged or came after damage.
+    pub lost: Vec<LostLog>,
+}
+
+/// A log of which something was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostLog {
+    /// The log.
+    pub path: PathBuf,
+    /// Where what was left out begins.
+    pub offset: u64,
+    /// The bytes from there to the end.
+    pub bytes: u64,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// What replaying the logs leaves.
+pub struct Replayed {
+    /// Full memtables, oldest first, and last the one that is not full.
+    pub memtables: VecDeque<Frozen>,
+    /// The highest sequence number seen.
+    pub last_seq: SeqNo,
+    /// What was found.
+    pub recovery: Recovery,
+    /// The last log, if it ends so that it can be continued: its number and length.
+    pub last_log: Option<(u64, u64)>,
+}
+
+/// Replays logs into memtables.
+pub struct Replay<'a> {
+    /// Where the logs are.
+    pub fs: &'a dyn Fs,
+    /// Their directory.
+    pub dir: &'a Path,
+    /// The order of keys.
+    pub order: &'a InternalComparator,
+    /// When a memtable is full.
+    pub write_buffer_bytes: usize,
+    /// Whether damage inside a log is an error.
+    pub paranoid: bool,
+}
+
+impl Replay<'_> {
+    /// Replays `logs`, ascending. `full` is told when a memtable beyond the first few is full,
+    /// and may take the oldest from the queue.
+    pub fn run(
+        &self,
+        logs: &[u64],
+        last_seq: SeqNo,
+        mut full: impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
+    ) -> Result<Replayed> {
+        let mut replayed = Replayed {
+            memtables: VecDeque::new(),
+            last_seq,
+            recovery: Recovery::default(),
+            last_log: None,
+        };
+        let mut arena = Arena::default();
+        for &number in logs {
+            let path = self.dir.join(name::log_name(number));
+            let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+            let file_bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
+            if !replayed.recovery.lost.is_empty() {
+                let why = "comes after a damaged log".to_owned();
+                if file_bytes > 0 {
+                    replayed.recovery.lost.push(LostLog {
+                        path,
+                        offset: 0,
+                        bytes: file_bytes,
+                        why,
+                    });
+                }
+                continue;
+            }
+            let mut reader = LogReader::new(file, &path)?;
+            let damage = loop {
+                match reader.next() {
+                    Ok(Some(record)) => {
+                        let mem =
+                            current_memtable(self, &mut replayed, number, &mut arena, &mut full)?;
+                        let inserted = insert_record(&mem, record, &mut arena);
+                        match inserted {
+                            Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
+                            Err(error) => {
+                                break Some(error.in_file(&path).at(reader.record_offset()));
+                            }
+                        }
+                        replayed.recovery.records += 1;
+                    }
+                    Ok(None) => break None,
+                    Err(error) => break Some(error),
+                }
+            };
+            replayed.recovery.logs += 1;
+            replayed.last_log = None;
+            match damage {
+                None if matches!(reader.tail(), Tail::Clean) => {
+                    replayed.last_log = Some((number, reader.valid_end()));
+                }
+                None => {}
+                Some(error) if self.paranoid || !error.is_corruption() => return Err(error),
+                Some(error) => {
+                    let offset = reader.valid_end();
+                    let bytes = file_bytes.saturating_sub(offset);
+                    let why = error.to_string();
+                    replayed.recovery.lost.push(LostLog { path, offset, bytes, why });
+                }
+            }
+        }
+        Ok(replayed)
+    }
+}
+
+/// The memtable to replay into: the last, or a new one if that is full.
+fn current_memtable(
+    replay: &Replay<'_>,
+    replayed: &mut Replayed,
+    log_number: u64,
+    arena: &mut Arena,
+    full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
+) -> Result<Arc<Memtable>> {
+    if let Some(last) = replayed.memtables.back()
+        && last.mem.bytes() < replay.write_buffer_bytes
+    {
+        return Ok(last.mem.clone());
+    }
+    if replayed.memtables.len() > MAX_RECOVERED_MEMTABLES {
+        full(&mut replayed.memtables)?;
+    }
+    *arena = Arena::default();
+    let mem = Arc::new(Memtable::new(replay.order.user()));
+    replayed.memtables.push_back(Frozen { mem: mem.clone(), first_log: log_number });
+    Ok(mem)
+}
+
+/// Inserts a log record, a batch: its last sequence number.
+fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<SeqNo> {
+    let (first_seq, count) = decode_header(record)?;
+    let last_seq = first_seq.saturating_add(u64::from(count).saturating_sub(1));
+    // All or nothing: a batch that is malformed further on must not be half there.
+    decode_ops(record).try_for_each(|op| op.map(drop))?;
+    mem.insert_batch(record, first_seq, arena)?;
+    Ok(last_seq)
+}
+
+/// The files of a directory that are a database's, with their names.
+pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
+    let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    Ok(names
+        .into_iter()
+        .filter_map(|name| FileName::parse(&name).map(|parsed| (name, parsed)))
+        .collect())
+}
+
+/// Whether `dir` holds a database.
+///
+/// # Errors
+/// Corruption, if there is no `CURRENT` but tables or MANIFESTs are there: making a new database
+/// would lose them.
+pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
+    let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
+    let current = dir.join(name::CURRENT);
+    if exists(&current)? {
+        return Ok(true);
+    }
+    if !exists(dir)? {
+        return Ok(false);
+    }
+    let orphan = list(fs, dir)?.into_iter().find(|(_, name)| {
+        matches!(name, FileName::Table { .. } | FileName::Manifest(_) | FileName::Log(_))
+    });
+    match orphan {
+        None => Ok(false),
+        Some((name, _)) => Err(Error::corruption(format!(
+            "there is no CURRENT, but {name} is there: the database wants repair"
+        ))
+        .in_file(&current)),
+    }
+}
+
+/// The logs to replay, ascending.
+pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64> {
+    let live = |number: u64| {
+        number >= recovered.log_number
+            || (recovered.prev_log_number != 0 && number == recovered.prev_log_number)
+    };
+    let logs: BTreeSet<u64> = files
+        .iter()
+        .filter_map(|(_, name)| match name {
+            FileName::Log(number) if live(*number) => Some(*number),
+            _ => None,
+        })
+        .collect();
+    logs.into_iter().collect()
+}
+
+/// Checks that every table of the version is there.
+pub fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
+    let there: BTreeSet<u64> = files
+        .iter()
+        .filter_map(|(_, name)| match name {
+            FileName::Table { number, .. } => Some(*number),
+            _ => None,
+        })
+        .collect();
+    match edit.new_files.iter().find(|file| !there.contains(&file.number)) {
+        None => Ok(()),
+        Some(file) => Err(Error::corruption(format!(
+            "a table of level {} is missing: the database wants repair",
+            file.level
+        ))
+        .in_file(&dir.join(name::table_name(file.number)))),
+    }
+}
+
+/// What reading needs, made from the options.
+pub fn table_cache(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    options: &Options,
+    order: &InternalComparator,
+) -> (Arc<TableCache>, Option<Arc<BlockCache>>) {
+    let bytes = options.block_cache_bytes;
+    let block_cache = (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)));
+    let context = TableContext {
+        order: crate::format::key::KeyOrder::Internal(order.clone()),
+        filter_policy: options.filter_policy.clone(),
+        block_cache: block_cache.clone(),
+        paranoid: options.paranoid_checks,
+    };
+    let capacity = options.max_open_files.max(16);
+    let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity);
+    (Arc::new(tables), block_cache)
+}
+
+/// Takes the database's lock.
+pub fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
+    let path = dir.join(name::LOCK);
+    match fs.lock(&path) {
+        Ok(Ok(lock)) => Ok(lock),
+        Ok(Err(holder)) => Err(Error::Locked { path, holder: holder.to_string() }),
+        Err(error) => Err(Error::io("lock", path, error)),
+    }
+}
+
+impl Engine {
+    /// Opens the database in `dir`, or makes it.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::DatabaseMissing`], [`Error::DatabaseExists`],
+    /// [`Error::Unsupported`] for another comparator, corruption and I/O errors.
+    pub fn open(dir: &Path, options: Options) -> Result<Arc<Engine>> {
+        let options = options.checked()?;
+        let fs = options.fs.clone();
+        let exists = has_database(&*fs, dir)?;
+        match exists {
+            true if options.error_if_exists => {
+                return Err(Error::DatabaseExists { path: dir.to_path_buf() });
+            }
+            false if !options.create_if_missing => {
+                return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
+            }
+            true => {}
+            false => fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?,
+        }
+        let lock = lock(&*fs, dir)?;
+        // Another process may have made it, or removed it, before the lock was ours.
+        if !has_database(&*fs, dir)? {
+            version_set::create(&*fs, dir, options.comparator.name())?;
+        }
+        Opening::new(dir, options)?.finish(lock)
+    }
+}
+
+/// The steps from a locked directory to an engine.
+struct Opening {
+    dir: PathBuf,
+    fs: Arc<dyn Fs>,
+    options: Options,
+    order: InternalComparator,
+    numbers: Arc<FileNumbers>,
+    files: Vec<(String, FileName)>,
+    recovered: Recovered,
+    flushed: RefCell<Flushed>,
+}
+
+/// What recovery wrote.
+#[derive(Default)]
+struct Flushed {
+    tables: Vec<NewFile>,
+    /// The highest sequence number in them.
+    last_seq: SeqNo,
+}
+
+impl Opening {
+    fn new(dir: &Path, options: Options) -> Result<Opening> {
+        let fs = options.fs.clone();
+        let recovered = version_set::recover(&*fs, dir, options.comparator.name())?;
+        let files = list(&*fs, dir)?;
+        check_tables(dir, &files, &recovered.edit)?;
+        // Numbers on disk may be past what the MANIFEST knows: none is handed out again.
+        let numbers = FileNumbers::new(recovered.next_file_number);
+        for number in files.iter().filter_map(|(_, name)| name.number()) {
+            numbers.skip(number);
+        }
+        Ok(Opening {
+            dir: dir.to_path_buf(),
+            fs,
+            order: InternalComparator::new(options.comparator.clone()),
+            options,
+            numbers: Arc::new(numbers),
+            files,
+            flushed: RefCell::default(),
+            recovered,
+        })
+    }
+
+    fn finish(self, lock: Box<dyn FileLock>) -> Result<Arc<Engine>> {
+        let logs = live_logs(&self.files, &self.recovered);
+        let mut replayed = self.replay(&logs)?;
+        if !replayed.recovery.lost.is_empty() {
+            self.keep_lost_logs(&replayed.recovery)?;
+            // The damaged log must be done with before the next one is written: replayed again,
+            // the damage would take what comes after it along.
+            while !replayed.memtables.is_empty() {
+                self.flush_oldest(&mut replayed.memtables)?;
+            }
+        }
+        let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir));
+        let mut manifest = VersionSet::new(
+            self.fs.clone(),
+            &self.dir,
+            self.order.clone(),
+            trash.clone(),
+            self.numbers.clone(),
+            &self.recovered,
+        )?;
+        let mut commit = self.start_log(&mut replayed)?;
+        let frozen = replayed.memtables;
+        let first_log = frozen.front().map_or(commit.first_log, |frozen| frozen.first_log);
+        if self.options.reuse_logs && self.recovered.clean {
+            manifest.reuse_manifest(&self.recovered)?;
+        }
+        let flushed = self.flushed.take();
+        let version = manifest.commit(VersionEdit {
+            log_number: Some(first_log),
+            last_seq: Some(flushed.last_seq),
+            new_files: flushed.tables,
+            ..VersionEdit::default()
+        })?;
+        let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
+        live.remove(&commit.state.log_number);
+        for &number in &live {
+            commit.state.outgoing.push(OutgoingLog::reopen(&*self.fs, &self.dir, number)?);
+        }
+        live.insert(commit.state.log_number);
+        self.remove_obsolete(&version, &live, manifest.manifest_number());
+        let state = State {
+            mem: commit.state.mem.clone(),
+            mem_log: commit.first_log,
+            frozen,
+            version,
+            logs: live,
+            running: Vec::new(),
+            flushing: false,
+            manual: 0,
+            failed: None,
+            compaction_error: None,
+            closing: false,
+        };
+        let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
+        let view = ReadView {
+            mem: state.mem.clone(),
+            imm: state.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
+            version: state.version.clone(),
+        };
+        let last_seq = commit.state.last_seq;
+        let reads = ReadState::new(self.order, tables, block_cache, view, last_seq, Some(lock));
+        Ok(Arc::new(Engine {
+            dir: self.dir,
+            fs: self.fs,
+            options: self.options,
+            reads: Arc::new(reads),
+            numbers: self.numbers,
+            trash,
+            metrics: Metrics::default(),
+            recovery: replayed.recovery,
+            queue: Default::default(),
+            commit: Mutex::new(commit.state),
+            manifest: Mutex::new(manifest),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            work: Condvar::new(),
+            has_failed: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        }))
+    }
+
+    fn replay(&self, logs: &[u64]) -> Result<Replayed> {
+        let replay = Replay {
+            fs: &*self.fs,
+            dir: &self.dir,
+            order: &self.order,
+            write_buffer_bytes: self.options.write_buffer_bytes,
+            paranoid: self.options.paranoid_checks,
+        };
+        replay.run(logs, self.recovered.last_seq, |memtables| self.flush_oldest(memtables))
+    }
+
+    fn flush_oldest(&self, memtables: &mut VecDeque<Frozen>) -> Result<()> {
+        let Some(Frozen { mem, .. }) = memtables.pop_front() else { return Ok(()) };
+        let number = self.numbers.take();
+        // Nobody reads yet: of every key only the newest version is needed.
+        let held = vec![MAX_SEQ_NO];
+        let (fs, dir) = (&*self.fs, &self.dir);
+        let table = write_table(fs, dir, &self.options, &self.order, &mem, held, number)?;
+        let mut flushed = self.flushed.borrow_mut();
+        flushed.tables.push(table);
+        flushed.last_seq = flushed.last_seq.max(mem.last_seq());
+        Ok(())
+    }
+
+    /// Continues the last log, or starts a new one.
+    fn start_log(&self, replayed: &mut Replayed) -> Result<Started> {
+        let reusable = self.options.reuse_logs && replayed.recovery.lost.is_empty();
+        if let (true, Some((number, len))) = (reusable, replayed.last_log) {
+            let path = self.dir.join(name::log_name(number));
+            let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
+            let log = LogWriter::new(file, len);
+            let last = replayed.memtables.pop_back();
+            let (mem, first_log) = match last {
+                Some(last) => (last.mem, last.first_log),
+                None => (self.new_memtable(), number),
+            };
+            return Ok(self.started(number, path, log, mem, first_log, replayed.last_seq));
+        }
+        let number = self.numbers.take();
+        let path = self.dir.join(name::log_name(number));
+        let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+        let log = LogWriter::new(file, 0);
+        let mem = self.new_memtable();
+        Ok(self.started(number, path, log, mem, number, replayed.last_seq))
+    }
+
+    fn new_memtable(&self) -> Arc<Memtable> {
+        Arc::new(Memtable::new(self.order.user()))
+    }
+
+    fn started(
+        &self,
+        log_number: u64,
+        log_path: PathBuf,
+        log: LogWriter,
+        mem: Arc<Memtable>,
+        first_log: u64,
+        last_seq: SeqNo,
+    ) -> Started {
+        let state = CommitState {
+            log_number,
+            log_path,
+            log,
+            name_synced: false,
+            outgoing: Vec::new(),
+            mem,
+            arena: Arena::default(),
+            last_seq,
+            // What was replayed may never have been synced.
+            unsynced: true,
+            group: WriteBatch::new(),
+        };
+        Started { state, first_log }
+    }
+
+    /// Puts a second name on the logs that lose something, out of the way of their removal.
+    fn keep_lost_logs(&self, recovery: &Recovery) -> Result<()> {
+        if recovery.lost.is_empty() {
+            return Ok(());
+        }
+        let aside = self.dir.join("lost");
+        self.fs.create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
+        for lost in &recovery.lost {
+            let Some(name) = lost.path.file_name() else { continue };
+            let kept = aside.join(name);
+            match self.fs.hard_link(&lost.path, &kept) {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    return Err(Error::io("keep aside", &lost.path, error));
+                }
+                _ => {}
+            }
+        }
+        sync_dir(&*self.fs, &aside)
+    }
+
+    /// Removes what no MANIFEST names and no log needs. What cannot be removed stays for the
+    /// next open.
+    fn remove_obsolete(
+        &self,
+        version: &crate::engine::version::Version,
+        live_logs: &BTreeSet<u64>,
+        manifest_number: u64,
+    ) {
+        let tables: BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
+        for (file_name, name) in &self.files {
+            let needed = match name {
+                FileName::Log(number) => live_logs.contains(number),
+                FileName::Table { number, .. } => tables.contains(number),
+                FileName::Manifest(number) => *number >= manifest_number,
+                FileName::Temp(_) => false,
+                FileName::Current | FileName::Lock | FileName::InfoLog { .. } => true,
+            };
+            if !needed {
+                let _ = self.fs.remove(&self.dir.join(file_name));
+            }
+        }
+    }
+}
+
+/// The log that writes go to, and the first whose records are in its memtable.
+struct Started {
+    state: CommitState,
+    first_log: u64,
+}

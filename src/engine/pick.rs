@@ -1,0 +1,223 @@
+//! Which tables to compact next. Pure: a version and what is under way in, a choice out.
+//!
+//! Levels have targets; the level that exceeds its own by the largest factor goes first. Level 0
+//! counts tables, since each costs every read; the others count bytes, each level's target ten
+//! times the one above it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::base::stats::NUM_LEVELS;
+use crate::engine::compact::{Compaction, Inputs};
+use crate::engine::options::Options;
+use crate::engine::version::{KeyRange, TableFile, Version};
+use crate::format::key::UserComparator;
+
+/// Tables in level 0 that make it worth a compaction; LevelDB's `kL0_CompactionTrigger`.
+pub const LEVEL0_COMPACT_FILES: usize = 4;
+/// Tables in level 0 at which a full memtable is held back for a moment.
+pub const LEVEL0_SLOWDOWN_FILES: usize = 12;
+/// Tables in level 0 at which writes wait for a compaction.
+pub const LEVEL0_STOP_FILES: usize = 20;
+
+/// How many times larger a level is than the one above it.
+const LEVEL_FACTOR: u64 = 10;
+
+/// A table is not moved down, and an output is ended, if it would meet more than this many times
+/// its own target size in the level after: merging it later would cost too much.
+pub const MAX_GRANDPARENT_FACTOR: u64 = 10;
+
+/// What a level is to hold at most, in bytes.
+pub fn target_bytes(level: usize, options: &Options) -> u64 {
+    // Level 1 takes a few memtables' worth, or every flush would rewrite it several times over.
+    let base = (10 << 20).max(4 * options.write_buffer_bytes as u64);
+    let mut bytes: u64 = base;
+    for _ in 1..level {
+        bytes = bytes.saturating_mul(LEVEL_FACTOR);
+    }
+    bytes
+}
+
+/// By how much each level exceeds its target: 1 is full.
+fn score(version: &Version, level: usize, options: &Options) -> f64 {
+    if level == 0 {
+        version.level(0).len() as f64 / LEVEL0_COMPACT_FILES as f64
+    } else {
+        version.level_bytes(level) as f64 / target_bytes(level, options) as f64
+    }
+}
+
+/// The compaction that is most due and in nobody's way; `None` if there is none.
+pub fn pick(
+    version: &Arc<Version>,
+    order: &UserComparator,
+    options: &Options,
+    running: &[Arc<Compaction>],
+) -> Option<Compaction> {
+    let mut due: Vec<(usize, f64)> = (0..NUM_LEVELS - 1)
+        .map(|level| (level, score(version, level, options)))
+        .filter(|&(_, score)| score >= 1.0)
+        .collect();
+    due.sort_by(|a, b| b.1.total_cmp(&a.1));
+    due.into_iter().find_map(|(level, _)| {
+        let compaction = match level {
+            0 => pick_level0(version, order, options),
+            level => pick_sorted(version, level, order, options),
+        }?;
+        let in_the_way = running.iter().any(|other| other.collides(&compaction, order));
+        (!in_the_way).then_some(compaction)
+    })
+}
+
+fn is_free(file: &Arc<TableFile>) -> bool {
+    !file.compacting.load(Relaxed)
+}
+
+/// Everything in level 0 that is not being compacted: tables there mostly overlap, and each one
+/// taken is one less for reads to ask.
+fn pick_level0(
+    version: &Arc<Version>,
+    order: &UserComparator,
+    options: &Options,
+) -> Option<Compaction> {
+    let files = version.level(0);
+    // One at a time: what a second one took could be newer than what the first still holds.
+    if !files.iter().all(is_free) {
+        return None;
+    }
+    Compaction::new(version, order, options, 0, files.to_vec())
+}
+
+/// The table that meets the least of the next level for its size: the cheapest bytes to move.
+fn pick_sorted(
+    version: &Arc<Version>,
+    level: usize,
+    order: &UserComparator,
+    options: &Options,
+) -> Option<Compaction> {
+    let below = version.level(level + 1);
+    let mut best: Option<(u64, Vec<Arc<TableFile>>)> = None;
+    let mut from = 0;
+    for (at, file) in version.level(level).iter().enumerate() {
+        // Both levels are sorted, so the first table of the next level that may overlap only
+        // moves forward.
+        while from < below.len() && order.compare(below[from].last_key(), file.first_key()).is_lt()
+        {
+            from += 1;
+        }
+        if !is_free(file) {
+            continue;
+        }
+        let overlapping = below[from..]
+            .iter()
+            .take_while(|next| order.compare(next.first_key(), file.last_key()).is_le());
+        let mut bytes = 0;
+        let mut free = true;
+        for next in overlapping {
+            bytes += next.file_bytes;
+            free &= is_free(next);
+        }
+        let cost = bytes.saturating_mul(1024) / file.file_bytes.max(1);
+        if free && best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            best = Some((cost, clean_cut(version.level(level), at, order)));
+        }
+    }
+    let (_, files) = best?;
+    if !files.iter().all(is_free) {
+        return None;
+    }
+    Compaction::new(version, order, options, level, files)
+}
+
+/// The table at `at` with those neighbours that share a user key with it: versions of one key
+/// may lie in two tables of a level (LevelDB once split them so), and the older must not stay
+/// above the newer.
+fn clean_cut(files: &[Arc<TableFile>], at: usize, order: &UserComparator) -> Vec<Arc<TableFile>> {
+    let meets =
+        |left: usize| order.compare(files[left].last_key(), files[left + 1].first_key()).is_eq();
+    let mut first = at;
+    while first > 0 && meets(first - 1) {
+        first -= 1;
+    }
+    let mut last = at;
+    while last + 1 < files.len() && meets(last) {
+        last += 1;
+    }
+    files[first..=last].to_vec()
+}
+
+/// Adds to `files` of a sorted level the neighbours that share a user key with them.
+pub fn clean_cut_of(
+    level_files: &[Arc<TableFile>],
+    files: &[Arc<TableFile>],
+    order: &UserComparator,
+) -> Vec<Arc<TableFile>> {
+    let position = |file: &Arc<TableFile>| level_files.iter().position(|f| Arc::ptr_eq(f, file));
+    let (Some(first), Some(last)) =
+        (files.first().and_then(position), files.last().and_then(position))
+    else {
+        return files.to_vec();
+    };
+    let mut cut = clean_cut(level_files, first, order);
+    cut.extend(level_files[first + 1..=last].iter().cloned());
+    cut.extend(clean_cut(level_files, last, order));
+    let mut seen = std::collections::BTreeSet::new();
+    cut.retain(|file| seen.insert(file.number));
+    cut
+}
+
+/// The least range of user keys that holds all tables of `files`.
+pub fn hull<'a>(files: &'a [Arc<TableFile>], order: &UserComparator) -> KeyRange<'a> {
+    let from = files.iter().map(|file| file.first_key()).min_by(|a, b| order.compare(a, b));
+    let to = files.iter().map(|file| file.last_key()).max_by(|a, b| order.compare(a, b));
+    KeyRange { from, to }
+}
+
+impl Compaction {
+    /// The compaction of `files` of `level` into the next, with all they meet there.
+    ///
+    /// `None` if a table that it would need is taken already.
+    pub fn new(
+        version: &Arc<Version>,
+        order: &UserComparator,
+        options: &Options,
+        level: usize,
+        files: Vec<Arc<TableFile>>,
+    ) -> Option<Compaction> {
+        if files.is_empty() {
+            return None;
+        }
+        let output_level = level + 1;
+        let met = version.overlapping(output_level, order, hull(&files, order));
+        let met = clean_cut_of(version.level(output_level), &met, order);
+        if !met.iter().all(is_free) {
+            return None;
+        }
+        let is_move = met.is_empty() && {
+            let disjoint = level > 0 || are_disjoint(&files, order);
+            let grandparents = match version_level(version, output_level + 1) {
+                Some(_) => version
+                    .overlapping(output_level + 1, order, hull(&files, order))
+                    .iter()
+                    .map(|file| file.file_bytes)
+                    .sum(),
+                None => 0,
+            };
+            let own: u64 = files.iter().map(|file| file.file_bytes).sum();
+            let limit = MAX_GRANDPARENT_FACTOR * options.max_file_bytes.max(own);
+            disjoint && grandparents <= limit
+        };
+        let inputs = Inputs(vec![(level, files), (output_level, met)]);
+        Some(Compaction::from_inputs(version.clone(), order, inputs, output_level, is_move))
+    }
+}
+
+fn version_level(version: &Version, level: usize) -> Option<&[Arc<TableFile>]> {
+    (level < NUM_LEVELS).then(|| version.level(level))
+}
+
+fn are_disjoint(files: &[Arc<TableFile>], order: &UserComparator) -> bool {
+    let mut sorted: Vec<_> = files.iter().collect();
+    sorted.sort_by(|a, b| order.compare(a.first_key(), b.first_key()));
+    sorted.windows(2).all(|pair| order.compare(pair[0].last_key(), pair[1].first_key()).is_lt())
+}

@@ -1,0 +1,437 @@
+//! A write: a place in the queue, the log, the memtable.
+//!
+//! The writer at the head of the queue leads: it takes what waits behind it into one group,
+//! writes one log record for all, syncs it if any of them asked, inserts everything into the
+//! memtable and makes it visible. A group is one batch on disk, so each of its batches is all or
+//! nothing. A writer that nobody waits behind pays two uncontended locks and no allocation.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::base::{Error, Result};
+use crate::engine::memtable::{Arena, Memtable};
+use crate::engine::metrics::StallCause;
+use crate::engine::options::WriteOptions;
+use crate::engine::version_set::sync_dir;
+use crate::engine::{Engine, Frozen, pick};
+use crate::format::batch::{HEADER_BYTES, WriteBatch};
+use crate::format::key::{MAX_SEQ_NO, SeqNo};
+use crate::format::name;
+use crate::fs::Fs;
+use crate::log::LogWriter;
+
+/// A group takes no more batches once it is this large, in bytes.
+const MAX_GROUP_BYTES: usize = 1 << 20;
+
+/// A group led by a small write stays small, so that it does not wait for the large ones behind.
+const SMALL_WRITE_BYTES: usize = 128 << 10;
+
+/// The group's buffer is given back if one group made it larger than this.
+const KEEP_BUFFER_BYTES: usize = 4 << 20;
+
+/// Frozen memtables that may wait for their flush before writes wait for it.
+const MAX_FROZEN: usize = 2;
+
+/// One write, as its caller has it.
+pub enum Write<'a> {
+    /// A value for a key.
+    Put(&'a [u8], &'a [u8]),
+    /// No value for a key.
+    Delete(&'a [u8]),
+    /// Many of both.
+    Batch(WriteBatch),
+}
+
+impl Write<'_> {
+    fn into_batch(self) -> WriteBatch {
+        match self {
+            Write::Put(key, value) => {
+                let mut batch = WriteBatch::new();
+                batch.put(key, value);
+                batch
+            }
+            Write::Delete(key) => {
+                let mut batch = WriteBatch::new();
+                batch.delete(key);
+                batch
+            }
+            Write::Batch(batch) => batch,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let fits = |bytes: &[u8]| u32::try_from(bytes.len()).is_ok();
+        match self {
+            Write::Put(key, value) if fits(key) && fits(value) => Ok(()),
+            Write::Delete(key) if fits(key) => Ok(()),
+            Write::Batch(batch) => batch.check(),
+            _ => Err(Error::invalid("keys and values are shorter than 4 GiB")),
+        }
+    }
+
+    fn append_to(&self, group: &mut WriteBatch) {
+        match self {
+            Write::Put(key, value) => group.put(key, value),
+            Write::Delete(key) => group.delete(key),
+            Write::Batch(batch) => group.append(batch),
+        }
+    }
+}
+
+/// Who may write next. Thread-safe.
+#[derive(Debug, Default)]
+pub struct WriteQueue {
+    line: Mutex<Line>,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    /// Whether someone leads a group, or was told to lead the next.
+    led: bool,
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+/// A writer that waits.
+#[derive(Debug)]
+struct Waiter {
+    sync: bool,
+    bytes: usize,
+    batch: Mutex<WriteBatch>,
+    signal: Mutex<Signal>,
+    signalled: Condvar,
+}
+
+#[derive(Debug)]
+enum Signal {
+    Wait,
+    /// Lead the next group; the batch is still the waiter's.
+    Lead,
+    Done(Result<()>),
+}
+
+impl Waiter {
+    fn wait(&self) -> Signal {
+        let mut signal = self.signal.lock();
+        loop {
+            match std::mem::replace(&mut *signal, Signal::Wait) {
+                Signal::Wait => self.signalled.wait(&mut signal),
+                given => return given,
+            }
+        }
+    }
+
+    fn tell(&self, told: Signal) {
+        *self.signal.lock() = told;
+        self.signalled.notify_one();
+    }
+}
+
+impl WriteQueue {
+    /// Takes the lead, or waits for it or for a leader to do the work.
+    fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Result<Write<'a>, Result<()>> {
+        let mut line = self.line.lock();
+        if !line.led {
+            line.led = true;
+            return Ok(write);
+        }
+        let batch = write.into_batch();
+        let waiter = Arc::new(Waiter {
+            sync,
+            bytes: batch.contents().len(),
+            batch: Mutex::new(batch),
+            signal: Mutex::new(Signal::Wait),
+            signalled: Condvar::new(),
+        });
+        line.waiting.push_back(waiter.clone());
+        drop(line);
+        match waiter.wait() {
+            Signal::Done(result) => Err(result),
+            Signal::Lead | Signal::Wait => {
+                Ok(Write::Batch(std::mem::take(&mut *waiter.batch.lock())))
+            }
+        }
+    }
+
+    /// Those who wait and fit into a group led by a write of `bytes`.
+    fn group(&self, bytes: usize, sync: bool) -> Vec<Arc<Waiter>> {
+        let limit =
+            if bytes <= SMALL_WRITE_BYTES { bytes + SMALL_WRITE_BYTES } else { MAX_GROUP_BYTES };
+        let mut size = bytes;
+        let mut group = Vec::new();
+        let mut line = self.line.lock();
+        while let Some(next) = line.waiting.front() {
+            // A write that is not to be synced does not wait for a disk behind those that are,
+            // but one that is must not be let down by a leader that does not sync.
+            if (next.sync && !sync) || size.saturating_add(next.bytes) > limit {
+                break;
+            }
+            size += next.bytes;
+            group.extend(line.waiting.pop_front());
+        }
+        group
+    }
+
+    /// Hands the lead on, and the group's result to its members.
+    fn leave(&self, group: &[Arc<Waiter>], result: &Result<()>) {
+        let next = {
+            let mut line = self.line.lock();
+            let next = line.waiting.pop_front();
+            line.led = next.is_some();
+            next
+        };
+        if let Some(next) = next {
+            next.tell(Signal::Lead);
+        }
+        for waiter in group {
+            waiter.tell(Signal::Done(result.clone()));
+        }
+    }
+}
+
+/// What the commit leader holds: the log under way and the memtable it fills.
+#[derive(Debug)]
+pub struct CommitState {
+    /// The log's number.
+    pub log_number: u64,
+    /// The log's file.
+    pub log_path: PathBuf,
+    /// The log.
+    pub log: LogWriter,
+    /// Whether the log's name is durable.
+    pub name_synced: bool,
+    /// Logs before this one that hold unsynced records: they are synced before a synced write
+    /// here is acknowledged, so that what survives is a prefix.
+    pub outgoing: Vec<OutgoingLog>,
+    /// The memtable that the log's records are in.
+    pub mem: Arc<Memtable>,
+    /// Where that memtable's bytes are.
+    pub arena: Arena,
+    /// The last sequence number given.
+    pub last_seq: SeqNo,
+    /// Whether the log holds records that are not synced.
+    pub unsynced: bool,
+    /// Where groups are put together.
+    pub group: WriteBatch,
+}
+
+/// A log that is complete and not durable.
+#[derive(Debug)]
+pub struct OutgoingLog {
+    number: u64,
+    path: PathBuf,
+    log: LogWriter,
+}
+
+impl OutgoingLog {
+    /// A log that recovery replayed and did not flush: it may never have been synced.
+    pub fn reopen(fs: &dyn Fs, dir: &Path, number: u64) -> Result<OutgoingLog> {
+        let path = dir.join(name::log_name(number));
+        let file = fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
+        Ok(OutgoingLog { number, path, log: LogWriter::new(file, 0) })
+    }
+}
+
+impl Engine {
+    /// Applies `write`, all or nothing.
+    ///
+    /// # Errors
+    /// I/O errors of the log, after which the database takes no more writes;
+    /// [`Error::ReadOnly`] then, and after trouble in the background.
+    pub fn write(&self, options: &WriteOptions, write: Write<'_>) -> Result<()> {
+        write.check()?;
+        let write = match self.queue.enter(write, options.sync) {
+            Ok(write) => write,
+            Err(done) => return done,
+        };
+        let mut commit = self.commit.lock();
+        let (group, result) = match self.make_room(&mut commit, false) {
+            Ok(()) => {
+                let bytes = match &write {
+                    Write::Put(key, value) => key.len() + value.len(),
+                    Write::Delete(key) => key.len(),
+                    Write::Batch(batch) => batch.contents().len(),
+                };
+                let group = self.queue.group(bytes, options.sync);
+                let result = self.commit_group(&mut commit, options.sync, write, &group);
+                (group, result)
+            }
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        drop(commit);
+        self.queue.leave(&group, &result);
+        result
+    }
+
+    fn commit_group(
+        &self,
+        commit: &mut CommitState,
+        sync: bool,
+        write: Write<'_>,
+        group: &[Arc<Waiter>],
+    ) -> Result<()> {
+        let mut batch = match write {
+            Write::Batch(batch) if group.is_empty() => batch,
+            write => {
+                let mut merged = std::mem::take(&mut commit.group);
+                merged.clear();
+                write.append_to(&mut merged);
+                for waiter in group {
+                    merged.append(&waiter.batch.lock());
+                }
+                merged
+            }
+        };
+        let result = self.commit_batch(commit, sync, &mut batch);
+        if batch.contents().len() <= KEEP_BUFFER_BYTES {
+            commit.group = batch;
+        }
+        result
+    }
+
+    fn commit_batch(
+        &self,
+        commit: &mut CommitState,
+        sync: bool,
+        batch: &mut WriteBatch,
+    ) -> Result<()> {
+        let count = batch.len() as u64;
+        let first_seq = commit.last_seq + 1;
+        if count > MAX_SEQ_NO - commit.last_seq {
+            return Err(Error::invalid("the database has used up its sequence numbers"));
+        }
+        batch.set_sequence(first_seq);
+        let contents = batch.contents();
+        let logged = commit
+            .log
+            .add_record(contents)
+            .map_err(|error| Error::io("append to", &commit.log_path, error));
+        let durable = logged.and_then(|()| {
+            commit.unsynced = true;
+            if sync { self.sync_log(commit) } else { Ok(()) }
+        });
+        if let Err(error) = durable {
+            // The record may be in the file, whole or in part: nothing may follow it.
+            self.fail(error.clone());
+            return Err(error);
+        }
+        commit.last_seq += count;
+        commit.mem.insert_batch(contents, first_seq, &mut commit.arena)?;
+        self.reads.set_visible_seq(commit.last_seq);
+        let metrics = &self.metrics;
+        metrics.groups.fetch_add(1, Relaxed);
+        metrics.operations.fetch_add(count, Relaxed);
+        metrics.user_bytes.fetch_add((contents.len() - HEADER_BYTES) as u64, Relaxed);
+        metrics.wal_bytes.store(commit.log.len() + metrics.wal_bytes_before.load(Relaxed), Relaxed);
+        Ok(())
+    }
+
+    /// Makes everything logged so far durable.
+    pub fn sync_log(&self, commit: &mut CommitState) -> Result<()> {
+        for outgoing in &mut commit.outgoing {
+            outgoing.log.sync().map_err(|error| Error::io("sync", &outgoing.path, error))?;
+        }
+        commit.outgoing.clear();
+        if !commit.name_synced {
+            sync_dir(&*self.fs, &self.dir)?;
+            commit.name_synced = true;
+        }
+        commit.log.sync().map_err(|error| Error::io("sync", &commit.log_path, error))?;
+        self.metrics.syncs.fetch_add(1, Relaxed);
+        commit.unsynced = false;
+        Ok(())
+    }
+
+    /// Sees to it that the memtable may take another group: freezes a full one, after waiting
+    /// for flushes and compactions that lag. With `force`, one that holds anything is full.
+    pub fn make_room(&self, commit: &mut CommitState, force: bool) -> Result<()> {
+        if self.has_failed.load(Relaxed) {
+            return Err(self.read_only_error());
+        }
+        let full = commit.mem.bytes() >= self.options.write_buffer_bytes || force;
+        if !full || commit.mem.is_empty() {
+            return Ok(());
+        }
+        self.wait_for_room()?;
+        self.freeze(commit)
+    }
+
+    fn wait_for_room(&self) -> Result<()> {
+        let began = Instant::now();
+        let mut cause = None;
+        let mut slowed = false;
+        let mut state = self.state.lock();
+        let result = loop {
+            if state.closing {
+                break Err(Error::Closed);
+            }
+            if let Some(error) = &state.failed {
+                break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
+            }
+            let level0 = state.version.level(0).len();
+            if state.frozen.len() >= MAX_FROZEN {
+                cause = Some(StallCause::Flush);
+                self.changed.wait(&mut state);
+            } else if level0 >= pick::LEVEL0_STOP_FILES {
+                if let Some(error) = &state.compaction_error {
+                    break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
+                }
+                cause = Some(StallCause::Level0);
+                self.changed.wait(&mut state);
+            } else if level0 >= pick::LEVEL0_SLOWDOWN_FILES && !slowed {
+                slowed = true;
+                cause = cause.or(Some(StallCause::Slowdown));
+                self.changed.wait_for(&mut state, Duration::from_millis(1));
+            } else {
+                break Ok(());
+            }
+        };
+        drop(state);
+        if let Some(cause) = cause {
+            self.metrics.stall(cause, began.elapsed());
+        }
+        result
+    }
+
+    /// Freezes the memtable and starts the next, with a log of its own.
+    fn freeze(&self, commit: &mut CommitState) -> Result<()> {
+        let number = self.numbers.take();
+        let path = self.dir.join(name::log_name(number));
+        let file = match self.fs.create(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                let error = Error::io("create", &path, error);
+                self.fail(error.clone());
+                return Err(error);
+            }
+        };
+        self.metrics.wal_bytes_before.fetch_add(commit.log.len(), Relaxed);
+        let log = std::mem::replace(&mut commit.log, LogWriter::new(file, 0));
+        let path = std::mem::replace(&mut commit.log_path, path);
+        let outgoing = OutgoingLog { number: commit.log_number, path, log };
+        let mem = Arc::new(Memtable::new(self.reads.order.user()));
+        let mut state = self.state.lock();
+        let oldest_log = state.frozen.front().map_or(state.mem_log, |frozen| frozen.first_log);
+        commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
+        if commit.unsynced {
+            commit.outgoing.push(outgoing);
+        }
+        let first_log = std::mem::replace(&mut state.mem_log, number);
+        let full = std::mem::replace(&mut state.mem, mem.clone());
+        state.frozen.push_back(Frozen { mem: full, first_log });
+        state.logs.insert(number);
+        self.show(&state);
+        drop(state);
+        self.work.notify_all();
+        commit.log_number = number;
+        commit.name_synced = false;
+        commit.unsynced = false;
+        commit.mem = mem;
+        commit.arena = Arena::default();
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! Building a block. Do not change: on disk.
+//!
+//! ```text
+//! block     entry ... | restart, fixed32 ... | number of restarts, fixed32
+//! entry     varint32 shared | varint32 unshared | varint32 value length
+//!           | unshared bytes of the key | value
+//!
+//! "ab" -> "1", "ac" -> "2":
+//!   00 02 01 61 62 31   01 01 01 63 32   00 00 00 00   01 00 00 00
+//! ```
+//!
+//! `shared` counts the bytes a key has in common with the one before it. Every so many entries
+//! it is 0 and the offset of the entry is a restart: the points that a binary search can read.
+//! Defined by LevelDB's `table/block_builder.cc`.
+
+use crate::format::coding::put_varint32;
+
+/// Gathers sorted entries and lays them out as a block.
+///
+/// Call order: `add` any number of times, `finish`, `reset`, and again. What is added must be in
+/// order; the block builder knows no order and does not check.
+#[derive(Debug)]
+pub struct BlockBuilder {
+    buffer: Vec<u8>,
+    restarts: Vec<u32>,
+    restart_interval: usize,
+    entries_since_restart: usize,
+    last_key: Vec<u8>,
+}
+
+impl BlockBuilder {
+    /// A builder with a whole key every `restart_interval` entries, at least 1.
+    pub fn new(restart_interval: usize) -> BlockBuilder {
+        BlockBuilder {
+            buffer: Vec::new(),
+            restarts: vec![0],
+            restart_interval: restart_interval.max(1),
+            entries_since_restart: 0,
+            last_key: Vec::new(),
+        }
+    }
+
+    /// Adds an entry. Key and value are each shorter than 4 GiB, and so is what was added
+    /// before: restarts are 32 bits.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) {
+        let shared = if self.buffer.is_empty() {
+            0
+        } else if self.entries_since_restart < self.restart_interval {
+            shared_prefix_len(&self.last_key, key)
+        } else {
+            debug_assert!(u32::try_from(self.buffer.len()).is_ok());
+            self.restarts.push(self.buffer.len() as u32);
+            self.entries_since_restart = 0;
+            0
+        };
+        self.entries_since_restart += 1;
+
+        put_varint32(&mut self.buffer, shared as u32);
+        put_varint32(&mut self.buffer, (key.len() - shared) as u32);
+        put_varint32(&mut self.buffer, value.len() as u32);
+        self.buffer.extend_from_slice(&key[shared..]);
+        self.buffer.extend_from_slice(value);
+
+        self.last_key.truncate(shared);
+        self.last_key.extend_from_slice(&key[shared..]);
+    }
+
+    /// The key added last, even if the block has been reset since.
+    pub fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Whether nothing was added since the last reset.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The bytes the block would have if it were finished now.
+    pub fn estimated_bytes(&self) -> usize {
+        self.buffer.len() + self.restarts.len() * 4 + 4
+    }
+
+    /// Ends the block: its bytes, valid until the reset that must follow.
+    pub fn finish(&mut self) -> &[u8] {
+        for restart in &self.restarts {
+            self.buffer.extend_from_slice(&restart.to_le_bytes());
+        }
+        self.buffer.extend_from_slice(&(self.restarts.len() as u32).to_le_bytes());
+        &self.buffer
+    }
+
+    /// Starts the next block.
+    pub fn reset(&mut self) {
+        // A huge value should not keep its memory for the rest of the table.
+        const KEEP_BYTES: usize = 1 << 20;
+        self.buffer.clear();
+        self.buffer.shrink_to(KEEP_BYTES);
+        self.restarts.truncate(1);
+        self.entries_since_restart = 0;
+    }
+}
+
+fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    let mut shared = 0;
+    // Eight bytes at a time: the keys of a table are mostly prefix.
+    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
+        let (Ok(x), Ok(y)) = (x.try_into(), y.try_into()) else { break };
+        let differing = u64::from_le_bytes(x) ^ u64::from_le_bytes(y);
+        if differing != 0 {
+            return shared + differing.trailing_zeros() as usize / 8;
+        }
+        shared += 8;
+    }
+    shared + a[shared..].iter().zip(&b[shared..]).take_while(|(x, y)| x == y).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worked_example() {
+        let mut builder = BlockBuilder::new(16);
+        builder.add(b"ab", b"1");
+        builder.add(b"ac", b"2");
+        assert_eq!(builder.estimated_bytes(), 19);
+        assert_eq!(
+            builder.finish(),
+            b"\x00\x02\x01ab1\x01\x01\x01c2\x00\x00\x00\x00\x01\x00\x00\x00"
+        );
+    }
+
+    #[test]
+    fn a_reset_forgets_everything_but_the_last_key() {
+        let mut builder = BlockBuilder::new(2);
+        let mut build = || {
+            for key in [b"aaa", b"aab", b"aac", b"aad"] {
+                builder.add(key, b"");
+            }
+            let bytes = builder.finish().to_vec();
+            builder.reset();
+            assert!(builder.is_empty());
+            assert_eq!(builder.last_key(), b"aad");
+            bytes
+        };
+        let first = build();
+        assert_eq!(first, build());
+        assert_eq!(
+            first,
+            b"\x00\x03\x00aaa\x02\x01\x00b\x00\x03\x00aac\x02\x01\x00d\
+              \x00\x00\x00\x00\x0a\x00\x00\x00\x02\x00\x00\x00"
+        );
+    }
+
+    #[test]
+    fn an_empty_block_has_one_restart() {
+        assert_eq!(BlockBuilder::new(16).finish(), [0, 0, 0, 0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn shared_prefixes_are_counted_at_every_length() {
+        for len in 0..40usize {
+            let a: Vec<u8> = (0..len as u8).collect();
+            assert_eq!(shared_prefix_len(&a, &a), len);
+            for at in 0..len {
+                let mut b = a.clone();
+                b[at] ^= 0x80;
+                assert_eq!(shared_prefix_len(&a, &b), at);
+                assert_eq!(shared_prefix_len(&a, &a[..at]), at);
+                assert_eq!(shared_prefix_len(&a[..at], &b), at);
+            }
+        }
+    }
+}

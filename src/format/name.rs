@@ -1,0 +1,275 @@
+//! The names of a database's files. Do not change: on disk.
+//!
+//! ```text
+//! CURRENT            names the MANIFEST in use: "MANIFEST-000002\n"
+//! LOCK               locked while the database is open
+//! LOG, LOG.old       the text logs of LevelDB
+//! MANIFEST-000002    version edits
+//! 000003.log         a write-ahead log
+//! 000005.ldb         a table; .sst in databases of LevelDB before 1.14
+//! 000007.dbtmp       a file being written, to be renamed
+//! ```
+//!
+//! Numbers have six digits or more. Defined by LevelDB's `db/filename.cc`.
+
+use std::fmt;
+
+use crate::base::{Error, Result};
+
+/// The name of the file that names the MANIFEST.
+pub const CURRENT: &str = "CURRENT";
+/// The name of the lock file.
+pub const LOCK: &str = "LOCK";
+/// The name of LevelDB's text log.
+pub const INFO_LOG: &str = "LOG";
+/// The name of LevelDB's text log of the session before.
+pub const OLD_INFO_LOG: &str = "LOG.old";
+
+const MANIFEST_PREFIX: &str = "MANIFEST-";
+
+/// The name of a file of a database, taken apart. `Display` writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileName {
+    /// Names the MANIFEST in use.
+    Current,
+    /// Locked while the database is open.
+    Lock,
+    /// LevelDB's text log.
+    InfoLog {
+        /// Whether it is that of the session before.
+        old: bool,
+    },
+    /// A write-ahead log.
+    Log(u64),
+    /// A table.
+    Table {
+        /// Its number.
+        number: u64,
+        /// Whether it ends in `.sst`, as in databases of LevelDB before 1.14.
+        legacy_sst: bool,
+    },
+    /// Version edits.
+    Manifest(u64),
+    /// A file being written, to be renamed.
+    Temp(u64),
+}
+
+impl FileName {
+    /// Takes a file's name (without its directory) apart; `None` if it is none of a database's.
+    ///
+    /// Numbers are read with any count of digits, as LevelDB does; written, they have six or more.
+    pub fn parse(name: &str) -> Option<FileName> {
+        match name {
+            CURRENT => return Some(FileName::Current),
+            LOCK => return Some(FileName::Lock),
+            INFO_LOG => return Some(FileName::InfoLog { old: false }),
+            OLD_INFO_LOG => return Some(FileName::InfoLog { old: true }),
+            _ => {}
+        }
+        if let Some(number) = name.strip_prefix(MANIFEST_PREFIX) {
+            return Some(FileName::Manifest(parse_number(number)?));
+        }
+        let (number, extension) = name.split_once('.')?;
+        let number = parse_number(number)?;
+        match extension {
+            "log" => Some(FileName::Log(number)),
+            "ldb" => Some(FileName::Table { number, legacy_sst: false }),
+            "sst" => Some(FileName::Table { number, legacy_sst: true }),
+            "dbtmp" => Some(FileName::Temp(number)),
+            _ => None,
+        }
+    }
+
+    /// The number in the name.
+    pub fn number(&self) -> Option<u64> {
+        match *self {
+            FileName::Log(number)
+            | FileName::Table { number, .. }
+            | FileName::Manifest(number)
+            | FileName::Temp(number) => Some(number),
+            FileName::Current | FileName::Lock | FileName::InfoLog { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileName::Current => f.write_str(CURRENT),
+            FileName::Lock => f.write_str(LOCK),
+            FileName::InfoLog { old: false } => f.write_str(INFO_LOG),
+            FileName::InfoLog { old: true } => f.write_str(OLD_INFO_LOG),
+            FileName::Log(number) => write!(f, "{number:06}.log"),
+            FileName::Table { number, legacy_sst: false } => write!(f, "{number:06}.ldb"),
+            FileName::Table { number, legacy_sst: true } => write!(f, "{number:06}.sst"),
+            FileName::Manifest(number) => write!(f, "{MANIFEST_PREFIX}{number:06}"),
+            FileName::Temp(number) => write!(f, "{number:06}.dbtmp"),
+        }
+    }
+}
+
+/// The name of a write-ahead log.
+pub fn log_name(number: u64) -> String {
+    FileName::Log(number).to_string()
+}
+
+/// The name of a table.
+pub fn table_name(number: u64) -> String {
+    FileName::Table { number, legacy_sst: false }.to_string()
+}
+
+/// The name of a table in databases of LevelDB before 1.14.
+pub fn legacy_table_name(number: u64) -> String {
+    FileName::Table { number, legacy_sst: true }.to_string()
+}
+
+/// The name of a MANIFEST.
+pub fn manifest_name(number: u64) -> String {
+    FileName::Manifest(number).to_string()
+}
+
+/// The name of a file to be renamed.
+pub fn temp_name(number: u64) -> String {
+    FileName::Temp(number).to_string()
+}
+
+/// What `CURRENT` holds while the MANIFEST of this number is in use.
+pub fn current_contents(manifest_number: u64) -> String {
+    format!("{}\n", manifest_name(manifest_number))
+}
+
+/// The file name of the MANIFEST that `contents`, those of a `CURRENT`, name.
+///
+/// # Errors
+/// Corruption, unless `contents` are `MANIFEST-<number>` and a newline: a name with anything more
+/// could lead out of the directory.
+pub fn parse_current(contents: &[u8]) -> Result<&str> {
+    let Some((b'\n', name)) = contents.split_last() else {
+        return Err(bad_current("CURRENT does not end in a newline", contents));
+    };
+    match std::str::from_utf8(name) {
+        Ok(name) if matches!(FileName::parse(name), Some(FileName::Manifest(_))) => Ok(name),
+        _ => Err(bad_current("CURRENT names no MANIFEST", contents)),
+    }
+}
+
+fn bad_current(what: &str, contents: &[u8]) -> Error {
+    const SHOWN_BYTES: usize = 64;
+    let shown = contents[..contents.len().min(SHOWN_BYTES)].escape_ascii();
+    Error::mismatch(what, "MANIFEST-<number> and a newline", format!("\"{shown}\""))
+}
+
+/// Digits only: `u64::from_str` would take a sign too.
+fn parse_number(digits: &str) -> Option<u64> {
+    let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if all_digits { digits.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_apart_as_leveldb_does() {
+        // db/filename_test.cc of LevelDB, and its file types.
+        let table = |number, legacy_sst| FileName::Table { number, legacy_sst };
+        for (name, expected) in [
+            ("100.log", FileName::Log(100)),
+            ("0.log", FileName::Log(0)),
+            ("0.sst", table(0, true)),
+            ("0.ldb", table(0, false)),
+            ("CURRENT", FileName::Current),
+            ("LOCK", FileName::Lock),
+            ("MANIFEST-2", FileName::Manifest(2)),
+            ("MANIFEST-7", FileName::Manifest(7)),
+            ("LOG", FileName::InfoLog { old: false }),
+            ("LOG.old", FileName::InfoLog { old: true }),
+            ("18446744073709551615.log", FileName::Log(u64::MAX)),
+            ("000012.dbtmp", FileName::Temp(12)),
+        ] {
+            assert_eq!(FileName::parse(name), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn other_names_are_none_of_ours() {
+        for name in [
+            "",
+            "foo",
+            "foo-dx-100.log",
+            ".log",
+            "manifest",
+            "CURREN",
+            "CURRENTX",
+            "MANIFES",
+            "MANIFEST",
+            "MANIFEST-",
+            "XMANIFEST-3",
+            "MANIFEST-3x",
+            "LOC",
+            "LOCKx",
+            "LO",
+            "LOGx",
+            "18446744073709551616.log",
+            "184467440737095516150.log",
+            "100",
+            "100.",
+            "100.lop",
+            "+1.log",
+            "-1.log",
+            "1 .log",
+            "1.log.bak",
+            "MANIFEST-+3",
+            "../1.log",
+            "1.LDB",
+        ] {
+            assert_eq!(FileName::parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn written_names_are_read_back() {
+        for number in [0, 1, 999_999, 1_000_000, u64::MAX] {
+            for name in [
+                log_name(number),
+                table_name(number),
+                legacy_table_name(number),
+                manifest_name(number),
+                temp_name(number),
+            ] {
+                let parsed = FileName::parse(&name).unwrap();
+                assert_eq!((parsed.to_string(), parsed.number()), (name, Some(number)));
+            }
+        }
+        assert_eq!(log_name(3), "000003.log");
+        assert_eq!(table_name(5), "000005.ldb");
+        assert_eq!(legacy_table_name(5), "000005.sst");
+        assert_eq!(manifest_name(2), "MANIFEST-000002");
+        assert_eq!(temp_name(7), "000007.dbtmp");
+    }
+
+    #[test]
+    fn current_names_a_manifest_and_nothing_else() {
+        assert_eq!(parse_current(b"MANIFEST-000002\n").unwrap(), "MANIFEST-000002");
+        assert_eq!(parse_current(current_contents(7).as_bytes()).unwrap(), "MANIFEST-000007");
+        for contents in [
+            &b""[..],
+            b"\n",
+            b"MANIFEST-000002",
+            b"MANIFEST-000002\n\n",
+            b"MANIFEST-000002\r\n",
+            b"../../x\n",
+            b"../MANIFEST-000002\n",
+            b"MANIFEST-000002/x\n",
+            b"MANIFEST-\n",
+            b"MANIFEST-\xff\n",
+            b"000002.log\n",
+            b"MANIFEST-18446744073709551616\n",
+        ] {
+            let error = parse_current(contents).unwrap_err();
+            assert!(error.is_corruption(), "{error}");
+        }
+        let error = parse_current(&[b'x'; 1 << 20]).unwrap_err();
+        assert!(error.to_string().len() < 300, "not all of a long file is shown");
+    }
+}

@@ -1,0 +1,149 @@
+//! Physical records of a log. Do not change: on disk.
+//!
+//! A log is a row of 32 KiB blocks. A record never crosses a block: what does not fit is cut into
+//! fragments. Fewer than 7 bytes at a block's end are filled with zeros.
+//!
+//! ```text
+//! masked CRC-32C of type and payload: fixed32 | length: fixed16 | type: 1 byte | payload
+//! "a" whole:       b5 cd 0b a2                | 01 00           | 01           | 61
+//! ```
+//!
+//! Defined by LevelDB's `db/log_format.h` and `doc/log_format.md`.
+
+use crate::format::coding::get_fixed32;
+use crate::format::crc;
+
+/// The bytes of a block.
+pub const BLOCK_BYTES: usize = 32 << 10;
+
+/// The bytes before the payload of a physical record.
+pub const HEADER_BYTES: usize = 7;
+
+/// Which part of a logical record a physical one holds. The numbers are on disk.
+///
+/// 0 is for preallocated space: with a length of 0 it means that nothing was written there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordType {
+    /// All of it.
+    Full = 1,
+    /// The first fragment.
+    First = 2,
+    /// A fragment between the first and the last.
+    Middle = 3,
+    /// The last fragment.
+    Last = 4,
+}
+
+impl RecordType {
+    /// The type with this number on disk.
+    #[inline]
+    pub fn from_u8(byte: u8) -> Option<RecordType> {
+        match byte {
+            1 => Some(RecordType::Full),
+            2 => Some(RecordType::First),
+            3 => Some(RecordType::Middle),
+            4 => Some(RecordType::Last),
+            _ => None,
+        }
+    }
+
+    /// The type of a fragment.
+    #[inline]
+    pub fn of_fragment(is_first: bool, is_last: bool) -> RecordType {
+        match (is_first, is_last) {
+            (true, true) => RecordType::Full,
+            (true, false) => RecordType::First,
+            (false, false) => RecordType::Middle,
+            (false, true) => RecordType::Last,
+        }
+    }
+}
+
+/// The header of a physical record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordHeader {
+    /// The CRC-32C of type and payload, as stored.
+    pub masked_crc: u32,
+    /// The bytes of the payload.
+    pub payload_bytes: u16,
+    /// The number of the type, which need not be known.
+    pub type_number: u8,
+}
+
+impl RecordHeader {
+    /// The header of `payload`, which is cut to fit a block and so has fewer than 2^16 bytes.
+    #[inline]
+    pub fn new(record_type: RecordType, payload: &[u8]) -> RecordHeader {
+        debug_assert!(payload.len() <= BLOCK_BYTES - HEADER_BYTES);
+        let type_number = record_type as u8;
+        RecordHeader {
+            masked_crc: crc::mask(checksum(type_number, payload)),
+            payload_bytes: payload.len() as u16,
+            type_number,
+        }
+    }
+
+    /// The header on disk.
+    #[inline]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let [c0, c1, c2, c3] = self.masked_crc.to_le_bytes();
+        let [len0, len1] = self.payload_bytes.to_le_bytes();
+        [c0, c1, c2, c3, len0, len1, self.type_number]
+    }
+
+    /// The header at the head of `src`; `None` if there are too few bytes for one.
+    #[inline]
+    pub fn decode(src: &[u8]) -> Option<RecordHeader> {
+        let src = src.get(..HEADER_BYTES)?;
+        Some(RecordHeader {
+            masked_crc: get_fixed32(src, 0)?,
+            payload_bytes: u16::from_le_bytes([src[4], src[5]]),
+            type_number: src[6],
+        })
+    }
+
+    /// The checksum the header holds.
+    pub fn stored_crc(&self) -> u32 {
+        crc::unmask(self.masked_crc)
+    }
+
+    /// The checksum that a record of this type and `payload` has.
+    #[inline]
+    pub fn actual_crc(&self, payload: &[u8]) -> u32 {
+        checksum(self.type_number, payload)
+    }
+}
+
+#[inline]
+fn checksum(type_number: u8, payload: &[u8]) -> u32 {
+    crc::extend(crc::value(&[type_number]), payload)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worked_example() {
+        let header = RecordHeader::new(RecordType::Full, b"a");
+        assert_eq!(header.encode(), [0xb5, 0xcd, 0x0b, 0xa2, 1, 0, 1]);
+        assert_eq!(RecordHeader::decode(&header.encode()), Some(header));
+        assert_eq!(RecordHeader::decode(&header.encode()[..6]), None);
+        assert_eq!(header.actual_crc(b"a"), header.stored_crc());
+        assert_ne!(header.actual_crc(b"b"), header.stored_crc());
+    }
+
+    #[test]
+    fn types_have_their_numbers() {
+        for (number, first, last) in
+            [(1, true, true), (2, true, false), (3, false, false), (4, false, true)]
+        {
+            let record_type = RecordType::of_fragment(first, last);
+            assert_eq!(record_type as u8, number);
+            assert_eq!(RecordType::from_u8(number), Some(record_type));
+        }
+        assert_eq!(RecordType::from_u8(0), None);
+        assert_eq!(RecordType::from_u8(5), None);
+    }
+}

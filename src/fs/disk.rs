@@ -1,0 +1,236 @@
+//! The disk, through the operating system.
+//!
+//! Files are opened close-on-exec and never through a symbolic link, and only regular files are
+//! opened at all: a database copied from a stranger may hold a FIFO, and opening one waits for
+//! ever.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+
+use super::retry::{read_fully_at, write_fully_at};
+use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile, lock};
+
+/// The disk: files of mode 0600, directories of mode 0700.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct DiskFs;
+
+impl Fs for DiskFs {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        require_regular_file(path)?;
+        Ok(Arc::new(DiskReadFile { file: not_through_links().read(true).open(path)? }))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        match require_regular_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = not_through_links().write(true).create(true).truncate(true).open(path)?;
+        Ok(Box::new(DiskWriteFile { file, position: 0 }))
+    }
+
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        require_regular_file(path)?;
+        let file = not_through_links().write(true).open(path)?;
+        let position = file.metadata()?.len();
+        Ok(Box::new(DiskWriteFile { file, position }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let directory = OpenOptions::new()
+            .read(true)
+            .custom_flags(OFlags::DIRECTORY.bits().cast_signed())
+            .open(path)?;
+        directory.sync_all()
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        Ok(require_regular_file(path)?.len())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
+        Ok(lock::lock(path)?.map(|guard| Box::new(guard) as Box<dyn FileLock>))
+    }
+}
+
+/// Close-on-exec is the standard library's default.
+pub(super) fn not_through_links() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
+pub(super) fn require_regular_file(path: &Path) -> io::Result<fs::Metadata> {
+    let metadata = fs::symlink_metadata(path)?;
+    if metadata.is_file() {
+        return Ok(metadata);
+    }
+    let what = if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    } else if metadata.is_symlink() {
+        "is a symbolic link, not a regular file"
+    } else {
+        "is not a regular file"
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}
+
+#[derive(Debug)]
+struct DiskReadFile {
+    file: File,
+}
+
+impl ReadFile for DiskReadFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        read_fully_at(buf, offset, |buf, offset| self.file.read_at(buf, offset))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+}
+
+/// Keeps its own position and writes at offsets, so that a failed write moves nothing.
+#[derive(Debug)]
+struct DiskWriteFile {
+    file: File,
+    position: u64,
+}
+
+impl WriteFile for DiskWriteFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        write_fully_at(bytes, self.position, |bytes, offset| self.file.write_at(bytes, offset))?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // fdatasync: it includes the length, as a reader needs that to find the bytes.
+        self.file.sync_data()
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)?;
+        self.position = self.position.min(len);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn modes_are_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let nested = dir.path().join("a/b");
+        DiskFs.create_dir(&nested).unwrap();
+        let file = nested.join("f");
+        drop(DiskFs.create(&file).unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&dir.path().join("a")), 0o700);
+        assert_eq!(mode(&nested), 0o700);
+        assert_eq!(mode(&file), 0o600);
+    }
+
+    #[test]
+    fn symbolic_links_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        fs::write(&target, b"precious").unwrap();
+        symlink(&target, &link).unwrap();
+        let mut errors =
+            vec![DiskFs.open(&link).map(drop).unwrap_err(), DiskFs.len(&link).unwrap_err()];
+        errors.push(DiskFs.create(&link).map(drop).unwrap_err());
+        errors.push(DiskFs.append(&link).map(drop).unwrap_err());
+        errors.push(DiskFs.lock(&link).map(drop).unwrap_err());
+        for error in errors {
+            assert!(error.to_string().contains("symbolic link"), "{error}");
+        }
+        assert_eq!(fs::read(&target).unwrap(), b"precious");
+        // Without the check in front, the flag refuses too.
+        assert!(not_through_links().read(true).open(&link).is_err());
+        // A dangling link is a name all the same.
+        fs::remove_file(&target).unwrap();
+        assert!(DiskFs.exists(&link).unwrap());
+        assert!(DiskFs.create(&link).is_err());
+        assert!(!DiskFs.exists(&target).unwrap());
+    }
+
+    #[test]
+    fn special_files_are_refused_without_waiting() {
+        let socket = tempfile::tempdir().unwrap();
+        let path = socket.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(DiskFs.open(&path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(DiskFs.create(&path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(DiskFs.lock(&path).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn descriptors_are_close_on_exec() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        drop(DiskFs.create(&path).unwrap());
+        let file = not_through_links().read(true).open(&path).unwrap();
+        let flags = rustix::io::fcntl_getfd(&file).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+
+    #[test]
+    fn names_that_are_not_utf8_are_left_out() {
+        use std::os::unix::ffi::OsStrExt;
+        let dir = tempfile::tempdir().unwrap();
+        let odd = std::ffi::OsStr::from_bytes(b"odd\xff");
+        if fs::write(dir.path().join(odd), b"").is_err() {
+            return; // a filesystem that takes only UTF-8 has none of these
+        }
+        drop(DiskFs.create(&dir.path().join("even")).unwrap());
+        assert_eq!(DiskFs.list(dir.path()).unwrap(), ["even"]);
+    }
+}

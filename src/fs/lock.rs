@@ -1,0 +1,291 @@
+//! Locks of a database directory that every engine of the format respects.
+//!
+//! LevelDB takes an `fcntl` write lock over the whole `LOCK` file (`util/env_posix.cc`), goleveldb
+//! a `flock` (`leveldb/storage/file_storage_unix.go`); neither sees the other's. We take both.
+//!
+//! An `fcntl` lock belongs to the process: a second one in the same process succeeds, and closing
+//! *any* descriptor of the file gives the lock up. So a table of the locks this process holds is
+//! asked before the file is opened, and nothing else in the process may open a `LOCK` file.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use parking_lot::{Mutex, MutexGuard};
+use rustix::fs::FlockOperation;
+use rustix::process::{Flock, FlockType, fcntl_getlk};
+
+use super::disk::{not_through_links, require_regular_file};
+use super::{FileLock, LockHolder};
+
+/// The identity of a file: device and inode. Two paths to one file are one lock.
+type FileId = (u64, u64);
+
+/// The lock files this process holds. Held while a lock file is opened or closed.
+static HELD: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+
+/// How often a lock file that is replaced while being locked is tried again.
+const MAX_ATTEMPTS: usize = 100;
+
+/// A lock file, locked.
+#[derive(Debug)]
+pub(super) struct DiskLock {
+    /// `None` only while being dropped.
+    file: Option<File>,
+    id: FileId,
+}
+
+impl FileLock for DiskLock {}
+
+impl Drop for DiskLock {
+    fn drop(&mut self) {
+        let mut held = HELD.lock();
+        if let Some(file) = self.file.take() {
+            // A child process between fork and exec shares the flock; unlocking by name ends it
+            // for the child too, closing would not.
+            let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
+            let _ = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingUnlock);
+        }
+        held.retain(|id| *id != self.id);
+    }
+}
+
+/// Locks `path`, which is created if it is missing and never emptied or removed.
+pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
+    let mut held = HELD.lock();
+    for _ in 0..MAX_ATTEMPTS {
+        match require_regular_file(path) {
+            Ok(metadata) if held.contains(&file_id(&metadata)) => {
+                return Ok(Err(LockHolder::ThisProcess));
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if let Some(outcome) = try_lock(path, &mut held)? {
+            return Ok(outcome);
+        }
+    }
+    Err(io::Error::other("the lock file was replaced again and again while being locked"))
+}
+
+/// `None` if the file was removed or replaced meanwhile: then the lock is worth nothing.
+fn try_lock(
+    path: &Path,
+    held: &mut MutexGuard<'_, Vec<FileId>>,
+) -> io::Result<Option<Result<DiskLock, LockHolder>>> {
+    let file =
+        not_through_links().read(true).write(true).create(true).truncate(false).open(path)?;
+    let id = file_id(&file.metadata()?);
+    for take in [rustix::fs::fcntl_lock::<&File>, rustix::fs::flock::<&File>] {
+        match take(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            // fcntl may say either.
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
+                return Ok(Some(Err(LockHolder::Process(holder(&file, id)))));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if file_id(&metadata) == id => {}
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    held.push(id);
+    Ok(Some(Ok(DiskLock { file: Some(file), id })))
+}
+
+fn file_id(metadata: &fs::Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+/// The process that holds a lock on `file`, if the system tells.
+fn holder(file: &File, id: FileId) -> Option<u32> {
+    if let Ok(table) = fs::read_to_string("/proc/locks")
+        && let Some(pid) = holder_in_proc_locks(&table, id, std::process::id())
+    {
+        return u32::try_from(pid).ok();
+    }
+    let blocking = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok()??;
+    // 0: a process outside of this one's pid namespace.
+    u32::try_from(blocking.pid?.as_raw_nonzero().get()).ok()
+}
+
+/// Linux tells the holder of a `flock` nowhere else. A line is
+/// `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; waiters have an arrow after the number. The
+/// process is -1 if a lock belongs to an open file rather than to a process. Locks of process
+/// `ours` are left out: one of the two may have been got.
+fn holder_in_proc_locks(table: &str, (dev, ino): FileId, ours: u32) -> Option<i64> {
+    let file = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
+    table.lines().find_map(|line| {
+        let mut fields = line.split_ascii_whitespace().skip(4);
+        let pid: i64 = fields.next()?.parse().ok()?;
+        (fields.next()? == file && pid != i64::from(ours)).then_some(pid)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::process::{Child, Command, Stdio};
+
+    use super::super::{DiskFs, Fs};
+    use super::*;
+
+    #[test]
+    fn second_lock_in_the_process_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let first = DiskFs.lock(&path).unwrap().unwrap();
+        assert_eq!(DiskFs.lock(&path).unwrap().unwrap_err(), LockHolder::ThisProcess);
+        // The same file by another way.
+        let dotted = dir.path().join(".").join("LOCK");
+        assert_eq!(DiskFs.lock(&dotted).unwrap().unwrap_err(), LockHolder::ThisProcess);
+        drop(first);
+        drop(DiskFs.lock(&dotted).unwrap().unwrap());
+    }
+
+    #[test]
+    fn lock_file_is_neither_emptied_nor_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        fs::write(&path, b"note").unwrap();
+        drop(DiskFs.lock(&path).unwrap().unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"note");
+    }
+
+    #[test]
+    fn a_new_file_of_the_name_is_a_new_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let _old = DiskFs.lock(&path).unwrap().unwrap();
+        fs::remove_file(&path).unwrap();
+        let _new = DiskFs.lock(&path).unwrap().unwrap();
+        assert_eq!(DiskFs.lock(&path).unwrap().unwrap_err(), LockHolder::ThisProcess);
+    }
+
+    #[test]
+    fn lock_in_a_missing_directory_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = DiskFs.lock(&dir.path().join("missing/LOCK")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    const CHILD_PATH: &str = "MINIKV_TEST_LOCK_PATH";
+    const CHILD_KIND: &str = "MINIKV_TEST_LOCK_KIND";
+
+    /// Not a test: what the child process of the tests below runs. It says what it got, and
+    /// holds it until its input ends.
+    #[test]
+    fn child_process() {
+        let Some(path) = std::env::var_os(CHILD_PATH) else { return };
+        let path = Path::new(&path);
+        fs::write(path, b"").unwrap();
+        let open = || File::options().read(true).write(true).open(path).unwrap();
+        let write_lock = FlockOperation::NonBlockingLockExclusive;
+        let mut file = None;
+        let mut both = None;
+        let outcome = match std::env::var(CHILD_KIND).unwrap().as_str() {
+            "leveldb" => {
+                format!("{:?}", rustix::fs::fcntl_lock(file.insert(open()), write_lock))
+            }
+            "goleveldb" => format!("{:?}", rustix::fs::flock(file.insert(open()), write_lock)),
+            _ => match lock(path).unwrap() {
+                Ok(guard) => {
+                    both = Some(guard);
+                    "Ok(())".to_string()
+                }
+                Err(holder) => format!("{holder:?}"),
+            },
+        };
+        println!("\nchild: {outcome}");
+        std::io::stdout().flush().unwrap();
+        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+        drop((file, both));
+    }
+
+    fn spawn(kind: &str, path: &Path) -> (Child, String) {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "fs::lock::tests::child_process", "--nocapture"])
+            .env(CHILD_PATH, path)
+            .env(CHILD_KIND, kind)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+        let said = lines
+            .map(Result::unwrap)
+            .find_map(|line| line.strip_prefix("child: ").map(str::to_string))
+            .expect("the child says what it got");
+        (child, said)
+    }
+
+    fn end(mut child: Child) {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn another_process_holds_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        for kind in ["minikv", "leveldb"] {
+            let (child, said) = spawn(kind, &path);
+            assert_eq!(said, "Ok(())", "{kind}");
+            let holder = DiskFs.lock(&path).unwrap().unwrap_err();
+            assert_eq!(holder, LockHolder::Process(Some(child.id())), "{kind}");
+            end(child);
+            drop(DiskFs.lock(&path).unwrap().unwrap());
+        }
+    }
+
+    #[test]
+    fn goleveldb_in_another_process_holds_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let (child, said) = spawn("goleveldb", &path);
+        assert_eq!(said, "Ok(())");
+        // Whose flock it is, only /proc/locks tells, and not on every filesystem.
+        let holder = DiskFs.lock(&path).unwrap().unwrap_err();
+        let LockHolder::Process(pid) = holder else { panic!("{holder:?}") };
+        assert!(pid.is_none() || pid == Some(child.id()), "{pid:?}");
+        end(child);
+        drop(DiskFs.lock(&path).unwrap().unwrap());
+    }
+
+    #[test]
+    fn ours_keeps_every_engine_out_until_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        for kind in ["minikv", "leveldb", "goleveldb"] {
+            let guard = DiskFs.lock(&path).unwrap().unwrap();
+            // A refused second lock must not give the first one up.
+            assert!(DiskFs.lock(&path).unwrap().is_err());
+            let (child, said) = spawn(kind, &path);
+            end(child);
+            assert_ne!(said, "Ok(())", "{kind}");
+            drop(guard);
+            let (child, said) = spawn(kind, &path);
+            end(child);
+            assert_eq!(said, "Ok(())", "{kind}");
+        }
+    }
+
+    #[test]
+    fn proc_locks_are_read() {
+        let table = "1: POSIX  ADVISORY  WRITE 17 08:01:12 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 708 fd:02:1234 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 709 fd:02:1234 0 EOF\n\
+                     3: OFDLCK ADVISORY  WRITE -1 08:01:13 0 EOF\n";
+        let dev = |major, minor| rustix::fs::makedev(major, minor);
+        assert_eq!(holder_in_proc_locks(table, (dev(8, 1), 12), 99), Some(17));
+        assert_eq!(holder_in_proc_locks(table, (dev(0xfd, 2), 1234), 99), Some(708));
+        assert_eq!(holder_in_proc_locks(table, (dev(8, 1), 13), 99), Some(-1));
+        assert_eq!(holder_in_proc_locks(table, (dev(8, 1), 1234), 99), None);
+        assert_eq!(holder_in_proc_locks(table, (dev(8, 1), 12), 17), None);
+        assert_eq!(holder_in_proc_locks("1: FLOCK\ngarbage", (dev(8, 1), 12), 99), None);
+    }
+}

@@ -1,0 +1,271 @@
+//! Directories in memory: names, and the rules of POSIX for changing them.
+//!
+//! A change is first checked against the names there are, which gives a [`NameOp`], and then
+//! applied. Applying checks nothing, so that a crash may apply any subset of the changes.
+//! Clones share directories until one of them changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+/// A directory, whatever its name is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct DirId(u64);
+
+const ROOT: DirId = DirId(0);
+
+/// What a name stands for. Two nodes are equal if they are the same file or directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Node<F> {
+    Dir(DirId),
+    File(F),
+}
+
+/// A name in a directory, taken or not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub dir: DirId,
+    pub name: Arc<OsStr>,
+}
+
+/// One change of names; each is atomic.
+#[derive(Clone, Debug)]
+pub(super) enum NameOp<F> {
+    /// Gives a name to a new file or directory, or a second one to a file.
+    Set { at: Place, node: Node<F> },
+    /// Takes a name away.
+    Remove { at: Place },
+    /// Moves a name, over another if there is one.
+    Rename { from: Place, to: Place, node: Node<F> },
+}
+
+impl<F> NameOp<F> {
+    /// The names that the change touches.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        let (first, second) = match self {
+            NameOp::Set { at, .. } | NameOp::Remove { at } => (at, None),
+            NameOp::Rename { from, to, .. } => (from, Some(to)),
+        };
+        std::iter::once(first).chain(second)
+    }
+}
+
+type Entries<F> = Arc<BTreeMap<Arc<OsStr>, Node<F>>>;
+
+#[derive(Clone, Debug)]
+pub(super) struct Namespace<F> {
+    dirs: BTreeMap<DirId, Entries<F>>,
+}
+
+impl<F> Default for Namespace<F> {
+    fn default() -> Namespace<F> {
+        Namespace { dirs: BTreeMap::from([(ROOT, Arc::default())]) }
+    }
+}
+
+/// The names of a path from the root. Relative paths start there too, and `..` is taken by the
+/// letter, as there are no symbolic links.
+fn names(path: &Path) -> Vec<&OsStr> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            Component::ParentDir => drop(names.pop()),
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+    }
+    names
+}
+
+impl<F: Clone + PartialEq> Namespace<F> {
+    fn entry(&self, dir: DirId, name: &OsStr) -> Option<&Node<F>> {
+        self.dirs.get(&dir)?.get(name)
+    }
+
+    fn entry_at(&self, at: &Place) -> Option<&Node<F>> {
+        self.entry(at.dir, &at.name)
+    }
+
+    fn is_empty_dir(&self, dir: DirId) -> bool {
+        self.dirs.get(&dir).is_none_or(|entries| entries.is_empty())
+    }
+
+    /// Every directory from the root to the one that holds the last name, and that name.
+    fn walk<'p>(&self, path: &'p Path) -> io::Result<(Vec<DirId>, Option<&'p OsStr>)> {
+        let mut names = names(path);
+        let last = names.pop();
+        let mut dirs = vec![ROOT];
+        for name in names {
+            match self.entry(dirs[dirs.len() - 1], name) {
+                Some(Node::Dir(dir)) => dirs.push(*dir),
+                Some(Node::File(_)) => return Err(Errno::NOTDIR.into()),
+                None => return Err(Errno::NOENT.into()),
+            }
+        }
+        Ok((dirs, last))
+    }
+
+    /// Where the last name of a path is or would be.
+    pub fn place(&self, path: &Path) -> io::Result<Place> {
+        let (dirs, last) = self.walk(path)?;
+        let name = last.ok_or(Errno::BUSY)?;
+        Ok(Place { dir: dirs[dirs.len() - 1], name: Arc::from(name) })
+    }
+
+    pub fn lookup(&self, path: &Path) -> io::Result<Node<F>> {
+        let (dirs, last) = self.walk(path)?;
+        let Some(name) = last else { return Ok(Node::Dir(ROOT)) };
+        let node = self.entry(dirs[dirs.len() - 1], name).ok_or(Errno::NOENT)?;
+        Ok(node.clone())
+    }
+
+    pub fn file(&self, path: &Path) -> io::Result<F> {
+        match self.lookup(path)? {
+            Node::File(file) => Ok(file),
+            Node::Dir(_) => Err(Errno::ISDIR.into()),
+        }
+    }
+
+    pub fn dir(&self, path: &Path) -> io::Result<DirId> {
+        match self.lookup(path)? {
+            Node::Dir(dir) => Ok(dir),
+            Node::File(_) => Err(Errno::NOTDIR.into()),
+        }
+    }
+
+    pub fn exists(&self, path: &Path) -> io::Result<bool> {
+        match self.lookup(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let dir = self.dir(path)?;
+        let entries = self.dirs.get(&dir).into_iter().flat_map(|entries| entries.keys());
+        Ok(entries.filter_map(|name| name.to_str().map(str::to_string)).collect())
+    }
+
+    /// The first directory of a path that is not there, for the caller to make and ask again.
+    pub fn missing_dir(&self, path: &Path) -> io::Result<Option<Place>> {
+        let mut dir = ROOT;
+        let names = names(path);
+        for (depth, name) in names.iter().enumerate() {
+            match self.entry(dir, name) {
+                Some(Node::Dir(next)) => dir = *next,
+                Some(Node::File(_)) if depth + 1 == names.len() => {
+                    return Err(Errno::EXIST.into());
+                }
+                Some(Node::File(_)) => return Err(Errno::NOTDIR.into()),
+                None => return Ok(Some(Place { dir, name: Arc::from(*name) })),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A directory number that no directory has had here.
+    pub fn unused_dir(&self) -> DirId {
+        let last = self.dirs.keys().next_back().map_or(0, |dir| dir.0);
+        DirId(last + 1)
+    }
+
+    pub fn link(&self, from: &Path, to: &Path) -> io::Result<NameOp<F>> {
+        let Node::File(file) = self.lookup(from)? else { return Err(Errno::PERM.into()) };
+        let at = self.place(to)?;
+        if self.entry_at(&at).is_some() {
+            return Err(Errno::EXIST.into());
+        }
+        Ok(NameOp::Set { at, node: Node::File(file) })
+    }
+
+    pub fn remove(&self, path: &Path) -> io::Result<NameOp<F>> {
+        self.file(path)?;
+        Ok(NameOp::Remove { at: self.place(path)? })
+    }
+
+    pub fn remove_dir(&self, path: &Path) -> io::Result<NameOp<F>> {
+        let dir = self.dir(path)?;
+        let at = self.place(path)?;
+        if !self.is_empty_dir(dir) {
+            return Err(Errno::NOTEMPTY.into());
+        }
+        Ok(NameOp::Remove { at })
+    }
+
+    /// `None` if both names are the same file: then both stay.
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<Option<NameOp<F>>> {
+        let node = self.lookup(from)?;
+        let from = self.place(from)?;
+        let (to_dirs, _) = self.walk(to)?;
+        if let Node::Dir(dir) = node
+            && to_dirs.contains(&dir)
+        {
+            return Err(Errno::INVAL.into());
+        }
+        let to = self.place(to)?;
+        match (&node, self.entry_at(&to)) {
+            (_, Some(target)) if *target == node => return Ok(None),
+            (Node::Dir(_), Some(Node::File(_))) => return Err(Errno::NOTDIR.into()),
+            (Node::File(_), Some(Node::Dir(_))) => return Err(Errno::ISDIR.into()),
+            (Node::Dir(_), Some(Node::Dir(target))) if !self.is_empty_dir(*target) => {
+                return Err(Errno::NOTEMPTY.into());
+            }
+            _ => {}
+        }
+        Ok(Some(NameOp::Rename { from, to, node }))
+    }
+
+    /// Applies a change, whatever is there: after a crash a name may lack what came before it.
+    /// Only a directory that still has names in it stays.
+    pub fn apply(&mut self, op: &NameOp<F>) {
+        match op {
+            NameOp::Set { at, node } => self.set(at, node),
+            NameOp::Remove { at } => self.unset(at),
+            NameOp::Rename { from, to, node } => {
+                // Not `unset`: a directory moves together with its names.
+                Arc::make_mut(self.dirs.entry(from.dir).or_default()).remove(&from.name);
+                self.set(to, node);
+            }
+        }
+    }
+
+    fn set(&mut self, at: &Place, node: &Node<F>) {
+        if let Node::Dir(dir) = node {
+            self.dirs.entry(*dir).or_default();
+        }
+        let entries = self.dirs.entry(at.dir).or_default();
+        Arc::make_mut(entries).insert(at.name.clone(), node.clone());
+    }
+
+    fn unset(&mut self, at: &Place) {
+        if let Some(Node::Dir(dir)) = self.entry_at(at)
+            && !self.is_empty_dir(*dir)
+        {
+            return;
+        }
+        Arc::make_mut(self.dirs.entry(at.dir).or_default()).remove(&at.name);
+    }
+
+    /// Every file that has a path, with the path, in the order of paths.
+    pub fn files(&self) -> Vec<(std::path::PathBuf, F)> {
+        let mut files = Vec::new();
+        let mut seen = BTreeSet::from([ROOT]);
+        let mut todo = vec![(std::path::PathBuf::from("/"), ROOT)];
+        while let Some((path, dir)) = todo.pop() {
+            for (name, node) in self.dirs.get(&dir).into_iter().flat_map(|e| e.iter()) {
+                match node {
+                    Node::File(file) => files.push((path.join(&**name), file.clone())),
+                    Node::Dir(dir) if seen.insert(*dir) => todo.push((path.join(&**name), *dir)),
+                    Node::Dir(_) => {}
+                }
+            }
+        }
+        files.sort_by(|(a, _), (b, _)| a.cmp(b));
+        files
+    }
+}

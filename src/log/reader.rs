@@ -1,0 +1,329 @@
+//! Reads the records of a log. LevelDB's `db/log_reader.cc`.
+//!
+//! A crash leaves a log that ends too early, or in zeros where space was allocated and nothing
+//! was written: the log ends there, and [`Tail`] says what was left out. Anything else that is
+//! not a record is an error. Both as LevelDB has it, save that LevelDB (which reports and goes
+//! on) has no word for, and this reader refuses:
+//! - zeros that something follows: a page that was lost, after which nothing is in order;
+//! - a length that passes the record's block, in the last block too: no writer wrote it, so it is
+//!   no record cut short.
+//!
+//! And save that this reader takes as cut short what LevelDB reports: a damaged record whose end,
+//! like the rest of the file, is zeros, 512 bytes at least. A crash leaves that where space was
+//! allocated first.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
+use crate::fs::ReadFile;
+
+/// How much is read at a time: whole blocks, so that no physical record is cut.
+const CHUNK_BYTES: u64 = 32 * BLOCK_BYTES as u64;
+
+/// The least that storage writes or loses at once.
+const SECTOR_BYTES: u64 = 512;
+
+/// What follows the last record of a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tail {
+    /// Nothing.
+    #[default]
+    Clean,
+    /// A record that was not written to its end.
+    Torn {
+        /// Where in the file, in bytes: the end of the last record.
+        offset: u64,
+        /// How many bytes there are.
+        bytes: u64,
+    },
+    /// Zeros: space that was allocated and not used.
+    Zeros {
+        /// Where in the file, in bytes: the end of the last record.
+        offset: u64,
+        /// How many zeros there are.
+        bytes: u64,
+    },
+}
+
+/// Reads a log from its start.
+///
+/// The file may grow meanwhile; what it held at first is read.
+#[derive(Debug)]
+pub struct LogReader {
+    file: Arc<dyn ReadFile>,
+    path: PathBuf,
+    file_bytes: u64,
+    /// A part of the file that starts with a block.
+    chunk: Vec<u8>,
+    chunk_offset: u64,
+    /// Where in the file the next physical record is.
+    offset: u64,
+    /// The fragments of a record put together.
+    joined: Vec<u8>,
+    record_offset: u64,
+    valid_end: u64,
+    /// Where reading can go on after corruption.
+    resume_offset: u64,
+    end: Option<Result<Tail>>,
+}
+
+/// A logical record.
+enum Record {
+    /// In `chunk`.
+    Whole(Range<usize>),
+    /// In `joined`.
+    Joined,
+}
+
+/// A physical record.
+struct Fragment {
+    offset: u64,
+    record_type: RecordType,
+    /// In `chunk`.
+    payload: Range<usize>,
+}
+
+impl LogReader {
+    /// Reads `file`, which errors call `path`.
+    ///
+    /// # Errors
+    /// I/O, if the file does not tell its length.
+    pub fn new(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
+        let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
+        Ok(LogReader {
+            file,
+            path: path.to_path_buf(),
+            file_bytes,
+            chunk: Vec::new(),
+            chunk_offset: 0,
+            offset: 0,
+            joined: Vec::new(),
+            record_offset: 0,
+            valid_end: 0,
+            resume_offset: 0,
+            end: None,
+        })
+    }
+
+    /// The next record; `None` at the log's end, of which [`LogReader::tail`] tells more.
+    ///
+    /// # Errors
+    /// Corruption, with the offset of the physical record, for what is neither a record nor left
+    /// by a crash; I/O. The same error comes again, until [`LogReader::skip_damage`].
+    #[expect(clippy::should_implement_trait, reason = "the record is lent, not given")]
+    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+        if let Some(end) = &self.end {
+            return end.clone().map(|_| None);
+        }
+        let found = self.next_record().and_then(|record| match record {
+            Some(record) => Ok(Some(record)),
+            None => {
+                self.end = Some(Ok(self.find_tail()?));
+                Ok(None)
+            }
+        });
+        match found {
+            Ok(None) => Ok(None),
+            Ok(Some(Record::Whole(range))) => Ok(Some(&self.chunk[range])),
+            Ok(Some(Record::Joined)) => Ok(Some(&self.joined)),
+            Err(error) => {
+                self.end = Some(Err(error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    /// What follows the last record; clean until [`LogReader::next`] returned `None`.
+    pub fn tail(&self) -> Tail {
+        match self.end {
+            Some(Ok(tail)) => tail,
+            _ => Tail::Clean,
+        }
+    }
+
+    /// Where the last complete record ends, in bytes. A log that is written on goes on here.
+    pub fn valid_end(&self) -> u64 {
+        self.valid_end
+    }
+
+    /// Where the record lent last starts, in bytes.
+    pub fn record_offset(&self) -> u64 {
+        self.record_offset
+    }
+
+    /// After corruption, goes on behind it, as LevelDB's repair does: where fragments were out of
+    /// order with the next one, otherwise with the next block, for no length can be trusted. What
+    /// is left there of a record begun before is an error again.
+    pub fn skip_damage(&mut self) {
+        if let Some(Err(Error::Corruption(_))) = self.end {
+            self.end = None;
+            self.offset = self.resume_offset;
+        }
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>> {
+        // Where the record under way starts.
+        let mut begun: Option<u64> = None;
+        while let Some(fragment) = self.next_fragment()? {
+            match (fragment.record_type, begun) {
+                (RecordType::Full | RecordType::First, Some(start)) if !self.joined.is_empty() => {
+                    self.resume_offset = fragment.offset;
+                    let what = "log record has no last fragment before the next record";
+                    return Err(self.corruption(Error::corruption(what), start));
+                }
+                (RecordType::Full, _) => {
+                    self.complete(fragment.offset);
+                    return Ok(Some(Record::Whole(fragment.payload)));
+                }
+                // A first fragment before may be empty: old LevelDBs ended blocks with such.
+                (RecordType::First, _) => {
+                    begun = Some(fragment.offset);
+                    self.joined.clear();
+                    self.joined.extend_from_slice(&self.chunk[fragment.payload]);
+                }
+                (RecordType::Middle | RecordType::Last, None) => {
+                    self.resume_offset = self.offset;
+                    let what = "log record has no first fragment";
+                    return Err(self.corruption(Error::corruption(what), fragment.offset));
+                }
+                (RecordType::Middle, Some(_)) => {
+                    self.joined.extend_from_slice(&self.chunk[fragment.payload]);
+                }
+                (RecordType::Last, Some(start)) => {
+                    self.joined.extend_from_slice(&self.chunk[fragment.payload]);
+                    self.complete(start);
+                    return Ok(Some(Record::Joined));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn complete(&mut self, start: u64) {
+        self.record_offset = start;
+        self.valid_end = self.offset;
+    }
+
+    /// The next physical record, and `None` where the log ends, torn or not.
+    fn next_fragment(&mut self) -> Result<Option<Fragment>> {
+        let block_left = BLOCK_BYTES as u64 - self.offset % BLOCK_BYTES as u64;
+        if block_left < HEADER_BYTES as u64 {
+            self.offset += block_left;
+        }
+        let offset = self.offset;
+        let Some(header) = self.load(offset)?.and_then(RecordHeader::decode) else {
+            return Ok(None);
+        };
+        let end = offset + HEADER_BYTES as u64 + u64::from(header.payload_bytes);
+        let block_end = (offset / BLOCK_BYTES as u64 + 1) * BLOCK_BYTES as u64;
+        self.resume_offset = block_end;
+        if end > block_end {
+            let room = block_end - offset - HEADER_BYTES as u64;
+            let error = Error::mismatch(
+                "log record longer than its block",
+                format!("at most {room} bytes"),
+                header.payload_bytes,
+            );
+            return self.damage(error, offset, end);
+        }
+        if end > self.file_bytes {
+            return Ok(None);
+        }
+        if header.type_number == 0 && header.payload_bytes == 0 {
+            if self.is_zero_from(offset)? {
+                return Ok(None);
+            }
+            let error = Error::corruption("zeros inside the log");
+            return self.damage(error, offset, end);
+        }
+        let start = (offset - self.chunk_offset) as usize + HEADER_BYTES;
+        let payload = start..start + usize::from(header.payload_bytes);
+        let crc = header.actual_crc(&self.chunk[payload.clone()]);
+        if crc != header.stored_crc() {
+            let hex = |crc| format!("{crc:08x}");
+            let what = "log record checksum mismatch";
+            let error = Error::mismatch(what, hex(header.stored_crc()), hex(crc));
+            return self.damage(error, offset, end);
+        }
+        let Some(record_type) = RecordType::from_u8(header.type_number) else {
+            let error = Error::mismatch("unknown log record type", "1 to 4", header.type_number);
+            return Err(self.corruption(error, offset));
+        };
+        self.offset = end;
+        Ok(Some(Fragment { offset, record_type, payload }))
+    }
+
+    /// The log's end if a crash in the middle of writing the record at `offset..end` explains
+    /// what is there, and `error` if not.
+    fn damage(&self, error: Error, offset: u64, end: u64) -> Result<Option<Fragment>> {
+        let zeros = (end - 1).min(self.file_bytes.saturating_sub(SECTOR_BYTES));
+        if zeros > offset && self.is_zero_from(zeros)? {
+            return Ok(None);
+        }
+        Err(self.corruption(error, offset))
+    }
+
+    fn find_tail(&self) -> Result<Tail> {
+        let offset = self.valid_end;
+        let bytes = self.file_bytes.saturating_sub(offset);
+        Ok(match bytes {
+            0 => Tail::Clean,
+            _ if self.is_zero_from(offset)? => Tail::Zeros { offset, bytes },
+            _ => Tail::Torn { offset, bytes },
+        })
+    }
+
+    /// The bytes of the chunk from `offset` on, read if need be; `None` past the file's end.
+    fn load(&mut self, offset: u64) -> Result<Option<&[u8]>> {
+        if offset >= self.file_bytes {
+            return Ok(None);
+        }
+        let chunk_end = self.chunk_offset + self.chunk.len() as u64;
+        if offset < self.chunk_offset || offset >= chunk_end {
+            self.chunk_offset = offset - offset % BLOCK_BYTES as u64;
+            let wanted = (self.file_bytes - self.chunk_offset).min(CHUNK_BYTES) as usize;
+            self.chunk.resize(wanted, 0);
+            let read = self.file.read_at(&mut self.chunk, self.chunk_offset);
+            self.chunk.truncate(*read.as_ref().unwrap_or(&0));
+            if read.map_err(|error| self.io_error(error))? < wanted {
+                self.file_bytes = self.chunk_offset + self.chunk.len() as u64;
+            }
+        }
+        Ok(self.chunk.get((offset - self.chunk_offset) as usize..))
+    }
+
+    /// Whether the file holds zeros only from `offset` on.
+    fn is_zero_from(&self, offset: u64) -> Result<bool> {
+        let mut buf = [0; 16 << 10];
+        let mut offset = offset;
+        while offset < self.file_bytes {
+            let wanted = (self.file_bytes - offset).min(buf.len() as u64) as usize;
+            let read = self.file.read_at(&mut buf[..wanted], offset);
+            let read = read.map_err(|error| self.io_error(error))?;
+            if buf[..read].iter().any(|&byte| byte != 0) {
+                return Ok(false);
+            }
+            if read < wanted {
+                break;
+            }
+            offset += read as u64;
+        }
+        Ok(true)
+    }
+
+    fn io_error(&self, error: io::Error) -> Error {
+        Error::io("read", &self.path, error)
+    }
+
+    fn corruption(&self, error: Error, offset: u64) -> Error {
+        error.in_file(&self.path).at(offset)
+    }
+}
+
+#[cfg(test)]
+#[path = "reader_tests.rs"]
+mod tests;

@@ -1,0 +1,287 @@
+use super::*;
+use crate::base::error::Corruption;
+use crate::log::testing::{Read, read, reader, written};
+
+/// A record of every kind: empty, small, several that cross blocks, one over two whole blocks.
+fn payloads() -> Vec<Vec<u8>> {
+    let lens = [0, 1, 100, 40_000, 7, 90_000, 3];
+    lens.iter().enumerate().map(|(i, &len)| payload(i as u8 + 1, len)).collect()
+}
+
+fn payload(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
+
+fn fragment(record_type: RecordType, payload: &[u8]) -> Vec<u8> {
+    let header = RecordHeader::new(record_type, payload);
+    [&header.encode(), payload].concat()
+}
+
+fn corruption(read: &Read) -> &Corruption {
+    match &read.end {
+        Err(Error::Corruption(corruption)) => corruption,
+        other => panic!("corruption expected, found {other:?}"),
+    }
+}
+
+fn assert_damage(bytes: &[u8], records: usize, offset: u64, what: &str) {
+    let read = read(bytes);
+    assert_eq!(read.records.len(), records);
+    let corruption = corruption(&read);
+    assert_eq!(corruption.path.as_deref(), Some(Path::new("000003.log")));
+    assert_eq!(corruption.offset, Some(offset), "{corruption}");
+    assert!(corruption.what.contains(what), "{corruption}");
+}
+
+#[test]
+fn records_come_back_with_their_offsets() {
+    let bytes = written(&payloads());
+    let log = read(&bytes);
+    assert_eq!(log.payloads(), payloads());
+    assert!(matches!(log.end, Ok(Tail::Clean)));
+    assert_eq!(log.valid_end, bytes.len() as u64);
+    let offsets: Vec<u64> = log.records.iter().map(|(offset, _)| *offset).collect();
+    assert_eq!(offsets[..4], [0, 7, 15, 122]);
+    assert_eq!(offsets[4], 122 + 40_000 + 2 * 7);
+}
+
+#[test]
+fn an_empty_file_is_an_empty_log() {
+    let log = read(b"");
+    assert!(log.records.is_empty() && matches!(log.end, Ok(Tail::Clean)));
+    assert_eq!(log.valid_end, 0);
+}
+
+#[test]
+fn logs_longer_than_a_chunk_are_read_whole() {
+    let payloads: Vec<Vec<u8>> = (0..200).map(|i| payload(i, 20_000 + i as usize)).collect();
+    let bytes = written(&payloads);
+    assert!(bytes.len() as u64 > 3 * CHUNK_BYTES);
+    assert_eq!(read(&bytes).payloads(), payloads);
+}
+
+#[test]
+fn no_more_is_allocated_than_the_file_holds() {
+    let mut reader = reader(&written(&[b"a"]));
+    assert_eq!(reader.next().unwrap(), Some(&b"a"[..]));
+    assert!(reader.chunk.capacity() <= 64, "{}", reader.chunk.capacity());
+}
+
+#[test]
+fn every_truncation_is_a_torn_tail() {
+    let bytes = written(&payloads());
+    let ends: Vec<u64> =
+        (1..=payloads().len()).map(|n| written(&payloads()[..n]).len() as u64).collect();
+    let block_edges = (0..bytes.len()).filter(|len| len % BLOCK_BYTES < 20);
+    let others = (0..bytes.len()).filter(|len| len % 97 == 0 || *len < 300);
+    for len in block_edges.chain(others).chain(bytes.len() - 300..bytes.len()) {
+        let log = read(&bytes[..len]);
+        let whole = ends.iter().take_while(|end| **end <= len as u64).count();
+        assert_eq!(log.payloads(), payloads()[..whole], "{len} bytes");
+        let valid_end = if whole == 0 { 0 } else { ends[whole - 1] };
+        assert_eq!(log.valid_end, valid_end);
+        let left = len as u64 - valid_end;
+        match log.end.unwrap() {
+            Tail::Clean => assert_eq!(left, 0),
+            Tail::Torn { offset, bytes } => assert_eq!((offset, bytes), (valid_end, left)),
+            zeros => panic!("{zeros:?} at {len}"),
+        }
+    }
+}
+
+#[test]
+fn zeros_behind_any_truncation_are_a_tail_too() {
+    let payloads = [payload(1, 40), payload(2, 700), payload(3, 33_000)];
+    let bytes = written(&payloads);
+    let ends: Vec<usize> = (1..=3).map(|n| written(&payloads[..n]).len()).collect();
+    for len in (0..1000).chain(32_700..32_800).chain(bytes.len() - 100..=bytes.len()) {
+        let mut allocated = bytes[..len].to_vec();
+        allocated.resize(len + 40_000, 0);
+        let log = read(&allocated);
+        // A record that ends in zeros anyway may be whole a little sooner.
+        let sure = ends.iter().take_while(|end| **end <= len).count();
+        assert!(log.records.len() >= sure && log.records.len() <= sure + 1, "{len}");
+        assert_eq!(log.payloads(), payloads[..log.records.len()]);
+        match log.end.unwrap() {
+            Tail::Zeros { offset, bytes } => {
+                assert_eq!(offset + bytes, allocated.len() as u64);
+                assert!(allocated[offset as usize..].iter().all(|&byte| byte == 0));
+            }
+            Tail::Torn { offset, bytes } => {
+                assert_eq!(offset + bytes, allocated.len() as u64);
+                assert_eq!(offset, log.valid_end);
+            }
+            Tail::Clean => panic!("clean at {len}"),
+        }
+    }
+}
+
+#[test]
+fn every_changed_byte_yields_a_prefix_or_an_error() {
+    let payloads: Vec<Vec<u8>> =
+        [0, 1, 50, 300, 2].iter().enumerate().map(|(i, &len)| payload(i as u8, len)).collect();
+    // So near the end of a block that a record is cut there, behind padding or not.
+    for filler in [0, BLOCK_BYTES - 40, BLOCK_BYTES - 100] {
+        let mut all = vec![payload(9, filler)];
+        all.extend_from_slice(&payloads);
+        let bytes = written(&all);
+        let from = bytes.len() - bytes.len().min(500);
+        for at in from..bytes.len() {
+            for flip in [0x01, 0x80, 0xff, bytes[at], bytes[at] ^ 0x02] {
+                if flip == 0 {
+                    continue;
+                }
+                let mut damaged = bytes.clone();
+                damaged[at] ^= flip;
+                let log = read(&damaged);
+                let found = log.payloads();
+                assert!(found.len() <= all.len(), "{at}");
+                assert_eq!(found, all[..found.len()], "an invented record: byte {at} ^ {flip}");
+                let unharmed = found.len() == all.len();
+                assert!(!unharmed || at % BLOCK_BYTES > BLOCK_BYTES - 7, "byte {at} ^ {flip}");
+                assert!(log.end.is_err() || unharmed || log.end.unwrap() != Tail::Clean);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_checksum_is_an_error_even_in_the_last_record() {
+    let mut bytes = written(&[b"first", b"other"]);
+    *bytes.last_mut().unwrap() ^= 1;
+    assert_damage(&bytes, 1, 12, "checksum mismatch");
+    *bytes.last_mut().unwrap() = 0;
+    assert_damage(&bytes, 1, 12, "checksum mismatch");
+}
+
+#[test]
+fn an_unknown_type_is_an_error() {
+    let mut bytes = written(&[b"first"]);
+    let mut header = RecordHeader { masked_crc: 0, payload_bytes: 1, type_number: 9 };
+    header.masked_crc = crate::format::crc::mask(header.actual_crc(b"x"));
+    bytes.extend_from_slice(&header.encode());
+    bytes.push(b'x');
+    assert_damage(&bytes, 1, 12, "unknown log record type");
+}
+
+#[test]
+fn a_length_past_the_block_is_an_error_in_the_last_block_too() {
+    for blocks in [1, 2] {
+        let mut bytes = written(&vec![payload(1, BLOCK_BYTES - HEADER_BYTES); blocks]);
+        bytes[5] = 0xff;
+        assert_damage(&bytes, 0, 0, "longer than its block");
+    }
+    let mut bytes = written(&[b"short"]);
+    bytes[5] = 0xff;
+    assert_damage(&bytes, 0, 0, "longer than its block");
+}
+
+#[test]
+fn fragments_out_of_order_are_errors() {
+    let (first, middle, last, full) = (
+        fragment(RecordType::First, b"f"),
+        fragment(RecordType::Middle, b"m"),
+        fragment(RecordType::Last, b"l"),
+        fragment(RecordType::Full, b"F"),
+    );
+    let at = |n: u64| n * 8;
+    assert_damage(&[&full[..], &middle].concat(), 1, at(1), "no first fragment");
+    assert_damage(&[&full[..], &last].concat(), 1, at(1), "no first fragment");
+    assert_damage(&[&full[..], &first, &full].concat(), 1, at(1), "no last fragment");
+    assert_damage(&[&first[..], &middle, &first, &last].concat(), 0, at(0), "no last fragment");
+    assert_eq!(read(&[&first[..], &middle, &middle, &last].concat()).payloads(), [b"fmml"]);
+}
+
+#[test]
+fn an_empty_first_fragment_may_be_left_alone() {
+    let empty = fragment(RecordType::First, b"");
+    let full = fragment(RecordType::Full, b"F");
+    assert_eq!(read(&[&empty[..], &full].concat()).payloads(), [b"F"]);
+    let fragments =
+        [&empty[..], &fragment(RecordType::First, b"f"), &fragment(RecordType::Last, b"l")];
+    let log = read(&fragments.concat());
+    assert_eq!(log.records, [(7, b"fl".to_vec())]);
+}
+
+#[test]
+fn an_unfinished_record_at_the_end_is_torn() {
+    let full = fragment(RecordType::Full, b"F");
+    let first = fragment(RecordType::First, b"f");
+    let log = read(&[&full[..], &first].concat());
+    assert_eq!(log.payloads(), [b"F"]);
+    assert_eq!(log.end.unwrap(), Tail::Torn { offset: 8, bytes: 8 });
+    let log = read(&[&full[..], &first, &[0; 1000]].concat());
+    assert_eq!(log.end.unwrap(), Tail::Torn { offset: 8, bytes: 1008 });
+}
+
+#[test]
+fn zeros_end_a_log_but_do_not_interrupt_it() {
+    for zeros in [1, 6, 7, 100, BLOCK_BYTES, 3 * BLOCK_BYTES] {
+        let mut bytes = written(&[b"a"]);
+        bytes.resize(8 + zeros, 0);
+        let log = read(&bytes);
+        assert_eq!(log.payloads(), [b"a"]);
+        assert_eq!(log.end.unwrap(), Tail::Zeros { offset: 8, bytes: zeros as u64 });
+        assert_eq!(log.valid_end, 8);
+    }
+    let mut bytes = written(&[b"a"]);
+    bytes.resize(BLOCK_BYTES, 0);
+    bytes.extend_from_slice(&written(&[b"b"]));
+    assert_damage(&bytes, 1, 8, "zeros inside the log");
+}
+
+#[test]
+fn padding_is_skipped_whatever_it_holds() {
+    let filler = payload(1, BLOCK_BYTES - HEADER_BYTES - 5);
+    let mut bytes = written(&[&filler[..], b"next"]);
+    assert_eq!(bytes[BLOCK_BYTES - 5..BLOCK_BYTES], [0; 5]);
+    bytes[BLOCK_BYTES - 3] = 7;
+    assert_eq!(read(&bytes).payloads(), [&filler[..], b"next"]);
+}
+
+#[test]
+fn errors_repeat_until_the_damage_is_skipped() {
+    let payloads = [payload(1, 100), payload(2, BLOCK_BYTES), payload(3, 10), payload(4, 10)];
+    let mut bytes = written(&payloads);
+    bytes[200] ^= 1;
+    let mut reader = reader(&bytes);
+    assert_eq!(reader.next().unwrap(), Some(&payloads[0][..]));
+    assert!(reader.next().is_err());
+    assert!(reader.next().unwrap_err().is_corruption());
+    reader.skip_damage();
+    let error = reader.next().unwrap_err().to_string();
+    assert!(error.contains("no first fragment"), "{error}");
+    reader.skip_damage();
+    assert_eq!(reader.next().unwrap(), Some(&payloads[2][..]));
+    assert_eq!(reader.next().unwrap(), Some(&payloads[3][..]));
+    assert_eq!(reader.next().unwrap(), None);
+    assert_eq!(reader.valid_end(), bytes.len() as u64);
+
+    let (first, full) = (fragment(RecordType::First, b"f"), fragment(RecordType::Full, b"F"));
+    let mut reader = crate::log::testing::reader(&[&first[..], &full].concat());
+    assert!(reader.next().is_err());
+    reader.skip_damage();
+    assert_eq!(reader.next().unwrap(), Some(&b"F"[..]), "the next record is not lost");
+}
+
+#[test]
+fn a_file_that_shrinks_meanwhile_ends_sooner() {
+    #[derive(Debug)]
+    struct Shrunk(Vec<u8>);
+    impl ReadFile for Shrunk {
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+            let rest = self.0.get(offset as usize..).unwrap_or(&[]);
+            let len = rest.len().min(buf.len());
+            buf[..len].copy_from_slice(&rest[..len]);
+            Ok(len)
+        }
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.0.len() as u64 + 1000)
+        }
+    }
+    let file = Shrunk(written(&[b"a"]));
+    let mut reader = LogReader::new(Arc::new(file), Path::new("000003.log")).unwrap();
+    assert_eq!(reader.next().unwrap(), Some(&b"a"[..]));
+    assert_eq!(reader.next().unwrap(), None);
+    assert_eq!(reader.tail(), Tail::Clean);
+}

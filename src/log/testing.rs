@@ -1,0 +1,116 @@
+//! Files in memory, for the tests of this folder.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use crate::base::Result;
+use crate::fs::{ReadFile, WriteFile};
+use crate::log::{LogReader, LogWriter, Tail};
+
+/// A file of which the test keeps a clone. Its writes can be made to fail.
+#[derive(Clone, Debug, Default)]
+pub struct MemFile(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: Vec<u8>,
+    writes: usize,
+    failing: bool,
+}
+
+impl MemFile {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().bytes.clone()
+    }
+
+    pub fn writes(&self) -> usize {
+        self.0.lock().unwrap().writes
+    }
+
+    pub fn set_failing(&self, failing: bool) {
+        self.0.lock().unwrap().failing = failing;
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.0.lock().unwrap().failing {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+}
+
+impl WriteFile for MemFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.check()?;
+        let mut state = self.0.lock().unwrap();
+        state.writes += 1;
+        state.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.check()
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.0.lock().unwrap().bytes.resize(len as usize, 0);
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Contents(Vec<u8>);
+
+impl ReadFile for Contents {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = self.0.get(offset as usize..).unwrap_or(&[]);
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+}
+
+pub fn reader(bytes: &[u8]) -> LogReader {
+    LogReader::new(Arc::new(Contents(bytes.to_vec())), Path::new("000003.log")).unwrap()
+}
+
+/// What a log holds: its records with their offsets, up to the end or the first error.
+pub struct Read {
+    pub records: Vec<(u64, Vec<u8>)>,
+    pub end: Result<Tail>,
+    pub valid_end: u64,
+}
+
+impl Read {
+    pub fn payloads(&self) -> Vec<&[u8]> {
+        self.records.iter().map(|(_, payload)| payload.as_slice()).collect()
+    }
+}
+
+pub fn read(bytes: &[u8]) -> Read {
+    let mut reader = reader(bytes);
+    let mut records = Vec::new();
+    let end = loop {
+        match reader.next() {
+            Ok(Some(payload)) => {
+                let payload = payload.to_vec();
+                records.push((reader.record_offset(), payload));
+            }
+            Ok(None) => break Ok(reader.tail()),
+            Err(error) => break Err(error),
+        }
+    };
+    Read { records, end, valid_end: reader.valid_end() }
+}
+
+pub fn written<P: AsRef<[u8]>>(payloads: &[P]) -> Vec<u8> {
+    let file = MemFile::default();
+    let mut writer = LogWriter::new(Box::new(file.clone()), 0);
+    payloads.iter().for_each(|payload| writer.add_record(payload.as_ref()).unwrap());
+    file.bytes()
+}

@@ -1,0 +1,223 @@
+//! Appends records to a log. LevelDB's `db/log_writer.cc`.
+
+use std::io;
+
+use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
+use crate::fs::WriteFile;
+
+/// The buffer is written out at this size, so that a huge record needs no second copy in memory.
+const MAX_BUFFER_BYTES: usize = 1 << 20;
+
+/// Appends records to a log file.
+///
+/// A record reaches the file in one write (a record of more than 1 MiB in several), so that a
+/// killed process leaves it whole or not at all where the filesystem can. After a failure nobody
+/// knows what the file holds past its last good record: every later call fails too.
+#[derive(Debug)]
+pub struct LogWriter {
+    file: Box<dyn WriteFile>,
+    /// The length of the log, in bytes.
+    len: u64,
+    /// The encoded record, kept for its memory.
+    buffer: Vec<u8>,
+    poisoned: bool,
+}
+
+impl LogWriter {
+    /// Continues a log of `start_offset` bytes: `file`'s position. 0 for a new one; for one read
+    /// before, [`LogReader::valid_end`](crate::log::LogReader::valid_end), to which the file must
+    /// have been cut.
+    pub fn new(file: Box<dyn WriteFile>, start_offset: u64) -> LogWriter {
+        LogWriter { file, len: start_offset, buffer: Vec::new(), poisoned: false }
+    }
+
+    /// Appends a record. It is durable after the next [`LogWriter::sync`].
+    ///
+    /// # Errors
+    /// What the filesystem says; afterwards the log takes no more.
+    pub fn add_record(&mut self, payload: &[u8]) -> io::Result<()> {
+        self.check()?;
+        self.buffer.clear();
+        let mut rest = payload;
+        let mut is_first = true;
+        loop {
+            let fragment;
+            (fragment, rest) = rest.split_at(rest.len().min(self.begin_fragment()));
+            let header =
+                RecordHeader::new(RecordType::of_fragment(is_first, rest.is_empty()), fragment);
+            self.buffer.extend_from_slice(&header.encode());
+            self.buffer.extend_from_slice(fragment);
+            if rest.is_empty() {
+                return self.write_buffer();
+            }
+            if self.buffer.len() >= MAX_BUFFER_BYTES {
+                self.write_buffer()?;
+            }
+            is_first = false;
+        }
+    }
+
+    /// Makes every record added durable.
+    ///
+    /// # Errors
+    /// What the filesystem says; afterwards the log takes no more: a sync that failed may have
+    /// dropped what it was to write, and trying again could succeed without it.
+    pub fn sync(&mut self) -> io::Result<()> {
+        self.check()?;
+        let result = self.file.sync();
+        self.poisoned = result.is_err();
+        result
+    }
+
+    /// The length of the log, in bytes; the file may be longer if it was preallocated.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether nothing was written yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Sets the length of the file: longer, to preallocate zeros, or back to [`LogWriter::len`].
+    ///
+    /// # Errors
+    /// Invalid input for less than the log has; otherwise what the filesystem says, and the log
+    /// stays usable.
+    pub fn set_len(&mut self, len: u64) -> io::Result<()> {
+        if len < self.len {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "shorter than the log"));
+        }
+        self.file.set_len(len)
+    }
+
+    /// Gives the file back.
+    pub fn into_inner(self) -> Box<dyn WriteFile> {
+        self.file
+    }
+
+    /// Fills the block if no header fits, and says how many bytes of payload fit behind one.
+    fn begin_fragment(&mut self) -> usize {
+        let end = self.len + self.buffer.len() as u64;
+        let left = BLOCK_BYTES - (end % BLOCK_BYTES as u64) as usize;
+        if left >= HEADER_BYTES {
+            return left - HEADER_BYTES;
+        }
+        self.buffer.resize(self.buffer.len() + left, 0);
+        BLOCK_BYTES - HEADER_BYTES
+    }
+
+    fn write_buffer(&mut self) -> io::Result<()> {
+        let result = self.file.write(&self.buffer);
+        match result {
+            Ok(()) => self.len += self.buffer.len() as u64,
+            Err(_) => self.poisoned = true,
+        }
+        self.buffer.clear();
+        result
+    }
+
+    fn check(&self) -> io::Result<()> {
+        if self.poisoned {
+            return Err(io::Error::other("an earlier write or sync of this log failed"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::testing::{MemFile, read, written};
+
+    #[test]
+    fn a_record_is_one_write() {
+        let file = MemFile::default();
+        let mut writer = LogWriter::new(Box::new(file.clone()), 0);
+        writer.add_record(b"a").unwrap();
+        assert_eq!(file.bytes(), [0xb5, 0xcd, 0x0b, 0xa2, 1, 0, 1, b'a']);
+        writer.add_record(&[b'b'; 100_000]).unwrap();
+        assert_eq!(file.writes(), 2);
+        assert_eq!(writer.len(), file.bytes().len() as u64);
+        assert_eq!(writer.len(), 8 + 100_000 + 4 * 7);
+    }
+
+    #[test]
+    fn a_huge_record_goes_through_a_bounded_buffer() {
+        let payload: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
+        let file = MemFile::default();
+        let mut writer = LogWriter::new(Box::new(file.clone()), 0);
+        writer.add_record(&payload).unwrap();
+        assert!((4..=6).contains(&file.writes()), "{}", file.writes());
+        assert!(writer.buffer.capacity() <= 2 * MAX_BUFFER_BYTES);
+        assert_eq!(read(&file.bytes()).payloads(), [payload]);
+    }
+
+    #[test]
+    fn records_around_a_blocks_end() {
+        for left in 0..20 {
+            let filler = vec![b'f'; BLOCK_BYTES - HEADER_BYTES - left];
+            for len in 0..20 {
+                let record = vec![b'r'; len];
+                let bytes = written(&[filler.as_slice(), record.as_slice(), b"end"]);
+                let log = read(&bytes);
+                assert_eq!(log.payloads(), [&filler[..], &record[..], b"end"]);
+                let padding = if left < HEADER_BYTES { left } else { 0 };
+                let at = BLOCK_BYTES - left + padding;
+                assert_eq!(log.records[1].0, at as u64, "{left} bytes left");
+            }
+        }
+    }
+
+    #[test]
+    fn an_exact_fit_leaves_an_empty_first_fragment() {
+        let filler = vec![b'f'; BLOCK_BYTES - 2 * HEADER_BYTES];
+        let bytes = written(&[filler.as_slice(), b"x"]);
+        let at = BLOCK_BYTES - HEADER_BYTES;
+        let first = RecordHeader::decode(&bytes[at..]).unwrap();
+        assert_eq!((first.payload_bytes, first.type_number), (0, RecordType::First as u8));
+    }
+
+    #[test]
+    fn a_log_goes_on_where_it_ended() {
+        let payloads: Vec<Vec<u8>> = (0..40).map(|i| vec![i; 5000]).collect();
+        let whole = written(&payloads);
+        let file = MemFile::default();
+        let mut len = 0;
+        for payload in &payloads {
+            let mut writer = LogWriter::new(Box::new(file.clone()), len);
+            writer.add_record(payload).unwrap();
+            len = writer.len();
+        }
+        assert_eq!(file.bytes(), whole);
+    }
+
+    #[test]
+    fn a_failed_write_or_sync_ends_the_log() {
+        type Call = fn(&mut LogWriter) -> io::Result<()>;
+        let calls: [Call; 2] = [|writer| writer.add_record(b"lost"), LogWriter::sync];
+        for call in calls {
+            let file = MemFile::default();
+            let mut writer = LogWriter::new(Box::new(file.clone()), 0);
+            writer.add_record(b"kept").unwrap();
+            file.set_failing(true);
+            assert_eq!(call(&mut writer).unwrap_err().kind(), io::ErrorKind::StorageFull);
+            file.set_failing(false);
+            assert!(writer.add_record(b"more").is_err());
+            assert!(writer.sync().is_err());
+            assert_eq!(writer.len(), 11);
+            assert_eq!(read(&file.bytes()).payloads(), [b"kept"]);
+        }
+    }
+
+    #[test]
+    fn preallocated_space_is_zeros_behind_the_log() {
+        let file = MemFile::default();
+        let mut writer = LogWriter::new(Box::new(file.clone()), 0);
+        writer.add_record(b"a").unwrap();
+        writer.set_len(4096).unwrap();
+        assert_eq!((writer.len(), file.bytes().len()), (8, 4096));
+        assert_eq!(writer.set_len(7).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(read(&file.bytes()).payloads(), [b"a"]);
+    }
+}

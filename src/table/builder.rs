@@ -1,0 +1,299 @@
+//! Writing a table. The order of the parts is fixed by the readers there are; do not change.
+//!
+//! ```text
+//! data block ... | filter block, if there is a policy | metaindex block | index block | footer
+//! ```
+//!
+//! Every block has its trailer behind it (`format/handle.rs`). The metaindex maps
+//! `filter.<policy name>` to the filter block's handle; the index maps a key at or after the last
+//! one of each data block, and before the next one's first, to that block's handle. Without
+//! compression the bytes are those of LevelDB's `table/table_builder.cc`, block for block.
+
+use std::cmp::Ordering;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::filter::{FilterBlockBuilder, FilterPolicy};
+use crate::format::block_builder::BlockBuilder;
+use crate::format::compress::{Compression, Compressor, ID_NONE};
+use crate::format::handle::{BlockHandle, Footer, block_trailer};
+use crate::format::key::KeyOrder;
+use crate::fs::WriteFile;
+
+/// What precedes the policy's name in the metaindex.
+pub(crate) const FILTER_PREFIX: &str = "filter.";
+
+/// A multiple of the block size makes few, large writes; more is not faster.
+const WRITE_BUFFER_BYTES: usize = 128 << 10;
+
+/// Leaves room in the 32 bits of a length or restart for the rest of a block.
+const MAX_BLOCK_BYTES: usize = 1 << 30;
+
+/// How tables are written.
+#[derive(Clone, Debug)]
+pub struct TableOptions {
+    /// The order of the keys that will be added.
+    pub order: KeyOrder,
+    /// The kind of filter over user keys; `None` writes no filter block.
+    pub filter_policy: Option<Arc<dyn FilterPolicy>>,
+    /// The size at which a data block is ended, before compression. At most 1 GiB.
+    pub block_bytes: usize,
+    /// Every how many keys a data block stores one whole. At least 1.
+    pub block_restart_interval: usize,
+    /// How blocks are compressed.
+    pub compression: Compression,
+}
+
+/// What a finished table holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableSummary {
+    /// The size of the file.
+    pub file_bytes: u64,
+    /// The number of entries.
+    pub entries: u64,
+    /// The size of the filter block, 0 without one.
+    pub filter_bytes: u64,
+    /// The size of the index block as stored.
+    pub index_bytes: u64,
+    /// The number of data blocks.
+    pub data_blocks: u64,
+}
+
+/// Writes one table.
+///
+/// Call order: `add` in ascending order of keys any number of times, then `finish` or `abandon`.
+/// After an error of the file every further call returns that error. Not thread-safe; may move
+/// between threads.
+#[derive(Debug)]
+pub struct TableBuilder {
+    options: TableOptions,
+    out: Output,
+    compressor: Compressor,
+    data: BlockBuilder,
+    index: BlockBuilder,
+    filter: Option<FilterBlockBuilder>,
+    /// The handle of the last data block, whose index entry waits for the next key, so that the
+    /// separator can be short.
+    pending: Option<BlockHandle>,
+    separator: Vec<u8>,
+    entries: u64,
+    data_blocks: u64,
+}
+
+impl TableBuilder {
+    /// A builder that writes to `file`, which is empty. `path` is named in errors.
+    pub fn new(file: Box<dyn WriteFile>, path: PathBuf, mut options: TableOptions) -> TableBuilder {
+        options.block_bytes = options.block_bytes.min(MAX_BLOCK_BYTES);
+        let mut filter = options.filter_policy.as_deref().map(FilterBlockBuilder::new);
+        if let Some(filter) = &mut filter {
+            filter.start_block(0);
+        }
+        TableBuilder {
+            out: Output::new(file, path),
+            compressor: Compressor::new(options.compression),
+            data: BlockBuilder::new(options.block_restart_interval),
+            index: BlockBuilder::new(1),
+            filter,
+            pending: None,
+            separator: Vec::new(),
+            entries: 0,
+            data_blocks: 0,
+            options,
+        }
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`], if `key` is not after the key added last, or the entry is too
+    /// long for the format (nearly 4 GiB); the builder stays usable. An error of the file.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.out.check()?;
+        self.check_entry(key, value)?;
+        if let Some(handle) = self.pending.take() {
+            self.separator.clear();
+            self.separator.extend_from_slice(self.data.last_key());
+            self.options.order.find_shortest_separator(&mut self.separator, key);
+            self.add_to_index(handle);
+        }
+        if let Some(filter) = &mut self.filter {
+            filter.add_key(self.options.order.user_key(key));
+        }
+        self.data.add(key, value);
+        self.entries += 1;
+        if self.data.estimated_bytes() >= self.options.block_bytes {
+            self.end_data_block()?;
+        }
+        Ok(())
+    }
+
+    /// The number of entries added.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// The size of the data blocks so far, the one under way included as it is before
+    /// compression.
+    pub fn file_bytes(&self) -> u64 {
+        let under_way = if self.data.is_empty() { 0 } else { self.data.estimated_bytes() };
+        self.out.offset + under_way as u64
+    }
+
+    /// Writes what is left and syncs the file. The name in the directory is the caller's to sync.
+    ///
+    /// # Errors
+    /// An error of the file; what it holds then is not a table.
+    pub fn finish(mut self) -> Result<TableSummary> {
+        self.out.check()?;
+        self.end_data_block()?;
+
+        let mut metaindex = BlockBuilder::new(self.options.block_restart_interval);
+        let mut filter_bytes = 0;
+        if let (Some(filter), Some(policy)) = (self.filter.take(), &self.options.filter_policy) {
+            let handle = self.out.write_block((&filter.finish(), ID_NONE))?;
+            filter_bytes = handle.size;
+            let name = [FILTER_PREFIX, policy.name()].concat();
+            metaindex.add(name.as_bytes(), &encoded(handle));
+        }
+        let metaindex = self.out.write_block(self.compressor.compress(metaindex.finish()))?;
+
+        if let Some(handle) = self.pending.take() {
+            self.separator.clear();
+            self.separator.extend_from_slice(self.data.last_key());
+            self.options.order.find_short_successor(&mut self.separator);
+            self.add_to_index(handle);
+        }
+        let index = self.out.write_block(self.compressor.compress(self.index.finish()))?;
+        self.out.append(&Footer { metaindex, index }.encode())?;
+        self.out.sync()?;
+        Ok(TableSummary {
+            file_bytes: self.out.offset,
+            entries: self.entries,
+            filter_bytes,
+            index_bytes: index.size,
+            data_blocks: self.data_blocks,
+        })
+    }
+
+    /// Gives up. The file stays as it is; removing it is the caller's.
+    pub fn abandon(self) {}
+
+    fn check_entry(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let last = self.data.last_key();
+        if self.entries > 0 && self.options.order.compare(last, key) != Ordering::Less {
+            return Err(Error::invalid(format!(
+                "keys of a table must ascend: \"{}\" came after \"{}\"",
+                excerpt(key),
+                excerpt(last),
+            )));
+        }
+        let limit = u32::MAX as usize - MAX_BLOCK_BYTES;
+        if key.len() > limit || value.len() > limit {
+            return Err(Error::invalid(format!(
+                "an entry of {} + {} bytes is too long for a table (at most {limit} each)",
+                key.len(),
+                value.len(),
+            )));
+        }
+        Ok(())
+    }
+
+    fn end_data_block(&mut self) -> Result<()> {
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        let stored = self.compressor.compress(self.data.finish());
+        self.pending = Some(self.out.write_block(stored)?);
+        self.data.reset();
+        self.data_blocks += 1;
+        if let Some(filter) = &mut self.filter {
+            filter.start_block(self.out.offset);
+        }
+        Ok(())
+    }
+
+    fn add_to_index(&mut self, handle: BlockHandle) {
+        self.index.add(&self.separator, &encoded(handle));
+    }
+}
+
+/// The head of a key, for an error message.
+fn excerpt(key: &[u8]) -> impl std::fmt::Display {
+    key[..key.len().min(64)].escape_ascii()
+}
+
+fn encoded(handle: BlockHandle) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    handle.encode_to(&mut bytes);
+    bytes
+}
+
+/// The file, with a buffer before it, and what went wrong with it.
+#[derive(Debug)]
+struct Output {
+    file: Box<dyn WriteFile>,
+    path: PathBuf,
+    buffer: Vec<u8>,
+    /// The bytes written or buffered.
+    offset: u64,
+    failed: Option<Error>,
+}
+
+impl Output {
+    fn new(file: Box<dyn WriteFile>, path: PathBuf) -> Output {
+        let buffer = Vec::with_capacity(WRITE_BUFFER_BYTES);
+        Output { file, path, buffer, offset: 0, failed: None }
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Writes a block and its trailer.
+    fn write_block(&mut self, (stored, id): (&[u8], u8)) -> Result<BlockHandle> {
+        let handle = BlockHandle { offset: self.offset, size: stored.len() as u64 };
+        self.append(stored)?;
+        self.append(&block_trailer(stored, id))?;
+        Ok(handle)
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let direct = bytes.len() >= WRITE_BUFFER_BYTES / 2;
+        if direct || self.buffer.len() + bytes.len() > WRITE_BUFFER_BYTES {
+            self.flush()?;
+        }
+        if direct {
+            let written = self.file.write(bytes);
+            self.note("append", written)?;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let written = self.file.write(&self.buffer);
+        self.buffer.clear();
+        self.note("append", written)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.flush()?;
+        let synced = self.file.sync();
+        self.note("sync", synced)
+    }
+
+    fn note(&mut self, op: &'static str, result: std::io::Result<()>) -> Result<()> {
+        result.map_err(|source| {
+            let error = Error::io(op, &self.path, source);
+            self.failed = Some(error.clone());
+            error
+        })
+    }
+}

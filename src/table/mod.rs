@@ -1,0 +1,21 @@
+//! Tables: sorted, immutable files of entries, with an index and filters.
+//!
+//! [`TableBuilder`] writes one, [`Table`] reads it, [`TableCursor`] moves over it; a
+//! [`TableCache`] keeps the tables of a database open and a [`BlockCache`] their data blocks in
+//! memory.
+
+pub mod block_cache;
+pub mod builder;
+pub mod iter;
+pub mod reader;
+pub mod table_cache;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use block_cache::BlockCache;
+pub use builder::{TableBuilder, TableOptions, TableSummary};
+pub use iter::TableCursor;
+pub use reader::{BlockReadOptions, Found, Table, TableContext};
+pub use table_cache::{TableCache, TableSlot};

@@ -1,0 +1,525 @@
+//! Reading a table: opening it, and looking up one key.
+//!
+//! A lookup asks the index which data block could hold the key, then the filter whether that
+//! block may, and only then reads the block. The parts of a table are drawn at the head of
+//! [`builder`](crate::table::builder). Defined by LevelDB's `table/table.cc`.
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::stats::ReadTrace;
+use crate::base::{Error, Result};
+use crate::filter::{FilterBlockReader, FilterPolicy};
+use crate::format::block::Block;
+use crate::format::coding::Decoder;
+use crate::format::compress::{ID_NONE, decompress};
+use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, verify_block};
+use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo};
+use crate::fs::ReadFile;
+use crate::table::BlockCache;
+use crate::table::builder::FILTER_PREFIX;
+
+/// What the tables of a database have in common.
+#[derive(Clone, Debug)]
+pub struct TableContext {
+    /// The order the tables were written in.
+    pub order: KeyOrder,
+    /// The kind of filter that is understood; `None` uses none.
+    pub filter_policy: Option<Arc<dyn FilterPolicy>>,
+    /// Where data blocks are kept; `None` keeps none.
+    pub block_cache: Option<Arc<BlockCache>>,
+    /// Checks the whole index when a table is opened, not only what reads touch.
+    pub paranoid: bool,
+}
+
+/// How data blocks are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockReadOptions {
+    /// Checks the checksum of every block read from the file. Default: true.
+    pub verify_checksums: bool,
+    /// Puts blocks read from the file into the block cache. Default: true.
+    pub fill_cache: bool,
+    /// Asks the filter first. Default: true.
+    pub use_filter: bool,
+}
+
+impl Default for BlockReadOptions {
+    fn default() -> BlockReadOptions {
+        BlockReadOptions { verify_checksums: true, fill_cache: true, use_filter: true }
+    }
+}
+
+/// The entry a lookup found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The sequence number of the write; 0 in a table of plain keys.
+    pub seq: SeqNo,
+    /// What the write did; `Value` in a table of plain keys.
+    pub kind: KeyKind,
+    /// The value, sharing the memory of its block.
+    pub value: Bytes,
+}
+
+/// An entry of the index: a data block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockInfo {
+    /// A key not before the block's last and before the next block's first.
+    pub separator: Vec<u8>,
+    /// Where the block lies.
+    pub handle: BlockHandle,
+}
+
+/// The filter a table was opened with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterInfo {
+    /// The name it was found under, without `filter.`.
+    pub name: String,
+    /// The size of the filter block.
+    pub bytes: usize,
+    /// The number of filters, empty ones included.
+    pub filters: usize,
+    /// The number of empty filters.
+    pub empty_filters: usize,
+}
+
+/// An open table. Immutable and thread-safe; its index and filters are in memory while it lives.
+#[doc(alias = "sstable")]
+pub struct Table {
+    file: Arc<dyn ReadFile>,
+    path: PathBuf,
+    file_bytes: u64,
+    order: KeyOrder,
+    block_cache: Option<Arc<BlockCache>>,
+    cache_id: u64,
+    footer: Footer,
+    index: Block,
+    meta: Vec<(Vec<u8>, BlockHandle)>,
+    filter: Option<(String, FilterBlockReader)>,
+    filter_error: Option<Error>,
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table")
+            .field("path", &self.path)
+            .field("file_bytes", &self.file_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// Opens the table of `file_bytes` in `file`. `path` is named in errors.
+    ///
+    /// A damaged metaindex or filter is no error here: the table is read without the filter, and
+    /// [`Table::filter_error`] tells.
+    ///
+    /// # Errors
+    /// Corruption, if the footer or the index is damaged; an error of the file.
+    pub fn open(
+        file: Arc<dyn ReadFile>,
+        file_bytes: u64,
+        path: PathBuf,
+        context: &TableContext,
+    ) -> Result<Table> {
+        let in_file = |error: Error| error.in_file(&path);
+        let footer = read_footer(&*file, file_bytes, &path).map_err(in_file)?;
+        let index = Table::read_index(&*file, file_bytes, &path, &footer).map_err(in_file)?;
+        let mut table = Table {
+            cache_id: context.block_cache.as_ref().map_or(0, |cache| cache.new_id()),
+            block_cache: context.block_cache.clone(),
+            order: context.order.clone(),
+            file,
+            path,
+            file_bytes,
+            footer,
+            index,
+            meta: Vec::new(),
+            filter: None,
+            filter_error: None,
+        };
+        if context.paranoid {
+            table.check_index()?;
+        }
+        match table.read_meta() {
+            Ok(meta) => table.meta = meta,
+            Err(error) if error.is_corruption() => table.filter_error = Some(error),
+            Err(error) => return Err(error.in_file(&table.path)),
+        }
+        if let Some(policy) = &context.filter_policy {
+            table.open_filter(policy)?;
+        }
+        Ok(table)
+    }
+
+    fn read_index(
+        file: &dyn ReadFile,
+        file_bytes: u64,
+        path: &Path,
+        footer: &Footer,
+    ) -> Result<Block> {
+        let handle = footer.index.within(file_bytes).map_err(|e| at_footer(e, file_bytes))?;
+        let (_, contents) = read_stored(file, path, handle, true, &mut ReadTrace::default())?;
+        Block::new(contents).map_err(|error| error.at(handle.offset))
+    }
+
+    /// The names and handles of the metaindex.
+    fn read_meta(&self) -> Result<Vec<(Vec<u8>, BlockHandle)>> {
+        let at = self.footer.metaindex;
+        let result = at.within(self.file_bytes).map_err(|e| at_footer(e, self.file_bytes));
+        let (_, block) = self.read_block(result?, true)?;
+        let mut cursor = block.cursor();
+        let mut meta = Vec::new();
+        let mut valid = cursor.seek_to_first();
+        while valid.map_err(|error| error.at(at.offset).in_file(&self.path))? {
+            let handle = BlockHandle::decode(&mut Decoder::new(cursor.value()));
+            let handle = handle.and_then(|handle| handle.within(self.file_bytes));
+            let handle = handle.map_err(|e| in_index(e, at.offset, &self.path))?;
+            meta.push((cursor.key().to_vec(), handle));
+            valid = cursor.next();
+        }
+        Ok(meta)
+    }
+
+    /// Takes the filter block whose name is the policy's own, or one of its other names.
+    fn open_filter(&mut self, policy: &Arc<dyn FilterPolicy>) -> Result<()> {
+        let names = std::iter::once(policy.name()).chain(policy.aliases().iter().copied());
+        let found = names.filter_map(|name| Some((name, self.meta_block(name)?))).next();
+        let Some((name, handle)) = found else { return Ok(()) };
+        let read = read_stored(&*self.file, &self.path, handle, true, &mut ReadTrace::default());
+        let malformed = || Error::corruption("filter block is malformed").at(handle.offset);
+        let filter = read.and_then(|(_, contents)| {
+            let filter = FilterBlockReader::new(policy.clone(), contents);
+            if filter.is_malformed() { Err(malformed()) } else { Ok(filter) }
+        });
+        match filter {
+            Ok(filter) => self.filter = Some((name.to_owned(), filter)),
+            Err(error @ Error::Io { .. }) => return Err(error),
+            Err(error) => self.filter_error = Some(error.in_file(&self.path)),
+        }
+        Ok(())
+    }
+
+    fn meta_block(&self, filter_name: &str) -> Option<BlockHandle> {
+        let is_it = |name: &[u8]| {
+            name.strip_prefix(FILTER_PREFIX.as_bytes()) == Some(filter_name.as_bytes())
+        };
+        self.meta.iter().find(|(name, _)| is_it(name)).map(|&(_, handle)| handle)
+    }
+
+    /// Checks that every entry of the index is readable, and that keys and blocks ascend.
+    fn check_index(&self) -> Result<()> {
+        let mut end = 0;
+        let mut last: Option<Vec<u8>> = None;
+        for BlockInfo { separator, handle } in self.blocks()? {
+            let less = |last: &Vec<u8>| self.order.compare(last, &separator) == Ordering::Less;
+            if handle.offset < end || !last.as_ref().is_none_or(less) {
+                let error = Error::corruption(format!(
+                    "the index is out of order at the data block of offset {}",
+                    handle.offset
+                ));
+                return Err(error.at(self.footer.index.offset).in_file(&self.path));
+            }
+            end = handle.end().unwrap_or(u64::MAX);
+            last = Some(separator);
+        }
+        Ok(())
+    }
+
+    /// Looks up `key`: the first entry at or after it, if that has the same user key. `key` is an
+    /// internal key in tables of the engine: user key, and the newest sequence number to be seen.
+    ///
+    /// Every step is counted in `trace`.
+    ///
+    /// # Errors
+    /// Corruption, where the index, the data block or the entry is damaged; an error of the file.
+    pub fn get(
+        &self,
+        key: &[u8],
+        options: &BlockReadOptions,
+        trace: &mut ReadTrace,
+    ) -> Result<Option<Found>> {
+        thread_local! {
+            static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+        }
+        const KEEP_BYTES: usize = 64 << 10;
+        let mut scratch = SCRATCH.take();
+        let found = self.get_with(key, options, trace, &mut scratch);
+        scratch.shrink_to(KEEP_BYTES);
+        SCRATCH.set(scratch);
+        found
+    }
+
+    fn get_with(
+        &self,
+        key: &[u8],
+        options: &BlockReadOptions,
+        trace: &mut ReadTrace,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        trace.index_seeks += 1;
+        let Some(handle) = self.index_seek(key, scratch)? else { return Ok(None) };
+        let user_key = self.order.user_key(key);
+        let mut filtered = false;
+        if options.use_filter
+            && let Some((_, filter)) = &self.filter
+        {
+            trace.filter_checks += 1;
+            if !filter.key_may_match(handle.offset, user_key) {
+                trace.filter_negatives += 1;
+                return Ok(None);
+            }
+            filtered = true;
+        }
+        let block = self.data_block(handle, options, trace)?;
+        let found = self
+            .find_in(&block, key, user_key, scratch)
+            .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
+        if filtered {
+            match found {
+                Some(_) => trace.filter_true_positives += 1,
+                None => trace.filter_false_positives += 1,
+            }
+        }
+        Ok(found)
+    }
+
+    /// The data block that holds the first entry at or after `key`, if any does.
+    fn index_seek(&self, key: &[u8], scratch: &mut Vec<u8>) -> Result<Option<BlockHandle>> {
+        let annotate = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
+        match self.index.get_ge(&self.order, key, scratch).map_err(annotate)? {
+            Some(entry) => self.index_handle(entry.value()).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Decodes the value of an entry of the index.
+    pub(crate) fn index_handle(&self, value: &[u8]) -> Result<BlockHandle> {
+        BlockHandle::decode(&mut Decoder::new(value))
+            .and_then(|handle| handle.within(self.file_bytes))
+            .map_err(|error| in_index(error, self.footer.index.offset, &self.path))
+    }
+
+    fn find_in(
+        &self,
+        block: &Block,
+        key: &[u8],
+        user_key: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        let Some(entry) = block.get_ge(&self.order, key, scratch)? else { return Ok(None) };
+        let (found_key, seq, kind) = match &self.order {
+            KeyOrder::Internal(_) => {
+                let parsed = ParsedKey::parse(entry.key)?;
+                (parsed.user_key, parsed.seq, parsed.kind)
+            }
+            KeyOrder::User(_) => (entry.key, 0, KeyKind::Value),
+        };
+        if self.order.user().compare(found_key, user_key) != Ordering::Equal {
+            return Ok(None);
+        }
+        Ok(Some(Found { seq, kind, value: entry.value_bytes() }))
+    }
+
+    /// A data block, from the cache or the file.
+    pub(crate) fn data_block(
+        &self,
+        handle: BlockHandle,
+        options: &BlockReadOptions,
+        trace: &mut ReadTrace,
+    ) -> Result<Block> {
+        if let Some(cache) = &self.block_cache
+            && let Some(block) = cache.get(self.cache_id, handle.offset)
+        {
+            trace.data_blocks_from_cache += 1;
+            return Ok(block);
+        }
+        trace.data_blocks_from_file += 1;
+        let verify = options.verify_checksums;
+        let block = read_stored(&*self.file, &self.path, handle, verify, trace)
+            .and_then(|(_, contents)| Block::new(contents).map_err(|e| e.at(handle.offset)))
+            .map_err(|error| error.in_file(&self.path))?;
+        if options.fill_cache
+            && let Some(cache) = &self.block_cache
+        {
+            cache.insert(self.cache_id, handle.offset, block.clone());
+        }
+        Ok(block)
+    }
+
+    /// Reads a block past the cache: the id of its compression, and its contents.
+    ///
+    /// # Errors
+    /// Corruption, if the block is damaged or outside the file; an error of the file.
+    pub fn read_block(&self, handle: BlockHandle, verify_checksum: bool) -> Result<(u8, Block)> {
+        handle
+            .within(self.file_bytes)
+            .and_then(|handle| {
+                let trace = &mut ReadTrace::default();
+                read_stored(&*self.file, &self.path, handle, verify_checksum, trace)
+            })
+            .and_then(|(id, contents)| {
+                Ok((id, Block::new(contents).map_err(|error| error.at(handle.offset))?))
+            })
+            .map_err(|error| error.in_file(&self.path))
+    }
+
+    /// About where in the file `key` is or would be.
+    ///
+    /// # Errors
+    /// Corruption, if the index is damaged.
+    pub fn approximate_offset_of(&self, key: &[u8]) -> Result<u64> {
+        let handle = self.index_seek(key, &mut Vec::new())?;
+        Ok(handle.map_or(self.footer.metaindex.offset, |handle| handle.offset))
+    }
+
+    /// The data blocks, as the index lists them.
+    ///
+    /// # Errors
+    /// Corruption, if the index is damaged.
+    pub fn blocks(&self) -> Result<Vec<BlockInfo>> {
+        let annotate = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
+        let mut blocks = Vec::new();
+        let mut cursor = self.index.cursor();
+        let mut valid = cursor.seek_to_first();
+        while valid.map_err(annotate)? {
+            let handle = self.index_handle(cursor.value())?;
+            blocks.push(BlockInfo { separator: cursor.key().to_vec(), handle });
+            valid = cursor.next();
+        }
+        Ok(blocks)
+    }
+
+    /// The names in the metaindex and the blocks they name. Empty if it is damaged.
+    pub fn meta(&self) -> &[(Vec<u8>, BlockHandle)] {
+        &self.meta
+    }
+
+    /// The footer.
+    pub fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    /// The filter that lookups ask, if the table has one that is understood.
+    pub fn filter(&self) -> Option<FilterInfo> {
+        self.filter.as_ref().map(|(name, filter)| FilterInfo {
+            name: name.clone(),
+            bytes: filter.memory_bytes(),
+            filters: filter.filter_count(),
+            empty_filters: filter.empty_filter_count(),
+        })
+    }
+
+    /// Why the table is read without its filter, if damage is why.
+    pub fn filter_error(&self) -> Option<&Error> {
+        self.filter_error.as_ref()
+    }
+
+    /// The bytes of memory the index and the filter take while the table is open.
+    pub fn pinned_bytes(&self) -> usize {
+        self.index.len() + self.filter.as_ref().map_or(0, |(_, filter)| filter.memory_bytes())
+    }
+
+    /// The size of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.file_bytes
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The order of its keys.
+    pub fn order(&self) -> &KeyOrder {
+        &self.order
+    }
+
+    pub(crate) fn index(&self) -> &Block {
+        &self.index
+    }
+}
+
+/// Names the footer as the place of the damage.
+fn at_footer(error: Error, file_bytes: u64) -> Error {
+    error.at(file_bytes.saturating_sub(FOOTER_BYTES as u64))
+}
+
+/// Names the index block at `offset` as the place of the damage. The offset inside the value that
+/// was decoded is of no use to anyone.
+fn in_index(error: Error, offset: u64, path: &Path) -> Error {
+    match error {
+        Error::Corruption(mut corruption) => {
+            corruption.offset = Some(offset);
+            Error::Corruption(corruption).in_file(path)
+        }
+        other => other,
+    }
+}
+
+fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> Result<Footer> {
+    let Some(at) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
+        let least = format!("at least {FOOTER_BYTES} bytes");
+        return Err(Error::mismatch("too short to be a table", least, file_bytes));
+    };
+    let mut footer = [0; FOOTER_BYTES];
+    read_exactly(file, path, &mut footer, at)?;
+    let footer = Footer::decode(&footer).map_err(|error| error.at(at))?;
+    // The footer has no checksum, and one changed byte could turn the index's handle into that
+    // of another sound block. One of the two blocks is always the last before the footer.
+    if footer.index.end() != Some(at) && footer.metaindex.end() != Some(at) {
+        let error = Error::mismatch(
+            "neither the index nor the metaindex ends at the footer",
+            at,
+            footer.index.end().map_or("beyond any file".into(), |end| end.to_string()),
+        );
+        return Err(error.at(at));
+    }
+    Ok(footer)
+}
+
+/// Reads a block that lies within the file, and decompresses it.
+fn read_stored(
+    file: &dyn ReadFile,
+    path: &Path,
+    handle: BlockHandle,
+    verify: bool,
+    trace: &mut ReadTrace,
+) -> Result<(u8, Bytes)> {
+    let too_long = || Error::corruption("block too long for this machine").at(handle.offset);
+    let size = usize::try_from(handle.size).map_err(|_| too_long())?;
+    let len = size.checked_add(BLOCK_TRAILER_BYTES).ok_or_else(too_long)?;
+    let mut stored = vec![0; len];
+    read_exactly(file, path, &mut stored, handle.offset)?;
+    trace.bytes_read += len as u64;
+    if verify {
+        verify_block(&stored).map_err(|error| error.at(handle.offset))?;
+        trace.checksums_verified += 1;
+    }
+    let id = stored[size];
+    stored.truncate(size);
+    if id == ID_NONE {
+        return Ok((id, stored.into()));
+    }
+    let raw = decompress(id, &stored).map_err(|error| error.at(handle.offset))?;
+    trace.bytes_decompressed += raw.len() as u64;
+    Ok((id, raw.into()))
+}
+
+fn read_exactly(file: &dyn ReadFile, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {
+    let read = file.read_at(buf, offset).map_err(|error| Error::io("read", path, error))?;
+    if read == buf.len() {
+        return Ok(());
+    }
+    let end = offset.saturating_add(buf.len() as u64);
+    Err(Error::mismatch(
+        "the file ends inside a block or the footer",
+        format_args!("{end} bytes"),
+        offset.saturating_add(read as u64),
+    )
+    .at(offset))
+}

@@ -1,0 +1,379 @@
+//! Open tables, at most so many at a time.
+//!
+//! Each file of a version has a [`TableSlot`]; the slot holds the open table, so that a lookup
+//! finds it with one atomic load and no lock. The cache keeps a ring of the slots whose table is
+//! open and closes them by the clock rule: a hand goes round, spares a slot that was used since
+//! it last came by, and closes the first that was not. A table in use elsewhere lives until its
+//! last user drops it.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+
+use crate::base::{Error, Result};
+use crate::format::name::{legacy_table_name, table_name};
+use crate::fs::{Fs, ReadFile};
+use crate::table::reader::{Table, TableContext};
+
+/// A table file that may be open. Thread-safe; shared by all versions that hold the file.
+#[derive(Debug)]
+pub struct TableSlot {
+    /// The number in the file's name.
+    pub number: u64,
+    /// The size of the file.
+    pub file_bytes: u64,
+    /// The open table. Stored under the ring's lock, and only while the slot is in the ring.
+    pub table: ArcSwapOption<Table>,
+    /// Whether the table was used since the clock's hand came by.
+    pub used: AtomicBool,
+    /// Held while the file is opened: others that want it wait for the one that opens it. Taken
+    /// before the ring's lock.
+    opening: Mutex<()>,
+}
+
+impl TableSlot {
+    /// A slot for the file with this number and size, not open yet.
+    pub fn new(number: u64, file_bytes: u64) -> TableSlot {
+        TableSlot {
+            number,
+            file_bytes,
+            table: ArcSwapOption::empty(),
+            used: AtomicBool::new(false),
+            opening: Mutex::new(()),
+        }
+    }
+
+    #[inline]
+    fn touch(&self) {
+        // A load first: a store would take the cache line from every other reader.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The slots whose table is open.
+#[derive(Debug, Default)]
+struct Ring {
+    slots: Vec<Weak<TableSlot>>,
+    hand: usize,
+    /// Tables being opened, which will be in the ring.
+    opening: usize,
+    opened: u64,
+}
+
+impl Ring {
+    /// Closes tables until there is room for one more: what was closed, for the caller to drop
+    /// without the lock.
+    fn make_room(&mut self, capacity: usize) -> Vec<Arc<Table>> {
+        let mut closed = Vec::new();
+        while !self.slots.is_empty() && self.slots.len() + self.opening >= capacity {
+            self.hand %= self.slots.len();
+            match self.slots[self.hand].upgrade() {
+                Some(slot) if slot.used.swap(false, Ordering::Relaxed) => self.hand += 1,
+                Some(slot) => {
+                    closed.extend(slot.table.swap(None));
+                    self.slots.swap_remove(self.hand);
+                }
+                None => {
+                    self.slots.swap_remove(self.hand);
+                }
+            }
+        }
+        closed
+    }
+}
+
+/// Opens the tables of one directory and keeps them open. Thread-safe; no lock is held during
+/// I/O but the slot's own.
+#[derive(Debug)]
+pub struct TableCache {
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
+    context: TableContext,
+    capacity: usize,
+    ring: Mutex<Ring>,
+}
+
+impl TableCache {
+    /// A cache of at most `capacity` (at least 1) open tables of `dir`. Readers that hold a table
+    /// the cache has closed keep it open on top of that.
+    pub fn new(
+        fs: Arc<dyn Fs>,
+        dir: PathBuf,
+        context: TableContext,
+        capacity: usize,
+    ) -> TableCache {
+        let ring = Mutex::new(Ring::default());
+        TableCache { fs, dir, context, capacity: capacity.max(1), ring }
+    }
+
+    /// The open table of `slot`.
+    ///
+    /// # Errors
+    /// If it must be opened: the error of the file system (`NotFound` if there is neither a
+    /// `.ldb` nor an `.sst` file of that number), or what [`Table::open`] fails with.
+    pub fn table(&self, slot: &Arc<TableSlot>) -> Result<Arc<Table>> {
+        match slot.table.load_full() {
+            Some(table) => {
+                slot.touch();
+                Ok(table)
+            }
+            None => self.open(slot),
+        }
+    }
+
+    /// Calls `f` with the open table of `slot`, without touching the table's reference count
+    /// where it is open already.
+    ///
+    /// # Errors
+    /// Those of [`TableCache::table`], and those of `f`.
+    #[inline]
+    pub fn with<R>(
+        &self,
+        slot: &Arc<TableSlot>,
+        f: impl FnOnce(&Arc<Table>) -> Result<R>,
+    ) -> Result<R> {
+        let guard = slot.table.load();
+        if let Some(table) = &*guard {
+            slot.touch();
+            return f(table);
+        }
+        drop(guard);
+        f(&self.open(slot)?)
+    }
+
+    /// Closes the table of a file that is about to be removed.
+    pub fn forget(&self, slot: &Arc<TableSlot>) {
+        let mut ring = self.ring.lock();
+        let table = slot.table.swap(None);
+        if table.is_some() {
+            ring.slots.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(slot)));
+        }
+        drop(ring);
+        drop(table);
+    }
+
+    /// The number of tables open now.
+    pub fn open_tables(&self) -> usize {
+        self.ring.lock().slots.iter().filter(|slot| slot.strong_count() > 0).count()
+    }
+
+    /// How many times a table was opened.
+    pub fn opened(&self) -> u64 {
+        self.ring.lock().opened
+    }
+
+    /// The bytes of memory that indexes and filters of open tables take.
+    pub fn pinned_bytes(&self) -> usize {
+        let slots: Vec<_> = self.ring.lock().slots.iter().filter_map(Weak::upgrade).collect();
+        slots.iter().filter_map(|slot| Some(slot.table.load().as_ref()?.pinned_bytes())).sum()
+    }
+
+    /// What the tables have in common.
+    pub fn context(&self) -> &TableContext {
+        &self.context
+    }
+
+    #[cold]
+    fn open(&self, slot: &Arc<TableSlot>) -> Result<Arc<Table>> {
+        let _one_at_a_time = slot.opening.lock();
+        if let Some(table) = slot.table.load_full() {
+            slot.touch();
+            return Ok(table);
+        }
+        let closed = {
+            let mut ring = self.ring.lock();
+            let closed = ring.make_room(self.capacity);
+            ring.opening += 1;
+            closed
+        };
+        drop(closed);
+        let opened = self.open_file(slot);
+        let mut ring = self.ring.lock();
+        ring.opening -= 1;
+        let table = opened?;
+        ring.opened += 1;
+        ring.slots.push(Arc::downgrade(slot));
+        slot.used.store(true, Ordering::Relaxed);
+        slot.table.store(Some(table.clone()));
+        Ok(table)
+    }
+
+    fn open_file(&self, slot: &TableSlot) -> Result<Arc<Table>> {
+        let (file, path) = self.find(slot.number)?;
+        Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))
+    }
+
+    /// LevelDB before 1.14 named its tables `.sst`.
+    fn find(&self, number: u64) -> Result<(Arc<dyn ReadFile>, PathBuf)> {
+        let path = self.dir.join(table_name(number));
+        let error = match self.fs.open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) => error,
+        };
+        if error.kind() == io::ErrorKind::NotFound {
+            let old = self.dir.join(legacy_table_name(number));
+            match self.fs.open(&old) {
+                Ok(file) => return Ok((file, old)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(Error::io("open", old, error)),
+            }
+        }
+        Err(Error::io("open", path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    use crate::base::stats::ReadTrace;
+    use crate::format::key::{KeyKind, internal_key};
+    use crate::table::reader::BlockReadOptions;
+    use crate::table::testing::{MemDir, build, context_of, internal_order, small_blocks};
+
+    /// A cache over tables 1..=5, each holding its own number; 5 is an `.sst`.
+    fn cache(capacity: usize) -> (Arc<MemDir>, TableCache, Vec<Arc<TableSlot>>) {
+        let options = small_blocks(internal_order());
+        let mut dir = MemDir::default();
+        let mut slots = Vec::new();
+        for number in 1..=5u64 {
+            let key = internal_key(b"number", 1, KeyKind::Value);
+            let bytes = build(&options, &vec![(key, vec![number as u8])]).0;
+            slots.push(Arc::new(TableSlot::new(number, bytes.len() as u64)));
+            let name = if number == 5 { "000005.sst".into() } else { format!("{number:06}.ldb") };
+            dir.files.insert(Path::new("db").join(name), bytes);
+        }
+        let dir = Arc::new(dir);
+        let context = context_of(&options);
+        (dir.clone(), TableCache::new(dir, "db".into(), context, capacity), slots)
+    }
+
+    fn number_in(cache: &TableCache, slot: &Arc<TableSlot>) -> u8 {
+        let key = internal_key(b"number", 1, KeyKind::Value);
+        cache
+            .with(slot, |table| {
+                let options = BlockReadOptions::default();
+                table.get(&key, &options, &mut ReadTrace::default())
+            })
+            .unwrap()
+            .unwrap()
+            .value[0]
+    }
+
+    fn open_numbers(slots: &[Arc<TableSlot>]) -> Vec<u64> {
+        slots.iter().filter(|slot| slot.table.load().is_some()).map(|slot| slot.number).collect()
+    }
+
+    #[test]
+    fn tables_stay_open_up_to_the_capacity() {
+        let (_, cache, slots) = cache(3);
+        for _ in 0..3 {
+            for slot in &slots {
+                assert_eq!(u64::from(number_in(&cache, slot)), slot.number);
+                assert!(cache.open_tables() <= 3);
+                assert_eq!(cache.open_tables(), open_numbers(&slots).len());
+            }
+        }
+        assert!(cache.pinned_bytes() > 0);
+    }
+
+    #[test]
+    fn the_clock_spares_what_was_used() {
+        let (dir, cache, slots) = cache(3);
+        for slot in &slots[..4] {
+            number_in(&cache, slot);
+        }
+        // The fourth found all three used, spared each once, and closed the first.
+        assert_eq!(open_numbers(&slots), [2, 3, 4]);
+        number_in(&cache, &slots[2]);
+        number_in(&cache, &slots[4]);
+        assert!(open_numbers(&slots).contains(&3));
+        assert_eq!(cache.opened(), 5);
+        let opens = dir.opens.load(Ordering::Relaxed);
+        number_in(&cache, &slots[2]);
+        assert_eq!(dir.opens.load(Ordering::Relaxed), opens);
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let (_, cache, slots) = cache(3);
+        let missing = Arc::new(TableSlot::new(77, 1000));
+        let error = cache.table(&missing).unwrap_err();
+        assert_eq!(error.io_kind(), Some(io::ErrorKind::NotFound));
+        assert!(error.to_string().contains("000077.ldb"), "{error}");
+        assert_eq!(cache.open_tables(), 0);
+        // Failures leave room for as many tables as before.
+        for slot in &slots {
+            number_in(&cache, slot);
+        }
+        assert_eq!(cache.open_tables(), 3);
+    }
+
+    #[test]
+    fn a_forgotten_table_is_closed_when_its_last_user_leaves() {
+        let (_, cache, slots) = cache(3);
+        let table = cache.table(&slots[0]).unwrap();
+        cache.forget(&slots[0]);
+        assert_eq!((cache.open_tables(), Arc::strong_count(&table)), (0, 1));
+        cache.forget(&slots[0]);
+        cache.forget(&slots[1]);
+        number_in(&cache, &slots[0]);
+        assert_eq!(cache.opened(), 2);
+    }
+
+    #[test]
+    fn dropped_slots_leave_room() {
+        let (_, cache, mut slots) = cache(2);
+        number_in(&cache, &slots[0]);
+        number_in(&cache, &slots[1]);
+        slots.drain(..2);
+        assert_eq!(cache.open_tables(), 0);
+        number_in(&cache, &slots[0]);
+        number_in(&cache, &slots[1]);
+        assert_eq!(open_numbers(&slots), [3, 4]);
+    }
+
+    #[test]
+    fn many_threads_open_a_table_once() {
+        let (dir, cache, slots) = cache(5);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for slot in &slots {
+                        assert_eq!(u64::from(number_in(&cache, slot)), slot.number);
+                    }
+                });
+            }
+        });
+        assert_eq!(cache.opened(), 5);
+        assert_eq!(dir.opens.load(Ordering::Relaxed), 6); // one more for the .sst
+    }
+
+    #[test]
+    fn threads_over_more_tables_than_fit_get_right_answers() {
+        let (_, cache, slots) = cache(2);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (cache, slots) = (&cache, &slots);
+                scope.spawn(move || {
+                    for i in 0..500 {
+                        let slot = &slots[(i * 7 + thread * 3 + i / 5) % 5];
+                        assert_eq!(u64::from(number_in(cache, slot)), slot.number);
+                        if i % 50 == 0 {
+                            cache.forget(slot);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(cache.open_tables(), open_numbers(&slots).len());
+        assert_eq!(cache.ring.lock().opening, 0);
+    }
+}

@@ -1,0 +1,196 @@
+//! Files and tables in memory for the tests of this folder.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::base::{BytewiseComparator, Comparator, Result};
+use crate::filter::{BloomFilterPolicy, FilterPolicy};
+use crate::format::compress::Compression;
+use crate::format::key::{InternalComparator, KeyOrder, UserComparator};
+use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
+use crate::table::builder::{TableBuilder, TableOptions, TableSummary};
+use crate::table::reader::{Table, TableContext};
+
+/// Entries in order.
+pub type Model = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// A generator whose numbers a seed repeats.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn below(&mut self, limit: u64) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        ((self.0 >> 33) % limit) as usize
+    }
+
+    pub fn bytes(&mut self, max_len: u64, alphabet: u64) -> Vec<u8> {
+        (0..self.below(max_len + 1)).map(|_| self.below(alphabet) as u8).collect()
+    }
+}
+
+/// What was written, and in how many calls. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Sink {
+    pub bytes: Arc<Mutex<Vec<u8>>>,
+    pub writes: Arc<AtomicUsize>,
+    pub syncs: Arc<AtomicUsize>,
+    /// Which write fails, counting from 1; 0 for none.
+    pub fail_at: usize,
+}
+
+impl WriteFile for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.writes.fetch_add(1, Ordering::Relaxed) + 1 == self.fail_at {
+            return Err(io::Error::other("disk on fire"));
+        }
+        self.bytes.lock().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn set_len(&mut self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[derive(Debug)]
+pub struct MemFile(pub Vec<u8>);
+
+impl ReadFile for MemFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
+        let len = buf.len().min(self.0.len() - from);
+        buf[..len].copy_from_slice(&self.0[from..from + len]);
+        Ok(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+}
+
+/// A directory of files that can be opened, and nothing else.
+#[derive(Debug, Default)]
+pub struct MemDir {
+    pub files: HashMap<PathBuf, Vec<u8>>,
+    pub opens: AtomicUsize,
+}
+
+fn refused<T>() -> io::Result<T> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+impl Fs for MemDir {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.opens.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Arc::new(MemFile(bytes.clone())))
+    }
+
+    fn create(&self, _: &Path) -> io::Result<Box<dyn WriteFile>> {
+        refused()
+    }
+
+    fn append(&self, _: &Path) -> io::Result<Box<dyn WriteFile>> {
+        refused()
+    }
+
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn create_dir(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn remove_dir(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
+        refused()
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        refused()
+    }
+
+    fn exists(&self, _: &Path) -> io::Result<bool> {
+        refused()
+    }
+
+    fn len(&self, _: &Path) -> io::Result<u64> {
+        refused()
+    }
+
+    fn lock(&self, _: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
+        refused()
+    }
+}
+
+pub fn internal_order() -> KeyOrder {
+    KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)))
+}
+
+pub fn user_order(comparator: impl Comparator) -> KeyOrder {
+    KeyOrder::User(UserComparator::new(Arc::new(comparator)))
+}
+
+pub fn bloom() -> Option<Arc<dyn FilterPolicy>> {
+    Some(Arc::new(BloomFilterPolicy::new(10)))
+}
+
+/// Small uncompressed blocks with a bloom filter, so that few entries fill several.
+pub fn small_blocks(order: KeyOrder) -> TableOptions {
+    TableOptions {
+        order,
+        filter_policy: bloom(),
+        block_bytes: 256,
+        block_restart_interval: 4,
+        compression: Compression::None,
+    }
+}
+
+/// What reads tables of these options, without a cache.
+pub fn context_of(options: &TableOptions) -> TableContext {
+    TableContext {
+        order: options.order.clone(),
+        filter_policy: options.filter_policy.clone(),
+        block_cache: None,
+        paranoid: false,
+    }
+}
+
+pub fn build(options: &TableOptions, entries: &Model) -> (Vec<u8>, TableSummary) {
+    let sink = Sink::default();
+    let mut builder = TableBuilder::new(Box::new(sink.clone()), "t.ldb".into(), options.clone());
+    for (key, value) in entries {
+        builder.add(key, value).unwrap();
+    }
+    let summary = builder.finish().unwrap();
+    let bytes = std::mem::take(&mut *sink.bytes.lock());
+    assert_eq!(summary.file_bytes, bytes.len() as u64);
+    (bytes, summary)
+}
+
+pub fn open(bytes: Vec<u8>, context: &TableContext) -> Result<Arc<Table>> {
+    let file_bytes = bytes.len() as u64;
+    Table::open(Arc::new(MemFile(bytes)), file_bytes, "t.ldb".into(), context).map(Arc::new)
+}

@@ -1,0 +1,128 @@
+//! The engine as a program meets it: one test for each promise.
+
+use std::collections::BTreeMap;
+
+use minikv::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
+
+fn small() -> Options {
+    Options::default()
+        .create_if_missing(true)
+        .write_buffer_bytes(64 << 10)
+        .max_file_bytes(16 << 10)
+        .block_bytes(512)
+}
+
+fn disk_bytes(dir: &std::path::Path) -> u64 {
+    std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn everything_written_is_read_back_through_flushes_compactions_and_reopens() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = BTreeMap::new();
+    for round in 0..3 {
+        let db = Db::open(dir.path(), small()).unwrap();
+        for i in 0..5000u32 {
+            let key = format!("key{:06}", (i * 7919 + round * 31) % 20000);
+            if i % 5 == 0 {
+                db.delete(&key).unwrap();
+                model.remove(key.as_bytes());
+            } else {
+                let value = format!("value {round} {i}");
+                db.put(&key, &value).unwrap();
+                model.insert(key.into_bytes(), value.into_bytes());
+            }
+        }
+        for (key, value) in &model {
+            assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]));
+        }
+        let forward: Vec<_> = db.iter().unwrap().map(|e| e.unwrap()).collect();
+        assert!(
+            forward
+                .iter()
+                .map(|(k, v)| (&k[..], &v[..]))
+                .eq(model.iter().map(|(k, v)| (&k[..], &v[..])))
+        );
+        let backward: Vec<_> = db.iter().unwrap().rev().map(|e| e.unwrap()).collect();
+        assert!(backward.iter().rev().eq(&forward));
+        if round == 1 {
+            db.compact_range::<&str>(..).unwrap();
+        }
+        println!("{}", db.property("leveldb.stats").unwrap());
+    }
+}
+
+#[test]
+fn a_million_deletes_give_their_space_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    for start in (0..1_000_000u32).step_by(1000) {
+        let mut batch = WriteBatch::new();
+        for i in start..start + 1000 {
+            batch.put(i.to_be_bytes(), [7; 20]);
+        }
+        db.write(batch).unwrap();
+    }
+    db.flush().unwrap();
+    assert!(disk_bytes(dir.path()) > 5 << 20);
+    for start in (0..1_000_000u32).step_by(1000) {
+        let mut batch = WriteBatch::new();
+        for i in start..start + 1000 {
+            batch.delete(i.to_be_bytes());
+        }
+        db.write(batch).unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    db.close().unwrap();
+    let left = disk_bytes(dir.path());
+    assert!(left < 64 << 10, "{left} bytes are left");
+}
+
+#[test]
+fn a_filter_that_says_no_saves_the_data_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..10_000 {
+        db.put(format!("{:06}", 2 * i), "value").unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    let unfiltered = ReadOptions::default().use_filter(false);
+    let (mut with, mut without, mut considered) = (0, 0, 0);
+    for i in 0..2_000 {
+        let absent = format!("{:06}", 2 * i + 1);
+        let (value, trace) = db.get_traced(&absent).unwrap();
+        assert_eq!(value, None);
+        // A key between two tables needs no filter.
+        let tables: u64 = trace.tables_considered.iter().sum();
+        assert_eq!(trace.filter_checks, tables);
+        considered += tables;
+        assert_eq!(trace.data_blocks(), trace.filter_false_positives);
+        with += trace.data_blocks();
+        let (value, trace) = db.get_traced_with(&unfiltered, &absent).unwrap();
+        assert_eq!((value, trace.filter_checks), (None, 0));
+        without += trace.data_blocks();
+    }
+    assert!(considered > 1_900);
+    assert_eq!(without, considered);
+    assert!(with < 60, "{with} blocks read with filters");
+}
+
+#[test]
+fn synced_writes_from_many_threads_are_all_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let db = db.clone();
+            scope.spawn(move || {
+                for i in 0..200 {
+                    let sync = WriteOptions::default().sync(i % 10 == 0);
+                    db.put_with(&sync, format!("{thread}/{i}"), vec![thread as u8; i]).unwrap();
+                }
+            });
+        }
+    });
+    drop(db);
+    let db = Db::open(dir.path(), small()).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 1600);
+}

@@ -1,0 +1,88 @@
+//! The files of this crate against those of LevelDB, goleveldb and Chromium, byte for byte.
+//!
+//! What the fixtures hold, and the programs that made them, is told in each JSON file's `about`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minikv::fs::ReadFile;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+mod vectors;
+
+/// The path of a fixture.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+}
+
+fn read_fixture(name: &str) -> Vec<u8> {
+    let path = fixture(name);
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn read_json(name: &str) -> Value {
+    serde_json::from_slice(&read_fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The items of a JSON list, of which there must be some: a test over none tests nothing.
+fn items<'a>(parent: &'a Value, name: &str) -> &'a [Value] {
+    let items = parent[name].as_array().unwrap_or_else(|| panic!("{name} is no list"));
+    assert!(!items.is_empty(), "{name} is empty");
+    items
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("{value} is no string"))
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// The bytes of a JSON string in hex.
+fn bytes(value: &Value) -> Vec<u8> {
+    unhex(text(value))
+}
+
+fn unhex(hex: &str) -> Vec<u8> {
+    assert!(hex.len().is_multiple_of(2), "{hex}");
+    let digits: Vec<u8> = hex
+        .chars()
+        .map(|digit| digit.to_digit(16).unwrap_or_else(|| panic!("{hex} is not hex")) as u8)
+        .collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// A file held in memory.
+#[derive(Debug)]
+struct Contents(Vec<u8>);
+
+impl Contents {
+    fn new(bytes: Vec<u8>) -> Arc<dyn ReadFile> {
+        Arc::new(Contents(bytes))
+    }
+}
+
+impl ReadFile for Contents {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = self.0.get(offset as usize..).unwrap_or(&[]);
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+}
