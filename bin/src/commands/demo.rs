@@ -68,7 +68,7 @@ impl Tour {
         }
         db.write(batch)?;
         self.files(&db, &format!("put {}", count(FIRST_ENTRIES, "word", "words")))?;
-        let first = String::from_utf8_lossy(&data.key(0)).into_owned();
+        let first = String::from_utf8_lossy(&data.key(FIRST_ENTRIES / 2)).into_owned();
         self.get(&db, &first)?;
 
         self.say("\n2. A full memtable becomes a table; tables are merged into lower levels.\n")?;
@@ -124,9 +124,9 @@ fn told(trace: &ReadTrace) -> String {
     }
     let maybe = trace.filter_true_positives + trace.filter_false_positives;
     format!(
-        "{} in range; filters asked: {}, \"not here\": {}, \"maybe\": {maybe}; {} read",
+        "{} in range, {} asked: {} \"no\", {maybe} \"maybe\"; {} read",
         count(trace.tables_considered.iter().sum(), "table", "tables"),
-        trace.filter_checks,
+        count(trace.filter_checks, "filter", "filters"),
         trace.filter_negatives,
         count(trace.data_blocks(), "data block", "data blocks"),
     )

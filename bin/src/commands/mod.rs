@@ -14,12 +14,15 @@ mod man;
 mod put;
 mod readamp;
 mod scan;
+mod stats;
 
 use clap::Subcommand;
+use minikv::engine::open::Recovery;
 use minikv::{Db, ReadOnlyDb};
 
 use crate::args::{Cli, Global};
 use crate::error::Result;
+use crate::output;
 
 /// The commands, in the order of the help page.
 #[derive(Debug, Subcommand)]
@@ -31,6 +34,7 @@ pub enum Command {
     Load(load::Args),
     Batch(batch::Args),
     Dump(dump::Args),
+    Stats(stats::Args),
     Compact(compact::Args),
     Destroy(destroy::Args),
     Inspect(inspect::Args),
@@ -51,6 +55,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Load(args) => load::run(global, args),
         Command::Batch(args) => batch::run(global, args),
         Command::Dump(args) => dump::run(global, args),
+        Command::Stats(args) => stats::run(global, args),
         Command::Compact(args) => compact::run(global, args),
         Command::Destroy(args) => destroy::run(global, args),
         Command::Inspect(args) => inspect::run(global, args),
@@ -65,14 +70,31 @@ pub fn run(cli: Cli) -> Result<()> {
 fn open(global: &Global, create: bool) -> Result<Db> {
     let dir = global.db()?;
     let options = global.options(&dir)?.create_if_missing(create);
-    Ok(Db::open(dir, options)?)
+    let db = Db::open(dir, options)?;
+    tell(db.recovery());
+    Ok(db)
 }
 
 /// Opens the database for reading: without its lock, and without changing anything.
 fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
     let dir = global.db()?;
     let options = global.options(&dir)?;
-    Ok(Db::open_read_only(dir, options)?)
+    let db = Db::open_read_only(dir, options)?;
+    tell(db.recovery());
+    Ok(db)
+}
+
+/// Says what was left out when the logs were replayed: never in silence.
+fn tell(recovery: &Recovery) {
+    for lost in &recovery.lost {
+        output::say(format!(
+            "minikv: {}: {} bytes from offset {} on are left out: {}",
+            lost.path.display(),
+            lost.bytes,
+            lost.offset,
+            lost.why
+        ));
+    }
 }
 
 /// `1 entry`, `2 entries`, `104,334 entries`.

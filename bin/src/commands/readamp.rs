@@ -253,7 +253,7 @@ impl Report {
             let cells = columns.map(|(side, tally)| cell(side, tally));
             table.row([name, &cells[0], &cells[1], &cells[2], &cells[3]]);
         };
-        row("data blocks read per get", &|_, t| t.per_get(t.trace.data_blocks()));
+        row("data blocks per get", &|_, t| t.per_get(t.trace.data_blocks()));
         row("tables in range per get", &|_, t| t.per_get(t.trace.tables_considered.iter().sum()));
         row("filters asked per get", &|_, t| t.per_get(t.trace.filter_checks));
         row("filters asked", &|_, t| thousands(t.trace.filter_checks));
