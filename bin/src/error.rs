@@ -132,7 +132,7 @@ fn db_message(error: &DbError) -> String {
 
 fn io_hint(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::NotFound => "; check the path",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "; check the path",
         io::ErrorKind::PermissionDenied => "; check who owns it and its mode",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free some space, then again"

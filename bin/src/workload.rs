@@ -161,6 +161,7 @@ impl Data {
     }
 
     /// Puts the entries into `db`, in an order that is random and the same for the same seed.
+    /// Background work is waited for, so that which tables there are does not depend on timing.
     pub fn load(&self, db: &Db, seed: u64) -> Result<()> {
         let progress = Progress::steps("loading", self.len());
         let order = self.order(seed);
@@ -170,6 +171,7 @@ impl Data {
             batch.put(self.key(i), self.value(i));
             if (n + 1) % BATCH_ENTRIES == 0 {
                 db.write(std::mem::take(&mut batch))?;
+                db.wait_idle()?;
                 progress.set(n);
             }
         }

@@ -22,6 +22,29 @@ struct Ran {
     stderr: String,
 }
 
+/// Runs a command whose stdin, stdout and stderr are a terminal: its exit code, and what it shows.
+fn run_on_terminal(command: &mut Command, typed: &str) -> (Option<i32>, String) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let terminal = File::options().read(true).write(true).open(name).unwrap();
+    let mut master = File::from(master);
+    master.write_all(typed.as_bytes()).unwrap();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    // The terminal ends when nobody has its other end open: the child alone, from here on.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    drop(terminal);
+    let mut shown = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = master.read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..read]);
+    }
+    (child.wait().unwrap().code(), String::from_utf8_lossy(&shown).into_owned())
+}
+
 fn minikv() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_minikv"));
     command.env_remove("MINIKV_DB").env("NO_COLOR", "1");
@@ -555,6 +578,211 @@ fn completions_and_manual_pages_know_every_command() {
     let page = String::from_utf8(run(minikv().args(["man", "put"]), b"").ok()).unwrap();
     assert!(page.contains("--sync") || page.contains("\\-\\-sync"));
     assert!(!run(minikv().arg("--help"), b"").ok().is_empty());
+}
+
+#[test]
+fn a_terminal_gets_values_as_text_and_is_asked_before_a_destroy() {
+    let place = Place::new();
+    place.feed(&["put", "k", "-"], b"a\0\\\xff").ok();
+    let (code, shown) = run_on_terminal(&mut place.command(&["get", "k"]), "");
+    assert_eq!((code, shown.as_str()), (Some(0), "a\\x00\\\\\\xff\r\n"));
+    let (code, shown) = run_on_terminal(&mut place.command(&["get", "6b", "--format=hex"]), "");
+    assert_eq!((code, shown.as_str()), (Some(0), "61005cff\r\n"));
+
+    let (code, shown) = run_on_terminal(&mut place.command(&["destroy"]), "n\n");
+    assert_eq!(code, Some(2));
+    assert!(shown.contains("[y/N]") && shown.contains("nothing was removed"), "{shown}");
+    assert_eq!(place.text(&["scan", "--count"]), "1\n");
+    let (code, shown) = run_on_terminal(&mut place.command(&["destroy"]), "y\n");
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(!place.db().exists());
+}
+
+#[test]
+fn colours_and_progress_are_for_terminals_that_want_them() {
+    let (_, plain) = run_on_terminal(minikv().arg("--help"), "");
+    assert!(plain.contains("Usage") && !plain.contains('\x1b'), "NO_COLOR: {plain:?}");
+    let (_, coloured) =
+        run_on_terminal(minikv().arg("--help").env_remove("NO_COLOR").env("TERM", "xterm"), "");
+    assert!(coloured.contains('\x1b'), "{coloured:?}");
+
+    let place = Place::new();
+    fs::write(place.path("entries"), many_lines(5000)).unwrap();
+    let file = place.path("entries").display().to_string();
+    let (code, shown) = run_on_terminal(&mut place.command(&["load", &file]), "");
+    assert_eq!(code, Some(0));
+    assert!(shown.contains("loading"), "{shown:?}");
+    assert!(shown.ends_with("loaded 5,000 entries\r\n"), "{shown:?}");
+}
+
+#[test]
+fn inspect_tells_what_is_in_each_file() {
+    let place = Place::new();
+    let inspect = |name: &str| -> serde_json::Value {
+        let file = place.db().join(name).display().to_string();
+        let text = place.text(&["inspect", &file, "--entries"]);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        serde_json::from_slice(&place.ok(&["inspect", &file, "--json", "--entries"])).unwrap()
+    };
+    let named = |end: &str| {
+        let names = contents(&place.db());
+        names.keys().find(|name| name.contains(end)).unwrap().clone()
+    };
+
+    place.feed(&["batch"], b"put\ta\t1\ndelete\tb\ncommit\nput\t\\xff\t2\n").ok();
+    let log = inspect(&named(".log"));
+    assert_eq!((&log["puts"], &log["deletes"]), (&2.into(), &1.into()));
+    assert_eq!(log["batches"][1]["sequence"], 3);
+    assert_eq!(log["batches"][1]["operations"][0]["put"]["base64"], "/w==");
+    assert_eq!(log["tail"]["kind"], "clean");
+
+    place.ok(&["compact"]);
+    let table = inspect(&named(".ldb"));
+    assert_eq!(table["entries"], 2, "the tombstone is gone: {table}");
+    assert_eq!(table["blocks"][0]["contents"][0]["key"], "a");
+    assert_eq!(table["blocks"][0]["contents"][0]["value"], "1");
+    assert_eq!(table["filter"]["name"], "leveldb.BuiltinBloomFilter2");
+
+    let manifest = inspect(&named("MANIFEST"));
+    assert_eq!(manifest["edits"][0]["comparator"], "leveldb.BytewiseComparator");
+    assert_eq!(manifest["tables"].as_array().unwrap().len(), 1);
+    assert_eq!(inspect("CURRENT")["manifest"], named("MANIFEST").as_str());
+
+    place.run(&["inspect", place.db().join("LOCK").to_str().unwrap()]).fails(2, &["MANIFEST"]);
+    place.run(&["inspect", "/no/such/000001.ldb"]).fails(5, &["/no/such/000001.ldb"]);
+}
+
+#[test]
+fn inspect_goes_on_past_damage_and_says_where_it_is() {
+    let place = Place::new();
+    place.feed(&["load", "--compression=none"], &many_lines(1000)).ok();
+    place.ok(&["compact", "--compression=none"]);
+    let names: Vec<_> = contents(&place.db()).into_keys().collect();
+    let damaged = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = fs::read(place.db().join(name)).unwrap();
+        change(&mut bytes);
+        fs::create_dir_all(place.path("damaged")).unwrap();
+        let path = place.path("damaged").join(name);
+        fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let table = names.iter().find(|name| name.ends_with(".ldb")).unwrap();
+    let file = damaged(table, &|bytes| bytes[5000] ^= 1);
+    let ran = place.run(&["inspect", &file, "--json"]);
+    ran.fails(4, &[&file, "at offset", "checksum"]);
+    let json: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let blocks = json["data_blocks"].as_u64().unwrap();
+    assert!(blocks > 5);
+    assert_eq!(json["blocks"].as_array().unwrap().len() as u64, blocks - 1, "all but one");
+    let offset = json["damage"][0]["offset"].as_u64().unwrap();
+    assert!((1..5000).contains(&offset), "the start of the second block: {offset}");
+
+    let file = damaged(table, &|bytes| bytes.truncate(10));
+    place.run(&["inspect", &file]).fails(4, &[&file]);
+    let file = damaged(table, &|bytes| bytes.clear());
+    place.run(&["inspect", &file]).fails(4, &[&file]);
+    let manifest = names.iter().find(|name| name.starts_with("MANIFEST")).unwrap();
+    let file = damaged(manifest, &|bytes| bytes[10] ^= 1);
+    place.run(&["inspect", &file]).fails(4, &[&file, "at offset 0", "checksum"]);
+    let file = damaged("CURRENT", &|bytes| bytes.truncate(5));
+    place.run(&["inspect", &file]).fails(4, &["CURRENT", "newline"]);
+}
+
+/// The fields of a configuration in `readamp --json`.
+fn number(value: &serde_json::Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn readamp_shows_what_filters_save_and_its_figures_add_up() {
+    let args = ["readamp", "--lookups", "3000", "--write-buffer", "512KiB", "--json"];
+    let out = run(minikv().args(args), b"").ok();
+    assert_eq!(run(minikv().args(args), b"").ok(), out, "the same seed gives the same figures");
+    let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(json["entries"], 104_334);
+    let [with, without] = [&json["databases"][0], &json["databases"][1]];
+    assert_eq!(with["tables_per_level"], without["tables_per_level"], "the same shape");
+    assert_eq!(with["data_blocks"], without["data_blocks"]);
+    for side in [with, without] {
+        for lookups in [&side["present"], &side["absent"]] {
+            let n = |name: &str| number(&lookups[name]);
+            let positives = n("filter_true_positives") + n("filter_false_positives");
+            assert_eq!(n("filter_checks"), n("filter_negatives") + positives);
+            assert_eq!(n("data_blocks"), n("data_blocks_from_cache") + n("data_blocks_from_file"));
+            assert_eq!(n("memtable_hits"), 0.0);
+        }
+    }
+    for kind in ["present", "absent"] {
+        let saved = number(&without[kind]["data_blocks"]) - number(&with[kind]["data_blocks"]);
+        assert_eq!(saved, number(&with[kind]["filter_negatives"]), "each \"no\" saves a block");
+        assert_eq!(number(&without[kind]["filter_checks"]), 0.0);
+    }
+    assert_eq!(number(&with["present"]["filter_true_positives"]), 3000.0);
+    let absent = number(&with["absent"]["data_blocks"]);
+    assert!(number(&without["absent"]["data_blocks"]) > 50.0 * absent, "{json}");
+    let measured = number(&with["absent"]["false_positive_rate"]);
+    let predicted = number(&with["predicted_false_positive_rate"]["double_hashing"]);
+    assert!((0.7..1.4).contains(&(measured / predicted)), "{measured} {predicted}");
+}
+
+#[test]
+fn readamp_takes_files_and_generated_entries() {
+    let place = Place::new();
+    let readamp = |args: &[&str]| {
+        let mut all = vec!["readamp", "--lookups", "200"];
+        all.extend(args);
+        run(minikv().args(all), b"")
+    };
+    let list = place.path("list").display().to_string();
+    fs::write(&list, "one\ntwo\nthree\ntwo\n").unwrap();
+    let table = String::from_utf8(readamp(&[&list]).ok()).unwrap();
+    assert!(table.contains("3 entries") && table.contains("no filter"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let packages =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/real-input/packages.tsv");
+    assert!(String::from_utf8(readamp(&[packages]).ok()).unwrap().contains("20,071 entries"));
+    readamp(&["--entries", "2000", "--value-bytes", "0", "--seed", "9"]).ok();
+    readamp(&[&list, "--format", "hex"]).fails(2, &["line 1", "no TAB"]);
+    readamp(&["--entries", "0"]).fails(2, &["--entries"]);
+    readamp(&["--bloom-bits", "0"]).fails(2, &["--bloom-bits"]);
+    readamp(&["--db", &list]).fails(2, &["--db"]);
+    readamp(&["/no/such/list"]).fails(5, &["/no/such/list"]);
+    fs::write(&list, "").unwrap();
+    readamp(&[&list]).fails(2, &["holds no entries"]);
+}
+
+#[test]
+fn the_demo_tells_the_whole_story_and_leaves_nothing() {
+    let place = Place::new();
+    let temporary = place.path("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let text = run(minikv().arg("demo").env("TMPDIR", &temporary), b"").ok();
+    let text = String::from_utf8(text).unwrap();
+    for words in ["found in the memtable", "104,334 words", "\"maybe\"; 1 data block", "no filter"]
+    {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "temporary databases are removed");
+
+    place.ok(&["demo"]);
+    assert_eq!(place.text(&["scan", "--count"]), "104334\n");
+    place.run(&["demo"]).fails(2, &["there is a database", "already"]);
+}
+
+#[test]
+fn an_interrupted_demo_removes_its_databases() {
+    let place = Place::new();
+    let mut command = minikv();
+    command.arg("demo").env("TMPDIR", place.dir.path()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut first = [0; 1];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 1);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
 }
 
 /// The fields of `packages.tsv` write a backslash, a newline and a TAB as `\\`, `\n` and `\t`.

@@ -1,23 +1,23 @@
 //! `minikv demo`: real data through log, memtable and tables, and a get that asks the filter.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use minikv::base::stats::ReadTrace;
-use minikv::format::name::FileName;
 use minikv::{Db, Options, WriteBatch};
 
 use super::readamp::{self, show_levels, tables_per_level};
+use super::stats::Files;
 use super::{count, size, thousands};
 use crate::args::{Global, Shape};
 use crate::codec::Format;
-use crate::error::{CliError, Result};
+use crate::error::Result;
 use crate::output::Stdout;
 use crate::scratch::Scratch;
 use crate::workload::Data;
 
 const FIRST_ENTRIES: u64 = 1000;
 /// Small, so that the words fill it several times.
-const WRITE_BUFFER_BYTES: usize = 1 << 20;
+const WRITE_BUFFER_BYTES: usize = 512 << 10;
 const LOOKUPS: u64 = 20_000;
 const SEED: u64 = 1;
 const PRESENT: &str = "filter";
@@ -93,18 +93,19 @@ impl Tour {
 
     /// What the directory holds.
     fn files(&mut self, db: &Db, what: &str) -> Result<()> {
-        let (log_bytes, table_bytes) = file_bytes(&self.dir)?;
-        let tables = tables_per_level(db);
-        let tables = match tables.iter().sum() {
+        let logs = size(Files::logs(&self.dir)?.bytes);
+        let levels = db.stats().levels;
+        let bytes = levels.iter().map(|level| level.bytes).sum();
+        let tables = match levels.iter().map(|level| level.files).sum() {
             0 => "no table yet".to_string(),
             n => format!(
                 "{} of {} ({})",
                 count(n, "table", "tables"),
-                size(table_bytes),
-                show_levels(&tables)
+                size(bytes),
+                show_levels(&tables_per_level(db))
             ),
         };
-        self.say(format!("   {what:<22} log {}, {tables}", size(log_bytes)))
+        self.say(format!("   {what:<22} log {logs}, {tables}"))
     }
 
     /// A get, and what it touched.
@@ -130,20 +131,4 @@ fn told(trace: &ReadTrace) -> String {
         trace.filter_negatives,
         count(trace.data_blocks(), "data block", "data blocks"),
     )
-}
-
-/// The bytes of logs and of tables in a directory.
-fn file_bytes(dir: &Path) -> Result<(u64, u64)> {
-    let failed = |error| CliError::io("read", dir, error);
-    let (mut logs, mut tables) = (0, 0);
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let bytes = entry.metadata().map_err(failed)?.len();
-        match entry.file_name().to_str().and_then(FileName::parse) {
-            Some(FileName::Log(_)) => logs += bytes,
-            Some(FileName::Table { .. }) => tables += bytes,
-            _ => {}
-        }
-    }
-    Ok((logs, tables))
 }

@@ -69,7 +69,9 @@ pub fn run(cli: Cli) -> Result<()> {
 /// Opens the database for writing.
 fn open(global: &Global, create: bool) -> Result<Db> {
     let dir = global.db()?;
-    let options = global.options(&dir)?.create_if_missing(create);
+    // One process a put, from a shell: going on in the last log leaves one log, and not a table
+    // for every few puts.
+    let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
     let db = Db::open(dir, options)?;
     tell(db.recovery());
     Ok(db)

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use minikv::base::stats::{NUM_LEVELS, ReadTrace};
+use minikv::base::stats::ReadTrace;
 use minikv::{BloomFilterPolicy, Db};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::args::{Global, Shape};
 use crate::error::{CliError, Result};
 use crate::output::{Progress, Stdout, Table};
 use crate::scratch::Scratch;
-use crate::survey::Survey;
+use crate::survey::{Prediction, Survey};
 use crate::workload::{Data, Rng};
 
 /// Measure what filters save: the same lookups with and without them
@@ -89,9 +89,9 @@ pub struct Report {
 /// One of the two databases.
 struct Side {
     bits_per_key: u32,
-    tables_per_level: [u64; NUM_LEVELS],
+    tables_per_level: Vec<u64>,
     survey: Survey,
-    predicted: Option<f64>,
+    predicted: Option<Prediction>,
     present: Tally,
     absent: Tally,
 }
@@ -143,8 +143,7 @@ impl Side {
         let absent = Tally::of(&db, absent, false)?;
         db.close()?;
         let survey = Survey::of(&scratch.path().join("db"))?;
-        let policy = BloomFilterPolicy::new(bits_per_key);
-        let predicted = survey.predicted_false_positive_rate(&policy);
+        let predicted = survey.predict(&BloomFilterPolicy::new(bits_per_key));
         Ok(Side { bits_per_key, tables_per_level, survey, predicted, present, absent })
     }
 
@@ -155,7 +154,10 @@ impl Side {
             "tables_per_level": self.tables_per_level,
             "data_blocks": self.survey.data_blocks,
             "filter_bytes": self.survey.filter_bytes,
-            "predicted_false_positive_rate": self.predicted,
+            "predicted_false_positive_rate": {
+                "independent_probes": self.predicted.map(|p| p.independent),
+                "double_hashing": self.predicted.map(|p| p.double_hashing),
+            },
             "present": self.present.json(),
             "absent": self.absent.json(),
         })
@@ -163,11 +165,8 @@ impl Side {
 }
 
 /// How many tables each level holds.
-pub fn tables_per_level(db: &Db) -> [u64; NUM_LEVELS] {
-    std::array::from_fn(|level| {
-        let files = db.property(&format!("leveldb.num-files-at-level{level}"));
-        files.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-    })
+pub fn tables_per_level(db: &Db) -> Vec<u64> {
+    db.stats().levels.iter().map(|level| level.files).collect()
 }
 
 /// `L0: 1, L2: 7`, leaving out levels without tables.
@@ -261,14 +260,16 @@ impl Report {
         row("  said \"maybe\", rightly", &|_, t| thousands(t.trace.filter_true_positives));
         row("  said \"maybe\", wrongly", &|_, t| thousands(t.trace.filter_false_positives));
         row("false positives, measured", &|_, t| percent(t.false_positive_rate()));
-        row("false positives, predicted", &|s, _| percent(s.predicted));
+        row("  predicted, double hashing", &|s, _| percent(s.predicted.map(|p| p.double_hashing)));
+        row("  predicted, independent", &|s, _| percent(s.predicted.map(|p| p.independent)));
         format!("{table}\n\n{}\n{}", self.shapes(), self.verdict())
     }
 
     fn shapes(&self) -> String {
         let side = |side: &Side| {
             let levels = show_levels(&side.tables_per_level);
-            format!("tables {levels}, {} data blocks", thousands(side.survey.data_blocks))
+            let tables = count(side.survey.tables, "table", "tables");
+            format!("{tables} ({levels}), {} data blocks", thousands(side.survey.data_blocks))
         };
         format!(
             "With filters: {}, {} of filters.\nWithout: {}.",

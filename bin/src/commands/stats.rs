@@ -35,14 +35,14 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 
 /// A number of files, and their bytes.
 #[derive(Default)]
-struct Files {
-    files: u64,
-    bytes: u64,
+pub struct Files {
+    pub files: u64,
+    pub bytes: u64,
 }
 
 impl Files {
     /// The logs in `dir`.
-    fn logs(dir: &Path) -> Result<Files> {
+    pub fn logs(dir: &Path) -> Result<Files> {
         let failed = |error| CliError::io("read", dir, error);
         let mut logs = Files::default();
         for entry in std::fs::read_dir(dir).map_err(failed)? {
