@@ -253,11 +253,11 @@ impl Engine {
             Err(error) => state.compaction_error = Some(error.clone()),
         }
         drop(state);
-        // Its inputs are in the trash only when it is gone.
-        drop(compaction);
-        self.trash.empty();
         self.changed.notify_all();
         self.work.notify_all();
+        // The last to name the inputs, unless a reader does.
+        drop(compaction);
+        self.trash.empty();
         result
     }
 
