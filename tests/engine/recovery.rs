@@ -274,6 +274,6 @@ fn a_database_in_memory_works_as_one_on_disk() {
     db.compact_range::<&str>(..).unwrap();
     assert_eq!(contents(&db).len(), 5000);
     drop(db);
-    Db::destroy("/db", &options()).unwrap();
+    minikv::destroy("/db", &options()).unwrap();
     assert!(!fs.exists(Path::new("/db")).unwrap());
 }
