@@ -311,6 +311,16 @@ fn dump_leaves_no_half_file() {
     assert_eq!(fs::read(&target).unwrap(), b"a\t1\n");
     assert_eq!(place.ok(&["dump", "-"]), b"a\t1\n");
     assert_eq!(place.ok(&["dump", "/dev/stdout"]), b"a\t1\n");
+
+    let link = place.path("link");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    place.ok(&["put", "b", "2"]);
+    place.ok(&["dump", link.to_str().unwrap()]);
+    assert_eq!(fs::read(&target).unwrap(), b"a\t1\nb\t2\n");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "a link stays a link");
+    fs::remove_file(&target).unwrap();
+    place.run(&["dump", link.to_str().unwrap()]).fails(5, &["link"]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "also one that leads nowhere");
     let names: Vec<_> =
         fs::read_dir(place.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "only the database and the dump: {names:?}");
