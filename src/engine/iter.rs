@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crate::base::stats::NUM_LEVELS;
 use crate::base::{Error, Result};
 use crate::engine::merge::{LevelCursor, MergeCursor, Run, Source};
-use crate::engine::view::{ReadState, ReadView};
+use crate::engine::view::{ReadState, ReadView, Sweep};
 use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, ParsedKey, SeqNo, append_internal_key, user_key,
 };
@@ -49,6 +49,7 @@ pub struct Cursor {
     /// Backward: the value of the entry.
     saved_value: Bytes,
     seek_key: Vec<u8>,
+    _sweep: Sweep,
 }
 
 /// Where the merge stands relative to the cursor's entry.
@@ -75,6 +76,7 @@ impl Cursor {
         sources.extend(table_sources(&state, &view, options)?);
         let merge = MergeCursor::new(state.order.clone(), sources);
         Ok(Cursor {
+            _sweep: Sweep(state.clone()),
             state,
             _view: view,
             merge,
@@ -317,12 +319,13 @@ pub(crate) fn table_sources(
 /// iterator ends. For loops that must not allocate, use a [`Cursor`].
 #[derive(Debug)]
 pub struct Iter {
-    source: IterSource,
-    lower: Bound<Vec<u8>>,
-    upper: Bound<Vec<u8>>,
     front: End,
     back: End,
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
     done: bool,
+    // Last: the cursors must be gone when it sweeps.
+    source: IterSource,
 }
 
 #[derive(Debug)]
@@ -331,6 +334,7 @@ struct IterSource {
     view: Arc<ReadView>,
     seq: SeqNo,
     options: BlockReadOptions,
+    _sweep: Sweep,
 }
 
 /// One end of an iterator: its cursor, made when it is first moved, and whose entry was given.
@@ -351,7 +355,7 @@ impl Iter {
         Iter {
             lower: own(range.start_bound()),
             upper: own(range.end_bound()),
-            source: IterSource { state, view, seq, options },
+            source: IterSource { _sweep: Sweep(state.clone()), state, view, seq, options },
             front: End::default(),
             back: End::default(),
             done: false,

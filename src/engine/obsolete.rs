@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -20,22 +21,38 @@ pub struct Trash {
     dir: PathBuf,
     /// Tables to remove, when someone comes by whom it does not delay.
     thrown: Mutex<Vec<u64>>,
+    /// Whether `thrown` is: who comes by looks here first. Written under its lock.
+    is_empty: AtomicBool,
 }
 
 impl Trash {
     /// Removes tables of `dir`.
     pub fn new(fs: Arc<dyn Fs>, dir: &Path) -> Trash {
-        Trash { fs, dir: dir.to_path_buf(), thrown: Mutex::default() }
+        Trash {
+            fs,
+            dir: dir.to_path_buf(),
+            thrown: Mutex::default(),
+            is_empty: AtomicBool::new(true),
+        }
     }
 
     /// Takes note of a table to remove: readers do not wait for the disk.
     pub fn throw(&self, number: u64) {
-        self.thrown.lock().push(number);
+        let mut thrown = self.thrown.lock();
+        thrown.push(number);
+        self.is_empty.store(false, Relaxed);
     }
 
     /// Removes what was thrown.
     pub fn empty(&self) {
-        let thrown = std::mem::take(&mut *self.thrown.lock());
+        if self.is_empty.load(Relaxed) {
+            return;
+        }
+        let thrown = {
+            let mut thrown = self.thrown.lock();
+            self.is_empty.store(true, Relaxed);
+            std::mem::take(&mut *thrown)
+        };
         for number in thrown {
             self.remove_table(number);
         }

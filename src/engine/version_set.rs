@@ -282,6 +282,10 @@ impl VersionSet {
     }
 }
 
+/// The most that [`create`] writes into the first MANIFEST: a comparator's name and some numbers.
+/// One that names a table is longer, or has logs beside it.
+pub const FIRST_MANIFEST_MAX_BYTES: u64 = 64;
+
 /// Makes a database of nothing in `dir`: MANIFEST number 1, and the `CURRENT` that names it.
 pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
     let path = dir.join(name::manifest_name(1));

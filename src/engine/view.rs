@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::base::stats::ReadTrace;
 use crate::engine::memtable::Memtable;
+use crate::engine::obsolete::Trash;
 use crate::engine::version::Version;
 use crate::format::key::{InternalComparator, SeqNo};
 use crate::fs::FileLock;
@@ -53,6 +54,8 @@ pub struct ReadState {
     pub block_cache: Option<Arc<BlockCache>>,
     /// Every read's counters, summed.
     pub totals: ReadTotals,
+    /// Where obsolete tables go.
+    pub trash: Arc<Trash>,
     view: ArcSwap<ReadView>,
     /// Writes up to this one are visible.
     visible_seq: AtomicU64,
@@ -67,6 +70,7 @@ impl ReadState {
         order: InternalComparator,
         tables: Arc<TableCache>,
         block_cache: Option<Arc<BlockCache>>,
+        trash: Arc<Trash>,
         view: ReadView,
         visible_seq: SeqNo,
         lock: Option<Box<dyn FileLock>>,
@@ -75,6 +79,7 @@ impl ReadState {
             order,
             tables,
             block_cache,
+            trash,
             totals: ReadTotals::default(),
             view: ArcSwap::from_pointee(view),
             visible_seq: AtomicU64::new(visible_seq),
@@ -134,6 +139,17 @@ impl fmt::Debug for ReadState {
         f.debug_struct("ReadState")
             .field("visible_seq", &self.visible_seq())
             .finish_non_exhaustive()
+    }
+}
+
+/// The last field of what holds a view: when it is dropped, the view is gone, and tables that
+/// only it named are removed.
+#[derive(Debug)]
+pub struct Sweep(pub Arc<ReadState>);
+
+impl Drop for Sweep {
+    fn drop(&mut self) {
+        self.0.trash.empty();
     }
 }
 

@@ -323,6 +323,7 @@ mod tests {
             patched(good.len() - 1, &[64]),
             patched(18 + 2 * 4, &u32::MAX.to_le_bytes()),
             patched(18 + 3 * 4, &1u32.to_le_bytes()),
+            patched(18 + 4 * 4, &19u32.to_le_bytes()),
         ];
         for block in damaged {
             let reader = reader(&block);

@@ -681,7 +681,7 @@ mod tests {
 
     #[test]
     fn bad_restart_arrays_are_refused() {
-        let cases: [&[u8]; 7] = [
+        let cases: [&[u8]; 8] = [
             b"",
             b"\x01\0\0",
             b"\x01\0\0\0",
@@ -689,6 +689,7 @@ mod tests {
             b"\0\x01\x01kv\0\0\0\0",             // entries without a restart
             b"\0\x01\x01kv\x01\0\0\0\x01\0\0\0", // the first is not at 0
             b"\0\x01\x01kv\0\0\0\0\x05\0\0\0\x02\0\0\0", // past the entries
+            b"\0\x01\0a\0\x01\0b\0\x01\0c\0\0\0\0\x08\0\0\0\x04\0\0\0\x03\0\0\0", // descending
         ];
         for case in cases {
             let error = Block::new(Bytes::from_static(case)).unwrap_err();

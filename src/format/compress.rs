@@ -202,6 +202,8 @@ mod tests {
             let mut raw = noise(4096);
             assert_eq!(compressor.compress(&raw), (&raw[..], ID_NONE));
             assert_eq!(compressor.compress(b""), (&b""[..], ID_NONE));
+            raw[..300].fill(0);
+            assert_eq!(compressor.compress(&raw), (&raw[..], ID_NONE));
             raw[..1024].fill(0);
             assert_ne!(compressor.compress(&raw).1, ID_NONE);
         }

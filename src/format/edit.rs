@@ -270,11 +270,8 @@ mod tests {
     fn unknown_tags_are_named() {
         for tag in [0, 8, 10, 100] {
             let error = VersionEdit::decode(&[2, 3, tag]).unwrap_err();
-            let expected = tag.to_string();
-            assert!(
-                matches!(&error, Error::Unsupported { what: "version edit tag", name, .. } if *name == expected),
-                "{error}"
-            );
+            let Error::Unsupported { what, name, .. } = error else { panic!("{error}") };
+            assert_eq!((what, name), ("version edit tag", tag.to_string()));
         }
     }
 

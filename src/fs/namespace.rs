@@ -269,3 +269,16 @@ impl<F: Clone + PartialEq> Namespace<F> {
         files
     }
 }
+
+impl<F: Copy + Ord> Namespace<F> {
+    /// Every file that has a name, also in a directory that has none.
+    pub fn named_files(&self) -> BTreeSet<F> {
+        let nodes = self.dirs.values().flat_map(|entries| entries.values());
+        nodes
+            .filter_map(|node| match node {
+                Node::File(file) => Some(*file),
+                Node::Dir(_) => None,
+            })
+            .collect()
+    }
+}

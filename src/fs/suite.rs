@@ -27,6 +27,7 @@ macro_rules! suites {
             (crate::fs::DiskFs, dir.path().to_path_buf(), dir)
         }, $($test)*);
         suite!(mem, (crate::fs::MemFs::new(), std::path::PathBuf::from("/"), ()), $($test)*);
+        suite!(sim, (crate::fs::SimFs::new(1), std::path::PathBuf::from("/"), ()), $($test)*);
     };
 }
 

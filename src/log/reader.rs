@@ -261,7 +261,7 @@ impl LogReader {
     /// what is there, and `error` if not.
     fn damage(&self, error: Error, offset: u64, end: u64) -> Result<Option<Fragment>> {
         let zeros = (end - 1).min(self.file_bytes.saturating_sub(SECTOR_BYTES));
-        if zeros > offset && self.is_zero_from(zeros)? {
+        if self.is_zero_from(zeros)? {
             return Ok(None);
         }
         Err(self.corruption(error, offset))

@@ -106,6 +106,22 @@ fn a_lookup_counts_its_steps() {
 }
 
 #[test]
+fn values_longer_than_the_write_buffer_keep_their_place() {
+    let mut rng = Rng(1);
+    let lens = [10, 70_000, 3, 300_000, 70_000, 50_000, 50_000, 50_000, 1];
+    let model: Model = lens
+        .iter()
+        .zip(b'a'..)
+        .map(|(&len, key)| (vec![key], (0..len).map(|_| rng.below(256) as u8).collect()))
+        .collect();
+    for compression in [Compression::None, Compression::Snappy] {
+        let options = TableOptions { compression, ..small_blocks(user_order(BytewiseComparator)) };
+        let table = open(build(&options, &model).0, &context_of(&options)).unwrap();
+        assert!(scan(&table).unwrap() == model);
+    }
+}
+
+#[test]
 fn versions_are_found_by_sequence() {
     let entries: Model = vec![
         (internal_key(b"a", 7, KeyKind::Deletion), vec![]),
@@ -369,7 +385,7 @@ fn filters_are_taken_by_name_or_alias_only() {
 
 #[test]
 fn a_paranoid_open_reads_the_whole_index() {
-    // An index of two blocks in the wrong order, with sound checksums.
+    // Two entries, or only their handles, in the wrong order, under sound checksums.
     let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
     let model = even_keys(40);
     let bytes = build(&options, &model).0;
@@ -379,21 +395,27 @@ fn a_paranoid_open_reads_the_whole_index() {
     let BlockHandle { offset, size } = table.footer().index;
     let (start, end) = (offset as usize, (offset + size) as usize);
 
-    let mut index = crate::format::block_builder::BlockBuilder::new(1);
-    let mut blocks = table.blocks().unwrap();
-    blocks.swap(0, 1);
-    for block in blocks {
-        let mut handle = Vec::new();
-        block.handle.encode_to(&mut handle);
-        index.add(&block.separator, &handle);
+    let sound = table.blocks().unwrap();
+    let mut keys_swapped = sound.clone();
+    keys_swapped.swap(0, 1);
+    let mut handles_swapped = sound.clone();
+    handles_swapped[0].handle = sound[1].handle;
+    handles_swapped[1].handle = sound[0].handle;
+    for blocks in [keys_swapped, handles_swapped] {
+        let mut index = crate::format::block_builder::BlockBuilder::new(1);
+        for block in blocks {
+            let mut handle = Vec::new();
+            block.handle.encode_to(&mut handle);
+            index.add(&block.separator, &handle);
+        }
+        let mut swapped = bytes.clone();
+        swapped[start..end].copy_from_slice(index.finish());
+        let trailer = block_trailer(&swapped[start..end], 0);
+        swapped[end..end + 5].copy_from_slice(&trailer);
+        assert!(open(swapped.clone(), &context).is_ok());
+        let error = open(swapped, &paranoid).unwrap_err().to_string();
+        assert!(error.contains("index is out of order"), "{error}");
     }
-    let mut swapped = bytes;
-    swapped[start..end].copy_from_slice(index.finish());
-    let trailer = block_trailer(&swapped[start..end], 0);
-    swapped[end..end + 5].copy_from_slice(&trailer);
-    assert!(open(swapped.clone(), &context).is_ok());
-    let error = open(swapped, &paranoid).unwrap_err().to_string();
-    assert!(error.contains("index is out of order"), "{error}");
 }
 
 #[test]

@@ -11,6 +11,8 @@ use minikv::fs::ReadFile;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+mod databases;
+mod tables;
 mod vectors;
 
 /// The path of a fixture.
@@ -68,10 +70,8 @@ fn sha256(bytes: &[u8]) -> String {
 #[derive(Debug)]
 struct Contents(Vec<u8>);
 
-impl Contents {
-    fn new(bytes: Vec<u8>) -> Arc<dyn ReadFile> {
-        Arc::new(Contents(bytes))
-    }
+fn file_of(bytes: Vec<u8>) -> Arc<dyn ReadFile> {
+    Arc::new(Contents(bytes))
 }
 
 impl ReadFile for Contents {

@@ -1,7 +1,6 @@
 //! Whole tables of C++ LevelDB: written again byte for byte, and read.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use minikv::base::stats::ReadTrace;
@@ -10,10 +9,12 @@ use minikv::format::handle::BlockHandle;
 use minikv::format::key::{
     InternalComparator, KeyKind, KeyOrder, UserComparator, internal_key, user_key,
 };
-use minikv::fs::{ReadFile, WriteFile};
+use minikv::fs::WriteFile;
 use minikv::table::{BlockReadOptions, Table, TableBuilder, TableContext, TableOptions};
 use minikv::{BloomFilterPolicy, BytewiseComparator, FilterPolicy};
 use serde_json::Value;
+
+use crate::{bytes, file_of, items, number, read_fixture, read_json, text, unhex};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -35,20 +36,6 @@ impl WriteFile for Memory {
     }
 }
 
-impl ReadFile for Memory {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let bytes = self.0.lock().unwrap();
-        let rest = bytes.get(offset as usize..).unwrap_or_default();
-        let len = rest.len().min(buf.len());
-        buf[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().len() as u64)
-    }
-}
-
 /// A table of `tables.json`.
 struct Case {
     name: String,
@@ -56,15 +43,6 @@ struct Case {
     bytes: Vec<u8>,
     entries: Entries,
     options: TableOptions,
-}
-
-fn vectors() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/vectors")
-}
-
-fn unhex(hex: &str) -> Vec<u8> {
-    assert!(hex.len().is_multiple_of(2));
-    (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect()
 }
 
 /// The lines of the input as a table holds them.
@@ -89,15 +67,15 @@ fn entries(input: &str, order: &KeyOrder) -> Entries {
 }
 
 fn cases() -> Vec<Case> {
-    let json = std::fs::read(vectors().join("tables.json")).unwrap();
-    let json: Value = serde_json::from_slice(&json).unwrap();
-    let cases: Vec<_> = json["tables"].as_array().unwrap().iter().map(case).collect();
-    assert!(cases.len() >= 16);
-    cases
+    items(&read_json("vectors/tables.json"), "tables").iter().map(case).collect()
+}
+
+fn vector(json: &Value) -> Vec<u8> {
+    read_fixture(&format!("vectors/{}", text(json)))
 }
 
 fn case(json: &Value) -> Case {
-    let order = match json["keys"].as_str().unwrap() {
+    let order = match text(&json["keys"]) {
         "raw" => KeyOrder::User(UserComparator::new(Arc::new(BytewiseComparator))),
         "internal" => KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator))),
         other => panic!("{other}"),
@@ -105,16 +83,16 @@ fn case(json: &Value) -> Case {
     assert_eq!(json["compression"], "none");
     let bits = json["bloom_bits_per_key"].as_u64();
     let policy = bits.map(|bits| BloomFilterPolicy::new(bits as u32));
-    let input = std::fs::read_to_string(vectors().join(json["input"].as_str().unwrap())).unwrap();
+    let input = String::from_utf8(vector(&json["input"])).unwrap();
     Case {
-        name: json["name"].as_str().unwrap().to_owned(),
-        bytes: std::fs::read(vectors().join(json["file"].as_str().unwrap())).unwrap(),
+        name: text(&json["name"]).to_owned(),
+        bytes: vector(&json["file"]),
         entries: entries(&input, &order),
         options: TableOptions {
             order,
             filter_policy: policy.map(|policy| Arc::new(policy) as Arc<dyn FilterPolicy>),
-            block_bytes: json["block_size"].as_u64().unwrap() as usize,
-            block_restart_interval: json["block_restart_interval"].as_u64().unwrap() as usize,
+            block_bytes: number(&json["block_size"]) as usize,
+            block_restart_interval: number(&json["block_restart_interval"]) as usize,
             compression: Compression::None,
         },
         json: json.clone(),
@@ -128,13 +106,13 @@ fn open(case: &Case) -> Arc<Table> {
         block_cache: None,
         paranoid: true,
     };
-    let file = Arc::new(Memory(Arc::new(Mutex::new(case.bytes.clone()))));
+    let file = file_of(case.bytes.clone());
     let path = format!("{}.ldb", case.name).into();
     Arc::new(Table::open(file, case.bytes.len() as u64, path, &context).unwrap())
 }
 
 fn handle(json: &Value) -> BlockHandle {
-    BlockHandle { offset: json[0].as_u64().unwrap(), size: json[1].as_u64().unwrap() }
+    BlockHandle { offset: number(&json[0]), size: number(&json[1]) }
 }
 
 #[test]
@@ -168,7 +146,7 @@ fn blocks_lie_where_leveldb_put_them() {
         let keys: Vec<_> = blocks.into_iter().map(|block| block.separator).collect();
         let list = |field: &str| case.json[field].as_array().unwrap().iter();
         assert_eq!(handles, list("data_blocks").map(handle).collect::<Vec<_>>(), "{}", case.name);
-        let wanted = list("index_keys").map(|key| unhex(key.as_str().unwrap()));
+        let wanted = list("index_keys").map(bytes);
         assert_eq!(keys, wanted.collect::<Vec<_>>(), "{}", case.name);
         assert_eq!(table.footer().index, handle(&case.json["index"]), "{}", case.name);
         assert_eq!(table.footer().metaindex, handle(&case.json["metaindex"]), "{}", case.name);

@@ -66,7 +66,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         stdout.line(report.json().to_string())?;
     } else {
         stdout.line(format!(
-            "{}: {}\n{} of present and as many of absent keys, the same on both databases; seed {}\n",
+            "{}: {}\n{} of present and as many of absent keys, \
+             the same on both databases; seed {}\n",
             report.data,
             count(report.entries, "entry", "entries"),
             count(args.lookups, "lookup", "lookups"),

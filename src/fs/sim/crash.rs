@@ -1,0 +1,397 @@
+//! What a crash leaves: the synced state, and some of what was not.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::content::Content;
+use super::rng::Rng;
+use super::state::{FileChange, FileId, FileState, State};
+
+/// Which crash, when, and what it leaves of the unsynced changes.
+///
+/// Synced bytes and synced names always survive, except after
+/// [`CrashPlan::process_kill`] where everything does. A plan and the operations before it
+/// determine the image; its `Display` is one line to replay a failure by.
+///
+/// ```
+/// use minikv::fs::sim::{CrashPlan, Holes};
+///
+/// let plan = CrashPlan::random(17).at_op(42).sector_bytes(4096).holes(Holes::Garbage);
+/// assert_eq!(plan.to_string(), "random seed 17 at op 42, 4096-byte sectors, garbage holes");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrashPlan {
+    survival: Survival,
+    at_op: Option<u64>,
+    sector_bytes: u64,
+    holes: Holes,
+    sync_persists_names: bool,
+    seed: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Survival {
+    ProcessKill,
+    Strict,
+    Everything,
+    Prefix(u64),
+    RandomPrefix,
+    Random,
+}
+
+/// What stands in sectors that belong to a file by its length but were never written to the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Holes {
+    /// Zeros.
+    #[default]
+    Zero,
+    /// Bytes of no meaning.
+    Garbage,
+}
+
+impl CrashPlan {
+    fn new(survival: Survival, seed: u64) -> CrashPlan {
+        CrashPlan {
+            survival,
+            at_op: None,
+            sector_bytes: 512,
+            holes: Holes::Zero,
+            sync_persists_names: false,
+            seed,
+        }
+    }
+
+    /// The process ends, the system goes on: everything written survives. What was not synced
+    /// is still not synced, and a loss of power in the image may take it.
+    pub fn process_kill() -> CrashPlan {
+        CrashPlan::new(Survival::ProcessKill, 0)
+    }
+
+    /// Power is lost and nothing unsynced survives.
+    pub fn strict() -> CrashPlan {
+        CrashPlan::new(Survival::Strict, 0)
+    }
+
+    /// Power is lost and everything happened to be on the disk.
+    pub fn everything() -> CrashPlan {
+        CrashPlan::new(Survival::Everything, 0)
+    }
+
+    /// Power is lost and the first `count` unsynced changes survive, in the order they were made,
+    /// of [`SimFs::pending_ops`](super::SimFs::pending_ops).
+    pub fn prefix(count: u64) -> CrashPlan {
+        CrashPlan::new(Survival::Prefix(count), 0)
+    }
+
+    /// Power is lost and some prefix of the unsynced changes survives; a write at its end may be
+    /// torn between two sectors.
+    pub fn random_prefix(seed: u64) -> CrashPlan {
+        CrashPlan::new(Survival::RandomPrefix, seed)
+    }
+
+    /// Power is lost and any subset of what was not synced survives: of a file any of its dirty
+    /// sectors, each as it was after some write, and any of the lengths it had; of the names any
+    /// creations, renames and removals.
+    pub fn random(seed: u64) -> CrashPlan {
+        CrashPlan::new(Survival::Random, seed)
+    }
+
+    /// The crash comes right after operation `number`, and before the first one if that is 0.
+    /// Default: now. The filesystem must have recorded its history.
+    #[must_use]
+    pub fn at_op(mut self, number: u64) -> CrashPlan {
+        self.at_op = Some(number);
+        self
+    }
+
+    /// What the disk writes at once, in bytes. Default: 512.
+    ///
+    /// # Panics
+    ///
+    /// If it is 0.
+    #[must_use]
+    pub fn sector_bytes(mut self, bytes: u64) -> CrashPlan {
+        assert!(bytes > 0, "a sector has bytes");
+        self.sector_bytes = bytes;
+        self
+    }
+
+    /// What stands in sectors that did not survive behind the synced end of a file. Default:
+    /// zeros.
+    #[must_use]
+    pub fn holes(mut self, holes: Holes) -> CrashPlan {
+        self.holes = holes;
+        self
+    }
+
+    /// Whether syncing a file also makes durable the creation or rename that gave it its name,
+    /// as ext4 and others do it. Default: false.
+    #[must_use]
+    pub fn sync_persists_names(mut self, yes: bool) -> CrashPlan {
+        self.sync_persists_names = yes;
+        self
+    }
+
+    pub(super) fn op(&self) -> Option<u64> {
+        self.at_op
+    }
+}
+
+impl fmt::Display for CrashPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.survival {
+            Survival::ProcessKill => f.write_str("process kill")?,
+            Survival::Strict => f.write_str("strict")?,
+            Survival::Everything => f.write_str("everything")?,
+            Survival::Prefix(count) => write!(f, "prefix of {count}")?,
+            Survival::RandomPrefix => write!(f, "random prefix seed {}", self.seed)?,
+            Survival::Random => write!(f, "random seed {}", self.seed)?,
+        }
+        if let Some(number) = self.at_op {
+            write!(f, " at op {number}")?;
+        }
+        if matches!(self.survival, Survival::RandomPrefix | Survival::Random) {
+            write!(f, ", {}-byte sectors", self.sector_bytes)?;
+        }
+        if self.holes == Holes::Garbage {
+            f.write_str(", garbage holes")?;
+        }
+        if self.sync_persists_names {
+            f.write_str(", file sync persists names")?;
+        }
+        Ok(())
+    }
+}
+
+/// What is left of `state`.
+pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
+    if plan.survival == Survival::ProcessKill {
+        let mut image = state.clone();
+        image.forget_unreachable(|_| false);
+        return image;
+    }
+    let fate = Fate::new(state, plan);
+    let mut names = state.durable_names.clone();
+    let mut rng = Rng::stream(plan.seed, 0);
+    for name in &state.pending_names {
+        // Drawn for every name, so that one choice does not move the others.
+        let drawn = rng.chance(fate.keep_eighths);
+        let survives = match fate.kept {
+            Kept::Nothing => false,
+            Kept::Everything => true,
+            Kept::UpTo { seq, .. } => name.seq <= seq,
+            Kept::Any => drawn,
+        };
+        if survives || (plan.sync_persists_names && name.file_synced) {
+            names.apply(&name.op);
+        }
+    }
+    let mut files = BTreeMap::new();
+    for id in names.named_files() {
+        let left = state.files.get(&id).map(|file| fate.of_file(id, file));
+        files.insert(id, left.unwrap_or_default());
+    }
+    State::clean(names, files)
+}
+
+/// What a crash keeps, decided once for the image.
+struct Fate<'a> {
+    plan: &'a CrashPlan,
+    kept: Kept,
+    keep_eighths: u64,
+}
+
+enum Kept {
+    Nothing,
+    Everything,
+    /// Changes up to `seq`, and of the next one if it is a write, so many sectors.
+    UpTo {
+        seq: u64,
+        torn: Option<(u64, u64)>,
+    },
+    Any,
+}
+
+impl<'a> Fate<'a> {
+    fn new(state: &State, plan: &'a CrashPlan) -> Fate<'a> {
+        let mut rng = Rng::stream(plan.seed, 1);
+        // Crashes that lose little and crashes that lose nearly all find different mistakes.
+        let keep_eighths = [1, 4, 7][rng.below(3) as usize];
+        let kept = match plan.survival {
+            Survival::Strict => Kept::Nothing,
+            Survival::ProcessKill | Survival::Everything => Kept::Everything,
+            Survival::Prefix(count) => Kept::up_to(state, count, None),
+            Survival::RandomPrefix => {
+                let count = rng.below(state.pending_seqs().len() as u64 + 1);
+                let torn = rng.chance(4).then(|| rng.next());
+                Kept::up_to(state, count, torn)
+            }
+            Survival::Random => Kept::Any,
+        };
+        Fate { plan, kept, keep_eighths }
+    }
+
+    fn of_file(&self, id: FileId, file: &Arc<FileState>) -> Arc<FileState> {
+        if file.is_clean() {
+            return file.clone();
+        }
+        let mut rng = Rng::stream(self.plan.seed, id + 2);
+        let content = match self.kept {
+            Kept::Nothing => file.durable.clone(),
+            Kept::Everything => up_to(file, u64::MAX),
+            Kept::UpTo { seq, torn } => {
+                let mut content = up_to(file, seq);
+                if let Some((seq, sectors)) = torn {
+                    self.tear(file, &mut content, seq, sectors);
+                }
+                content
+            }
+            Kept::Any if rng.chance(2) => file.durable.clone(),
+            Kept::Any if rng.chance(2) => up_to(file, u64::MAX),
+            Kept::Any => Arc::new(self.any_sectors(file, &mut rng)),
+        };
+        Arc::new(FileState::clean(content))
+    }
+
+    /// Adds the first sectors of the write `seq`, but never all of it.
+    fn tear(&self, file: &FileState, content: &mut Arc<Content>, seq: u64, sectors: u64) {
+        let torn = file.pending.iter().find(|event| event.seq == seq);
+        if let Some(FileChange::Write { offset, data }) = torn.map(|event| &event.change) {
+            let sector = self.plan.sector_bytes;
+            let touched = (offset % sector + data.len() as u64).div_ceil(sector);
+            let end = (offset / sector + sectors % touched.max(1)) * sector;
+            let count = (end.saturating_sub(*offset) as usize).min(data.len());
+            Arc::make_mut(content).write_at(*offset, &data[..count]);
+        }
+    }
+
+    fn any_sectors(&self, file: &FileState, rng: &mut Rng) -> Content {
+        let len_kept = self.how_many(file.pending.len(), rng);
+        let mut sectors = self.draw_sectors(file, rng);
+        let mut content = Content::clone(&file.durable);
+        let mut written_end = content.len();
+        for (index, event) in file.pending.iter().enumerate() {
+            match &event.change {
+                FileChange::Write { offset, data } => {
+                    for (sector, piece) in self.pieces(*offset, data) {
+                        if let Some(fate) = sectors.get_mut(&sector)
+                            && fate.kept > 0
+                        {
+                            fate.kept -= 1;
+                            content.write_at(piece.offset, piece.bytes);
+                        }
+                    }
+                }
+                FileChange::SetLen if index < len_kept => {
+                    content.set_len(event.len_after);
+                    written_end = written_end.min(event.len_after);
+                }
+                FileChange::SetLen => {}
+            }
+        }
+        let last_len = len_kept.checked_sub(1).map(|last| file.pending[last].len_after);
+        content.set_len(last_len.unwrap_or(file.durable.len()));
+        if self.plan.holes == Holes::Garbage {
+            self.fill_holes(&mut content, &sectors, written_end, rng);
+        }
+        content
+    }
+
+    /// For each dirty sector, how many of its writes reached the disk.
+    fn draw_sectors(&self, file: &FileState, rng: &mut Rng) -> BTreeMap<u64, SectorFate> {
+        let mut sectors: BTreeMap<u64, SectorFate> = BTreeMap::new();
+        for event in &file.pending {
+            if let FileChange::Write { offset, data } = &event.change {
+                for (sector, _) in self.pieces(*offset, data) {
+                    sectors.entry(sector).or_default().kept += 1;
+                }
+            }
+        }
+        for fate in sectors.values_mut() {
+            fate.kept = self.how_many(fate.kept, rng);
+            fate.is_lost = fate.kept == 0;
+        }
+        sectors
+    }
+
+    /// All, none, or some of `count`.
+    fn how_many(&self, count: usize, rng: &mut Rng) -> usize {
+        match rng.below(4) {
+            0 => rng.below(count as u64 + 1) as usize,
+            _ if rng.chance(self.keep_eighths) => count,
+            _ => 0,
+        }
+    }
+
+    fn pieces<'d>(&self, offset: u64, data: &'d [u8]) -> impl Iterator<Item = (u64, Piece<'d>)> {
+        let sector_bytes = self.plan.sector_bytes;
+        let mut done = 0;
+        std::iter::from_fn(move || {
+            let rest = &data[done..];
+            if rest.is_empty() {
+                return None;
+            }
+            let offset = offset + done as u64;
+            let room = usize::try_from(sector_bytes - offset % sector_bytes).unwrap_or(usize::MAX);
+            let bytes = &rest[..rest.len().min(room)];
+            done += bytes.len();
+            Some((offset / sector_bytes, Piece { offset, bytes }))
+        })
+    }
+
+    /// The length counts these sectors in, but nobody wrote them.
+    fn fill_holes(
+        &self,
+        content: &mut Content,
+        sectors: &BTreeMap<u64, SectorFate>,
+        written_end: u64,
+        rng: &mut Rng,
+    ) {
+        for (sector, _) in sectors.iter().filter(|(_, fate)| fate.is_lost) {
+            let start = sector * self.plan.sector_bytes;
+            let end = (start + self.plan.sector_bytes).min(content.len());
+            if start >= written_end && start < end {
+                let garbage: Vec<u8> = (start..end).map(|_| rng.next() as u8).collect();
+                content.write_at(start, &garbage);
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn up_to(state: &State, count: u64, torn: Option<u64>) -> Kept {
+        let seqs = state.pending_seqs();
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(seqs.len());
+        let seq = count.checked_sub(1).map_or(0, |last| seqs[last]);
+        let torn = torn.and_then(|sectors| Some((*seqs.get(count)?, sectors)));
+        Kept::UpTo { seq, torn }
+    }
+}
+
+#[derive(Default)]
+struct SectorFate {
+    kept: usize,
+    is_lost: bool,
+}
+
+struct Piece<'d> {
+    offset: u64,
+    bytes: &'d [u8],
+}
+
+/// The file after its changes up to `seq`.
+fn up_to(file: &FileState, seq: u64) -> Arc<Content> {
+    let kept = file.pending.partition_point(|event| event.seq <= seq);
+    if kept == file.pending.len() && !file.lost {
+        return file.live.clone();
+    }
+    let mut content = Content::clone(&file.durable);
+    for event in &file.pending[..kept] {
+        if let FileChange::Write { offset, data } = &event.change {
+            content.write_at(*offset, data);
+        }
+        content.set_len(event.len_after);
+    }
+    Arc::new(content)
+}

@@ -1,0 +1,286 @@
+//! Faults: what goes wrong, where and how often.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use super::journal::{OpKind, Operation};
+
+/// Something that goes wrong when an operation is done.
+///
+/// Without further words it strikes the first operation it can. Several faults may wait at once;
+/// each counts the operations that match it, and the one put in first strikes first.
+///
+/// ```
+/// use minikv::fs::sim::{Fault, OpKind};
+///
+/// // The third table that is created does not fit any more, nor does any later one.
+/// let full = Fault::no_space().on(&[OpKind::Create]).path("*.ldb").nth(3).sticky();
+/// // Operation 17, whatever it is, fails once.
+/// let once = Fault::io_error().at_op(17);
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a fault strikes only after SimFs::inject"]
+pub struct Fault {
+    action: Action,
+    kinds: Vec<OpKind>,
+    pattern: Option<String>,
+    at_op: Option<u64>,
+    nth: u64,
+    is_sticky: bool,
+    matches: u64,
+    strikes: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Nothing is done, and this comes back.
+    Fail(i32),
+    /// It is done, and yet this comes back.
+    FailAfter(i32),
+    /// So many bytes are written, and then this comes back or the writer tries the rest.
+    ShortWrite {
+        bytes: u64,
+        then: Option<i32>,
+    },
+    ShortRead {
+        bytes: u64,
+    },
+    LoseSync,
+    FlipBit {
+        persistent: bool,
+    },
+}
+
+impl Fault {
+    fn new(action: Action, kinds: &[OpKind]) -> Fault {
+        Fault {
+            action,
+            kinds: kinds.to_vec(),
+            pattern: None,
+            at_op: None,
+            nth: 1,
+            is_sticky: false,
+            matches: 0,
+            strikes: 0,
+        }
+    }
+
+    /// The operation does nothing and fails with an error number of the system.
+    pub fn os_error(code: i32) -> Fault {
+        Fault::new(Action::Fail(code), &[])
+    }
+
+    /// The operation is done in full and yet fails with an error number of the system.
+    pub fn os_error_after(code: i32) -> Fault {
+        Fault::new(Action::FailAfter(code), &[])
+    }
+
+    /// The operation fails: input/output error.
+    pub fn io_error() -> Fault {
+        Fault::os_error(Errno::IO.raw_os_error())
+    }
+
+    /// The operation fails: no space left.
+    pub fn no_space() -> Fault {
+        Fault::os_error(Errno::NOSPC.raw_os_error())
+    }
+
+    /// The operation fails: too many open files.
+    pub fn too_many_open_files() -> Fault {
+        Fault::os_error(Errno::MFILE.raw_os_error())
+    }
+
+    /// The operation is interrupted before it did anything. Reads and writes try again by
+    /// themselves, as they must on a disk; other operations fail.
+    pub fn interrupted() -> Fault {
+        Fault::os_error(Errno::INTR.raw_os_error())
+    }
+
+    /// A write takes no more than `bytes`; the writer goes on with the rest.
+    pub fn short_write(bytes: u64) -> Fault {
+        Fault::new(Action::ShortWrite { bytes, then: None }, &[OpKind::Write])
+    }
+
+    /// A write takes no more than `bytes` and then fails: no space left.
+    pub fn torn_write(bytes: u64) -> Fault {
+        let then = Some(Errno::NOSPC.raw_os_error());
+        Fault::new(Action::ShortWrite { bytes, then }, &[OpKind::Write])
+    }
+
+    /// A read gives no more than `bytes`; the reader goes on with the rest. Of 0 bytes it is a
+    /// file that ends too early.
+    pub fn short_read(bytes: u64) -> Fault {
+        Fault::new(Action::ShortRead { bytes }, &[OpKind::Read])
+    }
+
+    /// A sync of a file fails and drops what was not on the disk, as Linux does: the bytes can
+    /// still be read, but no later sync that succeeds will write them.
+    pub fn lost_sync() -> Fault {
+        Fault::new(Action::LoseSync, &[OpKind::Sync])
+    }
+
+    /// A read gives one wrong bit; the disk is sound.
+    pub fn bit_flip() -> Fault {
+        Fault::new(Action::FlipBit { persistent: false }, &[OpKind::Read])
+    }
+
+    /// A read gives one wrong bit, and from then on every read and every crash image has it.
+    pub fn bit_rot() -> Fault {
+        Fault::new(Action::FlipBit { persistent: true }, &[OpKind::Read])
+    }
+
+    /// Only operations of these kinds. Default: any kind that the fault can strike.
+    pub fn on(mut self, kinds: &[OpKind]) -> Fault {
+        self.kinds = kinds.to_vec();
+        self
+    }
+
+    /// Only where a path matches: `*` stands for any characters, slashes too. Either path of a
+    /// rename will do; of an open file it is the one it was opened by.
+    pub fn path(mut self, pattern: &str) -> Fault {
+        self.pattern = Some(pattern.to_string());
+        self
+    }
+
+    /// Only the mutating operation of this number, counted as
+    /// [`SimFs::op_count`](super::SimFs::op_count) does; if sticky, every operation from there on.
+    pub fn at_op(mut self, number: u64) -> Fault {
+        self.at_op = Some(number);
+        self
+    }
+
+    /// Passes over matching operations before the `n`th. Default: 1, and the first is struck.
+    pub fn nth(mut self, n: u64) -> Fault {
+        self.nth = n;
+        self
+    }
+
+    /// Strikes every matching operation from the first one struck. Default: only that one.
+    pub fn sticky(mut self) -> Fault {
+        self.is_sticky = true;
+        self
+    }
+
+    fn matches(&self, op: &Operation<'_>, number: u64) -> bool {
+        let at_op = self.at_op.is_none_or(|at| match self.is_sticky {
+            true => number >= at,
+            false => number == at && op.kind.is_mutating(),
+        });
+        let kind = self.kinds.is_empty() || self.kinds.contains(&op.kind);
+        let path = self.pattern.as_ref().is_none_or(|pattern| {
+            [Some(op.path), op.to].into_iter().flatten().any(|path| {
+                path.to_str().is_some_and(|path| glob(pattern.as_bytes(), path.as_bytes()))
+            })
+        });
+        at_op && kind && path && self.can_strike(op.kind)
+    }
+
+    fn can_strike(&self, kind: OpKind) -> bool {
+        match self.action {
+            Action::Fail(_) | Action::FailAfter(_) => true,
+            Action::ShortWrite { .. } => kind == OpKind::Write,
+            Action::ShortRead { .. } | Action::FlipBit { .. } => kind == OpKind::Read,
+            Action::LoseSync => kind == OpKind::Sync,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        !self.is_sticky && self.strikes > 0
+    }
+}
+
+/// The faults that wait.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    waiting: Vec<Fault>,
+    pub strikes: u64,
+}
+
+impl Faults {
+    pub fn push(&mut self, fault: Fault) {
+        self.waiting.push(fault);
+    }
+
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// What strikes this operation, if anything does. Every fault it matches counts it.
+    pub fn strike(&mut self, op: &Operation<'_>, number: u64) -> Option<Action> {
+        let mut struck = None;
+        for fault in &mut self.waiting {
+            if fault.matches(op, number) {
+                fault.matches += 1;
+                if struck.is_none() && fault.matches >= fault.nth {
+                    fault.strikes += 1;
+                    struck = Some(fault.action);
+                }
+            }
+        }
+        if struck.is_some() {
+            self.strikes += 1;
+            self.waiting.retain(|fault| !fault.is_over());
+        }
+        struck
+    }
+}
+
+pub(super) fn os_error(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}
+
+/// Whether `text` matches `pattern`, in which `*` stands for any characters.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(&byte) if byte == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => {
+                let Some((star_p, star_t)) = star else { return false };
+                star = Some((star_p, star_t + 1));
+                p = star_p + 1;
+                t = star_t + 1;
+            }
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::glob;
+
+    #[test]
+    fn patterns_match() {
+        let cases = [
+            ("*.log", "/db/000003.log", true),
+            ("*.log", "/db/000003.ldb", false),
+            ("*.log", "/db/000003.log.old", false),
+            ("*MANIFEST*", "/db/MANIFEST-000002", true),
+            ("/db/CURRENT", "/db/CURRENT", true),
+            ("/db/CURRENT", "/db/CURRENT2", false),
+            ("*a*b*", "xxaxxbxx", true),
+            ("*a*b*", "xxbxxaxx", false),
+            ("*ab", "aab", true),
+            ("", "", true),
+            ("*", "", true),
+            ("", "x", false),
+        ];
+        for (pattern, text, expected) in cases {
+            assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The generator behind every choice: SplitMix64, small and the same everywhere.
+
+#[derive(Clone, Debug)]
+pub(super) struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    /// A generator whose numbers have nothing to do with those of another `stream`.
+    pub fn stream(seed: u64, stream: u64) -> Rng {
+        let mut rng = Rng(stream);
+        Rng(seed ^ rng.next())
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, or 0 if that is 0. The bias is far below what a test could see.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next().checked_rem(bound).unwrap_or(0)
+    }
+
+    pub fn chance(&mut self, eighths: u64) -> bool {
+        self.below(8) < eighths
+    }
+}

@@ -1,0 +1,265 @@
+//! What the files are, what of it would survive a loss of power, and what lies between.
+//!
+//! A [`State`] changes only by [`State::apply`] of an [`Effect`], so that a recorded row of
+//! effects rebuilds any state of the past. Clones share pages, files and directories.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::namespace::{DirId, NameOp, Namespace, Node, Place};
+use super::content::Content;
+
+/// A file, whatever its names are.
+pub(super) type FileId = u64;
+
+/// What an operation did.
+#[derive(Clone, Debug)]
+pub(super) enum Effect {
+    Name(NameOp<FileId>),
+    Write {
+        file: FileId,
+        offset: u64,
+        data: Bytes,
+    },
+    SetLen {
+        file: FileId,
+        len: u64,
+    },
+    Sync {
+        file: FileId,
+    },
+    /// A failed sync that gave up the unsynced pages: they are read as before, are not on the
+    /// disk, and no later sync writes them.
+    LosePending {
+        file: FileId,
+    },
+    SyncDir {
+        dir: DirId,
+    },
+    /// Bits of the medium change.
+    Damage {
+        file: FileId,
+        offset: u64,
+        mask: u8,
+    },
+    /// Everything becomes durable.
+    SyncAll,
+}
+
+/// An unsynced change of a file.
+#[derive(Clone, Debug)]
+pub(super) struct FileEvent {
+    /// The operation, by a number that only grows.
+    pub seq: u64,
+    pub change: FileChange,
+    /// How long the file was then.
+    pub len_after: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum FileChange {
+    Write { offset: u64, data: Bytes },
+    SetLen,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileState {
+    /// What is read.
+    pub live: Arc<Content>,
+    /// What is on the disk for certain.
+    pub durable: Arc<Content>,
+    /// What lies between, in order.
+    pub pending: Vec<FileEvent>,
+    /// Whether pages were lost by a failed sync, so that `live` is not what a sync makes durable.
+    pub lost: bool,
+    /// The shortest the file was set to since pages were lost.
+    cut: Option<u64>,
+}
+
+impl FileState {
+    /// A file with nothing unsynced.
+    pub fn clean(content: Arc<Content>) -> FileState {
+        FileState { live: content.clone(), durable: content, ..FileState::default() }
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.pending.is_empty() && Arc::ptr_eq(&self.live, &self.durable)
+    }
+
+    fn push(&mut self, seq: u64, change: FileChange) {
+        let len_after = self.live.len();
+        self.pending.push(FileEvent { seq, change, len_after });
+    }
+
+    fn set_len(&mut self, seq: u64, len: u64) {
+        Arc::make_mut(&mut self.live).set_len(len);
+        self.cut = Some(self.cut.map_or(len, |cut| cut.min(len)));
+        self.push(seq, FileChange::SetLen);
+    }
+
+    fn sync(&mut self) {
+        let events = std::mem::take(&mut self.pending);
+        let cut = self.cut.take();
+        if !self.lost {
+            self.durable = self.live.clone();
+            return;
+        }
+        // Pages written since go to the disk whole, as a page cache does it; lost ones do not.
+        let durable = Arc::make_mut(&mut self.durable);
+        durable.set_len(durable.len().min(cut.unwrap_or(u64::MAX)));
+        for event in events {
+            if let FileChange::Write { offset, data } = event.change {
+                durable.copy_pages(&self.live, offset, data.len());
+            }
+        }
+        durable.set_len(self.live.len());
+    }
+}
+
+/// A change of names that is not durable yet.
+#[derive(Clone, Debug)]
+pub(super) struct PendingName {
+    pub seq: u64,
+    pub op: NameOp<FileId>,
+    /// Directories that must be synced before it is durable.
+    unsynced: BTreeSet<DirId>,
+    /// Whether the file that got the name was synced after that.
+    pub file_synced: bool,
+}
+
+impl PendingName {
+    fn gives_name_to(&self, file: FileId) -> bool {
+        match &self.op {
+            NameOp::Set { node, .. } | NameOp::Rename { node, .. } => *node == Node::File(file),
+            NameOp::Remove { .. } => false,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// The names that are seen.
+    pub names: Namespace<FileId>,
+    /// The names that are on the disk for certain.
+    pub durable_names: Namespace<FileId>,
+    pub pending_names: Vec<PendingName>,
+    pub files: BTreeMap<FileId, Arc<FileState>>,
+}
+
+impl State {
+    /// Nothing unsynced: these names, and for each file its content.
+    pub fn clean(names: Namespace<FileId>, files: BTreeMap<FileId, Arc<FileState>>) -> State {
+        State { durable_names: names.clone(), names, pending_names: Vec::new(), files }
+    }
+
+    pub fn apply(&mut self, seq: u64, effect: &Effect) {
+        match effect {
+            Effect::Name(op) => self.apply_name(seq, op),
+            Effect::Write { file, offset, data } => self.change(*file, |file| {
+                Arc::make_mut(&mut file.live).write_at(*offset, data);
+                file.push(seq, FileChange::Write { offset: *offset, data: data.clone() });
+            }),
+            Effect::SetLen { file, len } => self.change(*file, |file| file.set_len(seq, *len)),
+            Effect::Sync { file } => {
+                self.change(*file, FileState::sync);
+                for name in &mut self.pending_names {
+                    name.file_synced |= name.gives_name_to(*file);
+                }
+            }
+            Effect::LosePending { file } => self.change(*file, |file| {
+                file.pending.clear();
+                file.lost = true;
+            }),
+            Effect::SyncDir { dir } => self.sync_dir(*dir),
+            Effect::Damage { file, offset, mask } => self.change(*file, |file| {
+                let was_clean = file.is_clean();
+                Arc::make_mut(&mut file.live).flip(*offset, *mask);
+                if was_clean {
+                    file.durable = file.live.clone();
+                } else {
+                    Arc::make_mut(&mut file.durable).flip(*offset, *mask);
+                }
+            }),
+            Effect::SyncAll => self.sync_all(),
+        }
+    }
+
+    /// A file that is gone takes no more changes.
+    fn change(&mut self, file: FileId, change: impl FnOnce(&mut FileState)) {
+        if let Some(file) = self.files.get_mut(&file) {
+            change(Arc::make_mut(file));
+        }
+    }
+
+    fn apply_name(&mut self, seq: u64, op: &NameOp<FileId>) {
+        if let NameOp::Set { node: Node::File(file), .. } = op {
+            self.files.entry(*file).or_default();
+        }
+        self.names.apply(op);
+        let unsynced = op.places().map(|place| place.dir).collect();
+        let op = op.clone();
+        self.pending_names.push(PendingName { seq, op, unsynced, file_synced: false });
+    }
+
+    /// Makes durable what needs no other directory. A change that becomes durable takes earlier
+    /// ones of the same names along: the newer content of a directory entry is the one on disk.
+    fn sync_dir(&mut self, dir: DirId) {
+        let mut settled: BTreeSet<Place> = BTreeSet::new();
+        for name in self.pending_names.iter_mut().rev() {
+            name.unsynced.remove(&dir);
+            if name.unsynced.is_empty() || name.op.places().any(|place| settled.contains(place)) {
+                name.unsynced.clear();
+                settled.extend(name.op.places().cloned());
+            }
+        }
+        let durable_names = &mut self.durable_names;
+        self.pending_names.retain(|name| {
+            if name.unsynced.is_empty() {
+                durable_names.apply(&name.op);
+            }
+            !name.unsynced.is_empty()
+        });
+    }
+
+    fn sync_all(&mut self) {
+        self.pending_names.clear();
+        self.durable_names = self.names.clone();
+        for file in self.files.values_mut().filter(|file| !file.is_clean()) {
+            *file = Arc::new(FileState::clean(file.live.clone()));
+        }
+    }
+
+    /// The operations that made the unsynced changes, in order. Those of files without a name are
+    /// left out, for whether such a file is still known depends on who has it open.
+    pub fn pending_seqs(&self) -> Vec<u64> {
+        let reachable = self.reachable_files();
+        let of_files = self.files.iter().filter(|(file, _)| reachable.contains(file));
+        let events = of_files.flat_map(|(_, file)| file.pending.iter().map(|event| event.seq));
+        let mut seqs: Vec<u64> = self.pending_names.iter().map(|name| name.seq).collect();
+        seqs.extend(events);
+        seqs.sort_unstable();
+        seqs
+    }
+
+    /// Files that have a name, now or after some crash.
+    fn reachable_files(&self) -> BTreeSet<FileId> {
+        let mut reachable = self.names.named_files();
+        reachable.extend(self.durable_names.named_files());
+        for name in &self.pending_names {
+            if let NameOp::Set { node: Node::File(file), .. }
+            | NameOp::Rename { node: Node::File(file), .. } = &name.op
+            {
+                reachable.insert(*file);
+            }
+        }
+        reachable
+    }
+
+    /// Lets go of files that have no name, now or after any crash, and are not open.
+    pub fn forget_unreachable(&mut self, is_open: impl Fn(FileId) -> bool) {
+        let reachable = self.reachable_files();
+        self.files.retain(|file, _| reachable.contains(file) || is_open(*file));
+    }
+}
