@@ -123,6 +123,21 @@ fn a_partial_compact_range_gives_back_the_space_of_what_was_deleted_there() {
 }
 
 #[test]
+fn tombstones_with_nothing_under_them_are_merged_away_not_moved_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..1000 {
+        db.put(format!("z{i:05}"), "x".repeat(50)).unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    for i in 0..1000 {
+        db.delete(format!("a{i:05}")).unwrap();
+    }
+    db.compact_range("a".."b").unwrap();
+    assert_eq!(db.approximate_size("a".."b").unwrap(), 0);
+}
+
+#[test]
 fn writes_after_close_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
