@@ -129,7 +129,8 @@ impl Replay<'_> {
                     Ok(Some(record)) => {
                         let mem =
                             current_memtable(self, &mut replayed, number, &mut arena, &mut full)?;
-                        let inserted = insert_record(&mem, record, &mut arena);
+                        let after = replayed.last_seq;
+                        let inserted = insert_record(&mem, record, after, &mut arena);
                         match inserted {
                             Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
                             Err(error) => {
@@ -186,10 +187,14 @@ fn current_memtable(
     Ok(mem)
 }
 
-/// Inserts a log record, a batch: its last sequence number.
-fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<SeqNo> {
+/// Inserts a log record, a batch that must follow the sequence number `after`: its last one.
+fn insert_record(mem: &Memtable, record: &[u8], after: SeqNo, arena: &mut Arena) -> Result<SeqNo> {
     let (first_seq, count) = decode_header(record)?;
-    let last_seq = first_seq.saturating_add(u64::from(count).saturating_sub(1));
+    if first_seq > after.saturating_add(1) {
+        // The log before lost its end in a crash, which it cannot tell itself.
+        return Err(Error::mismatch("writes are missing before a record", after + 1, first_seq));
+    }
+    let last_seq = first_seq.saturating_add(u64::from(count)).saturating_sub(1);
     // All or nothing: a batch that is malformed further on must not be half there.
     decode_ops(record).try_for_each(|op| op.map(drop))?;
     mem.insert_batch(record, first_seq, arena)?;
