@@ -3,7 +3,6 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
-
 use crate::args::Global;
 use crate::error::{CliError, Result};
 
