@@ -95,7 +95,7 @@ impl Engine {
             let order = self.reads.order.user();
             let files = closed(&state.version, level, order, range);
             match Compaction::new(&state.version.clone(), order, &self.options, level, files) {
-                Some(compaction) => start(state, compaction),
+                Some(compaction) => start(state, compaction.merging()),
                 None => return Ok(()),
             }
         };

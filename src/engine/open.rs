@@ -207,7 +207,7 @@ pub fn table_cache(
     let block_cache = (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)));
     let context = TableContext {
         order: crate::format::key::KeyOrder::Internal(order.clone()),
-        filter_policy: options.filter_policy.clone(),
+        filter_policy: options.usable_filter_policy(),
         block_cache: block_cache.clone(),
         paranoid: options.paranoid_checks,
     };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minikv::Options;
-use minikv::fs::{DiskFs, Fs};
+use minikv::fs::{DiskFs, Fs, MemFs};
 
 /// A directory on some filesystem, gone when dropped.
 pub struct Home {
@@ -17,6 +17,10 @@ impl Home {
     pub fn on_disk() -> Home {
         let disk = tempfile::tempdir().expect("a temporary directory");
         Home { fs: Arc::new(DiskFs), dir: disk.path().join("db"), _disk: Some(disk) }
+    }
+
+    pub fn in_memory() -> Home {
+        Home { fs: Arc::new(MemFs::new()), dir: PathBuf::from("/db"), _disk: None }
     }
 
     pub fn dir(&self) -> &Path {

@@ -89,13 +89,13 @@ fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
 /// Says what was left out when the logs were replayed: never in silence.
 fn tell(recovery: &Recovery) {
     for lost in &recovery.lost {
-        output::say(format!(
-            "minikv: {}: {} bytes from offset {} on are left out: {}",
-            lost.path.display(),
-            lost.bytes,
-            lost.offset,
-            lost.why
-        ));
+        let log = lost.path.display().to_string();
+        let why = if lost.why.starts_with(&log) {
+            lost.why.clone()
+        } else {
+            format!("{log} at offset {}: {}", lost.offset, lost.why)
+        };
+        output::say(format!("minikv: {why}; from there on {} bytes are left out", lost.bytes));
     }
 }
 
