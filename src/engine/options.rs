@@ -74,7 +74,10 @@ impl Options {
     }
 
     /// Fails at the first damage that could otherwise be worked around: a bad record inside a
-    /// log refuses the open instead of ending the log there. Default: false.
+    /// log refuses the open instead of ending the log there, and an index block is checked whole
+    /// when its table is opened. Default: false.
+    ///
+    /// `docs/durability.md` has every case.
     #[must_use]
     pub fn paranoid_checks(mut self, yes: bool) -> Options {
         self.paranoid_checks = yes;
@@ -89,7 +92,8 @@ impl Options {
         self
     }
 
-    /// How many tables are kept open, each with its index and filters in memory. Default: 1000.
+    /// How many tables are kept open, each with its index and filters in memory; 16 at least.
+    /// Default: 1000.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = files;
@@ -143,7 +147,8 @@ impl Options {
         self
     }
 
-    /// Continues the last log and MANIFEST at open instead of starting new ones. Default: false.
+    /// Continues the last log and MANIFEST at open, where they end cleanly, instead of starting
+    /// new ones. Default: false.
     #[must_use]
     pub fn reuse_logs(mut self, yes: bool) -> Options {
         self.reuse_logs = yes;
