@@ -1,9 +1,9 @@
 //! The sum of all reads, counted by many threads without contention.
 //!
-//! Counting must not slow what it counts. A lock and a copy of the counters took 4 % of a get
-//! from the cache, an atomic addition for each event as much. So each thread counts in a
-//! [`ReadTally`] of its own, with plain additions, straight from the read path; the sum is made
-//! when somebody asks.
+//! Counting must not slow what it counts. Folding a trace into sums under a lock took 460 of the
+//! 6,400 instructions of a get from the block cache (callgrind; two tables asked). Here each
+//! thread counts in a [`ReadTally`] of its own, with plain additions, straight from the read path:
+//! 70 instructions, 1.2 % of that get. The sum is made when somebody asks.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -125,4 +125,92 @@ fn take_number() -> usize {
     let number = LEASE.try_with(|lease| lease.0).unwrap_or(NO_NUMBER);
     NUMBER.set(number);
     number
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    fn count(totals: &ReadTotals) {
+        match totals.own() {
+            Some(tally) => {
+                tally.get(true);
+                tally.levels[2].index_seeks.count(3);
+            }
+            None => {
+                let mut trace = ReadTrace::default();
+                trace.levels[2].index_seeks = 3;
+                totals.add_get(&trace, true);
+            }
+        }
+    }
+
+    #[test]
+    fn threads_with_and_without_a_tally_of_their_own_sum_up() {
+        const THREADS: usize = OWN_TALLIES + 40;
+        const GETS: u64 = 1000;
+        let totals = ReadTotals::default();
+        let (all_there, all_done) = (Barrier::new(THREADS), Barrier::new(THREADS));
+        let numbers = Mutex::new(BTreeSet::new());
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    assert!(numbers.lock().insert(thread_number()), "two threads, one number");
+                    all_there.wait();
+                    (0..GETS).for_each(|_| count(&totals));
+                    all_done.wait();
+                });
+            }
+        });
+        assert!(*numbers.lock().last().unwrap() >= OWN_TALLIES, "nobody had to share");
+        let (trace, gets, found) = totals.sum();
+        assert_eq!((gets, found), (THREADS as u64 * GETS, THREADS as u64 * GETS));
+        assert_eq!(trace.levels[2].index_seeks, 3 * gets);
+        assert_eq!(trace.total(), trace.levels[2]);
+    }
+
+    #[test]
+    fn numbers_of_ended_threads_are_given_out_again() {
+        let totals = ReadTotals::default();
+        let mut highest = 0;
+        for _ in 0..10 * OWN_TALLIES {
+            let number = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    count(&totals);
+                    thread_number()
+                });
+                reader.join().unwrap()
+            });
+            highest = highest.max(number);
+        }
+        assert_eq!(totals.sum().1, 10 * OWN_TALLIES as u64);
+        // Other tests have threads too, but not that many.
+        assert!(highest < 5 * OWN_TALLIES, "{highest}");
+    }
+
+    #[test]
+    fn a_read_while_the_thread_ends_counts_too() {
+        static TOTALS: OnceLock<ReadTotals> = OnceLock::new();
+        struct ReadsLast;
+        impl Drop for ReadsLast {
+            fn drop(&mut self) {
+                count(TOTALS.get().unwrap());
+            }
+        }
+        thread_local! {
+            static LAST: ReadsLast = const { ReadsLast };
+        }
+        TOTALS.set(ReadTotals::default()).unwrap();
+        // Destructors run in one order or the other: both come up here.
+        std::thread::spawn(|| LAST.with(|_| count(TOTALS.get().unwrap()))).join().unwrap();
+        std::thread::spawn(|| {
+            count(TOTALS.get().unwrap());
+            LAST.with(|_| ());
+        })
+        .join()
+        .unwrap();
+        assert_eq!(TOTALS.get().unwrap().sum().1, 4);
+    }
 }
