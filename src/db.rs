@@ -90,15 +90,6 @@ impl Db {
         Ok(ReadOnlyDb { opened: Arc::new(read_only::open(path.as_ref(), &options)?) })
     }
 
-    /// Removes the database in the directory `path`: every file that is one of a database's, and
-    /// the directory if nothing else is in it. No database there is fine.
-    ///
-    /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) if it is open, I/O errors.
-    pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
-        crate::admin::destroy::destroy(path.as_ref(), &*options.fs)
-    }
-
     /// Sets the value of `key`.
     ///
     /// # Errors

@@ -1,2 +1,25 @@
-//! skeleton
-fn main() {}
+//! The `minikv` command.
+
+mod args;
+mod codec;
+mod commands;
+mod error;
+mod input;
+mod output;
+mod scratch;
+mod survey;
+mod workload;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match args::parse().and_then(commands::run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if let Some(message) = error.message() {
+                output::say(format!("minikv: {message}"));
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

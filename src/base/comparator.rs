@@ -26,6 +26,13 @@ pub trait Comparator: Send + Sync + Debug + 'static {
         let _ = key;
     }
 
+    /// Whether only the same bytes compare equal. Filters tell keys apart by their bytes, so under
+    /// an order that takes different bytes for the same key they are neither written nor asked.
+    /// Default: false, which is always right.
+    fn equal_means_same_bytes(&self) -> bool {
+        false
+    }
+
     /// Whether this is plain byte order, which the engine compares without a virtual call.
     #[doc(hidden)]
     fn is_bytewise(&self) -> bool {
@@ -67,6 +74,10 @@ impl Comparator for BytewiseComparator {
             key[i] += 1;
             key.truncate(i + 1);
         }
+    }
+
+    fn equal_means_same_bytes(&self) -> bool {
+        true
     }
 
     fn is_bytewise(&self) -> bool {

@@ -237,16 +237,16 @@ impl Outputs<'_> {
 impl Engine {
     /// Runs a compaction whose inputs are marked, makes its result the current version, and
     /// frees the marks.
-    pub fn run_compaction(&self, compaction: &Arc<Compaction>) -> Result<()> {
+    pub fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
         let began = Instant::now();
         let result = if compaction.is_move {
-            self.move_down(compaction)
+            self.move_down(&compaction)
         } else {
-            self.merge_down(compaction, began)
+            self.merge_down(&compaction, began)
         };
         let mut state = self.state.lock();
         compaction.mark(false);
-        state.running.retain(|running| !Arc::ptr_eq(running, compaction));
+        state.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
             Ok(()) => state.compaction_error = None,
             Err(Error::Closed) => {}
@@ -255,6 +255,8 @@ impl Engine {
         drop(state);
         self.changed.notify_all();
         self.work.notify_all();
+        // The last to name the inputs, unless a reader does.
+        drop(compaction);
         self.trash.empty();
         result
     }

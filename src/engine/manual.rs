@@ -85,7 +85,7 @@ impl Engine {
                 Compaction::from_inputs(self.version(), order, inputs, output_level, false),
             )
         };
-        self.run_compaction(&compaction)
+        self.run_compaction(compaction)
     }
 
     /// Compacts what a level has in `range` into the next.
@@ -99,7 +99,7 @@ impl Engine {
                 None => return Ok(()),
             }
         };
-        self.run_compaction(&compaction)
+        self.run_compaction(compaction)
     }
 
     /// Writes what a level has in `range` anew, in place, without its tombstones.
@@ -115,7 +115,7 @@ impl Engine {
             let inputs = Inputs(vec![(level, files)]);
             start(state, Compaction::from_inputs(version, order, inputs, level, false))
         };
-        self.run_compaction(&compaction)
+        self.run_compaction(compaction)
     }
 
     fn version(&self) -> Arc<Version> {

@@ -8,7 +8,7 @@
 //! | `pick`, `compact` | which tables to merge, and the merge |
 //! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
 //! | `view`, `get`, `merge`, `iter` | what a read sees, and how |
-//! | `open`, `read_only` | from files to an engine, or to a view |
+//! | `directory`, `open`, `read_only` | from files to an engine, or to a view |
 //! | `worker`, `health`, `obsolete` | threads, trouble, removal |
 //!
 //! # Locks
@@ -49,6 +49,7 @@ use crate::engine::write::{CommitState, WriteQueue};
 use crate::fs::Fs;
 
 pub mod compact;
+pub mod directory;
 pub mod flush;
 pub mod get;
 pub mod health;

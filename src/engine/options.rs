@@ -135,6 +135,8 @@ impl Options {
 
     /// The filter of new tables, and the one reads know. `None` writes and uses none.
     /// Default: LevelDB's bloom filter with 10 bits a key (LevelDB's own default is none).
+    /// Without effect under a comparator that takes different bytes for the same key
+    /// ([`Comparator::equal_means_same_bytes`]).
     #[must_use]
     pub fn filter_policy(mut self, policy: Option<Arc<dyn FilterPolicy>>) -> Options {
         self.filter_policy = policy;
@@ -179,11 +181,16 @@ impl Options {
         }
     }
 
+    /// The filter policy, if filters may be used under the order of keys.
+    pub(crate) fn usable_filter_policy(&self) -> Option<Arc<dyn FilterPolicy>> {
+        self.filter_policy.clone().filter(|_| self.comparator.equal_means_same_bytes())
+    }
+
     /// How new tables are built.
     pub(crate) fn table_options(&self, order: &InternalComparator) -> TableOptions {
         TableOptions {
             order: KeyOrder::Internal(order.clone()),
-            filter_policy: self.filter_policy.clone(),
+            filter_policy: self.usable_filter_policy(),
             block_bytes: self.block_bytes,
             block_restart_interval: self.block_restart_interval,
             compression: self.compression,

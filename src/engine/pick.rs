@@ -29,8 +29,9 @@ pub const MAX_GRANDPARENT_FACTOR: u64 = 10;
 
 /// What a level is to hold at most, in bytes.
 pub fn target_bytes(level: usize, options: &Options) -> u64 {
-    // Level 1 takes a few memtables' worth, or every flush would rewrite it several times over.
-    let base = (10 << 20).max(4 * options.write_buffer_bytes as u64);
+    // Five tables are LevelDB's 10 MiB. But level 1 takes a few memtables' worth, or every flush
+    // would rewrite it several times over.
+    let base = options.max_file_bytes.saturating_mul(5).max(4 * options.write_buffer_bytes as u64);
     let mut bytes: u64 = base;
     for _ in 1..level {
         bytes = bytes.saturating_mul(LEVEL_FACTOR);

@@ -100,7 +100,7 @@ impl Engine {
             compaction.mark(true);
             state.running.push(compaction.clone());
             drop(state);
-            let result = self.run_compaction(&compaction);
+            let result = self.run_compaction(compaction);
             state = self.state.lock();
             if result.is_err() && !state.closing {
                 // Space or handles may come back; what is damaged is only tried again.

@@ -1,17 +1,19 @@
 //! The filesystem as the engine sees it: a trait, so that tests can put a simulated one in its
-//! place, and the only door to the disk.
+//! place, and the only door to the disk. [`DiskFs`] is the disk, [`MemFs`] keeps files in memory,
+//! and [`SimFs`] crashes and fails on demand.
 //!
 //! Errors are plain [`io::Error`]s; the caller knows the operation and the path and says so.
 //!
 //! Durability, as every implementation must give it:
 //! - bytes written are durable after [`WriteFile::sync`];
-//! - a name (created, renamed to, removed) is durable after [`Fs::sync_dir`] of its directory;
+//! - a name (created, renamed to, removed) is durable after [`Fs::sync_dir`] of its directory,
+//!   and so is a directory that was made: as a name in its parent;
 //! - [`Fs::rename`] replaces the target atomically;
 //! - dropping a file never syncs it.
 
-pub mod disk;
+mod disk;
 mod lock;
-pub mod mem;
+mod mem;
 mod namespace;
 mod retry;
 pub mod sim;
@@ -69,6 +71,9 @@ pub trait Fs: Send + Sync + Debug + 'static {
 
     /// Takes the lock file (created if it is not there) for this process, until the returned
     /// guard is dropped. The outer error is the disk's; the inner one is who holds the lock.
+    ///
+    /// Nothing else in the process may open the file meanwhile, not even to read it: on a disk,
+    /// closing it again would give up the lock that LevelDB sees.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>>;
 }
 

@@ -1,5 +1,9 @@
 //! The engine as a program meets it: one test for each promise.
 
+mod reads;
+mod recovery;
+mod writes;
+
 use std::collections::BTreeMap;
 
 use minikv::{Db, Options, ReadOptions, WriteBatch, WriteOptions};

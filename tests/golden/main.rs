@@ -11,6 +11,7 @@ use minikv::fs::ReadFile;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+mod databases;
 mod tables;
 mod vectors;
 

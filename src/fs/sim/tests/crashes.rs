@@ -140,6 +140,22 @@ fn garbage_stays_behind_the_synced_end() {
 }
 
 #[test]
+fn garbage_may_stand_where_a_file_was_cut_and_grew_again() {
+    let fs = SimFs::new(1);
+    write_synced(&fs, "f", &[7; 2_048]);
+    let mut file = fs.append(&path("f")).unwrap();
+    file.set_len(512).unwrap();
+    file.write(&[8; 1_024]).unwrap();
+    let images = images(&fs, |seed| CrashPlan::random(seed).holes(Holes::Garbage));
+    let grown = images.map(|image| content(&image, "f").unwrap()).filter(|f| f.len() == 1_536);
+    let lost: Vec<Vec<u8>> = grown.filter(|f| f[512..1_024] != [8; 512]).collect();
+    assert!(lost.len() > 10);
+    for bytes in lost {
+        assert!(bytes[512..1_024].iter().collect::<BTreeSet<_>>().len() > 100);
+    }
+}
+
+#[test]
 fn every_change_of_a_name_survives_by_itself() {
     let fs = SimFs::new(1);
     write_synced(&fs, "removed", b"");
@@ -230,6 +246,22 @@ fn a_prefix_of_the_changes_survives() {
         let image = fs.crash_image(&CrashPlan::prefix(count as u64));
         assert_eq!(files(&image), owned(expected), "prefix of {count}");
     }
+}
+
+#[test]
+fn a_prefix_has_the_length_of_its_last_change() {
+    let fs = SimFs::new(1);
+    write_synced(&fs, "f", &[1; 600]);
+    let mut file = fs.append(&path("f")).unwrap();
+    file.set_len(5_000).unwrap();
+    file.write(&[2; 100]).unwrap();
+    file.set_len(50).unwrap();
+    file.write(&[3; 10]).unwrap();
+    let lens =
+        (0..5).map(|count| fs.crash_image(&CrashPlan::prefix(count)).len(&path("f")).unwrap());
+    assert_eq!(lens.collect::<Vec<_>>(), [600, 5_000, 5_000, 50, 60]);
+    let image = fs.crash_image(&CrashPlan::prefix(2));
+    assert_eq!(content(&image, "f").unwrap()[600..], [[2; 100].as_slice(), &[0; 4_300]].concat());
 }
 
 #[test]

@@ -92,6 +92,16 @@ fn faults_strike_by_operation_number() {
 }
 
 #[test]
+fn faults_of_a_number_that_has_passed_never_strike() {
+    let fs = SimFs::new(1);
+    create(&fs, "a");
+    fs.inject(Fault::io_error().at_op(1));
+    assert!(fs.list(Path::new("/")).is_ok(), "a list is not operation 1");
+    create(&fs, "b");
+    assert_eq!((fs.fault_count(), fs.waiting_faults()), (0, 1));
+}
+
+#[test]
 fn sticky_faults_strike_from_there_on() {
     let fs = SimFs::new(1);
     fs.inject(Fault::io_error().at_op(2).sticky());
@@ -290,6 +300,22 @@ fn a_cut_after_a_lost_sync_is_durable_when_synced() {
     file.set_len(90).unwrap();
     file.sync().unwrap();
     let expected = [[1; 50].as_slice(), &[3; 10], &[0; 30]].concat();
+    assert_eq!(content(&strict(&fs), "f").unwrap(), expected);
+}
+
+#[test]
+fn what_was_cut_off_after_a_lost_sync_stays_away() {
+    let fs = SimFs::new(1);
+    write_synced(&fs, "f", &[1; 12_288]);
+    append(&fs, "f", &[2; 100]);
+    fs.inject(Fault::lost_sync());
+    let mut file = fs.append(&path("f")).unwrap();
+    file.sync().unwrap_err();
+    file.set_len(5_000).unwrap();
+    file.set_len(12_000).unwrap();
+    let expected = [[1; 5_000].as_slice(), &[0; 7_000]].concat();
+    assert_eq!(content(&everything(&fs), "f").unwrap(), expected);
+    file.sync().unwrap();
     assert_eq!(content(&strict(&fs), "f").unwrap(), expected);
 }
 

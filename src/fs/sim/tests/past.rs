@@ -192,6 +192,18 @@ fn the_hook_sees_operations_before_they_are_done() {
 }
 
 #[test]
+fn a_read_over_the_end_is_tried_once() {
+    let fs = SimFs::new(1);
+    write(&fs, "f", b"abc");
+    let file = fs.open(&path("f")).unwrap();
+    let (seen, received) = mpsc::channel();
+    fs.set_hook(move |op| seen.send((op.kind, op.bytes)).unwrap());
+    assert_eq!(file.read_at(&mut [0; 10], 1).unwrap(), 2);
+    assert_eq!(file.read_at(&mut [0; 10], 3).unwrap(), 0);
+    assert_eq!(received.try_iter().collect::<Vec<_>>(), [(OpKind::Read, 10); 2]);
+}
+
+#[test]
 fn the_hook_stalls_one_operation_and_no_other() {
     let fs = SimFs::new(1);
     let (reached, at_sync) = mpsc::channel();

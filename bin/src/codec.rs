@@ -1,0 +1,363 @@
+//! Bytes as text: how keys, values and entries are written on a line and read back.
+//!
+//! ```text
+//! format    a line of `dump`                       the bytes 63 61 66 c3 a9, 00
+//! escaped   KEY<TAB>VALUE                          caf\xc3\xa9<TAB>\x00
+//! hex       KEY<TAB>VALUE                          636166c3a9<TAB>00
+//! json      {"key":…,"value":…}                    {"key":"café","value":"\u0000"}
+//! ```
+//!
+//! Every byte string has a text in every format, and reading it gives the same bytes.
+//! `escaped`: printable ASCII stands for itself, a backslash is `\\`, every other byte `\xHH`.
+//! Reading also takes bytes past ASCII as themselves, so that UTF-8 can be typed.
+//! `json`: what is not UTF-8 is `{"base64":"…"}`.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use clap::ValueEnum;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+
+const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// How bytes are written as text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Printable ASCII as it is, `\\` for a backslash, \xHH for other bytes: KEY<TAB>VALUE
+    #[default]
+    Escaped,
+    /// Lower-case hexadecimal: KEY<TAB>VALUE
+    Hex,
+    /// JSON Lines: {"key":…,"value":…}, with {"base64":"…"} for what is not UTF-8
+    Json,
+}
+
+impl Format {
+    /// Appends the text of `bytes`, without an end of line.
+    pub fn encode(self, bytes: &[u8], text: &mut Vec<u8>) {
+        match self {
+            Format::Escaped => escape(bytes, text),
+            Format::Hex => bytes.iter().for_each(|&byte| push_hex(byte, text)),
+            Format::Json => encode_json(bytes, text),
+        }
+    }
+
+    /// The text of `bytes` as a string, for messages.
+    pub fn show(self, bytes: &[u8]) -> String {
+        let mut text = Vec::new();
+        self.encode(bytes, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    }
+
+    /// The bytes of `text`, or what is wrong with it.
+    pub fn decode(self, text: &[u8]) -> Result<Vec<u8>, String> {
+        match self {
+            Format::Escaped => unescape(text),
+            Format::Hex => decode_hex(text),
+            Format::Json => parse_json::<Datum>(text).map(|datum| datum.0),
+        }
+    }
+
+    /// Appends one entry and the end of its line.
+    pub fn encode_entry(self, key: &[u8], value: &[u8], text: &mut Vec<u8>) {
+        if self == Format::Json {
+            text.extend_from_slice(b"{\"key\":");
+            self.encode(key, text);
+            text.extend_from_slice(b",\"value\":");
+            self.encode(value, text);
+            text.extend_from_slice(b"}\n");
+        } else {
+            self.encode(key, text);
+            text.push(b'\t');
+            self.encode(value, text);
+            text.push(b'\n');
+        }
+    }
+
+    /// Appends a key alone and the end of its line.
+    pub fn encode_key_line(self, key: &[u8], text: &mut Vec<u8>) {
+        if self == Format::Json {
+            text.extend_from_slice(b"{\"key\":");
+            self.encode(key, text);
+            text.extend_from_slice(b"}\n");
+        } else {
+            self.encode(key, text);
+            text.push(b'\n');
+        }
+    }
+
+    /// The key and value of a line (without its end), or what is wrong with it.
+    pub fn decode_entry(self, line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
+        if self == Format::Json {
+            return parse_json::<Entry>(line).map(|entry| (entry.key, entry.value));
+        }
+        let mut fields = line.split(|&byte| byte == b'\t');
+        let key = fields.next().unwrap_or_default();
+        let value = fields.next().ok_or("no TAB between key and value")?;
+        if fields.next().is_some() {
+            return Err("more than one TAB".to_string());
+        }
+        let key = self.decode(key).map_err(|what| format!("key: {what}"))?;
+        let value = self.decode(value).map_err(|what| format!("value: {what}"))?;
+        Ok((key, value))
+    }
+}
+
+fn escape(bytes: &[u8], text: &mut Vec<u8>) {
+    for &byte in bytes {
+        match byte {
+            b'\\' => text.extend_from_slice(b"\\\\"),
+            b' '..=b'~' => text.push(byte),
+            _ => {
+                text.extend_from_slice(b"\\x");
+                push_hex(byte, text);
+            }
+        }
+    }
+}
+
+fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [] => return Ok(bytes),
+            [b'\\', b'\\', rest @ ..] => {
+                bytes.push(b'\\');
+                rest
+            }
+            [b'\\', b'x', high, low, rest @ ..] => match (hex_digit(*high), hex_digit(*low)) {
+                (Some(high), Some(low)) => {
+                    bytes.push(high << 4 | low);
+                    rest
+                }
+                _ => return Err("\\x wants two hexadecimal digits".to_string()),
+            },
+            [b'\\', b'x', ..] => return Err("\\x wants two hexadecimal digits".to_string()),
+            [b'\\', other, ..] => {
+                let escape = Format::Escaped.show(&[*other]);
+                return Err(format!("unknown escape \\{escape} (a backslash is written \\\\)"));
+            }
+            [b'\\'] => return Err("a lone backslash at the end (it is written \\\\)".to_string()),
+            [byte @ (0..=0x1f | 0x7f), ..] => {
+                return Err(format!("a raw byte 0x{byte:02x} (it is written \\x{byte:02x})"));
+            }
+            [byte, rest @ ..] => {
+                bytes.push(*byte);
+                rest
+            }
+        }
+    }
+}
+
+fn push_hex(byte: u8, text: &mut Vec<u8>) {
+    text.push(HEX_DIGITS[usize::from(byte >> 4)]);
+    text.push(HEX_DIGITS[usize::from(byte & 0xf)]);
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+fn decode_hex(text: &[u8]) -> Result<Vec<u8>, String> {
+    if !text.len().is_multiple_of(2) {
+        return Err(format!("{} hexadecimal digits, an odd number", text.len()));
+    }
+    text.chunks_exact(2)
+        .map(|pair| match (hex_digit(pair[0]), hex_digit(pair[1])) {
+            (Some(high), Some(low)) => Ok(high << 4 | low),
+            _ => Err(format!("{:?} is not hexadecimal", String::from_utf8_lossy(pair))),
+        })
+        .collect()
+}
+
+fn encode_json(bytes: &[u8], text: &mut Vec<u8>) {
+    match std::str::from_utf8(bytes) {
+        Ok(string) => serde_json::to_writer(text, string).expect("a Vec takes every write"),
+        Err(_) => {
+            text.extend_from_slice(b"{\"base64\":\"");
+            text.extend_from_slice(BASE64.encode(bytes).as_bytes());
+            text.extend_from_slice(b"\"}");
+        }
+    }
+}
+
+fn parse_json<'a, T: Deserialize<'a>>(text: &'a [u8]) -> Result<T, String> {
+    serde_json::from_slice(text).map_err(|error| error.to_string().replace("line 1 ", ""))
+}
+
+/// A key or value in JSON: a string, or `{"base64":"…"}`.
+struct Datum(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Datum {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Datum, D::Error> {
+        deserializer.deserialize_any(DatumVisitor)
+    }
+}
+
+struct DatumVisitor;
+
+impl<'de> Visitor<'de> for DatumVisitor {
+    type Value = Datum;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string or {\"base64\":\"…\"}")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, string: &str) -> Result<Datum, E> {
+        Ok(Datum(string.as_bytes().to_vec()))
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Datum, M::Error> {
+        let mut bytes = None;
+        while let Some(name) = map.next_key::<String>()? {
+            if name != "base64" {
+                return Err(M::Error::unknown_field(&name, &["base64"]));
+            }
+            let text: String = map.next_value()?;
+            let decoded = BASE64.decode(text).map_err(|e| M::Error::custom(format!("base64: {e}")));
+            if bytes.replace(decoded?).is_some() {
+                return Err(M::Error::duplicate_field("base64"));
+            }
+        }
+        bytes.map(Datum).ok_or_else(|| M::Error::missing_field("base64"))
+    }
+}
+
+/// A line of JSON with both fields.
+struct Entry {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Entry, D::Error> {
+        deserializer.deserialize_map(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = Entry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("{\"key\":…,\"value\":…}")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entry, M::Error> {
+        let (mut key, mut value) = (None, None);
+        while let Some(name) = map.next_key::<String>()? {
+            let (slot, name) = match name.as_str() {
+                "key" => (&mut key, "key"),
+                "value" => (&mut value, "value"),
+                other => return Err(M::Error::unknown_field(other, &["key", "value"])),
+            };
+            if slot.replace(map.next_value::<Datum>()?.0).is_some() {
+                return Err(M::Error::duplicate_field(name));
+            }
+        }
+        Ok(Entry {
+            key: key.ok_or_else(|| M::Error::missing_field("key"))?,
+            value: value.ok_or_else(|| M::Error::missing_field("value"))?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMATS: [Format; 3] = [Format::Escaped, Format::Hex, Format::Json];
+
+    fn nasty() -> Vec<Vec<u8>> {
+        let mut strings: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
+        strings.extend((0..=255).map(|byte| vec![b'a', byte, b'\\', byte]));
+        strings.push(Vec::new());
+        strings.push((0..=255).collect());
+        strings.extend(
+            ["\\x41", "{\"base64\":\"AA==\"}", "\u{feff}\u{2028}é\u{1f980}", "\t\n\r"]
+                .map(|s| s.as_bytes().to_vec()),
+        );
+        strings
+    }
+
+    #[test]
+    fn every_byte_string_comes_back_in_every_format() {
+        for format in FORMATS {
+            for bytes in nasty() {
+                let mut text = Vec::new();
+                format.encode(&bytes, &mut text);
+                assert!(!text.contains(&b'\n') && !text.contains(&b'\t'), "{format:?} {bytes:?}");
+                assert_eq!(format.decode(&text).as_ref(), Ok(&bytes), "{format:?}");
+                let mut line = Vec::new();
+                format.encode_entry(&bytes, b"v", &mut line);
+                assert_eq!(line.pop(), Some(b'\n'));
+                assert_eq!(format.decode_entry(&line), Ok((bytes, b"v".to_vec())), "{format:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_worked_examples() {
+        let line = |format: Format| {
+            let mut line = Vec::new();
+            format.encode_entry("café".as_bytes(), b"\0", &mut line);
+            String::from_utf8(line).unwrap()
+        };
+        assert_eq!(line(Format::Escaped), "caf\\xc3\\xa9\t\\x00\n");
+        assert_eq!(line(Format::Hex), "636166c3a9\t00\n");
+        assert_eq!(line(Format::Json), "{\"key\":\"café\",\"value\":\"\\u0000\"}\n");
+        assert_eq!(Format::Json.show(&[0xff, 0]), "{\"base64\":\"/wA=\"}");
+        assert_eq!(Format::Escaped.show(b"C:\\new ~\x7f"), "C:\\\\new ~\\x7f");
+    }
+
+    #[test]
+    fn empty_fields_are_empty_strings() {
+        let empty = Ok((Vec::new(), Vec::new()));
+        assert_eq!(Format::Escaped.decode_entry(b"\t"), empty);
+        assert_eq!(Format::Hex.decode_entry(b"\t"), empty);
+        assert_eq!(Format::Json.decode_entry(b"{\"value\":\"\",\"key\":\"\"}"), empty);
+    }
+
+    #[test]
+    fn typed_utf8_stands_for_itself() {
+        assert_eq!(Format::Escaped.decode("é".as_bytes()).as_deref(), Ok("é".as_bytes()));
+    }
+
+    #[test]
+    fn what_is_not_the_format_is_refused_and_said() {
+        let refusals: [(Format, &[u8], &str); 20] = [
+            (Format::Escaped, b"", "no TAB"),
+            (Format::Escaped, b"key", "no TAB"),
+            (Format::Escaped, b"a\tb\tc", "more than one TAB"),
+            (Format::Escaped, b"a\\nb\t", "key: unknown escape \\n"),
+            (Format::Escaped, b"a\\\t", "key: a lone backslash"),
+            (Format::Escaped, b"a\t\\x4", "value: \\x wants two"),
+            (Format::Escaped, b"a\t\\xg0", "value: \\x wants two"),
+            (Format::Escaped, b"a\tb\r", "value: a raw byte 0x0d"),
+            (Format::Hex, b"61", "no TAB"),
+            (Format::Hex, b"6\t", "odd number"),
+            (Format::Hex, b"zz\t", "\"zz\" is not hexadecimal"),
+            (Format::Json, b"", "EOF"),
+            (Format::Json, b"{\"key\":\"a\"}", "missing field `value`"),
+            (Format::Json, b"{\"key\":\"a\",\"value\":1}", "expected a string or {\"base64\""),
+            (Format::Json, b"{\"key\":\"a\",\"value\":\"b\"} x", "trailing characters"),
+            (
+                Format::Json,
+                b"{\"key\":\"a\",\"key\":\"a\",\"value\":\"\"}",
+                "duplicate field `key`",
+            ),
+            (Format::Json, b"{\"key\":\"a\",\"value\":\"\",\"ttl\":1}", "unknown field `ttl`"),
+            (Format::Json, b"{\"key\":{\"base64\":\"?\"},\"value\":\"\"}", "base64:"),
+            (Format::Json, b"{\"key\":{\"hex\":\"00\"},\"value\":\"\"}", "unknown field `hex`"),
+            (Format::Json, b"{\"key\":\"\xff\",\"value\":\"\"}", "column"),
+        ];
+        for (format, line, want) in refusals {
+            let what = format.decode_entry(line).unwrap_err();
+            assert!(what.contains(want), "{format:?} {line:?}: {what}");
+            assert!(!what.contains("line 1"), "{what}");
+        }
+    }
+}

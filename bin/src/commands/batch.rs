@@ -1,0 +1,140 @@
+//! `minikv batch [FILE]`
+
+use std::path::PathBuf;
+
+use minikv::{Db, WriteBatch, WriteOptions};
+
+use super::count;
+use crate::args::Global;
+use crate::codec::Format;
+use crate::error::{CliError, Result};
+use crate::input::Lines;
+use crate::output::Stdout;
+
+/// Apply operations in atomic batches
+///
+/// One operation a line, its fields separated by one TAB, keys and values in --format:
+/// `put KEY VALUE`, `delete KEY`, and `commit`, which ends a batch; the end of the input commits
+/// too. A batch is applied whole or not at all. After each one, `committed N` is printed, N being
+/// its number of operations. A line that is no operation stops the command (exit code 2): batches
+/// before it stay, the one it is in is not applied. If nobody reads stdout any more, batches are
+/// still applied. Makes the database if there is none.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file to read; stdin without it, or with `-`
+    file: Option<PathBuf>,
+    /// Print `committed N` only when the batch would survive a loss of power
+    #[arg(long)]
+    sync: bool,
+}
+
+pub fn run(global: &Global, args: Args) -> Result<()> {
+    let mut lines = Lines::open(args.file.as_ref())?;
+    let db = super::open(global, true)?;
+    let mut committer = Committer {
+        db: &db,
+        options: WriteOptions::default().sync(args.sync),
+        batch: WriteBatch::new(),
+        batches: 0,
+        stdout: Some(Stdout::open()?),
+    };
+    match committer.read(&mut lines, global.format()) {
+        Ok(()) => Ok(db.close()?),
+        Err(error) => {
+            let batches = count(committer.batches, "batch", "batches");
+            Err(error.after(format!("committed before it, and stays: {batches}")))
+        }
+    }
+}
+
+/// One line of the input.
+#[derive(Debug, PartialEq, Eq)]
+enum Line {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    Commit,
+}
+
+impl Line {
+    fn parse(line: &[u8], format: Format) -> Result<Line, String> {
+        let fields: Vec<&[u8]> = line.split(|&byte| byte == b'\t').collect();
+        let key = |text| format.decode(text).map_err(|what| format!("key: {what}"));
+        match fields[..] {
+            [b"put", k, v] => {
+                let value = format.decode(v).map_err(|what| format!("value: {what}"))?;
+                Ok(Line::Put(key(k)?, value))
+            }
+            [b"delete", k] => Ok(Line::Delete(key(k)?)),
+            [b"commit"] => Ok(Line::Commit),
+            _ => Err("not put<TAB>KEY<TAB>VALUE, delete<TAB>KEY or commit".to_string()),
+        }
+    }
+}
+
+struct Committer<'a> {
+    db: &'a Db,
+    options: WriteOptions,
+    batch: WriteBatch,
+    /// Batches that are in the database.
+    batches: u64,
+    /// `None` once nobody reads it.
+    stdout: Option<Stdout>,
+}
+
+impl Committer<'_> {
+    fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
+        while let Some(line) = lines.next_line()? {
+            match Line::parse(line, format) {
+                Ok(Line::Put(key, value)) => self.batch.put(key, value),
+                Ok(Line::Delete(key)) => self.batch.delete(key),
+                Ok(Line::Commit) => self.commit()?,
+                Err(what) => {
+                    return Err(CliError::Usage(format!(
+                        "{}: {what}; its batch is not applied",
+                        lines.place()
+                    )));
+                }
+            }
+        }
+        if self.batch.is_empty() { Ok(()) } else { self.commit() }
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        let operations = batch.len();
+        self.db.write_with(&self.options, batch)?;
+        self.batches += 1;
+        self.acknowledge(operations)
+    }
+
+    fn acknowledge(&mut self, operations: usize) -> Result<()> {
+        let Some(stdout) = &mut self.stdout else { return Ok(()) };
+        match stdout.line(format!("committed {operations}")).and_then(|()| stdout.flush()) {
+            Err(CliError::ClosedPipe) => {
+                self.stdout = None;
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_operations_in_each_format() {
+        let put = Ok(Line::Put(b"a".to_vec(), b"\0".to_vec()));
+        assert_eq!(Line::parse(b"put\ta\t\\x00", Format::Escaped), put);
+        assert_eq!(Line::parse(b"put\t61\t00", Format::Hex), put);
+        assert_eq!(Line::parse(b"put\t\"a\"\t\"\\u0000\"", Format::Json), put);
+        assert_eq!(Line::parse(b"delete\t", Format::Escaped), Ok(Line::Delete(Vec::new())));
+        assert_eq!(Line::parse(b"commit", Format::Escaped), Ok(Line::Commit));
+        for bad in [&b""[..], b"put\ta", b"put\ta\tb\tc", b"delete", b"commit\t", b"PUT\ta\tb"] {
+            let what = Line::parse(bad, Format::Escaped).unwrap_err();
+            assert!(what.starts_with("not put"), "{bad:?}: {what}");
+        }
+        assert!(Line::parse(b"delete\t\\q", Format::Escaped).unwrap_err().starts_with("key: "));
+    }
+}

@@ -1,0 +1,134 @@
+//! `minikv demo`: real data through log, memtable and tables, and a get that asks the filter.
+
+use std::path::PathBuf;
+
+use minikv::base::stats::ReadTrace;
+use minikv::{Db, Options, WriteBatch};
+
+use super::readamp::{self, show_levels, tables_per_level};
+use super::stats::Files;
+use super::{count, size, thousands};
+use crate::args::{Global, Shape};
+use crate::codec::Format;
+use crate::error::Result;
+use crate::output::Stdout;
+use crate::scratch::Scratch;
+use crate::workload::Data;
+
+const FIRST_ENTRIES: u64 = 1000;
+/// Small, so that the words fill it several times.
+const WRITE_BUFFER_BYTES: usize = 512 << 10;
+const LOOKUPS: u64 = 20_000;
+const SEED: u64 = 1;
+const PRESENT: &str = "filter";
+const ABSENT: &str = "filtre";
+
+/// Show minikv at work on 104,334 English words
+///
+/// Loads them into a temporary database (or into --db, which must be new and is kept), shows where
+/// they are, gets one, and measures what filters save.
+#[derive(Debug, clap::Args)]
+pub struct Args {}
+
+pub fn run(global: &Global, _args: Args) -> Result<()> {
+    let shape = Shape {
+        write_buffer: Some(global.shape.write_buffer.unwrap_or(WRITE_BUFFER_BYTES)),
+        ..global.shape.clone()
+    };
+    let scratch = Scratch::new()?;
+    let dir = global.db.clone().unwrap_or(scratch.path().join("db"));
+    let data = Data::words()?;
+    let mut tour = Tour { stdout: Stdout::open()?, dir };
+    tour.walk(shape.options()?, &data)?;
+    tour.say(format!(
+        "\n5. The same {} lookups of present and of absent words, with filters and without:\n",
+        thousands(LOOKUPS)
+    ))?;
+    tour.say(readamp::compare(&shape, &data, LOOKUPS, SEED)?.table())?;
+    if global.db.is_some() {
+        let dir = tour.dir.display();
+        let hint = format!("\nThe database is kept: try `minikv --db {dir} get zebra`.");
+        tour.say(hint)?;
+    }
+    tour.stdout.finish()
+}
+
+struct Tour {
+    stdout: Stdout,
+    dir: PathBuf,
+}
+
+impl Tour {
+    fn walk(&mut self, options: Options, data: &Data) -> Result<()> {
+        let db = Db::open(&self.dir, options.create_if_missing(true).error_if_exists(true))?;
+        self.say("1. A put goes to the write-ahead log, then to the memtable.\n")?;
+        let mut batch = WriteBatch::new();
+        for i in 0..FIRST_ENTRIES {
+            batch.put(data.key(i), data.value(i));
+        }
+        db.write(batch)?;
+        self.files(&db, &format!("put {}", count(FIRST_ENTRIES, "word", "words")))?;
+        let first = String::from_utf8_lossy(&data.key(FIRST_ENTRIES / 2)).into_owned();
+        self.get(&db, &first)?;
+
+        self.say("\n2. A full memtable becomes a table; tables are merged into lower levels.\n")?;
+        data.load(&db, SEED)?;
+        db.flush()?;
+        db.wait_idle()?;
+        self.files(&db, &format!("put {}", count(data.len(), "word", "words")))?;
+
+        self.say(
+            "\n3. A get asks the filters first, and reads a block where one says \"maybe\".\n",
+        )?;
+        self.get(&db, PRESENT)?;
+        self.say("\n4. A key that is not there costs no block, but for false positives.\n")?;
+        self.get(&db, ABSENT)?;
+        Ok(db.close()?)
+    }
+
+    fn say(&mut self, text: impl AsRef<str>) -> Result<()> {
+        self.stdout.line(text)?;
+        self.stdout.flush()
+    }
+
+    /// What the directory holds.
+    fn files(&mut self, db: &Db, what: &str) -> Result<()> {
+        let logs = size(Files::logs(&self.dir)?.bytes);
+        let levels = db.stats().levels;
+        let bytes = levels.iter().map(|level| level.bytes).sum();
+        let tables = match levels.iter().map(|level| level.files).sum() {
+            0 => "no table yet".to_string(),
+            n => format!(
+                "{} of {} ({})",
+                count(n, "table", "tables"),
+                size(bytes),
+                show_levels(&tables_per_level(db))
+            ),
+        };
+        self.say(format!("   {what:<22} log {logs}, {tables}"))
+    }
+
+    /// A get, and what it touched.
+    fn get(&mut self, db: &Db, key: &str) -> Result<()> {
+        let (value, trace) = db.get_traced(key)?;
+        let value = value.map(|value| format!("\"{}\"", Format::Escaped.show(&value)));
+        let value = value.unwrap_or("not there".to_string());
+        self.say(format!("   {:<22} {value}", format!("get {key}")))?;
+        self.say(format!("   {:<22} {}", "", told(&trace)))
+    }
+}
+
+/// What a get touched, in words.
+fn told(trace: &ReadTrace) -> String {
+    if trace.memtable_hits > 0 {
+        return "found in the memtable: no table was asked".to_string();
+    }
+    let maybe = trace.filter_true_positives + trace.filter_false_positives;
+    format!(
+        "{} in range, {} asked: {} \"no\", {maybe} \"maybe\"; {} read",
+        count(trace.tables_considered.iter().sum(), "table", "tables"),
+        count(trace.filter_checks, "filter", "filters"),
+        trace.filter_negatives,
+        count(trace.data_blocks(), "data block", "data blocks"),
+    )
+}

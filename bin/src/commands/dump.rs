@@ -1,0 +1,114 @@
+//! `minikv dump [FILE]`
+
+use std::fs::{self, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use minikv::ReadOnlyDb;
+
+use super::count;
+use crate::args::Global;
+use crate::codec::Format;
+use crate::error::{CliError, Result};
+use crate::output::{self, Progress, Stdout};
+
+const BUFFER_BYTES: usize = 128 << 10;
+const ENTRIES_PER_PROGRESS: u64 = 4096;
+
+/// Write every entry in key order
+///
+/// One entry a line in --format; `load` reads them back to the same database. A FILE appears, or is
+/// replaced, only when it is complete.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file to write; stdout without it, or with `-`
+    file: Option<PathBuf>,
+}
+
+pub fn run(global: &Global, args: Args) -> Result<()> {
+    let db = super::open_read_only(global)?;
+    let file = args.file.filter(|path| path.as_os_str() != "-");
+    let Some(path) = file else {
+        let mut stdout = Stdout::open()?;
+        write_entries(&db, global.format(), |line| stdout.write(line))?;
+        return stdout.finish();
+    };
+    let entries = match replaceable(&path)? {
+        Some(target) => write_whole(&db, global.format(), &target)?,
+        None => write_in_place(&db, global.format(), &path)?,
+    };
+    output::say(format!("dumped {}", count(entries, "entry", "entries")));
+    Ok(())
+}
+
+/// The file that a finished dump may take the place of. `None` for a device, a named pipe and
+/// what else is no plain file, also behind a link: /dev/stdout must stay what it is.
+fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
+    let here = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Some(path.to_path_buf()));
+        }
+        Err(error) => return Err(CliError::io("look at", path, error)),
+    };
+    if !here.is_symlink() {
+        return Ok(here.is_file().then(|| path.to_path_buf()));
+    }
+    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    Ok(fs::canonicalize(path).ok().filter(|_| is_file))
+}
+
+fn write_in_place(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
+    let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
+    let file = file.map_err(|error| CliError::io("open", path, error))?;
+    let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
+    let closed = |error: io::Error| match error.kind() {
+        io::ErrorKind::BrokenPipe => CliError::ClosedPipe,
+        _ => CliError::io("write", path, error),
+    };
+    let entries = write_entries(db, format, |line| writer.write_all(line).map_err(closed))?;
+    writer.flush().map_err(closed)?;
+    Ok(entries)
+}
+
+/// Writes to a temporary file beside `path`, which takes its name once it is complete.
+fn write_whole(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let failed = |op: &'static str| move |error: io::Error| CliError::io(op, path, error);
+    let file = tempfile::Builder::new()
+        .prefix(".minikv-dump-")
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(dir.unwrap_or(Path::new(".")))
+        .map_err(failed("create"))?;
+    let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
+    let write = |line: &[u8]| writer.write_all(line).map_err(failed("write"));
+    let entries = write_entries(db, format, write)?;
+    let file = writer.into_inner().map_err(|error| failed("write")(error.into_error()))?;
+    file.as_file().sync_all().map_err(failed("sync"))?;
+    file.persist(path).map_err(|error| failed("create")(error.error))?;
+    Ok(entries)
+}
+
+fn write_entries(
+    db: &ReadOnlyDb,
+    format: Format,
+    mut write: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<u64> {
+    let progress = Progress::counter("dumping");
+    let mut cursor = db.cursor()?;
+    let mut line = Vec::new();
+    let mut entries = 0;
+    let mut valid = cursor.seek_to_first()?;
+    while valid {
+        line.clear();
+        format.encode_entry(cursor.key(), cursor.value(), &mut line);
+        write(&line)?;
+        entries += 1;
+        if entries % ENTRIES_PER_PROGRESS == 0 {
+            progress.set(entries);
+        }
+        valid = cursor.next()?;
+    }
+    Ok(entries)
+}

@@ -1,0 +1,152 @@
+//! A write-ahead log: the batches in it, and how it ends.
+
+use std::path::Path;
+
+use minikv::format::batch::{BatchOp, decode_header, decode_ops};
+use minikv::fs::{DiskFs, Fs};
+use minikv::log::{LogReader, Tail};
+use serde_json::{Value, json};
+
+use super::Report;
+use super::report::json_bytes;
+use crate::commands::{count, thousands};
+use crate::error::{CliError, Result};
+
+/// Sums over the batches.
+#[derive(Default)]
+struct Totals {
+    batches: u64,
+    puts: u64,
+    deletes: u64,
+    first_seq: Option<u64>,
+    last_seq: u64,
+}
+
+pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
+    let mut totals = Totals::default();
+    let bytes = open(path)?.1;
+    report.set("type", json!("log"));
+    report.line(format!("{}: log, {} bytes", path.display(), thousands(bytes)))?;
+    report.line(format!("\n{:>12} {:>9} {:>15}  operations", "offset", "bytes", "sequence"))?;
+    each_record(path, report, |offset, record, report| batch(offset, record, &mut totals, report))?;
+    report.line(format!(
+        "{}: {}, {}; sequences {} to {}",
+        count(totals.batches, "batch", "batches"),
+        count(totals.puts, "put", "puts"),
+        count(totals.deletes, "delete", "deletes"),
+        totals.first_seq.unwrap_or(0),
+        totals.last_seq,
+    ))?;
+    report.set("puts", json!(totals.puts));
+    report.set("deletes", json!(totals.deletes));
+    report.set("first_sequence", json!(totals.first_seq));
+    report.set("last_sequence", json!(totals.first_seq.map(|_| totals.last_seq)));
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<(LogReader, u64)> {
+    let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
+    let bytes = file.len().map_err(|error| CliError::io("read", path, error))?;
+    Ok((LogReader::new(file, path)?, bytes))
+}
+
+/// Visits the records of a log, which a MANIFEST is too, past damage; then tells how it ends.
+pub fn each_record(
+    path: &Path,
+    report: &mut Report,
+    mut visit: impl FnMut(u64, &[u8], &mut Report) -> Result<()>,
+) -> Result<()> {
+    let (mut reader, bytes) = open(path)?;
+    report.set("bytes", json!(bytes));
+    loop {
+        match reader.next() {
+            Ok(None) => break,
+            Ok(Some(record)) => {
+                // The reader lends the record, so where it is must be asked for after.
+                let record = record.to_vec();
+                visit(reader.record_offset(), &record, report)?;
+            }
+            Err(error) => {
+                report.damage(error)?;
+                reader.skip_damage();
+            }
+        }
+    }
+    let (kind, text) = match reader.tail() {
+        Tail::Clean => ("clean", "with its last record".to_string()),
+        Tail::Torn { offset, bytes } => (
+            "torn",
+            format!("in {bytes} bytes at {offset} of a record cut short, as a crash leaves"),
+        ),
+        Tail::Zeros { offset, bytes } => {
+            ("zeros", format!("in {bytes} zeros at {offset}: space set aside and not used"))
+        }
+    };
+    report.set("tail", json!({"kind": kind, "offset": reader.valid_end()}));
+    report.line(format!("\nIt ends {text}."))
+}
+
+fn batch(offset: u64, record: &[u8], totals: &mut Totals, report: &mut Report) -> Result<()> {
+    let at = |error: minikv::Error| error.at(offset);
+    let (seq, _) = match decode_header(record) {
+        Ok(header) => header,
+        Err(error) => return report.damage(at(error)),
+    };
+    let (mut puts, mut deletes) = (0, 0);
+    let mut listed = Vec::new();
+    let mut damage = None;
+    for (i, operation) in decode_ops(record).enumerate() {
+        match operation {
+            Ok(BatchOp::Put { .. }) => puts += 1,
+            Ok(BatchOp::Delete { .. }) => deletes += 1,
+            Err(error) => {
+                damage = Some(at(error));
+                break;
+            }
+        }
+        if let (true, Ok(operation)) = (report.entries(), &operation) {
+            listed.push((seq + i as u64, *operation));
+        }
+    }
+    totals.batches += 1;
+    totals.puts += puts;
+    totals.deletes += deletes;
+    totals.first_seq.get_or_insert(seq);
+    totals.last_seq = (seq + puts + deletes).saturating_sub(1);
+    let what = format!("{}, {}", count(puts, "put", "puts"), count(deletes, "delete", "deletes"));
+    report.line(format!("{offset:>12} {:>9} {seq:>15}  {what}", record.len()))?;
+    for (seq, operation) in &listed {
+        report.line(format!("    {}", show_operation(*seq, operation, report)))?;
+    }
+    let mut item = json!({
+        "offset": offset,
+        "bytes": record.len(),
+        "sequence": seq,
+        "puts": puts,
+        "deletes": deletes,
+    });
+    if report.entries() && report.is_json() {
+        item["operations"] =
+            listed.iter().map(|(_, operation)| json_operation(operation)).collect();
+    }
+    report.push("batches", item);
+    damage.map_or(Ok(()), |error| report.damage(error))
+}
+
+fn show_operation(seq: u64, operation: &BatchOp<'_>, report: &Report) -> String {
+    match operation {
+        BatchOp::Put { key, value } => {
+            format!("{seq} put\t{}\t{}", report.show_whole(key), report.show_whole(value))
+        }
+        BatchOp::Delete { key } => format!("{seq} delete\t{}", report.show_whole(key)),
+    }
+}
+
+fn json_operation(operation: &BatchOp<'_>) -> Value {
+    match operation {
+        BatchOp::Put { key, value } => {
+            json!({"put": json_bytes(key), "value": json_bytes(value)})
+        }
+        BatchOp::Delete { key } => json!({"delete": json_bytes(key)}),
+    }
+}

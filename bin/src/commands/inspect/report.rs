@@ -1,0 +1,169 @@
+//! What an inspection prints: lines of text as they come, or one JSON document at the end.
+
+use std::path::{Path, PathBuf};
+
+use minikv::format::key::ParsedKey;
+use serde_json::{Map, Value, json};
+
+use crate::codec::Format;
+use crate::error::{CliError, Result};
+use crate::output::Stdout;
+
+const SHOWN_KEY_CHARS: usize = 40;
+
+/// Collects what is found in a file.
+pub struct Report {
+    path: PathBuf,
+    stdout: Stdout,
+    /// `None` prints text.
+    document: Option<Map<String, Value>>,
+    format: Format,
+    entries: bool,
+    damage: Vec<Damage>,
+}
+
+/// A place that could not be read.
+struct Damage {
+    offset: Option<u64>,
+    what: String,
+}
+
+impl Report {
+    pub fn new(path: &Path, format: Format, entries: bool, as_json: bool) -> Result<Report> {
+        Ok(Report {
+            path: path.to_path_buf(),
+            stdout: Stdout::open()?,
+            document: as_json.then(Map::new),
+            format,
+            entries,
+            damage: Vec::new(),
+        })
+    }
+
+    /// Whether single entries are wanted.
+    pub fn entries(&self) -> bool {
+        self.entries
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.document.is_some()
+    }
+
+    /// Prints a line, unless JSON is wanted.
+    pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
+        if self.is_json() { Ok(()) } else { self.stdout.line(text) }
+    }
+
+    /// Sets a field of the JSON document.
+    pub fn set(&mut self, name: &str, value: Value) {
+        if let Some(document) = &mut self.document {
+            document.insert(name.to_string(), value);
+        }
+    }
+
+    /// Adds to a list of the JSON document.
+    pub fn push(&mut self, list: &str, value: Value) {
+        let Some(document) = &mut self.document else { return };
+        let list = document.entry(list).or_insert_with(|| json!([]));
+        list.as_array_mut().expect("names of lists and fields differ").push(value);
+    }
+
+    /// Notes damage and goes on; other errors end the inspection.
+    pub fn damage(&mut self, error: minikv::Error) -> Result<()> {
+        let damage = match &error {
+            minikv::Error::Corruption(c) => {
+                let mut told = (**c).clone();
+                (told.path, told.offset) = (None, None);
+                Damage { offset: c.offset, what: told.to_string() }
+            }
+            minikv::Error::Unsupported { what, name, .. } => {
+                Damage { offset: None, what: format!("unsupported {what} {name}") }
+            }
+            _ => return Err(error.into()),
+        };
+        let place = damage.offset.map_or(String::new(), |offset| format!(" at {offset}"));
+        self.line(format!("DAMAGE{place}: {}", damage.what))?;
+        self.push("damage", json!({"offset": damage.offset, "what": damage.what}));
+        self.damage.push(damage);
+        Ok(())
+    }
+
+    /// A key for a line of text, cut if it is long.
+    pub fn show_key(&self, key: &[u8]) -> String {
+        let text = self.format.show(key);
+        match text.char_indices().nth(SHOWN_KEY_CHARS) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        }
+    }
+
+    /// An internal key for a line of text: key, sequence, kind.
+    pub fn show_internal_key(&self, key: &[u8]) -> String {
+        match ParsedKey::parse(key) {
+            Ok(key) => format!("{} @{} {}", self.show_key(key.user_key), key.seq, kind(&key)),
+            Err(_) => format!("{} (no internal key)", self.show_key(key)),
+        }
+    }
+
+    /// All of an entry, for a line of text: sequence, kind, key, value.
+    pub fn show_entry(&self, key: &[u8], value: &[u8]) -> String {
+        match ParsedKey::parse(key) {
+            Ok(key) => {
+                let value = self.format.show(value);
+                format!("{} {}\t{}\t{value}", key.seq, kind(&key), self.format.show(key.user_key))
+            }
+            Err(_) => format!("?\t{}\t{}", self.format.show(key), self.format.show(value)),
+        }
+    }
+
+    /// All of a key or value, for a line of text.
+    pub fn show_whole(&self, bytes: &[u8]) -> String {
+        self.format.show(bytes)
+    }
+
+    /// Ends the output. Damage is an error, told in a line.
+    pub fn finish(mut self) -> Result<()> {
+        if let Some(document) = &mut self.document {
+            document.insert("file".to_string(), json!(self.path.display().to_string()));
+            document.entry("damage").or_insert_with(|| json!([]));
+            let text = Value::Object(std::mem::take(document)).to_string();
+            self.stdout.line(text)?;
+        }
+        self.stdout.finish()?;
+        let Some(first) = self.damage.first() else { return Ok(()) };
+        let more = match self.damage.len() {
+            1 => String::new(),
+            n => format!(" (the first of {n} damaged places)"),
+        };
+        let mut error = minikv::Error::corruption(format!("{}{more}", first.what));
+        if let Some(offset) = first.offset {
+            error = error.at(offset);
+        }
+        Err(CliError::Db(error.in_file(&self.path)))
+    }
+}
+
+/// `put` or `delete`.
+pub fn kind(key: &ParsedKey<'_>) -> &'static str {
+    match key.kind {
+        minikv::format::key::KeyKind::Value => "put",
+        minikv::format::key::KeyKind::Deletion => "delete",
+    }
+}
+
+/// Bytes in JSON: a string, or `{"base64":"…"}`.
+pub fn json_bytes(bytes: &[u8]) -> Value {
+    let mut text = Vec::new();
+    Format::Json.encode(bytes, &mut text);
+    serde_json::from_slice(&text).expect("what the codec writes is JSON")
+}
+
+/// An internal key in JSON.
+pub fn json_internal_key(key: &[u8]) -> Value {
+    match ParsedKey::parse(key) {
+        Ok(key) => {
+            json!({"key": json_bytes(key.user_key), "sequence": key.seq, "kind": kind(&key)})
+        }
+        Err(_) => json!({"raw": json_bytes(key)}),
+    }
+}

@@ -1,0 +1,237 @@
+//! A table: footer, index, data blocks, filter.
+
+use std::path::Path;
+
+use minikv::format::compress::{ID_NONE, ID_SNAPPY, ID_ZSTD};
+use minikv::format::handle::BlockHandle;
+use minikv::format::key::{KeyKind, ParsedKey};
+use minikv::table::Table;
+use serde_json::{Value, json};
+
+use super::Report;
+use super::report::{json_bytes, json_internal_key};
+use crate::commands::{size, thousands};
+use crate::error::Result;
+use crate::survey::open_table;
+
+/// Sums over the data blocks.
+#[derive(Default)]
+struct Totals {
+    blocks: u64,
+    entries: u64,
+    deletions: u64,
+    stored_bytes: u64,
+    raw_bytes: u64,
+    smallest: Option<Vec<u8>>,
+    largest: Option<Vec<u8>>,
+}
+
+pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
+    report.set("type", json!("table"));
+    let table = match open_table(path) {
+        Ok(table) => table,
+        Err(crate::error::CliError::Db(error)) => return report.damage(error),
+        Err(error) => return Err(error),
+    };
+    frame(&table, report)?;
+    let totals = data_blocks(&table, report)?;
+    summary(&table, &totals, report)
+}
+
+/// The parts of the file that are no data blocks.
+fn frame(table: &Table, report: &mut Report) -> Result<()> {
+    let footer = table.footer();
+    report.set("bytes", json!(table.file_bytes()));
+    let part =
+        |name: &str, offset: u64, size: u64| json!({"name": name, "offset": offset, "size": size});
+    report.line(format!(
+        "{}: table, {} bytes",
+        table.path().display(),
+        thousands(table.file_bytes())
+    ))?;
+    let mut parts =
+        vec![("metaindex".to_string(), footer.metaindex), ("index".to_string(), footer.index)];
+    for (name, handle) in table.meta() {
+        parts.push((report.show_key(name), *handle));
+    }
+    for (name, handle) in parts {
+        report.line(format!("{name}: offset {}, {} bytes", handle.offset, handle.size))?;
+        report.push("parts", part(&name, handle.offset, handle.size));
+    }
+    match table.filter_error() {
+        Some(error) => report.damage(error.clone()),
+        None => Ok(()),
+    }
+}
+
+fn data_blocks(table: &Table, report: &mut Report) -> Result<Totals> {
+    let mut totals = Totals::default();
+    let blocks = match table.blocks() {
+        Ok(blocks) => blocks,
+        Err(error) => {
+            report.damage(error)?;
+            return Ok(totals);
+        }
+    };
+    report.line(format!(
+        "\n{:>12} {:>9} {:>9}  {:<11} {:>7}  first key",
+        "offset", "stored", "raw", "compression", "entries"
+    ))?;
+    for block in blocks {
+        totals.blocks += 1;
+        totals.stored_bytes += block.handle.size;
+        data_block(table, block.handle, &mut totals, report)?;
+    }
+    Ok(totals)
+}
+
+fn data_block(
+    table: &Table,
+    handle: BlockHandle,
+    totals: &mut Totals,
+    report: &mut Report,
+) -> Result<()> {
+    let contents = match Contents::read(table, handle) {
+        Ok(contents) => contents,
+        Err(error) => return report.damage(error),
+    };
+    totals.add(&contents);
+    let first = contents.entries.first().map(|(key, _)| key.as_slice());
+    report.line(format!(
+        "{:>12} {:>9} {:>9}  {:<11} {:>7}  {}",
+        handle.offset,
+        handle.size,
+        contents.raw_bytes,
+        compression_name(contents.compression),
+        contents.entries.len(),
+        first.map(|key| report.show_internal_key(key)).unwrap_or_default(),
+    ))?;
+    if report.entries() {
+        for (key, value) in &contents.entries {
+            report.line(format!("    {}", report.show_entry(key, value)))?;
+        }
+    }
+    let mut block = json!({
+        "offset": handle.offset,
+        "size": handle.size,
+        "raw_size": contents.raw_bytes,
+        "compression": compression_name(contents.compression),
+        "entries": contents.entries.len(),
+        "first": first.map(json_internal_key),
+    });
+    if report.entries() && report.is_json() {
+        let entries = contents.entries.iter().map(|(key, value)| json_entry(key, value));
+        block["contents"] = entries.collect();
+    }
+    report.push("blocks", block);
+    contents.damage.map_or(Ok(()), |error| report.damage(error))
+}
+
+/// A data block taken apart, up to the first damage in it.
+struct Contents {
+    compression: u8,
+    raw_bytes: usize,
+    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    damage: Option<minikv::Error>,
+}
+
+impl Contents {
+    fn read(table: &Table, handle: BlockHandle) -> Result<Contents, minikv::Error> {
+        let (compression, block) = table.read_block(handle, true)?;
+        let mut entries = Vec::new();
+        let mut no_key = None;
+        let mut cursor = block.cursor();
+        let mut step = cursor.seek_to_first();
+        while let Ok(true) = step {
+            if let Err(error) = ParsedKey::parse(cursor.key()) {
+                no_key.get_or_insert(error);
+            }
+            entries.push((cursor.key().to_vec(), cursor.value().to_vec()));
+            step = cursor.next();
+        }
+        let damage = step.err().or(no_key).map(|error| error.at(handle.offset));
+        Ok(Contents { compression, raw_bytes: block.len(), entries, damage })
+    }
+}
+
+impl Totals {
+    fn add(&mut self, contents: &Contents) {
+        self.entries += contents.entries.len() as u64;
+        self.raw_bytes += contents.raw_bytes as u64;
+        let deletions = contents.entries.iter().filter(|(key, _)| {
+            ParsedKey::parse(key).is_ok_and(|key| key.kind == KeyKind::Deletion)
+        });
+        self.deletions += deletions.count() as u64;
+        if let (Some((first, _)), Some((last, _))) =
+            (contents.entries.first(), contents.entries.last())
+        {
+            self.smallest.get_or_insert_with(|| first.clone());
+            self.largest = Some(last.clone());
+        }
+    }
+}
+
+fn summary(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
+    report.line(format!(
+        "\n{} data blocks, {} entries ({} deletions), {} stored, {} raw",
+        thousands(totals.blocks),
+        thousands(totals.entries),
+        thousands(totals.deletions),
+        size(totals.stored_bytes),
+        size(totals.raw_bytes),
+    ))?;
+    report.set("data_blocks", json!(totals.blocks));
+    report.set("entries", json!(totals.entries));
+    report.set("deletions", json!(totals.deletions));
+    report.set("stored_bytes", json!(totals.stored_bytes));
+    report.set("raw_bytes", json!(totals.raw_bytes));
+    if let (Some(smallest), Some(largest)) = (&totals.smallest, &totals.largest) {
+        report.line(format!("smallest: {}", report.show_internal_key(smallest)))?;
+        report.line(format!("largest:  {}", report.show_internal_key(largest)))?;
+        report.set("smallest", json_internal_key(smallest));
+        report.set("largest", json_internal_key(largest));
+    }
+    filter(table, totals, report)
+}
+
+fn filter(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
+    let Some(filter) = table.filter() else {
+        report.set("filter", Value::Null);
+        return report.line("filter: none");
+    };
+    let bits_per_entry = match totals.entries {
+        0 => 0.0,
+        entries => filter.bytes as f64 * 8.0 / entries as f64,
+    };
+    report.set(
+        "filter",
+        json!({
+            "name": filter.name,
+            "bytes": filter.bytes,
+            "filters": filter.filters,
+            "empty_filters": filter.empty_filters,
+        }),
+    );
+    report.line(format!(
+        "filter: {}, {}, {} filters ({} empty), {bits_per_entry:.1} bits an entry in all",
+        filter.name,
+        size(filter.bytes as u64),
+        thousands(filter.filters as u64),
+        thousands(filter.empty_filters as u64),
+    ))
+}
+
+fn compression_name(id: u8) -> String {
+    match id {
+        ID_NONE => "none".to_string(),
+        ID_SNAPPY => "snappy".to_string(),
+        ID_ZSTD => "zstd".to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn json_entry(key: &[u8], value: &[u8]) -> Value {
+    let mut entry = json_internal_key(key);
+    entry["value"] = json_bytes(value);
+    entry
+}

@@ -1,0 +1,87 @@
+//! `minikv load [FILE]`
+
+use std::path::PathBuf;
+
+use minikv::{Db, WriteBatch, WriteOptions};
+
+use super::count;
+use crate::args::Global;
+use crate::codec::Format;
+use crate::error::{CliError, Result};
+use crate::input::Lines;
+use crate::output::{self, Progress};
+
+const BATCH_ENTRIES: usize = 1000;
+const BATCH_BYTES: usize = 1 << 20;
+
+/// Read entries and put them
+///
+/// One entry a line in --format, as `dump` writes them. Entries are put in batches of up to 1000;
+/// the last one is synced, so that what was loaded survives a loss of power. A line that is not an
+/// entry stops the load (exit code 2); the entries before it stay. Makes the database if there is
+/// none.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The file to read; stdin without it, or with `-`
+    file: Option<PathBuf>,
+}
+
+pub fn run(global: &Global, args: Args) -> Result<()> {
+    let mut lines = Lines::open(args.file.as_ref())?;
+    let db = super::open(global, true)?;
+    let mut loader = Loader { db: &db, batch: WriteBatch::new(), loaded: 0 };
+    let outcome = loader.read(&mut lines, global.format());
+    let loaded = count(loader.loaded, "entry", "entries");
+    match outcome {
+        Ok(()) => {
+            db.close()?;
+            output::say(format!("loaded {loaded}"));
+            Ok(())
+        }
+        Err(error) => Err(error.after(format!("loaded before it, and stays: {loaded}"))),
+    }
+}
+
+struct Loader<'a> {
+    db: &'a Db,
+    batch: WriteBatch,
+    /// Entries that are in the database.
+    loaded: u64,
+}
+
+impl Loader<'_> {
+    fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
+        let progress = Progress::bytes("loading", lines.total_bytes());
+        let outcome = self.read_lines(lines, format, &progress);
+        // Also what came before a line that is not an entry.
+        self.write_batch(true)?;
+        outcome
+    }
+
+    fn read_lines(&mut self, lines: &mut Lines, format: Format, progress: &Progress) -> Result<()> {
+        while let Some(line) = lines.next_line()? {
+            match format.decode_entry(line) {
+                Ok((key, value)) => self.batch.put(key, value),
+                Err(what) => {
+                    let place = lines.place();
+                    return Err(CliError::Usage(format!("{place}: {what}")));
+                }
+            }
+            let full = self.batch.len() >= BATCH_ENTRIES;
+            if full || self.batch.approximate_bytes() >= BATCH_BYTES {
+                self.write_batch(false)?;
+                progress.set(lines.bytes_read());
+                progress.message(count(self.loaded, "entry", "entries"));
+            }
+        }
+        Ok(())
+    }
+
+    fn write_batch(&mut self, sync: bool) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        let entries = batch.len() as u64;
+        self.db.write_with(&WriteOptions::default().sync(sync), batch)?;
+        self.loaded += entries;
+        Ok(())
+    }
+}

@@ -1,0 +1,150 @@
+//! One file per command.
+
+mod batch;
+mod compact;
+mod completions;
+mod delete;
+mod demo;
+mod destroy;
+mod dump;
+mod get;
+mod inspect;
+mod load;
+mod man;
+mod put;
+mod readamp;
+mod scan;
+mod stats;
+
+use clap::Subcommand;
+use minikv::engine::open::Recovery;
+use minikv::{Db, ReadOnlyDb};
+
+use crate::args::{Cli, Global};
+use crate::error::Result;
+use crate::output;
+
+/// The commands, in the order of the help page.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Put(put::Args),
+    Get(get::Args),
+    Delete(delete::Args),
+    Scan(scan::Args),
+    Load(load::Args),
+    Batch(batch::Args),
+    Dump(dump::Args),
+    Stats(stats::Args),
+    Compact(compact::Args),
+    Destroy(destroy::Args),
+    Inspect(inspect::Args),
+    Readamp(readamp::Args),
+    Demo(demo::Args),
+    Completions(completions::Args),
+    Man(man::Args),
+}
+
+/// Runs the command.
+pub fn run(cli: Cli) -> Result<()> {
+    let global = &cli.global;
+    match cli.command {
+        Command::Put(args) => put::run(global, args),
+        Command::Get(args) => get::run(global, args),
+        Command::Delete(args) => delete::run(global, args),
+        Command::Scan(args) => scan::run(global, args),
+        Command::Load(args) => load::run(global, args),
+        Command::Batch(args) => batch::run(global, args),
+        Command::Dump(args) => dump::run(global, args),
+        Command::Stats(args) => stats::run(global, args),
+        Command::Compact(args) => compact::run(global, args),
+        Command::Destroy(args) => destroy::run(global, args),
+        Command::Inspect(args) => inspect::run(global, args),
+        Command::Readamp(args) => readamp::run(global, args),
+        Command::Demo(args) => demo::run(global, args),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => man::run(args),
+    }
+}
+
+/// Opens the database for writing.
+fn open(global: &Global, create: bool) -> Result<Db> {
+    let dir = global.db()?;
+    // One process a put, from a shell: going on in the last log leaves one log, and not a table
+    // for every few puts.
+    let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
+    let db = Db::open(dir, options)?;
+    tell(db.recovery());
+    Ok(db)
+}
+
+/// Opens the database for reading: without its lock, and without changing anything.
+fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
+    let dir = global.db()?;
+    let options = global.options(&dir)?;
+    let db = Db::open_read_only(dir, options)?;
+    tell(db.recovery());
+    Ok(db)
+}
+
+/// Says what was left out when the logs were replayed: never in silence.
+fn tell(recovery: &Recovery) {
+    for lost in &recovery.lost {
+        let log = lost.path.display().to_string();
+        let why = if lost.why.starts_with(&log) {
+            lost.why.clone()
+        } else {
+            format!("{log} at offset {}: {}", lost.offset, lost.why)
+        };
+        output::say(format!("minikv: {why}; from there on {} bytes are left out", lost.bytes));
+    }
+}
+
+/// `1 entry`, `2 entries`, `104,334 entries`.
+fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", thousands(n), if n == 1 { one } else { many })
+}
+
+/// `104,334`.
+fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `512 B`, `4.0 KiB`, `1.2 GiB`.
+fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut scaled = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while scaled >= 1024.0 && unit + 1 < units.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    format!("{scaled:.1} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_as_people_read_them() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1_000), "1,000");
+        assert_eq!(thousands(104_334), "104,334");
+        assert_eq!(count(1, "entry", "entries"), "1 entry");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(4096), "4.0 KiB");
+        assert_eq!(size(u64::MAX), "16777216.0 TiB");
+    }
+}

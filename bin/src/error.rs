@@ -1,0 +1,214 @@
+//! What a command can end with: an exit code and, mostly, one line on stderr.
+//!
+//! ```text
+//! 0 done                 3 the database is locked by another process
+//! 1 key not found        4 corruption
+//! 2 usage                5 I/O
+//!                        6 a format or feature this build cannot read
+//! ```
+//!
+//! The line says what, where, and what to do next.
+
+use std::io;
+use std::path::Path;
+
+use minikv::Error as DbError;
+
+pub type Result<T, E = CliError> = std::result::Result<T, E>;
+
+/// Why a command did not end with 0.
+#[derive(Debug)]
+pub enum CliError {
+    /// A key that was asked for is not there. The command said which.
+    NotFound,
+    /// The command line, or a line of its input, cannot be meant.
+    Usage(String),
+    /// The library refused.
+    Db(DbError),
+    /// A file outside a database, or a stream.
+    Io {
+        /// What was being done: `read`, `write`, `create`, ...
+        op: &'static str,
+        /// On what.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What this build cannot do, and what to do about it.
+    Unsupported(String),
+    /// Another error, and what was done before it.
+    After {
+        /// What happened.
+        error: Box<CliError>,
+        /// E.g. `the 6 entries before it are loaded`.
+        done: String,
+    },
+    /// Nobody reads stdout any more: the end, without a word.
+    ClosedPipe,
+}
+
+impl CliError {
+    /// An I/O error of the operation `op` on the file `path`.
+    pub fn io(op: &'static str, path: &Path, source: io::Error) -> CliError {
+        CliError::Io { op, name: path.display().to_string(), source }
+    }
+
+    /// Tells also what was done before.
+    pub fn after(self, done: String) -> CliError {
+        CliError::After { error: Box::new(self), done }
+    }
+
+    /// The exit code.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            CliError::ClosedPipe => 0,
+            CliError::NotFound => 1,
+            CliError::Usage(_) => 2,
+            CliError::Io { .. } => 5,
+            CliError::Unsupported(_) => 6,
+            CliError::Db(error) => db_exit_code(error),
+            CliError::After { error, .. } => error.exit_code(),
+        }
+    }
+
+    /// The line for stderr, unless everything was said.
+    pub fn message(&self) -> Option<String> {
+        let message = match self {
+            CliError::NotFound | CliError::ClosedPipe => return None,
+            CliError::Usage(what) | CliError::Unsupported(what) => what.clone(),
+            CliError::Io { op, name, source } => {
+                format!("cannot {op} {name}: {source}{}", io_hint(source))
+            }
+            CliError::Db(error) => db_message(error),
+            CliError::After { error, done } => format!("{}; {done}", error.message()?),
+        };
+        Some(one_line(&message))
+    }
+}
+
+impl From<DbError> for CliError {
+    fn from(error: DbError) -> CliError {
+        CliError::Db(error)
+    }
+}
+
+fn db_exit_code(error: &DbError) -> u8 {
+    match error {
+        DbError::InvalidArgument { .. } | DbError::DatabaseExists { .. } => 2,
+        DbError::Locked { .. } => 3,
+        DbError::Corruption(_) => 4,
+        DbError::Unsupported { .. } => 6,
+        DbError::ReadOnly { reason } => db_exit_code(reason),
+        _ => 5,
+    }
+}
+
+fn db_message(error: &DbError) -> String {
+    let hint = match error {
+        DbError::DatabaseMissing { path } => {
+            return format!(
+                "no database in {}; check --db, or make one with `put` or `load`",
+                path.display()
+            );
+        }
+        DbError::Locked { .. } => {
+            "; end that process first, or only read: get, scan, dump and stats need no lock"
+        }
+        DbError::DatabaseExists { .. } => "; name a directory that holds none",
+        DbError::Corruption(_) => {
+            "; keep a copy of the directory before anything else writes to it"
+        }
+        DbError::Unsupported { what, .. } if *what == "comparator" => {
+            "; only a program that has this comparator can read the database"
+        }
+        DbError::Unsupported { .. } => "; a build that knows it can read this database",
+        DbError::InvalidArgument { .. } => "; see `minikv help`",
+        DbError::ReadOnly { .. } => "; mend the cause, then open the database again",
+        DbError::Io { source, .. } => io_hint(source.as_ref()),
+        _ => "",
+    };
+    format!("{error}{hint}")
+}
+
+fn io_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "; check the path",
+        io::ErrorKind::PermissionDenied => "; check who owns it and its mode",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space, then again"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "; reading works there, writing does not",
+        io::ErrorKind::IsADirectory => "; name a file",
+        _ => "",
+    }
+}
+
+/// `message` without line breaks or other control characters, which names may hold.
+fn one_line(message: &str) -> String {
+    let mut line = String::with_capacity(message.len());
+    for c in message.chars() {
+        if c.is_control() {
+            line.extend(c.escape_default());
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
+/// One line of what the command-line parser has to say, which comes as a small page.
+pub fn parser_message(error: &clap::Error) -> String {
+    let page = error.to_string();
+    let mut said = String::new();
+    for line in page.lines().map(str::trim) {
+        if line.starts_with("Usage:") || line.starts_with("For more information") {
+            break;
+        }
+        if !line.is_empty() {
+            said.push_str(match line.starts_with("tip:") {
+                true => "; ",
+                false => " ",
+            });
+            said.push_str(line);
+        }
+    }
+    let said = said.trim();
+    format!("{}; see `minikv help`", one_line(said.strip_prefix("error: ").unwrap_or(said)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn code(error: DbError) -> u8 {
+        CliError::from(error).exit_code()
+    }
+
+    #[test]
+    fn every_error_has_its_exit_code() {
+        let io = DbError::io("open", "/db/CURRENT", io::ErrorKind::PermissionDenied.into());
+        let lock = DbError::Locked { path: "/db/LOCK".into(), holder: "process 7".into() };
+        assert_eq!(code(DbError::invalid("x")), 2);
+        assert_eq!(code(lock), 3);
+        assert_eq!(code(DbError::corruption("x")), 4);
+        assert_eq!(code(io), 5);
+        assert_eq!(code(DbError::DatabaseMissing { path: "/db".into() }), 5);
+        assert_eq!(code(DbError::unsupported("comparator", "idb_cmp1")), 6);
+        let reason = Arc::new(DbError::corruption("x"));
+        assert_eq!(code(DbError::ReadOnly { reason }), 4);
+        assert_eq!(CliError::NotFound.exit_code(), 1);
+        assert_eq!(CliError::ClosedPipe.exit_code(), 0);
+    }
+
+    #[test]
+    fn a_message_is_one_line_with_what_where_and_what_next() {
+        let error = DbError::io("open", "/a\nb", io::ErrorKind::PermissionDenied.into());
+        let message = CliError::from(error).message().unwrap();
+        assert_eq!(
+            message,
+            "cannot open /a\\nb: permission denied; check who owns it and its mode"
+        );
+        assert_eq!(CliError::ClosedPipe.message(), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! Lines of a file or of stdin, numbered.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use crate::error::{CliError, Result};
+
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// Reads a file, or stdin, line by line.
+pub struct Lines {
+    reader: Box<dyn BufRead>,
+    name: String,
+    line: Vec<u8>,
+    line_number: u64,
+    bytes_read: u64,
+    total_bytes: Option<u64>,
+}
+
+impl Lines {
+    /// The lines of `file`, or of stdin if there is none or it is `-`.
+    pub fn open(file: Option<&PathBuf>) -> Result<Lines> {
+        match file.filter(|path| path.as_os_str() != "-") {
+            None => Ok(Lines::new(Box::new(io::stdin().lock()), "stdin".to_string(), None)),
+            Some(path) => Lines::open_file(path),
+        }
+    }
+
+    fn open_file(path: &Path) -> Result<Lines> {
+        let file = File::open(path).map_err(|error| CliError::io("open", path, error))?;
+        let metadata = file.metadata().map_err(|error| CliError::io("read", path, error))?;
+        let total_bytes = metadata.is_file().then_some(metadata.len());
+        let reader = BufReader::with_capacity(BUFFER_BYTES, file);
+        Ok(Lines::new(Box::new(reader), path.display().to_string(), total_bytes))
+    }
+
+    /// The lines of `bytes`.
+    pub fn of(bytes: &'static [u8], name: &str) -> Lines {
+        Lines::new(Box::new(bytes), name.to_string(), Some(bytes.len() as u64))
+    }
+
+    fn new(reader: Box<dyn BufRead>, name: String, total_bytes: Option<u64>) -> Lines {
+        Lines { reader, name, line: Vec::new(), line_number: 0, bytes_read: 0, total_bytes }
+    }
+
+    /// The next line, without its end, or `None` after the last. A last line may lack its end.
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
+        self.line.clear();
+        let read = self
+            .reader
+            .read_until(b'\n', &mut self.line)
+            .map_err(|source| CliError::Io { op: "read", name: self.name.clone(), source })?;
+        if read == 0 {
+            return Ok(None);
+        }
+        self.bytes_read += read as u64;
+        self.line_number += 1;
+        if self.line.last() == Some(&b'\n') {
+            self.line.pop();
+        }
+        Ok(Some(&self.line))
+    }
+
+    /// The place of the last line, for messages: `entries.tsv line 7`.
+    pub fn place(&self) -> String {
+        format!("{} line {}", self.name, self.line_number)
+    }
+
+    /// Bytes read so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    /// Bytes in all, where that is known.
+    pub fn total_bytes(&self) -> Option<u64> {
+        self.total_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_numbered_and_a_last_end_may_lack() {
+        let mut lines = Lines::of(b"a\r\n\nb", "x");
+        assert_eq!(lines.next_line().unwrap(), Some(&b"a\r"[..]));
+        assert_eq!(lines.next_line().unwrap(), Some(&b""[..]));
+        assert_eq!(lines.next_line().unwrap(), Some(&b"b"[..]));
+        assert_eq!(lines.place(), "x line 3");
+        assert_eq!(lines.next_line().unwrap(), None);
+        assert_eq!(lines.bytes_read(), 5);
+    }
+}

@@ -1,0 +1,163 @@
+//! Where output goes: data to stdout, everything else to stderr, progress to a terminal only.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::error::{CliError, Result};
+
+const BUFFER_BYTES: usize = 128 << 10;
+
+/// Whether a person reads stdout.
+pub fn stdout_is_terminal() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Says one line on stderr. Whether anybody hears it does not matter.
+pub fn say(line: impl AsRef<str>) {
+    let _ = writeln!(io::stderr(), "{}", line.as_ref());
+}
+
+/// Buffered stdout. [`Stdout::finish`] tells of errors; dropping does not.
+pub struct Stdout {
+    writer: BufWriter<File>,
+}
+
+impl Stdout {
+    pub fn open() -> Result<Stdout> {
+        // The file itself, because `std::io::Stdout` searches everything written for line ends.
+        let fd = io::stdout().as_fd().try_clone_to_owned().map_err(stdout_error)?;
+        Ok(Stdout { writer: BufWriter::with_capacity(BUFFER_BYTES, File::from(fd)) })
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.writer.write_all(bytes).map_err(stdout_error)
+    }
+
+    pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
+        self.write(text.as_ref().as_bytes())?;
+        self.write(b"\n")
+    }
+
+    pub fn flush(&mut self) -> Result<()> {
+        self.writer.flush().map_err(stdout_error)
+    }
+
+    pub fn finish(mut self) -> Result<()> {
+        self.flush()
+    }
+}
+
+/// What a failed write to stdout means: a closed pipe is a quiet end.
+pub fn stdout_error(source: io::Error) -> CliError {
+    if source.kind() == io::ErrorKind::BrokenPipe {
+        return CliError::ClosedPipe;
+    }
+    CliError::Io { op: "write", name: "stdout".to_string(), source }
+}
+
+const COLUMN_GAP: usize = 3;
+
+/// A table of text: the first column to the left, the others to the right.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub fn new<const N: usize>(head: [&str; N]) -> Table {
+        let mut table = Table { rows: Vec::new() };
+        table.row(head);
+        table
+    }
+
+    pub fn row<const N: usize>(&mut self, cells: [&str; N]) {
+        self.rows.push(cells.map(str::to_string).to_vec());
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        };
+        for (i, row) in self.rows.iter().enumerate() {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                match column {
+                    0 => line.push_str(&format!("{cell:<width$}", width = width(0))),
+                    _ => line.push_str(&format!("{cell:>w$}", w = width(column) + COLUMN_GAP)),
+                }
+            }
+            let end = if i + 1 < self.rows.len() { "\n" } else { "" };
+            write!(f, "{}{end}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// A bar or counter on stderr, invisible unless stderr is a terminal.
+pub struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Progress through `total_bytes`, or a counter if the end is not known.
+    pub fn bytes(what: &'static str, total_bytes: Option<u64>) -> Progress {
+        let template = match total_bytes {
+            Some(_) => "{prefix} {bar:30} {bytes}/{total_bytes}  {msg}  {eta} left",
+            None => "{prefix} {spinner} {bytes}  {msg}",
+        };
+        Progress::new(what, total_bytes, template)
+    }
+
+    /// A counter of entries.
+    pub fn counter(what: &'static str) -> Progress {
+        Progress::new(what, None, "{prefix} {spinner} {human_pos} entries")
+    }
+
+    /// Progress through `total` steps.
+    pub fn steps(what: &'static str, total: u64) -> Progress {
+        Progress::new(what, Some(total), "{prefix} {bar:30} {pos}/{len}")
+    }
+
+    fn new(what: &'static str, total: Option<u64>, template: &str) -> Progress {
+        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        bar.set_style(ProgressStyle::with_template(template).expect("a template that parses"));
+        bar.set_prefix(what);
+        Progress { bar }
+    }
+
+    pub fn set(&self, position: u64) {
+        self.bar.set_position(position);
+    }
+
+    pub fn message(&self, text: String) {
+        self.bar.set_message(text);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(["level", "tables", "bytes"]);
+        table.row(["L0", "1", "4.0 KiB"]);
+        table.row(["all", "12", ""]);
+        assert_eq!(
+            table.to_string(),
+            "level   tables     bytes\nL0           1   4.0 KiB\nall         12"
+        );
+    }
+}

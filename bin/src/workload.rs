@@ -1,0 +1,281 @@
+//! What `readamp` and `demo` put into databases, and the lookups they do.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use minikv::{Db, WriteBatch};
+
+use crate::codec::Format;
+use crate::error::{CliError, Result};
+use crate::input::Lines;
+use crate::output::Progress;
+
+/// 104,334 English words, one a line. `bin/data/WORDS-LICENCE.txt` says where they are from.
+pub static WORDS: &[u8] = include_bytes!("../data/words.txt");
+
+const BATCH_ENTRIES: u64 = 1000;
+const MUTATIONS: u64 = 1000;
+
+/// Random numbers, the same for the same seed: splitmix64.
+#[derive(Clone, Debug)]
+pub struct Rng(u64);
+
+impl Rng {
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
+    }
+
+    /// A position in something of `len`, which is not 0.
+    fn position(&mut self, len: usize) -> usize {
+        self.below(len as u64) as usize
+    }
+}
+
+/// Mixes the bits of a number; no two numbers give the same.
+fn mix(n: u64) -> u64 {
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
+
+/// Entries to load, without repeated keys.
+pub enum Data {
+    /// Read from a file, in key order.
+    Listed { name: String, entries: Vec<(Vec<u8>, Vec<u8>)> },
+    /// Keys of 16 hexadecimal digits, in random order.
+    Generated { entries: u64, value_bytes: usize, seed: u64 },
+}
+
+impl Data {
+    /// The bundled words. The value says where the word stands in the list.
+    pub fn words() -> Result<Data> {
+        let mut lines = Lines::of(WORDS, "words");
+        let mut entries = BTreeMap::new();
+        while let Some(word) = lines.next_line()? {
+            let word = word.to_vec();
+            let value =
+                format!("word {} of the list, {} bytes long", entries.len() + 1, word.len());
+            entries.insert(word, value.into_bytes());
+        }
+        let name = "the bundled English words".to_string();
+        Ok(Data::Listed { name, entries: entries.into_iter().collect() })
+    }
+
+    /// The lines of a file: entries in `format`, or, without one, `KEY` or `KEY<TAB>VALUE` with
+    /// bytes as they are. Keys without a value get one of `value_bytes`.
+    pub fn file(path: &Path, format: Option<Format>, value_bytes: usize) -> Result<Data> {
+        let mut lines = Lines::open(Some(&path.to_path_buf()))?;
+        let mut entries = BTreeMap::new();
+        while let Some(line) = lines.next_line()? {
+            let (key, value) = match format {
+                Some(format) => match format.decode_entry(line) {
+                    Ok(entry) => entry,
+                    Err(what) => return Err(CliError::Usage(format!("{}: {what}", lines.place()))),
+                },
+                None => match line.iter().position(|&byte| byte == b'\t') {
+                    Some(tab) => (line[..tab].to_vec(), line[tab + 1..].to_vec()),
+                    None => (line.to_vec(), make_value(entries.len() as u64, value_bytes)),
+                },
+            };
+            entries.insert(key, value);
+        }
+        if entries.is_empty() {
+            return Err(CliError::Usage(format!("{} holds no entries", path.display())));
+        }
+        let name = path.display().to_string();
+        Ok(Data::Listed { name, entries: entries.into_iter().collect() })
+    }
+
+    pub fn name(&self) -> String {
+        match self {
+            Data::Listed { name, .. } => name.clone(),
+            Data::Generated { value_bytes, .. } => {
+                format!("generated keys of 16 bytes, values of {value_bytes}")
+            }
+        }
+    }
+
+    pub fn len(&self) -> u64 {
+        match self {
+            Data::Listed { entries, .. } => entries.len() as u64,
+            Data::Generated { entries, .. } => *entries,
+        }
+    }
+
+    /// The key of entry `i`.
+    pub fn key(&self, i: u64) -> Vec<u8> {
+        match self {
+            Data::Listed { entries, .. } => entries[i as usize].0.clone(),
+            Data::Generated { seed, .. } => generated_key(*seed, i),
+        }
+    }
+
+    /// The value of entry `i`.
+    pub fn value(&self, i: u64) -> Vec<u8> {
+        match self {
+            Data::Listed { entries, .. } => entries[i as usize].1.clone(),
+            Data::Generated { value_bytes, .. } => make_value(i, *value_bytes),
+        }
+    }
+
+    /// The keys of `n` random entries.
+    pub fn present(&self, n: u64, rng: &mut Rng) -> Vec<Vec<u8>> {
+        (0..n).map(|_| self.key(rng.below(self.len()))).collect()
+    }
+
+    /// `n` keys that are not there but could be: near misses, between the first key and the last.
+    pub fn absent(&self, n: u64, rng: &mut Rng) -> Vec<Vec<u8>> {
+        (0..n).map(|i| self.one_absent(i, rng)).collect()
+    }
+
+    fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
+        match self {
+            // Different numbers give different keys, so those past the entries' are not there.
+            Data::Generated { entries, seed, .. } => generated_key(*seed, entries + i),
+            Data::Listed { entries, .. } => {
+                let contains = |key: &[u8]| entries.binary_search_by(|e| e.0[..].cmp(key)).is_ok();
+                let inside = |key: &[u8]| {
+                    entries.first().is_some_and(|e| e.0[..] < *key)
+                        && entries.last().is_some_and(|e| *key < e.0[..])
+                };
+                let mut keys = (0..MUTATIONS).map(|_| near_miss(entries, rng));
+                keys.find(|key| inside(key) && !contains(key)).unwrap_or_else(|| {
+                    let mut key = self.key(i % self.len());
+                    while contains(&key) {
+                        key.push(0);
+                    }
+                    key
+                })
+            }
+        }
+    }
+
+    /// Puts the entries into `db`, in an order that is random and the same for the same seed.
+    /// Background work is waited for, so that which tables there are does not depend on timing.
+    pub fn load(&self, db: &Db, seed: u64) -> Result<()> {
+        let progress = Progress::steps("loading", self.len());
+        let order = self.order(seed);
+        let mut batch = WriteBatch::new();
+        for n in 0..self.len() {
+            let i = order.as_ref().map_or(n, |order| u64::from(order[n as usize]));
+            batch.put(self.key(i), self.value(i));
+            if (n + 1) % BATCH_ENTRIES == 0 {
+                db.write(std::mem::take(&mut batch))?;
+                db.wait_idle()?;
+                progress.set(n);
+            }
+        }
+        Ok(db.write(batch)?)
+    }
+
+    /// `None` if the entries are in random order already.
+    fn order(&self, seed: u64) -> Option<Vec<u32>> {
+        let Data::Listed { entries, .. } = self else { return None };
+        let mut order: Vec<u32> = (0..entries.len() as u32).collect();
+        let mut rng = Rng::new(seed);
+        for i in (1..order.len()).rev() {
+            order.swap(i, rng.position(i + 1));
+        }
+        Some(order)
+    }
+}
+
+fn generated_key(seed: u64, i: u64) -> Vec<u8> {
+    format!("{:016x}", mix(i.wrapping_add(mix(seed)))).into_bytes()
+}
+
+/// A value of `bytes` of which the second half repeats the first: it compresses about twofold.
+fn make_value(i: u64, bytes: usize) -> Vec<u8> {
+    let mut rng = Rng::new(i);
+    let mut value = Vec::with_capacity(bytes);
+    value.extend((0..bytes.div_ceil(2)).map(|_| b' ' + rng.below(95) as u8));
+    value.extend_from_within(..bytes / 2);
+    value
+}
+
+/// A key with one change: a byte replaced, added or taken out, or two swapped.
+fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
+    let mut key = entries[rng.position(entries.len())].0.clone();
+    let other = &entries[rng.position(entries.len())].0;
+    if key.is_empty() || other.is_empty() {
+        key.extend_from_slice(other);
+        key.push(b'0');
+        return key;
+    }
+    let at = rng.position(key.len());
+    let byte = other[rng.position(other.len())];
+    match rng.below(4) {
+        0 => key[at] = byte,
+        1 => key.insert(at + 1, byte),
+        2 => drop(key.remove(at)),
+        _ => {
+            let next = (at + 1) % key.len();
+            key.swap(at, next);
+        }
+    }
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(keys: &[&str]) -> Data {
+        let mut entries: Vec<_> =
+            keys.iter().map(|k| (k.as_bytes().to_vec(), vec![b'v'])).collect();
+        entries.sort();
+        Data::Listed { name: "test".to_string(), entries }
+    }
+
+    fn check_absent(data: &Data, n: u64) {
+        let present: std::collections::HashSet<_> = (0..data.len()).map(|i| data.key(i)).collect();
+        assert_eq!(present.len() as u64, data.len(), "no key twice");
+        let absent = data.absent(n, &mut Rng::new(7));
+        assert_eq!(absent.len() as u64, n);
+        assert!(absent.iter().all(|key| !present.contains(key)));
+        assert_eq!(absent, data.absent(n, &mut Rng::new(7)), "the same seed gives the same keys");
+    }
+
+    #[test]
+    fn absent_keys_are_absent() {
+        check_absent(&Data::words().unwrap(), 5000);
+        check_absent(&Data::Generated { entries: 5000, value_bytes: 10, seed: 3 }, 5000);
+        check_absent(&listed(&["a"]), 10);
+        check_absent(&listed(&["", "a", "b", "ab"]), 10);
+    }
+
+    #[test]
+    fn absent_words_are_near_misses_in_the_range() {
+        let data = Data::words().unwrap();
+        let (first, last) = (data.key(0), data.key(data.len() - 1));
+        for key in data.absent(5000, &mut Rng::new(1)) {
+            assert!(first < key && key < last);
+            assert!(key.len() <= 61, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn values_have_the_length_asked_for() {
+        for bytes in [0, 1, 16, 100] {
+            assert_eq!(make_value(5, bytes).len(), bytes);
+        }
+    }
+
+    #[test]
+    fn the_order_of_loading_is_a_permutation() {
+        let data = listed(&["a", "b", "c", "d", "e", "f"]);
+        let mut order = data.order(9).unwrap();
+        order.sort_unstable();
+        assert_eq!(order, [0, 1, 2, 3, 4, 5]);
+    }
+}

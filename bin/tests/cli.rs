@@ -1,0 +1,914 @@
+//! The command as a user types it: the built binary, its streams and its exit codes.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+const FORMATS: [&str; 3] = ["escaped", "hex", "json"];
+
+/// A directory for one test, with a database's place in it.
+struct Place {
+    dir: TempDir,
+}
+
+/// What a command did.
+struct Ran {
+    code: Option<i32>,
+    stdout: Vec<u8>,
+    stderr: String,
+}
+
+/// Runs a command whose stdin, stdout and stderr are a terminal: its exit code, and what it shows.
+fn run_on_terminal(command: &mut Command, typed: &str) -> (Option<i32>, String) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let terminal = File::options().read(true).write(true).open(name).unwrap();
+    let mut master = File::from(master);
+    master.write_all(typed.as_bytes()).unwrap();
+    let end = || Stdio::from(terminal.try_clone().unwrap());
+    let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+    // The terminal ends when nobody has its other end open: the child alone, from here on.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    drop(terminal);
+    let mut shown = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(read @ 1..) = master.read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..read]);
+    }
+    (child.wait().unwrap().code(), String::from_utf8_lossy(&shown).into_owned())
+}
+
+fn minikv() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_minikv"));
+    command.env_remove("MINIKV_DB").env("NO_COLOR", "1");
+    command
+}
+
+fn run(command: &mut Command, stdin: &[u8]) -> Ran {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut pipe = child.stdin.take().unwrap();
+    let stdin = stdin.to_vec();
+    // A command may end without reading all of it, so a closed pipe is fine here.
+    let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    Ran { code: output.status.code(), stdout: output.stdout, stderr }
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn db(&self) -> PathBuf {
+        self.path("db")
+    }
+
+    fn command<S: AsRef<std::ffi::OsStr>>(&self, args: &[S]) -> Command {
+        let mut command = minikv();
+        command.arg("--db").arg(self.db()).args(args);
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        self.feed(args, b"")
+    }
+
+    fn feed(&self, args: &[&str], stdin: &[u8]) -> Ran {
+        run(&mut self.command(args), stdin)
+    }
+
+    /// Runs a command that must end with 0; its stdout.
+    fn ok(&self, args: &[&str]) -> Vec<u8> {
+        self.feed(args, b"").ok()
+    }
+
+    fn text(&self, args: &[&str]) -> String {
+        String::from_utf8(self.ok(args)).unwrap()
+    }
+
+    /// Holds the database's lock: a `batch` that waits for more. It was opened when this returns.
+    fn hold(&self) -> Child {
+        let mut command = self.command(&["batch"]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        child.stdin.as_mut().unwrap().write_all(b"put\theld\tyes\ncommit\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "committed 1\n");
+        child
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    fn ok(self) -> Vec<u8> {
+        assert_eq!(self.code, Some(0), "stderr: {}", self.stderr);
+        self.stdout
+    }
+
+    /// Checks a failure: its code, and that stderr is one line that holds `words`.
+    #[track_caller]
+    fn fails(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "stderr: {}", self.stderr);
+        assert_eq!(self.stderr.matches('\n').count(), 1, "one line: {:?}", self.stderr);
+        assert!(self.stderr.starts_with("minikv: "), "{:?}", self.stderr);
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is not in {:?}", self.stderr);
+        }
+    }
+}
+
+/// Every file of a directory with its bytes and the time it was changed.
+fn contents(dir: &Path) -> BTreeMap<String, (Vec<u8>, std::time::SystemTime)> {
+    fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let modified = entry.metadata().unwrap().modified().unwrap();
+            let name = entry.file_name().into_string().unwrap();
+            (name, (fs::read(entry.path()).unwrap(), modified))
+        })
+        .collect()
+}
+
+/// Keys and values that no text format carries by itself.
+fn nasty_entries() -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut entries = BTreeMap::new();
+    for byte in 0..=255u8 {
+        entries.insert(vec![byte], vec![byte, byte ^ 0x5a]);
+        entries.insert(vec![b'k', byte, b'\\'], b"\\x00\t\n".to_vec());
+    }
+    entries.insert(Vec::new(), b"the empty key".to_vec());
+    entries.insert(b"the empty value".to_vec(), Vec::new());
+    entries.insert((0..=255).collect(), (0..=255).rev().collect());
+    entries.insert("caf\u{e9} \u{1f980}".into(), "{\"base64\":\"AA==\"}".into());
+    entries.insert(vec![0xff; 300], vec![0; 100_000]);
+    entries
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn hex_lines(entries: &BTreeMap<Vec<u8>, Vec<u8>>) -> String {
+    entries.iter().map(|(key, value)| format!("{}\t{}\n", hex(key), hex(value))).collect()
+}
+
+#[test]
+fn put_then_get_gives_the_exact_bytes() {
+    let place = Place::new();
+    let every_byte: Vec<u8> = (0..=255).collect();
+    place.feed(&["put", "piped", "-"], &every_byte).ok();
+    assert_eq!(place.ok(&["get", "piped"]), every_byte);
+
+    fs::write(place.path("file"), b"\n\0\xff\n").unwrap();
+    let file = format!("@{}", place.path("file").display());
+    place.ok(&["put", "from file", &file, "--sync"]);
+    assert_eq!(place.ok(&["get", "from file"]), b"\n\0\xff\n");
+
+    place.ok(&["put", "typed", "a\\x00b"]);
+    assert_eq!(place.ok(&["get", "typed"]), b"a\\x00b", "a value is taken as it is typed");
+    place.ok(&["put", "typed", ""]);
+    assert_eq!(place.ok(&["get", "typed"]), b"", "the last put holds");
+    place.ok(&["put", "", "the empty key"]);
+    assert_eq!(place.ok(&["get", ""]), b"the empty key");
+    place.ok(&["put", "-5", "-7"]);
+    assert_eq!(place.ok(&["get", "-5"]), b"-7");
+    place.ok(&["put", "--", "-k", "--v"]);
+    assert_eq!(place.ok(&["get", "--", "-k"]), b"--v");
+}
+
+#[test]
+fn put_does_not_create_when_told_so_and_says_what_it_cannot_read() {
+    let place = Place::new();
+    place.run(&["put", "--no-create", "k", "v"]).fails(5, &["no database in", "--db"]);
+    assert!(!place.db().exists());
+    place.run(&["put", "k", "@/no/such/file"]).fails(5, &["/no/such/file", "check the path"]);
+    assert!(!place.db().exists(), "nothing is opened before the value is there");
+}
+
+#[test]
+fn get_names_each_missing_key_and_prints_the_others() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\nb\t2\n").ok();
+    let ran = place.run(&["get", "b", "nope", "a", "\\xff"]);
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.stdout, b"21", "values in the order asked, with nothing between");
+    assert_eq!(ran.stderr, "minikv: key not found: nope\nminikv: key not found: \\xff\n");
+}
+
+#[test]
+fn keys_are_typed_in_the_format_of_keys() {
+    let place = Place::new();
+    place.ok(&["put", "--key-format", "hex", "00ff", "v"]);
+    assert_eq!(place.ok(&["get", "\\x00\\xff"]), b"v");
+    assert_eq!(place.ok(&["--format", "json", "get", "{\"base64\":\"AP8=\"}"]), b"v");
+    assert_eq!(place.ok(&["get", "00ff", "--format=json", "--key-format=hex"]), b"v");
+    place.run(&["get", "a\\q"]).fails(2, &["unknown escape \\q", "--key-format"]);
+    place.run(&["get", "abc", "--format", "json"]).fails(2, &["--key-format"]);
+    place.run(&["get", "0", "--key-format", "hex"]).fails(2, &["odd number"]);
+}
+
+#[test]
+fn delete_is_fine_with_absent_keys_and_never_creates() {
+    let place = Place::new();
+    place.run(&["delete", "a"]).fails(5, &["no database"]);
+    assert!(!place.db().exists());
+    place.feed(&["load"], b"a\t1\nb\t2\nc\t3\n").ok();
+    place.ok(&["delete", "a", "nope", "c", "--sync"]);
+    assert_eq!(place.text(&["scan"]), "b\t2\n");
+    assert_eq!(place.run(&["get", "a"]).code, Some(1));
+}
+
+#[test]
+fn scan_takes_ranges_both_ways() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\nab\t2\nabc\t3\nb\t4\nb\\xff\t5\n\\xff\\xff\t6\n").ok();
+    let scan = |args: &str| {
+        let mut all = vec!["scan", "--keys-only"];
+        all.extend(args.split_whitespace());
+        place.text(&all).lines().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(scan(""), "a ab abc b b\\xff \\xff\\xff");
+    assert_eq!(scan("--reverse"), "\\xff\\xff b\\xff b abc ab a");
+    assert_eq!(scan("--limit 2"), "a ab");
+    assert_eq!(scan("--limit 2 --reverse"), "\\xff\\xff b\\xff");
+    assert_eq!(scan("--limit 0"), "");
+    assert_eq!(scan("--from ab --to b"), "ab abc");
+    assert_eq!(scan("--from ab --to b --reverse"), "abc ab");
+    assert_eq!(scan("--prefix ab"), "ab abc");
+    assert_eq!(scan("--prefix \\xff"), "\\xff\\xff");
+    assert_eq!(scan("--prefix a --from ab --to abc"), "ab");
+    assert_eq!(scan("--prefix a --from 0 --to z --reverse --limit 1"), "abc");
+    assert_eq!(scan("--from b --to a"), "", "an empty range is no error");
+    assert_eq!(scan("--prefix zz"), "");
+    assert_eq!(place.text(&["scan", "--count"]), "6\n");
+    assert_eq!(place.text(&["scan", "--count", "--prefix", "b", "--limit", "1"]), "1\n");
+    assert_eq!(place.text(&["scan", "--prefix", "b"]), "b\t4\nb\\xff\t5\n");
+    let json = "{\"key\":\"b\"}\n{\"key\":{\"base64\":\"Yv8=\"}}\n";
+    assert_eq!(place.text(&["scan", "--prefix", "\"b\"", "--keys-only", "--format=json"]), json);
+}
+
+#[test]
+fn dump_and_load_restore_every_entry_in_every_format() {
+    let entries = nasty_entries();
+    let source = Place::new();
+    source.feed(&["load", "--format", "hex"], hex_lines(&entries).as_bytes()).ok();
+    for (key, value) in &entries {
+        let key = hex(key);
+        assert_eq!(source.ok(&["get", "--key-format", "hex", "--", &key]), *value, "key {key}");
+    }
+    assert_eq!(source.text(&["dump", "--format", "hex"]), hex_lines(&entries));
+    for format in FORMATS {
+        let copy = Place::new();
+        let dump = source.ok(&["dump", "--format", format]);
+        assert_eq!(dump, source.ok(&["scan", "--format", format]), "{format}");
+        copy.feed(&["load", "--format", format], &dump).ok();
+        assert_eq!(copy.text(&["dump", "--format", "hex"]), hex_lines(&entries), "{format}");
+
+        let file = source.path(format).display().to_string();
+        source.ok(&["dump", &file, "--format", format]);
+        assert_eq!(fs::read(&file).unwrap(), dump, "{format}");
+        let copy = Place::new();
+        let ran = copy.run(&["load", &file, "--format", format]);
+        assert_eq!(ran.stderr, format!("loaded {} entries\n", entries.len()));
+        assert_eq!(copy.ok(&["dump", "--format", format]), dump, "{format}");
+    }
+}
+
+#[test]
+fn dump_leaves_no_half_file() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\n").ok();
+    let target = place.path("out");
+    fs::write(&target, b"precious").unwrap();
+    let missing = run(minikv().args(["--db", "/no/such/db", "dump"]).arg(&target), b"");
+    missing.fails(5, &["no database in /no/such/db"]);
+    assert_eq!(fs::read(&target).unwrap(), b"precious");
+    place.run(&["dump", "/no/such/dir/out"]).fails(5, &["/no/such/dir/out"]);
+    place.ok(&["dump", target.to_str().unwrap()]);
+    assert_eq!(fs::read(&target).unwrap(), b"a\t1\n");
+    assert_eq!(place.ok(&["dump", "-"]), b"a\t1\n");
+    assert_eq!(place.ok(&["dump", "/dev/stdout"]), b"a\t1\n");
+
+    let link = place.path("link");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    place.ok(&["put", "b", "2"]);
+    place.ok(&["dump", link.to_str().unwrap()]);
+    assert_eq!(fs::read(&target).unwrap(), b"a\t1\nb\t2\n");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "a link stays a link");
+    fs::remove_file(&target).unwrap();
+    place.run(&["dump", link.to_str().unwrap()]).fails(5, &["link"]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "also one that leads nowhere");
+    let names: Vec<_> =
+        fs::read_dir(place.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "only the database and the dump: {names:?}");
+}
+
+#[test]
+fn load_stops_at_a_bad_line_and_keeps_what_came_before() {
+    let place = Place::new();
+    let mut input: Vec<u8> = (0..2500).flat_map(|i| format!("k{i:04}\tv\n").into_bytes()).collect();
+    input.extend(b"no tab here\nlater\tv\n");
+    let ran = place.feed(&["load"], &input);
+    ran.fails(2, &["stdin line 2501", "no TAB", "2,500 entries"]);
+    assert_eq!(place.text(&["scan", "--count"]), "2500\n");
+
+    for (format, line) in
+        [("hex", "0g\t00\n"), ("json", "{\"key\":\"a\"}\n"), ("escaped", "a\\n\tb\n")]
+    {
+        let place = Place::new();
+        let ran = place.feed(&["load", "--format", format], line.as_bytes());
+        ran.fails(2, &["stdin line 1", "0 entries"]);
+        assert_eq!(place.text(&["scan", "--count"]), "0\n");
+    }
+    place.run(&["load", "/no/such/file"]).fails(5, &["/no/such/file"]);
+}
+
+#[test]
+fn batch_applies_whole_batches_and_acknowledges_each() {
+    let place = Place::new();
+    let input = b"put\ta\t1\nput\tb\t2\ndelete\ta\ncommit\ncommit\nput\tc\t\\x00\n";
+    let out = place.feed(&["batch", "--sync"], input).ok();
+    assert_eq!(String::from_utf8(out).unwrap(), "committed 3\ncommitted 0\ncommitted 1\n");
+    assert_eq!(place.text(&["scan"]), "b\t2\nc\t\\x00\n");
+
+    let ran = place.feed(&["batch"], b"put\td\t4\ncommit\nput\te\t5\noops\nput\tf\t6\n");
+    ran.fails(2, &["stdin line 4", "1 batch"]);
+    assert_eq!(ran.stdout, b"committed 1\n");
+    assert_eq!(place.text(&["scan", "--from", "d"]), "d\t4\n", "no part of the batch it is in");
+
+    fs::write(place.path("ops"), "delete\t\"b\"\nput\t{\"base64\":\"/w==\"}\t\"\\u0000\"").unwrap();
+    place.ok(&["batch", place.path("ops").to_str().unwrap(), "--format", "json"]);
+    assert_eq!(place.text(&["scan"]), "c\t\\x00\nd\t4\n\\xff\t\\x00\n");
+    assert_eq!(place.feed(&["batch", "-"], b"").ok(), b"", "nothing to commit");
+}
+
+#[test]
+fn batch_goes_on_when_nobody_reads_its_answers() {
+    let place = Place::new();
+    let mut child = place.command(&["batch"]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"put\ta\t1\ncommit\nput\tb\t2\ncommit\n").unwrap();
+    drop(stdin);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(place.text(&["scan"]), "a\t1\nb\t2\n");
+}
+
+#[test]
+fn a_second_writer_is_told_who_has_the_lock_and_readers_are_not_stopped() {
+    let place = Place::new();
+    let mut holder = place.hold();
+    for args in [&["put", "a", "b"][..], &["delete", "held"], &["compact"], &["destroy", "--yes"]] {
+        place.run(args).fails(3, &["LOCK", &format!("process {}", holder.id())]);
+    }
+    place.feed(&["load"], b"a\tb\n").fails(3, &["LOCK"]);
+    assert_eq!(place.ok(&["get", "held"]), b"yes");
+    assert_eq!(place.text(&["scan"]), "held\tyes\n");
+    assert_eq!(place.text(&["dump"]), "held\tyes\n");
+    place.ok(&["stats"]);
+    drop(holder.stdin.take());
+    assert_eq!(holder.wait().unwrap().code(), Some(0));
+    place.ok(&["put", "a", "b"]);
+}
+
+#[test]
+fn reading_changes_no_file() {
+    let place = Place::new();
+    place.feed(&["load", "--write-buffer", "64KiB"], &many_lines(5000)).ok();
+    place.ok(&["put", "in the log", "v"]);
+    let before = contents(&place.db());
+    assert!(before.keys().any(|name| name.ends_with(".ldb")), "{:?}", before.keys());
+    place.ok(&["get", "key 0001"]);
+    assert_eq!(place.run(&["get", "nope"]).code, Some(1));
+    place.ok(&["scan", "--reverse"]);
+    place.ok(&["dump"]);
+    place.ok(&["stats"]);
+    place.ok(&["stats", "--json"]);
+    for name in before.keys().filter(|name| !name.starts_with("LO")) {
+        let ran = place.run(&["inspect", place.db().join(name).to_str().unwrap()]);
+        assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
+    }
+    assert_eq!(contents(&place.db()), before);
+
+    let nothing = Place::new();
+    for args in [&["get", "a"][..], &["scan"], &["dump"], &["stats"], &["compact"]] {
+        nothing.run(args).fails(5, &["no database in"]);
+    }
+    assert!(!nothing.db().exists());
+}
+
+fn many_lines(n: u32) -> Vec<u8> {
+    (0..n).flat_map(|i| format!("key {i:04}\tthe value of number {i}\n").into_bytes()).collect()
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let place = Place::new();
+    place.feed(&["load"], &many_lines(20_000)).ok();
+    for args in [&["scan"][..], &["dump"], &["dump", "/dev/stdout"]] {
+        let mut command = place.command(args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = [0; 9];
+        child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(&first, b"key 0000\t");
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_behind_stdout_is_an_error() {
+    let place = Place::new();
+    place.ok(&["put", "a", "b"]);
+    for args in [&["get", "a"][..], &["scan"], &["man"], &["stats"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = place.command(args).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{args:?}");
+        assert!(
+            String::from_utf8_lossy(&output.stderr).contains("cannot write stdout"),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn bad_usage_is_one_line_and_exit_code_2() {
+    let place = Place::new();
+    let bad: [(&[&str], &str); 12] = [
+        (&["frobnicate"], "frobnicate"),
+        (&["get"], "KEY"),
+        (&["put", "a"], "VALUE"),
+        (&["get", "a", "--bogus"], "--bogus"),
+        (&["scan", "--limit", "many"], "many"),
+        (&["scan", "--count", "--keys-only"], "--keys-only"),
+        (&["get", "a", "--format", "xml"], "xml"),
+        (&["put", "a", "b", "--block-size", "4KB"], "KiB"),
+        (&["put", "a", "b", "--bloom-bits", "1001"], "1001"),
+        (&["completions", "tcl"], "tcl"),
+        (&["man", "nope"], "nope"),
+        (&["destroy"], "--yes"),
+    ];
+    for (args, word) in bad {
+        place.run(args).fails(2, &[word]);
+    }
+    run(minikv().args(["get", "a"]), b"").fails(2, &["--db", "MINIKV_DB"]);
+    assert_eq!(run(&mut minikv(), b"").code, Some(2));
+    assert!(!place.db().exists());
+}
+
+#[test]
+fn what_this_build_cannot_do_is_refused_by_name() {
+    let place = Place::new();
+    let refused: [(&[&str], &str); 3] = [
+        (&["--filter-layout", "table"], "--filter-layout block"),
+        (&["--filter-layout", "both"], "--filter-layout block"),
+        (&["--comparator", "idb_cmp1"], "idb_cmp1"),
+    ];
+    for (options, word) in refused {
+        let args = [options, &["put", "a", "b"]].concat();
+        place.run(&args).fails(6, &[word]);
+    }
+    if cfg!(not(feature = "zstd")) {
+        place.run(&["put", "a", "b", "--compression", "zstd"]).fails(6, &["zstd", "--features"]);
+    }
+    assert!(!place.db().exists());
+    place.ok(&["put", "a", "b", "--comparator", "leveldb.BytewiseComparator"]);
+    let ran = place.run(&["get", "a", "--comparator", "reverse"]);
+    ran.fails(6, &["reverse", "the database wants leveldb.BytewiseComparator"]);
+}
+
+#[test]
+fn damage_is_exit_code_4_and_names_file_and_offset() {
+    let place = Place::new();
+    place.feed(&["load", "--compression", "none"], &many_lines(5000)).ok();
+    place.ok(&["compact"]);
+    let table = fs::read_dir(place.db()).unwrap().map(|entry| entry.unwrap().path());
+    let table = table.filter(|path| path.extension().is_some_and(|e| e == "ldb")).max().unwrap();
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    let name = table.file_name().unwrap().to_str().unwrap();
+    place.run(&["scan"]).fails(4, &[name, "offset"]);
+    place.run(&["dump"]).fails(4, &[name, "offset"]);
+    let ran = place.run(&["inspect", table.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+}
+
+/// A copy of a database of the fixtures, made by another program.
+fn fixture(name: &str) -> Place {
+    let place = Place::new();
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
+    fs::create_dir(place.db()).unwrap();
+    for entry in fs::read_dir(Path::new(fixtures).join(name).join("db")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), place.db().join(entry.file_name())).unwrap();
+    }
+    let expected = Path::new(fixtures).join(name).join("expected.tsv");
+    fs::copy(expected, place.path("expected.tsv")).unwrap();
+    place
+}
+
+#[test]
+fn databases_of_other_programs_are_read_and_left_as_they_are() {
+    for name in ["leveldb-cpp/04-levels", "leveldb-cpp/05-unclean-copy", "goleveldb/04-levels"] {
+        let place = fixture(name);
+        let before = contents(&place.db());
+        let expected = fs::read_to_string(place.path("expected.tsv")).unwrap();
+        assert_eq!(place.text(&["dump", "--format", "hex"]), expected, "{name}");
+        let lines: Vec<_> = expected.lines().collect();
+        let (key, value) = lines[lines.len() / 2].split_once('\t').unwrap();
+        assert_eq!(hex(&place.ok(&["get", "--key-format", "hex", key])), value, "{name}");
+        place.ok(&["stats"]);
+        assert_eq!(contents(&place.db()), before, "{name}");
+    }
+}
+
+#[test]
+fn an_unknown_order_of_keys_is_refused_by_name() {
+    let place = fixture("chromium/indexeddb");
+    let before = contents(&place.db());
+    for args in [&["scan"][..], &["get", "a"], &["put", "a", "b"], &["stats"]] {
+        place.run(args).fails(6, &["comparator idb_cmp1"]);
+    }
+    let ran = place.run(&["scan", "--comparator", "idb_cmp2"]);
+    ran.fails(6, &["idb_cmp2", "the database wants idb_cmp1"]);
+    place.run(&["destroy"]).fails(2, &["--yes"]);
+    assert_eq!(contents(&place.db()), before);
+}
+
+#[test]
+fn a_directory_that_lost_a_file_is_refused_by_readers_and_writers() {
+    for lost in ["CURRENT", "MANIFEST-000038", "000029.ldb"] {
+        let place = fixture("leveldb-cpp/04-levels");
+        fs::remove_file(place.db().join(lost)).unwrap();
+        let before = contents(&place.db());
+        for args in [&["get", "a"][..], &["scan"], &["stats"], &["put", "a", "b"]] {
+            place.run(args).fails(4, &[lost]);
+        }
+        assert_eq!(contents(&place.db()), before, "without {lost}");
+    }
+}
+
+#[test]
+fn what_a_damaged_log_loses_is_said() {
+    let place = Place::new();
+    place.feed(&["batch"], b"put\ta\t1\ncommit\nput\tb\t2\ncommit\n").ok();
+    let names = contents(&place.db());
+    let log = place.db().join(names.keys().find(|name| name.ends_with(".log")).unwrap());
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let ran = place.run(&["scan"]);
+    assert_eq!((ran.code, ran.stdout.len()), (Some(0), 0));
+    assert!(ran.stderr.contains(".log at offset 0: "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("48 bytes are left out"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_environment_names_the_database_and_the_option_wins() {
+    let place = Place::new();
+    run(minikv().env("MINIKV_DB", place.db()).args(["put", "a", "b"]), b"").ok();
+    assert_eq!(place.ok(&["get", "a"]), b"b");
+    let other = Place::new();
+    let ran = run(other.command(&["get", "a"]).env("MINIKV_DB", place.db()), b"");
+    ran.fails(5, &["no database"]);
+    run(minikv().env("MINIKV_DB", "").args(["get", "a"]), b"").fails(2, &["MINIKV_DB"]);
+}
+
+#[test]
+fn compact_gives_back_the_space_of_what_was_deleted() {
+    let place = Place::new();
+    place.feed(&["load", "--compression=none"], &many_lines(10_000)).ok();
+    place.ok(&["compact", "--compression=none"]);
+    let table_bytes = |place: &Place| -> usize {
+        let files = contents(&place.db());
+        files.iter().filter(|(name, _)| name.ends_with(".ldb")).map(|(_, (b, _))| b.len()).sum()
+    };
+    let full = table_bytes(&place);
+    assert!(full > 200_000, "{full}");
+    let deletes: Vec<u8> =
+        (0..10_000).flat_map(|i| format!("delete\tkey {i:04}\n").into_bytes()).collect();
+    place.feed(&["batch"], &deletes).ok();
+    place.ok(&["compact", "--from", "key", "--to", "kez"]);
+    assert!(table_bytes(&place) < 1000, "{} of {full} left", table_bytes(&place));
+    assert_eq!(place.text(&["scan", "--count"]), "0\n");
+    place.ok(&["compact", "--from", "b", "--to", "a"]);
+}
+
+#[test]
+fn destroy_removes_the_database_and_nothing_else() {
+    let place = Place::new();
+    place.ok(&["put", "a", "b"]);
+    fs::write(place.db().join("notes.txt"), b"mine").unwrap();
+    place.ok(&["destroy", "--yes"]);
+    assert_eq!(contents(&place.db()).keys().collect::<Vec<_>>(), ["notes.txt"]);
+    fs::remove_file(place.db().join("notes.txt")).unwrap();
+    place.ok(&["put", "a", "b"]);
+    place.ok(&["destroy", "--yes"]);
+    assert!(!place.db().exists());
+}
+
+#[test]
+fn stats_has_a_table_and_json() {
+    let place = Place::new();
+    place.feed(&["load", "--write-buffer=64KiB"], &many_lines(5000)).ok();
+    let table = place.text(&["stats"]);
+    assert!(table.contains("level"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let json: serde_json::Value = serde_json::from_slice(&place.ok(&["stats", "--json"])).unwrap();
+    let levels = json["levels"].as_array().unwrap();
+    let files: u64 = levels.iter().map(|level| level["files"].as_u64().unwrap()).sum();
+    let on_disk = contents(&place.db()).keys().filter(|name| name.ends_with(".ldb")).count();
+    assert_eq!(files, on_disk as u64);
+}
+
+#[test]
+fn completions_and_manual_pages_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(minikv().args(["completions", shell]), b"").ok();
+        assert!(String::from_utf8(script).unwrap().contains("readamp"), "{shell}");
+    }
+    let page = String::from_utf8(run(minikv().args(["man"]), b"").ok()).unwrap();
+    assert!(page.contains(".TH minikv 1") && page.contains("inspect"));
+    let page = String::from_utf8(run(minikv().args(["man", "put"]), b"").ok()).unwrap();
+    assert!(page.contains("--sync") || page.contains("\\-\\-sync"));
+    assert!(!run(minikv().arg("--help"), b"").ok().is_empty());
+}
+
+#[test]
+fn a_terminal_gets_values_as_text_and_is_asked_before_a_destroy() {
+    let place = Place::new();
+    place.feed(&["put", "k", "-"], b"a\0\\\xff").ok();
+    let (code, shown) = run_on_terminal(&mut place.command(&["get", "k"]), "");
+    assert_eq!((code, shown.as_str()), (Some(0), "a\\x00\\\\\\xff\r\n"));
+    let (code, shown) = run_on_terminal(&mut place.command(&["get", "6b", "--format=hex"]), "");
+    assert_eq!((code, shown.as_str()), (Some(0), "61005cff\r\n"));
+
+    let (code, shown) = run_on_terminal(&mut place.command(&["destroy"]), "n\n");
+    assert_eq!(code, Some(2));
+    assert!(shown.contains("[y/N]") && shown.contains("nothing was removed"), "{shown}");
+    assert_eq!(place.text(&["scan", "--count"]), "1\n");
+    let (code, shown) = run_on_terminal(&mut place.command(&["destroy"]), "y\n");
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(!place.db().exists());
+}
+
+#[test]
+fn colours_and_progress_are_for_terminals_that_want_them() {
+    let (_, plain) = run_on_terminal(minikv().arg("--help"), "");
+    assert!(plain.contains("Usage") && !plain.contains('\x1b'), "NO_COLOR: {plain:?}");
+    let (_, coloured) =
+        run_on_terminal(minikv().arg("--help").env_remove("NO_COLOR").env("TERM", "xterm"), "");
+    assert!(coloured.contains('\x1b'), "{coloured:?}");
+
+    let place = Place::new();
+    fs::write(place.path("entries"), many_lines(5000)).unwrap();
+    let file = place.path("entries").display().to_string();
+    let (code, shown) = run_on_terminal(&mut place.command(&["load", &file]), "");
+    assert_eq!(code, Some(0));
+    assert!(shown.contains("loading"), "{shown:?}");
+    assert!(shown.ends_with("loaded 5,000 entries\r\n"), "{shown:?}");
+}
+
+#[test]
+fn inspect_tells_what_is_in_each_file() {
+    let place = Place::new();
+    let inspect = |name: &str| -> serde_json::Value {
+        let file = place.db().join(name).display().to_string();
+        let text = place.text(&["inspect", &file, "--entries"]);
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        serde_json::from_slice(&place.ok(&["inspect", &file, "--json", "--entries"])).unwrap()
+    };
+    let named = |end: &str| {
+        let names = contents(&place.db());
+        names.keys().find(|name| name.contains(end)).unwrap().clone()
+    };
+
+    place.feed(&["batch"], b"put\ta\t1\ndelete\tb\ncommit\nput\t\\xff\t2\n").ok();
+    let log = inspect(&named(".log"));
+    assert_eq!((&log["puts"], &log["deletes"]), (&2.into(), &1.into()));
+    assert_eq!(log["batches"][1]["sequence"], 3);
+    assert_eq!(log["batches"][1]["operations"][0]["put"]["base64"], "/w==");
+    assert_eq!(log["tail"]["kind"], "clean");
+
+    place.ok(&["compact"]);
+    let table = inspect(&named(".ldb"));
+    assert_eq!(table["entries"], 2, "the tombstone is gone: {table}");
+    assert_eq!(table["blocks"][0]["contents"][0]["key"], "a");
+    assert_eq!(table["blocks"][0]["contents"][0]["value"], "1");
+    assert_eq!(table["filter"]["name"], "leveldb.BuiltinBloomFilter2");
+
+    let manifest = inspect(&named("MANIFEST"));
+    assert_eq!(manifest["edits"][0]["comparator"], "leveldb.BytewiseComparator");
+    assert_eq!(manifest["tables"].as_array().unwrap().len(), 1);
+    assert_eq!(inspect("CURRENT")["manifest"], named("MANIFEST").as_str());
+
+    place.run(&["inspect", place.db().join("LOCK").to_str().unwrap()]).fails(2, &["MANIFEST"]);
+    place.run(&["inspect", "/no/such/000001.ldb"]).fails(5, &["/no/such/000001.ldb"]);
+}
+
+#[test]
+fn inspect_goes_on_past_damage_and_says_where_it_is() {
+    let place = Place::new();
+    place.feed(&["load", "--compression=none"], &many_lines(1000)).ok();
+    place.ok(&["compact", "--compression=none"]);
+    let names: Vec<_> = contents(&place.db()).into_keys().collect();
+    let damaged = |name: &str, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = fs::read(place.db().join(name)).unwrap();
+        change(&mut bytes);
+        fs::create_dir_all(place.path("damaged")).unwrap();
+        let path = place.path("damaged").join(name);
+        fs::write(&path, bytes).unwrap();
+        path.display().to_string()
+    };
+    let table = names.iter().find(|name| name.ends_with(".ldb")).unwrap();
+    let file = damaged(table, &|bytes| bytes[5000] ^= 1);
+    let ran = place.run(&["inspect", &file, "--json"]);
+    ran.fails(4, &[&file, "at offset", "checksum"]);
+    let json: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let blocks = json["data_blocks"].as_u64().unwrap();
+    assert!(blocks > 5);
+    assert_eq!(json["blocks"].as_array().unwrap().len() as u64, blocks - 1, "all but one");
+    let offset = json["damage"][0]["offset"].as_u64().unwrap();
+    assert!((1..5000).contains(&offset), "the start of the second block: {offset}");
+
+    let file = damaged(table, &|bytes| bytes.truncate(10));
+    place.run(&["inspect", &file]).fails(4, &[&file]);
+    let file = damaged(table, &|bytes| bytes.clear());
+    place.run(&["inspect", &file]).fails(4, &[&file]);
+    let manifest = names.iter().find(|name| name.starts_with("MANIFEST")).unwrap();
+    let file = damaged(manifest, &|bytes| bytes[10] ^= 1);
+    place.run(&["inspect", &file]).fails(4, &[&file, "at offset 0", "checksum"]);
+    let file = damaged("CURRENT", &|bytes| bytes.truncate(5));
+    place.run(&["inspect", &file]).fails(4, &["CURRENT", "newline"]);
+}
+
+/// The fields of a configuration in `readamp --json`.
+fn number(value: &serde_json::Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn readamp_shows_what_filters_save_and_its_figures_add_up() {
+    let args = ["readamp", "--lookups", "3000", "--write-buffer", "512KiB", "--json"];
+    let out = run(minikv().args(args), b"").ok();
+    assert_eq!(run(minikv().args(args), b"").ok(), out, "the same seed gives the same figures");
+    let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(json["entries"], 104_334);
+    let [with, without] = [&json["databases"][0], &json["databases"][1]];
+    assert_eq!(with["tables_per_level"], without["tables_per_level"], "the same shape");
+    assert_eq!(with["data_blocks"], without["data_blocks"]);
+    for side in [with, without] {
+        for lookups in [&side["present"], &side["absent"]] {
+            let n = |name: &str| number(&lookups[name]);
+            let positives = n("filter_true_positives") + n("filter_false_positives");
+            assert_eq!(n("filter_checks"), n("filter_negatives") + positives);
+            assert_eq!(n("data_blocks"), n("data_blocks_from_cache") + n("data_blocks_from_file"));
+            assert_eq!(n("memtable_hits"), 0.0);
+        }
+    }
+    for kind in ["present", "absent"] {
+        let saved = number(&without[kind]["data_blocks"]) - number(&with[kind]["data_blocks"]);
+        assert_eq!(saved, number(&with[kind]["filter_negatives"]), "each \"no\" saves a block");
+        assert_eq!(number(&without[kind]["filter_checks"]), 0.0);
+    }
+    assert_eq!(number(&with["present"]["filter_true_positives"]), 3000.0);
+    let absent = number(&with["absent"]["data_blocks"]);
+    assert!(number(&without["absent"]["data_blocks"]) > 50.0 * absent, "{json}");
+    let measured = number(&with["absent"]["false_positive_rate"]);
+    let predicted = number(&with["predicted_false_positive_rate"]["double_hashing"]);
+    assert!((0.7..1.4).contains(&(measured / predicted)), "{measured} {predicted}");
+}
+
+#[test]
+fn readamp_takes_files_and_generated_entries() {
+    let place = Place::new();
+    let readamp = |args: &[&str]| {
+        let mut all = vec!["readamp", "--lookups", "200"];
+        all.extend(args);
+        run(minikv().args(all), b"")
+    };
+    let list = place.path("list").display().to_string();
+    fs::write(&list, "one\ntwo\nthree\ntwo\n").unwrap();
+    let table = String::from_utf8(readamp(&[&list]).ok()).unwrap();
+    assert!(table.contains("3 entries") && table.contains("no filter"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    let packages =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/real-input/packages.tsv");
+    assert!(String::from_utf8(readamp(&[packages]).ok()).unwrap().contains("20,071 entries"));
+    readamp(&["--entries", "2000", "--value-bytes", "0", "--seed", "9"]).ok();
+    readamp(&[&list, "--format", "hex"]).fails(2, &["line 1", "no TAB"]);
+    readamp(&["--entries", "0"]).fails(2, &["--entries"]);
+    readamp(&["--bloom-bits", "0"]).fails(2, &["--bloom-bits"]);
+    readamp(&["--db", &list]).fails(2, &["--db"]);
+    readamp(&["/no/such/list"]).fails(5, &["/no/such/list"]);
+    fs::write(&list, "").unwrap();
+    readamp(&[&list]).fails(2, &["holds no entries"]);
+}
+
+#[test]
+fn the_demo_tells_the_whole_story_and_leaves_nothing() {
+    let place = Place::new();
+    let temporary = place.path("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let text = run(minikv().arg("demo").env("TMPDIR", &temporary), b"").ok();
+    let text = String::from_utf8(text).unwrap();
+    for words in ["found in the memtable", "104,334 words", "\"maybe\"; 1 data block", "no filter"]
+    {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "temporary databases are removed");
+
+    place.ok(&["demo"]);
+    assert_eq!(place.text(&["scan", "--count"]), "104334\n");
+    place.run(&["demo"]).fails(2, &["there is a database", "already"]);
+}
+
+#[test]
+fn an_interrupted_demo_removes_its_databases() {
+    let place = Place::new();
+    let mut command = minikv();
+    command.arg("demo").env("TMPDIR", place.dir.path()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut first = [0; 1];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 1);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
+}
+
+/// The fields of `packages.tsv` write a backslash, a newline and a TAB as `\\`, `\n` and `\t`.
+fn decode_package_field(field: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut chars = field.chars();
+    while let Some(c) = chars.next() {
+        let decoded = match c {
+            '\\' => match chars.next() {
+                Some('n') => '\n',
+                Some('t') => '\t',
+                Some('\\') => '\\',
+                other => panic!("escape {other:?}"),
+            },
+            c => c,
+        };
+        bytes.extend(decoded.to_string().as_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn debian_packages_load_reopen_scan_and_dump_to_the_same_bytes() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/real-input/packages.tsv");
+    let text = fs::read_to_string(file).unwrap();
+    let packages: BTreeMap<Vec<u8>, Vec<u8>> = text
+        .lines()
+        .map(|line| line.split_once('\t').unwrap())
+        .map(|(name, fields)| (decode_package_field(name), decode_package_field(fields)))
+        .collect();
+    assert_eq!(packages.len(), 20_071);
+
+    let place = Place::new();
+    let lines = hex_lines(&packages);
+    let ran = place.feed(&["load", "--format", "hex"], lines.as_bytes());
+    assert_eq!(ran.stderr, "loaded 20,071 entries\n");
+    assert_eq!(place.text(&["scan", "--count"]), "20071\n");
+    assert!(place.text(&["scan", "--format", "hex"]) == lines, "the scan differs");
+    place.ok(&["compact"]);
+    assert_eq!(place.ok(&["get", "coreutils"]), packages[&b"coreutils"[..]]);
+    let backward = place.text(&["scan", "--format", "hex", "--reverse"]);
+    assert!(backward.lines().rev().eq(lines.lines()), "the backward scan differs");
+    for format in FORMATS {
+        let copy = Place::new();
+        let dump = place.ok(&["dump", "--format", format]);
+        copy.feed(&["load", "--format", format, "--bloom-bits", "0"], &dump).ok();
+        assert!(copy.text(&["dump", "--format", "hex"]) == lines, "{format}: the dump differs");
+    }
+}

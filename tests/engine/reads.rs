@@ -1,0 +1,239 @@
+//! What reads see while writes, flushes and compactions go on.
+
+use std::fs;
+use std::ops::Bound;
+
+use minikv::{Db, Iter, ReadOptions, WriteBatch};
+
+use crate::{disk_bytes, small};
+
+fn keys(iter: Iter) -> Vec<String> {
+    iter.map(|entry| String::from_utf8(entry.unwrap().0.to_vec()).unwrap()).collect()
+}
+
+fn letters(db: &Db) {
+    for key in ["a", "b", "ba", "bb", "bb\u{7f}", "c", "d"] {
+        db.put(key, key).unwrap();
+    }
+}
+
+#[test]
+fn ranges_and_prefixes_end_where_they_say_in_both_directions() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    letters(&db);
+    for flushed in [false, true] {
+        if flushed {
+            db.flush().unwrap();
+        }
+        let both = |make: &dyn Fn() -> Iter, expected: &[&str]| {
+            assert_eq!(keys(make()), expected);
+            let mut back: Vec<_> = make().rev().map(|entry| entry.unwrap().0).collect();
+            back.reverse();
+            assert!(back.iter().map(|key| &key[..]).eq(expected.iter().map(|key| key.as_bytes())));
+        };
+        both(&|| db.range("b".."c").unwrap(), &["b", "ba", "bb", "bb\u{7f}"]);
+        both(&|| db.range("b"..="c").unwrap(), &["b", "ba", "bb", "bb\u{7f}", "c"]);
+        both(&|| db.range("bc"..).unwrap(), &["c", "d"]);
+        both(&|| db.range(.."b").unwrap(), &["a"]);
+        both(
+            &|| db.range::<&str>((Bound::Excluded("b"), Bound::Included("bb"))).unwrap(),
+            &["ba", "bb"],
+        );
+        both(&|| db.range("x".."a").unwrap(), &[]);
+        both(&|| db.prefix("bb").unwrap(), &["bb", "bb\u{7f}"]);
+        both(&|| db.prefix("").unwrap(), &["a", "b", "ba", "bb", "bb\u{7f}", "c", "d"]);
+        both(&|| db.prefix("e").unwrap(), &[]);
+    }
+    db.put([0xff, 0xff], "end").unwrap();
+    assert_eq!(db.prefix([0xff]).unwrap().count(), 1);
+}
+
+#[test]
+fn an_iterator_moved_from_both_ends_gives_each_entry_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    letters(&db);
+    let mut iter = db.iter().unwrap();
+    let mut seen = Vec::new();
+    for step in 0..10 {
+        let entry = if step % 3 == 0 { iter.next_back() } else { iter.next() };
+        seen.extend(entry.map(|entry| entry.unwrap().0));
+    }
+    seen.sort();
+    assert_eq!(seen.len(), 7);
+    seen.dedup();
+    assert_eq!(seen.len(), 7);
+    assert!(iter.next().is_none() && iter.next_back().is_none());
+}
+
+#[test]
+fn a_cursor_turns_round_anywhere_while_writes_land() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..100 {
+        db.put(format!("{i:03}"), "old").unwrap();
+    }
+    let mut cursor = db.cursor().unwrap();
+    assert!(cursor.seek("050").unwrap());
+    db.put("049", "new").unwrap();
+    db.put("050", "new").unwrap();
+    db.put("0495", "new").unwrap();
+    db.delete("048").unwrap();
+    for expected in ["049", "048", "047"] {
+        assert!(cursor.prev().unwrap());
+        assert_eq!((cursor.key(), cursor.value()), (expected.as_bytes(), &b"old"[..]));
+    }
+    for expected in ["048", "049", "050", "051"] {
+        assert!(cursor.next().unwrap());
+        assert_eq!((cursor.key(), cursor.value()), (expected.as_bytes(), &b"old"[..]));
+    }
+    assert!(cursor.seek_for_prev("0494").unwrap());
+    assert_eq!(cursor.key(), b"049");
+    assert!(cursor.seek_for_prev("049").unwrap());
+    assert_eq!(cursor.key(), b"049");
+    assert!(!cursor.seek_for_prev("").unwrap());
+    assert!(!cursor.valid() && !cursor.next().unwrap());
+}
+
+#[test]
+fn a_snapshot_outlives_compactions_and_the_handle() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let fill = |round: u32| {
+        for i in 0..2000 {
+            db.put(format!("{i:04}"), format!("{round}")).unwrap();
+        }
+    };
+    fill(1);
+    let first = db.snapshot();
+    fill(2);
+    db.delete("0007").unwrap();
+    let second = db.snapshot();
+    fill(3);
+    db.compact_range::<&str>(..).unwrap();
+    let at = |snapshot: &minikv::Snapshot| {
+        let options = ReadOptions::default().snapshot(snapshot);
+        db.get_with(&options, "0007").unwrap()
+    };
+    assert_eq!(at(&first).as_deref(), Some(&b"1"[..]));
+    assert_eq!(at(&second), None);
+    assert_eq!(db.get("0007").unwrap().as_deref(), Some(&b"3"[..]));
+    assert_eq!(first.iter().unwrap().count(), 2000);
+    assert_eq!(second.iter().unwrap().rev().count(), 1999);
+    drop(first);
+    drop(second);
+    let with_snapshots = disk_bytes(dir.path());
+    db.compact_range::<&str>(..).unwrap();
+    assert!(disk_bytes(dir.path()) < with_snapshots, "dropped versions give their space back");
+    let last = db.snapshot();
+    drop(db);
+    let read = std::thread::spawn(move || last.get("1999").unwrap());
+    assert_eq!(read.join().unwrap().as_deref(), Some(&b"3"[..]));
+}
+
+#[test]
+fn a_snapshot_of_another_database_is_refused() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let snapshot = Db::open(one.path(), small()).unwrap().snapshot();
+    let db = Db::open(other.path(), small()).unwrap();
+    let error = db.get_with(&ReadOptions::default().snapshot(&snapshot), "a").unwrap_err();
+    assert!(error.to_string().contains("another database"), "{error}");
+}
+
+#[test]
+fn files_stay_while_a_cursor_needs_them_and_go_when_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..5000 {
+        db.put(format!("{i:05}"), "x".repeat(20)).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let mut cursor = db.cursor().unwrap();
+    assert!(cursor.seek_to_first().unwrap());
+    let batch_of_deletes = (0..5000).fold(WriteBatch::new(), |mut batch, i| {
+        batch.delete(format!("{i:05}"));
+        batch
+    });
+    db.write(batch_of_deletes).unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    let tables = || {
+        let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().ends_with(".ldb")).count()
+    };
+    assert!(tables() > 0);
+    let mut seen = 1;
+    while cursor.next().unwrap() {
+        seen += 1;
+    }
+    assert_eq!(seen, 5000);
+    drop(cursor);
+    assert_eq!(tables(), 0);
+    assert_eq!(db.iter().unwrap().count(), 0);
+}
+
+#[test]
+fn many_gets_are_one_moment_in_the_order_asked() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    letters(&db);
+    let values = db.multi_get(&["d", "x", "a", "d"]).unwrap();
+    let values: Vec<_> = values.iter().map(|value| value.as_deref()).collect();
+    assert_eq!(values, [Some(&b"d"[..]), None, Some(b"a"), Some(b"d")]);
+    assert!(db.contains_key("bb").unwrap() && !db.contains_key("bc").unwrap());
+}
+
+#[test]
+fn a_read_only_open_sees_the_log_beside_a_writer_and_touches_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..3000 {
+        db.put(format!("{i:04}"), format!("{i}")).unwrap();
+    }
+    db.wait_idle().unwrap();
+    let listing = || {
+        let mut files: Vec<_> = fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap())
+            .map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap()))
+            .collect();
+        files.sort();
+        files
+    };
+    let before = listing();
+    let read = Db::open_read_only(dir.path(), small()).unwrap();
+    assert_eq!(read.iter().unwrap().count(), 3000);
+    assert!(read.property("leveldb.num-files-at-level0").is_some());
+    assert!(listing() == before, "a file changed");
+    for i in 0..3000 {
+        db.delete(format!("{i:04}")).unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(read.iter().unwrap().count(), 3000, "the view is that of its moment");
+    assert_eq!(Db::open_read_only(dir.path(), small()).unwrap().iter().unwrap().count(), 0);
+}
+
+#[test]
+fn sizes_and_properties_tell_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small().compression(minikv::Compression::None)).unwrap();
+    for i in 0..10_000 {
+        db.put(format!("{i:05}"), "x".repeat(90)).unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    let all = db.approximate_size::<&str>(..).unwrap();
+    let half = db.approximate_size("05000"..).unwrap();
+    assert!(all > 900_000 && half * 10 > all * 4 && half * 10 < all * 6, "{half} of {all}");
+    assert!(db.approximate_size("05000".."05010").unwrap() < all / 100);
+    let files: u64 = (0..7)
+        .map(|level| db.property(&format!("leveldb.num-files-at-level{level}")).unwrap())
+        .map(|count| count.parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(files, db.stats().levels.iter().map(|level| level.files).sum::<u64>());
+    assert!(db.property("leveldb.stats").unwrap().contains("Compactions"));
+    assert!(db.property("leveldb.sstables").unwrap().contains("--- level 6 ---"));
+    assert!(db.property("leveldb.approximate-memory-usage").is_some());
+    assert_eq!(db.property("leveldb.num-files-at-level7"), None);
+    assert_eq!(db.property("leveldb.nonsense"), None);
+}

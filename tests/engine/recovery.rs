@@ -1,0 +1,310 @@
+//! What a reopen finds, in every state that a clean or killed process, or damage, can leave.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minikv::fs::{Fs, MemFs};
+use minikv::{Comparator, Db, Error, Options, WriteBatch, WriteOptions};
+
+use crate::small;
+
+fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_str().unwrap().ends_with(ending))
+        .collect();
+    files.sort();
+    files
+}
+
+fn copy(from: &Path) -> tempfile::TempDir {
+    let to = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();
+        }
+    }
+    to
+}
+
+fn contents(db: &Db) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    db.iter().unwrap().map(|entry| entry.map(|(k, v)| (text(&k), text(&v))).unwrap()).collect()
+}
+
+#[test]
+fn a_killed_process_loses_nothing_it_was_told_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..3000 {
+        db.put(format!("{i:05}"), format!("{i}")).unwrap();
+    }
+    // The files of a process that was killed here.
+    let killed = copy(dir.path());
+    let before = contents(&db);
+    assert_eq!(before.len(), 3000);
+    for reuse in [false, true, true] {
+        let db = Db::open(killed.path(), small().reuse_logs(reuse)).unwrap();
+        assert_eq!(contents(&db), before);
+        assert!(db.recovery().lost.is_empty());
+    }
+}
+
+#[test]
+fn a_torn_log_ends_before_the_torn_batch_at_every_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let mut ends = Vec::new();
+    let log = files(dir.path(), ".log").pop().unwrap();
+    for i in 0..20 {
+        let mut batch = WriteBatch::new();
+        batch.put(format!("a{i:02}"), "x");
+        batch.put(format!("b{i:02}"), "y".repeat(i));
+        db.write(batch).unwrap();
+        ends.push(fs::metadata(&log).unwrap().len());
+    }
+    let name = log.file_name().unwrap();
+    let last = *ends.last().unwrap();
+    for len in (0..=last).step_by(7).chain(ends.iter().copied()) {
+        let torn = copy(dir.path());
+        fs::OpenOptions::new()
+            .write(true)
+            .open(torn.path().join(name))
+            .unwrap()
+            .set_len(len)
+            .unwrap();
+        let whole = ends.iter().filter(|&&end| end <= len).count();
+        for _ in 0..2 {
+            let db = Db::open(torn.path(), small()).unwrap();
+            assert_eq!(contents(&db).len(), 2 * whole, "cut at {len}");
+            db.put("z", "after").unwrap();
+            assert_eq!(db.get("z").unwrap().as_deref(), Some(&b"after"[..]));
+            db.delete("z").unwrap();
+        }
+    }
+}
+
+#[test]
+fn damage_inside_a_log_is_told_kept_aside_and_never_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let log = files(dir.path(), ".log").pop().unwrap();
+    db.put("a", "1").unwrap();
+    let end_of_a = fs::metadata(&log).unwrap().len();
+    db.put("b", "2").unwrap();
+    db.put("c", "3").unwrap();
+    drop(db);
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[end_of_a as usize + 8] ^= 1;
+    fs::write(&log, &bytes).unwrap();
+    let error = Db::open(dir.path(), small().paranoid_checks(true)).unwrap_err();
+    assert!(error.is_corruption(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains(log.to_str().unwrap()), "{text}");
+    assert!(text.contains(&format!("offset {end_of_a}")), "{text}");
+
+    let db = Db::open(dir.path(), small()).unwrap();
+    assert_eq!(contents(&db), [("a".to_owned(), "1".to_owned())]);
+    let lost = db.recovery().lost.clone();
+    assert_eq!(lost.len(), 1);
+    assert_eq!((lost[0].offset, lost[0].bytes), (end_of_a, bytes.len() as u64 - end_of_a));
+    let kept = dir.path().join("lost").join(log.file_name().unwrap());
+    assert_eq!(fs::read(kept).unwrap(), bytes);
+    // What is written now must not be taken along by the damage before it.
+    db.put("d", "4").unwrap();
+    drop(db);
+    let db = Db::open(dir.path(), small()).unwrap();
+    assert!(db.recovery().lost.is_empty());
+    assert_eq!(db.get("d").unwrap().as_deref(), Some(&b"4"[..]));
+}
+
+#[test]
+fn a_damaged_or_missing_current_is_refused_and_nothing_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    db.put("a", "1").unwrap();
+    drop(db);
+    let current = dir.path().join("CURRENT");
+    let good = fs::read(&current).unwrap();
+    for bad in [&b""[..], b"MANIFEST-000002", b"../../x\n", b"MANIFEST-999999\n", b"\0\0\0\0"] {
+        fs::write(&current, bad).unwrap();
+        let error = Db::open(dir.path(), small()).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        assert!(error.to_string().contains("CURRENT"), "{error}");
+    }
+    fs::remove_file(&current).unwrap();
+    let error = Db::open(dir.path(), small()).unwrap_err();
+    assert!(error.to_string().contains("repair"), "{error}");
+    assert!(Db::open_read_only(dir.path(), small()).is_err());
+    fs::write(&current, good).unwrap();
+    assert_eq!(contents(&Db::open(dir.path(), small()).unwrap()).len(), 1);
+}
+
+#[test]
+fn a_missing_table_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let table = files(dir.path(), ".ldb").pop().unwrap();
+    fs::remove_file(&table).unwrap();
+    let error = Db::open(dir.path(), small()).unwrap_err();
+    assert!(
+        error.is_corruption() && error.to_string().contains(table.to_str().unwrap()),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_database_whose_making_was_cut_short_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Db::open(dir.path(), small()).unwrap());
+    for path in files(dir.path(), "") {
+        fs::remove_file(path).unwrap();
+    }
+    fs::write(dir.path().join("MANIFEST-000001"), b"half").unwrap();
+    fs::write(dir.path().join("000001.dbtmp"), b"MANI").unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    db.put("a", "1").unwrap();
+    assert!(files(dir.path(), ".dbtmp").is_empty());
+}
+
+#[test]
+fn options_about_existence_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("deep/er");
+    let error = Db::open(&path, Options::default()).unwrap_err();
+    assert!(matches!(error, Error::DatabaseMissing { .. }), "{error}");
+    assert!(!path.exists());
+    assert!(matches!(Db::open_read_only(&path, small()), Err(Error::DatabaseMissing { .. })));
+    drop(Db::open(&path, small()).unwrap());
+    let error = Db::open(&path, small().error_if_exists(true)).unwrap_err();
+    assert!(matches!(error, Error::DatabaseExists { .. }), "{error}");
+    Db::open(&path, Options::default()).unwrap();
+}
+
+#[test]
+fn a_second_open_says_who_holds_the_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let error = Db::open(dir.path(), small()).unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    assert!(error.to_string().contains("this process"), "{error}");
+    let cursor = db.cursor().unwrap();
+    drop(db);
+    assert!(Db::open(dir.path(), small()).is_err(), "a cursor still reads the files");
+    drop(cursor);
+    Db::open(dir.path(), small()).unwrap();
+}
+
+#[derive(Debug)]
+struct Backwards;
+
+impl Comparator for Backwards {
+    fn name(&self) -> &str {
+        "test.Backwards"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        b.cmp(a)
+    }
+}
+
+#[test]
+fn another_comparator_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let backwards = || small().comparator(Arc::new(Backwards));
+    let db = Db::open(dir.path(), backwards()).unwrap();
+    for key in ["a", "b", "c"] {
+        db.put(key, key).unwrap();
+    }
+    db.flush().unwrap();
+    let keys: Vec<_> = contents(&db).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(keys, ["c", "b", "a"]);
+    assert!(matches!(db.prefix("a"), Err(Error::InvalidArgument { .. })));
+    drop(db);
+    let error = Db::open(dir.path(), small()).unwrap_err();
+    assert!(matches!(&error, Error::Unsupported { name, .. } if name == "test.Backwards"));
+    assert!(error.to_string().contains("test.Backwards"), "{error}");
+    assert_eq!(contents(&Db::open(dir.path(), backwards()).unwrap()).len(), 3);
+}
+
+/// Upper and lower case are the same key.
+#[derive(Debug)]
+struct CaseBlind;
+
+impl Comparator for CaseBlind {
+    fn name(&self) -> &str {
+        "test.CaseBlind"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+    }
+}
+
+#[test]
+fn an_order_that_takes_other_bytes_for_the_same_key_finds_them_in_tables_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small().comparator(Arc::new(CaseBlind))).unwrap();
+    for i in 0..1000 {
+        db.put(format!("Key{i}"), "v").unwrap();
+    }
+    for flushed in [false, true] {
+        if flushed {
+            db.flush().unwrap();
+        }
+        for i in 0..1000 {
+            assert!(db.contains_key(format!("kEY{i}")).unwrap(), "{i}, flushed: {flushed}");
+        }
+    }
+}
+
+#[test]
+fn reuse_logs_goes_on_where_the_last_log_and_manifest_end() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..4 {
+        let db = Db::open(dir.path(), small().reuse_logs(true)).unwrap();
+        assert_eq!(contents(&db).len(), round);
+        db.put(format!("{round}"), "v").unwrap();
+    }
+    assert_eq!(files(dir.path(), ".log").len(), 1);
+    assert!(files(dir.path(), ".ldb").is_empty());
+}
+
+#[test]
+fn the_log_is_durable_before_a_synced_write_returns_and_so_are_the_logs_before_it() {
+    use minikv::fs::sim::{CrashPlan, SimFs};
+    let fs = SimFs::new(1);
+    let options = || small().fs(Arc::new(fs.clone())).write_buffer_bytes(4 << 10);
+    let db = Db::open("/db", options()).unwrap();
+    for i in 0..200 {
+        db.put(format!("{i:04}"), "v".repeat(40)).unwrap();
+    }
+    db.put_with(&WriteOptions::default().sync(true), "synced", "v").unwrap();
+    let crashed = fs.crash_image(&CrashPlan::strict());
+    drop(db);
+    let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
+    assert_eq!(contents(&db).len(), 201);
+}
+
+#[test]
+fn a_database_in_memory_works_as_one_on_disk() {
+    let fs: Arc<dyn Fs> = Arc::new(MemFs::new());
+    let options = || small().fs(fs.clone());
+    let db = Db::open("/db", options()).unwrap();
+    for i in 0..5000 {
+        db.put(format!("{i:05}"), "value").unwrap();
+    }
+    drop(db);
+    let db = Db::open("/db", options()).unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(contents(&db).len(), 5000);
+    drop(db);
+    minikv::destroy("/db", &options()).unwrap();
+    assert!(!fs.exists(Path::new("/db")).unwrap());
+}

@@ -1,0 +1,146 @@
+//! Writes large, small and many.
+
+use minikv::{Db, Error, Options, WriteBatch};
+
+use crate::{disk_bytes, small};
+
+#[test]
+fn empty_keys_and_values_are_keys_and_values() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let db = Db::open(dir.path(), small()).unwrap();
+        if round == 0 {
+            db.put("", "").unwrap();
+            db.put("\0", "").unwrap();
+            db.put("gone", "").unwrap();
+            db.delete("gone").unwrap();
+            db.write(WriteBatch::new()).unwrap();
+        } else if round == 1 {
+            db.flush().unwrap();
+        }
+        assert_eq!(db.get("").unwrap().as_deref(), Some(&b""[..]));
+        assert_eq!(db.get("gone").unwrap(), None);
+        let entries: Vec<_> = db.iter().unwrap().map(|entry| entry.unwrap().0).collect();
+        assert_eq!(entries, [&b""[..], b"\0"]);
+    }
+}
+
+#[test]
+fn a_value_of_100_mib_goes_in_and_comes_out_through_log_and_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut value = vec![0u8; 100 << 20];
+    let mut seed = 1u64;
+    for chunk in value.chunks_mut(8) {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let bytes = seed.to_le_bytes();
+        chunk.copy_from_slice(&bytes[..chunk.len()]);
+    }
+    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    db.put("big", &value).unwrap();
+    db.put("small", "1").unwrap();
+    drop(db);
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    assert!(db.get("big").unwrap().as_deref() == Some(&value[..]), "after a replay");
+    db.compact_range::<&str>(..).unwrap();
+    assert!(db.get("big").unwrap().as_deref() == Some(&value[..]), "from a table");
+    assert_eq!(db.get("small").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_batch_of_a_million_operations_is_one_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    let mut batch = WriteBatch::new();
+    for i in 0..1_000_000u32 {
+        batch.put(i.to_be_bytes(), i.to_le_bytes());
+    }
+    batch.delete(7u32.to_be_bytes());
+    assert_eq!(batch.len(), 1_000_001);
+    db.write(batch).unwrap();
+    assert_eq!(db.stats().commit_groups, 1);
+    drop(db);
+    let db = Db::open(dir.path(), Options::default()).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 999_999);
+    assert_eq!(
+        db.get(999_999u32.to_be_bytes()).unwrap().as_deref(),
+        Some(&999_999u32.to_le_bytes()[..])
+    );
+}
+
+#[test]
+fn overwrites_give_their_space_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for round in 0..50 {
+        for i in 0..1000 {
+            db.put(format!("{i:04}"), format!("{round:0100}")).unwrap();
+        }
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    let bytes = disk_bytes(dir.path());
+    assert!(bytes < 300 << 10, "{bytes} bytes for 100 KB of data");
+}
+
+#[test]
+fn a_partial_compact_range_leaves_the_rest_as_it_is_and_everything_readable() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for round in 0..4 {
+        for i in 0..5000 {
+            db.put(format!("{:05}", (i * 37) % 5000), format!("{round}/{i}")).unwrap();
+        }
+    }
+    let before: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
+    for i in 1000..2000 {
+        db.delete(format!("{i:05}")).unwrap();
+    }
+    db.compact_range("01000".."02000").unwrap();
+    db.compact_range("01500"..).unwrap();
+    db.compact_range(.."00010").unwrap();
+    let after: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
+    let expected =
+        before.into_iter().filter(|(key, _)| !(&b"01000"[..]..b"02000").contains(&&key[..]));
+    assert!(after.into_iter().eq(expected));
+}
+
+#[test]
+fn writes_after_close_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let other = db.clone();
+    db.put("a", "1").unwrap();
+    db.close().unwrap();
+    assert!(matches!(other.put("b", "2"), Err(Error::Closed)));
+    assert!(matches!(other.flush(), Err(Error::Closed)));
+    assert_eq!(other.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn options_that_cannot_be_meant_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for options in
+        [small().block_bytes(0), small().write_buffer_bytes(0), small().max_file_bytes(0)]
+    {
+        assert!(matches!(Db::open(dir.path(), options), Err(Error::InvalidArgument { .. })));
+    }
+}
+
+#[test]
+fn stalls_are_counted_with_their_cause() {
+    use minikv::fs::SimFs;
+    use std::sync::Arc;
+    // Level 0 fills faster than one slow disk empties it, or flushes lag: either is counted.
+    let fs = SimFs::new(3);
+    let options = small().write_buffer_bytes(1 << 10).fs(Arc::new(fs));
+    let db = Db::open("/db", options).unwrap();
+    for i in 0..20_000 {
+        db.put(format!("{:05}", (i * 7919) % 20_000), "v".repeat(50)).unwrap();
+    }
+    let stalls = db.stats().stalls;
+    let counted = stalls.flush.0 + stalls.level0.0 + stalls.slowdown.0;
+    assert!(counted > 0, "{stalls:?}");
+    db.wait_idle().unwrap();
+    assert!(db.stats().levels[0].files < 20);
+}

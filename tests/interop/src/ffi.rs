@@ -1,0 +1,435 @@
+//! LevelDB's C API (`leveldb/c.h`), as far as it is needed here, behind safe types.
+//!
+//! Every `leveldb_*` object is made and destroyed by the type that holds it, so pointers are
+//! never null, and never used after they were destroyed. Slices are passed as pointer and length,
+//! and the library copies them before it returns.
+#![allow(unsafe_code, reason = "the one module that calls C")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::{null, null_mut};
+use std::slice;
+
+macro_rules! opaque {
+    ($($name:ident),*) => {$(
+        #[repr(C)]
+        struct $name {
+            _private: [u8; 0],
+        }
+    )*};
+}
+
+opaque!(
+    CDb,
+    COptions,
+    CReadOptions,
+    CWriteOptions,
+    CIterator,
+    CBatch,
+    CFilter,
+    CCache,
+    CComparator
+);
+
+type Compare = extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int;
+
+unsafe extern "C" {
+    fn leveldb_open(o: *const COptions, name: *const c_char, err: *mut *mut c_char) -> *mut CDb;
+    fn leveldb_close(db: *mut CDb);
+    fn leveldb_put(
+        db: *mut CDb,
+        o: *const CWriteOptions,
+        key: *const u8,
+        key_len: usize,
+        value: *const u8,
+        value_len: usize,
+        err: *mut *mut c_char,
+    );
+    fn leveldb_write(
+        db: *mut CDb,
+        o: *const CWriteOptions,
+        batch: *mut CBatch,
+        err: *mut *mut c_char,
+    );
+    fn leveldb_get(
+        db: *mut CDb,
+        o: *const CReadOptions,
+        key: *const u8,
+        key_len: usize,
+        value_len: *mut usize,
+        err: *mut *mut c_char,
+    ) -> *mut u8;
+    fn leveldb_property_value(db: *mut CDb, name: *const c_char) -> *mut c_char;
+    fn leveldb_compact_range(
+        db: *mut CDb,
+        start: *const u8,
+        start_len: usize,
+        limit: *const u8,
+        limit_len: usize,
+    );
+    fn leveldb_repair_db(o: *const COptions, name: *const c_char, err: *mut *mut c_char);
+
+    fn leveldb_create_iterator(db: *mut CDb, o: *const CReadOptions) -> *mut CIterator;
+    fn leveldb_iter_destroy(iter: *mut CIterator);
+    fn leveldb_iter_valid(iter: *const CIterator) -> u8;
+    fn leveldb_iter_seek_to_first(iter: *mut CIterator);
+    fn leveldb_iter_seek_to_last(iter: *mut CIterator);
+    fn leveldb_iter_next(iter: *mut CIterator);
+    fn leveldb_iter_prev(iter: *mut CIterator);
+    fn leveldb_iter_key(iter: *const CIterator, len: *mut usize) -> *const u8;
+    fn leveldb_iter_value(iter: *const CIterator, len: *mut usize) -> *const u8;
+    fn leveldb_iter_get_error(iter: *const CIterator, err: *mut *mut c_char);
+
+    fn leveldb_writebatch_create() -> *mut CBatch;
+    fn leveldb_writebatch_destroy(batch: *mut CBatch);
+    fn leveldb_writebatch_put(
+        batch: *mut CBatch,
+        key: *const u8,
+        key_len: usize,
+        value: *const u8,
+        value_len: usize,
+    );
+    fn leveldb_writebatch_delete(batch: *mut CBatch, key: *const u8, key_len: usize);
+
+    fn leveldb_options_create() -> *mut COptions;
+    fn leveldb_options_destroy(o: *mut COptions);
+    fn leveldb_options_set_comparator(o: *mut COptions, comparator: *mut CComparator);
+    fn leveldb_options_set_filter_policy(o: *mut COptions, filter: *mut CFilter);
+    fn leveldb_options_set_create_if_missing(o: *mut COptions, on: u8);
+    fn leveldb_options_set_paranoid_checks(o: *mut COptions, on: u8);
+    fn leveldb_options_set_write_buffer_size(o: *mut COptions, bytes: usize);
+    fn leveldb_options_set_cache(o: *mut COptions, cache: *mut CCache);
+    fn leveldb_options_set_block_size(o: *mut COptions, bytes: usize);
+    fn leveldb_options_set_block_restart_interval(o: *mut COptions, keys: c_int);
+    fn leveldb_options_set_max_file_size(o: *mut COptions, bytes: usize);
+    fn leveldb_options_set_compression(o: *mut COptions, kind: c_int);
+    fn interop_set_reuse_logs(o: *mut COptions, on: u8);
+
+    fn leveldb_comparator_create(
+        state: *mut c_void,
+        destructor: extern "C" fn(*mut c_void),
+        compare: Compare,
+        name: extern "C" fn(*mut c_void) -> *const c_char,
+    ) -> *mut CComparator;
+    fn leveldb_comparator_destroy(comparator: *mut CComparator);
+    fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> *mut CFilter;
+    fn leveldb_filterpolicy_destroy(filter: *mut CFilter);
+    fn leveldb_cache_create_lru(bytes: usize) -> *mut CCache;
+    fn leveldb_cache_destroy(cache: *mut CCache);
+
+    fn leveldb_readoptions_create() -> *mut CReadOptions;
+    fn leveldb_readoptions_destroy(o: *mut CReadOptions);
+    fn leveldb_readoptions_set_verify_checksums(o: *mut CReadOptions, on: u8);
+    fn leveldb_writeoptions_create() -> *mut CWriteOptions;
+    fn leveldb_writeoptions_destroy(o: *mut CWriteOptions);
+
+    fn leveldb_free(pointer: *mut c_void);
+    fn leveldb_major_version() -> c_int;
+    fn leveldb_minor_version() -> c_int;
+}
+
+/// How LevelDB opens a database: its options, and a comparator of reverse byte order.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub create_if_missing: bool,
+    pub paranoid_checks: bool,
+    pub write_buffer_bytes: usize,
+    /// LevelDB makes at least 1 KiB of it.
+    pub block_bytes: usize,
+    pub block_restart_interval: usize,
+    /// LevelDB makes at least 1 MiB of it.
+    pub max_file_bytes: usize,
+    pub cache_bytes: usize,
+    pub snappy: bool,
+    pub bloom_bits: Option<u32>,
+    pub reuse_logs: bool,
+    /// Reverse byte order, under the name `interop.Reverse`.
+    pub reverse: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            create_if_missing: false,
+            paranoid_checks: true,
+            write_buffer_bytes: 4 << 20,
+            block_bytes: 4 << 10,
+            block_restart_interval: 16,
+            max_file_bytes: 2 << 20,
+            cache_bytes: 8 << 20,
+            snappy: true,
+            bloom_bits: None,
+            reuse_logs: false,
+            reverse: false,
+        }
+    }
+}
+
+/// LevelDB's options with what they point to.
+struct Options {
+    options: *mut COptions,
+    cache: *mut CCache,
+    filter: Option<*mut CFilter>,
+    comparator: Option<*mut CComparator>,
+}
+
+impl Options {
+    fn new(settings: &Settings) -> Options {
+        // SAFETY: the setters get the options just made; what they point to is destroyed after
+        // them, in `drop`.
+        unsafe {
+            let options = leveldb_options_create();
+            leveldb_options_set_create_if_missing(options, settings.create_if_missing.into());
+            leveldb_options_set_paranoid_checks(options, settings.paranoid_checks.into());
+            leveldb_options_set_write_buffer_size(options, settings.write_buffer_bytes);
+            leveldb_options_set_block_size(options, settings.block_bytes);
+            let keys = settings.block_restart_interval as c_int;
+            leveldb_options_set_block_restart_interval(options, keys);
+            leveldb_options_set_max_file_size(options, settings.max_file_bytes);
+            leveldb_options_set_compression(options, settings.snappy.into());
+            interop_set_reuse_logs(options, settings.reuse_logs.into());
+            let cache = leveldb_cache_create_lru(settings.cache_bytes);
+            leveldb_options_set_cache(options, cache);
+            let filter = settings.bloom_bits.map(|bits| {
+                let filter = leveldb_filterpolicy_create_bloom(bits as c_int);
+                leveldb_options_set_filter_policy(options, filter);
+                filter
+            });
+            let comparator = settings.reverse.then(|| {
+                let comparator = leveldb_comparator_create(
+                    null_mut(),
+                    reverse_destroy,
+                    reverse_compare,
+                    reverse_name,
+                );
+                leveldb_options_set_comparator(options, comparator);
+                comparator
+            });
+            Options { options, cache, filter, comparator }
+        }
+    }
+}
+
+impl Drop for Options {
+    fn drop(&mut self) {
+        // SAFETY: each was made in `new` and is destroyed once; no database uses them any more,
+        // because `LevelDb` closes its own before it drops this.
+        unsafe {
+            leveldb_options_destroy(self.options);
+            leveldb_cache_destroy(self.cache);
+            if let Some(filter) = self.filter {
+                leveldb_filterpolicy_destroy(filter);
+            }
+            if let Some(comparator) = self.comparator {
+                leveldb_comparator_destroy(comparator);
+            }
+        }
+    }
+}
+
+extern "C" fn reverse_destroy(_: *mut c_void) {}
+
+extern "C" fn reverse_name(_: *mut c_void) -> *const c_char {
+    c"interop.Reverse".as_ptr()
+}
+
+extern "C" fn reverse_compare(
+    _: *mut c_void,
+    a: *const c_char,
+    a_len: usize,
+    b: *const c_char,
+    b_len: usize,
+) -> c_int {
+    // SAFETY: LevelDB passes two keys that live for the length of the call.
+    let (a, b) = unsafe { (bytes(a.cast(), a_len), bytes(b.cast(), b_len)) };
+    b.cmp(a) as c_int
+}
+
+/// A slice that C gave.
+///
+/// # Safety
+/// `len` bytes at `pointer` are readable and unchanged for `'a`, or `len` is 0.
+unsafe fn bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: as the caller promises.
+    unsafe { slice::from_raw_parts(pointer, len) }
+}
+
+/// Passes a place for an error to `call`.
+fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T, String> {
+    let mut error: *mut c_char = null_mut();
+    let value = call(&mut error);
+    if error.is_null() {
+        return Ok(value);
+    }
+    // SAFETY: an error set by the library is a C string of its allocator, freed once.
+    unsafe {
+        let text = CStr::from_ptr(error).to_string_lossy().into_owned();
+        leveldb_free(error.cast());
+        Err(text)
+    }
+}
+
+fn c_path(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("a path has no NUL")
+}
+
+/// One operation of a batch.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+}
+
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
+
+/// A database opened by LevelDB. Every read verifies checksums.
+pub struct LevelDb {
+    db: *mut CDb,
+    read: *mut CReadOptions,
+    write: *mut CWriteOptions,
+    _options: Options,
+}
+
+impl LevelDb {
+    /// Opens the database in `path`.
+    pub fn open(path: &Path, settings: &Settings) -> Result<LevelDb, String> {
+        let options = Options::new(settings);
+        let name = c_path(path);
+        // SAFETY: options and name live through the call; the options also as long as `LevelDb`.
+        let db = checked(|error| unsafe { leveldb_open(options.options, name.as_ptr(), error) })?;
+        // SAFETY: made here, destroyed in `drop`.
+        unsafe {
+            let read = leveldb_readoptions_create();
+            leveldb_readoptions_set_verify_checksums(read, 1);
+            Ok(LevelDb { db, read, write: leveldb_writeoptions_create(), _options: options })
+        }
+    }
+
+    /// Writes one entry.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
+        let (db, write) = (self.db, self.write);
+        // SAFETY: the database is open; slices as the module says.
+        checked(|error| unsafe {
+            let (key, key_len) = (key.as_ptr(), key.len());
+            leveldb_put(db, write, key, key_len, value.as_ptr(), value.len(), error);
+        })
+    }
+
+    /// Writes all of `batch` or none of it.
+    pub fn write(&self, batch: &[Op]) -> Result<(), String> {
+        // SAFETY: the batch is made, used and destroyed here; slices as the module says.
+        unsafe {
+            let c_batch = leveldb_writebatch_create();
+            for op in batch {
+                match op {
+                    Op::Put(k, v) => {
+                        leveldb_writebatch_put(c_batch, k.as_ptr(), k.len(), v.as_ptr(), v.len());
+                    }
+                    Op::Delete(k) => leveldb_writebatch_delete(c_batch, k.as_ptr(), k.len()),
+                }
+            }
+            let done = checked(|error| leveldb_write(self.db, self.write, c_batch, error));
+            leveldb_writebatch_destroy(c_batch);
+            done
+        }
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
+        let mut len = 0;
+        // SAFETY: the database is open; a value found is `len` bytes of the library's allocator,
+        // copied and freed once.
+        unsafe {
+            let value = checked(|error| {
+                leveldb_get(self.db, self.read, key.as_ptr(), key.len(), &mut len, error)
+            })?;
+            if value.is_null() {
+                return Ok(None);
+            }
+            let copy = bytes(value, len).to_vec();
+            leveldb_free(value.cast());
+            Ok(Some(copy))
+        }
+    }
+
+    /// Every entry, in the order of keys or its reverse.
+    pub fn entries(&self, backward: bool) -> Result<Vec<Entry>, String> {
+        let mut entries = Vec::new();
+        // SAFETY: the iterator is made, used and destroyed here; key and value are copied before
+        // it moves.
+        unsafe {
+            let iter = leveldb_create_iterator(self.db, self.read);
+            match backward {
+                false => leveldb_iter_seek_to_first(iter),
+                true => leveldb_iter_seek_to_last(iter),
+            }
+            while leveldb_iter_valid(iter) != 0 {
+                let (mut key_len, mut value_len) = (0, 0);
+                let key = leveldb_iter_key(iter, &mut key_len);
+                let value = leveldb_iter_value(iter, &mut value_len);
+                entries.push((bytes(key, key_len).to_vec(), bytes(value, value_len).to_vec()));
+                match backward {
+                    false => leveldb_iter_next(iter),
+                    true => leveldb_iter_prev(iter),
+                }
+            }
+            let end = checked(|error| leveldb_iter_get_error(iter, error));
+            leveldb_iter_destroy(iter);
+            end.map(|()| entries)
+        }
+    }
+
+    /// Compacts the keys from `start` to `limit`; `None` is the beginning or the end.
+    pub fn compact_range(&self, start: Option<&[u8]>, limit: Option<&[u8]>) {
+        // An empty slice is a key, so its pointer is not null.
+        let parts = |key: Option<&[u8]>| key.map_or((null(), 0), |key| (key.as_ptr(), key.len()));
+        let ((start, start_len), (limit, limit_len)) = (parts(start), parts(limit));
+        // SAFETY: the database is open; slices as the module says, and null is none.
+        unsafe { leveldb_compact_range(self.db, start, start_len, limit, limit_len) }
+    }
+
+    /// A property, e.g. `leveldb.num-files-at-level0`.
+    pub fn property(&self, name: &str) -> Option<String> {
+        let name = CString::new(name).expect("a name has no NUL");
+        // SAFETY: a value found is a C string of the library's allocator, copied and freed once.
+        unsafe {
+            let value = leveldb_property_value(self.db, name.as_ptr());
+            if value.is_null() {
+                return None;
+            }
+            let text = CStr::from_ptr(value).to_string_lossy().into_owned();
+            leveldb_free(value.cast());
+            Some(text)
+        }
+    }
+}
+
+impl Drop for LevelDb {
+    fn drop(&mut self) {
+        // SAFETY: each was made in `open` and is destroyed once, the database before its options.
+        unsafe {
+            leveldb_close(self.db);
+            leveldb_readoptions_destroy(self.read);
+            leveldb_writeoptions_destroy(self.write);
+        }
+    }
+}
+
+/// LevelDB's repair of the database in `path`.
+pub fn repair(path: &Path, settings: &Settings) -> Result<(), String> {
+    let options = Options::new(settings);
+    let name = c_path(path);
+    // SAFETY: options and name live through the call.
+    checked(|error| unsafe { leveldb_repair_db(options.options, name.as_ptr(), error) })
+}
+
+/// The version of the library, e.g. `1.23`.
+pub fn version() -> String {
+    // SAFETY: neither takes anything.
+    unsafe { format!("{}.{}", leveldb_major_version(), leveldb_minor_version()) }
+}

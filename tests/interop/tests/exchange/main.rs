@@ -1,0 +1,237 @@
+//! minikv and C++ LevelDB on the same directories, checked against a model.
+//!
+//! Each test prints its seed; `MINIKV_SEED=N` repeats it. `MINIKV_ROUNDS=N` sets how many
+//! databases each test makes.
+
+#[path = "../../../support/rng.rs"]
+mod rng;
+mod sides;
+mod workload;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use minikv::Db;
+use minikv_interop::ffi::Op;
+use minikv_interop::{LevelDb, repair};
+use rng::Rng;
+use sides::{Engine, Shape, Side, check};
+use tempfile::TempDir;
+use workload::{Model, apply, batch, edges};
+
+fn rounds(default: usize) -> usize {
+    match std::env::var("MINIKV_ROUNDS") {
+        Ok(text) => text.parse().expect("MINIKV_ROUNDS is a number"),
+        Err(_) => default,
+    }
+}
+
+/// One database, its model, and how it is made.
+struct Scene {
+    _home: TempDir,
+    dir: PathBuf,
+    rng: Rng,
+    shape: Shape,
+    model: Model,
+}
+
+impl Scene {
+    fn new(test: &str, seed: u64, round: usize) -> Scene {
+        let mut rng = Rng::new(seed.wrapping_add(round as u64));
+        let shape = Shape::random(&mut rng);
+        println!("{test}, round {round} of MINIKV_SEED={seed}: {shape:?}");
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let dir = home.path().join("db");
+        Scene { _home: home, dir, rng, shape, model: Model::new() }
+    }
+
+    /// Writes `batches` random batches, with a compaction now and then.
+    fn write(&mut self, engine: &dyn Engine, batches: usize) {
+        for _ in 0..batches {
+            let batch = match self.rng.one_in(1000) {
+                true => edges(&mut self.rng),
+                false => batch(&mut self.rng),
+            };
+            engine.write(&batch);
+            apply(&mut self.model, &batch);
+            if self.rng.one_in(1000) {
+                self.compact(engine);
+            }
+        }
+    }
+
+    fn compact(&mut self, engine: &dyn Engine) {
+        let (Some(first), Some(last)) = (self.model.keys().next(), self.model.keys().last()) else {
+            return;
+        };
+        let middle = self.model.keys().nth(self.model.len() / 2).expect("not empty");
+        let bounds: [Option<(&[u8], &[u8])>; 3] =
+            [None, Some((first, middle)), Some((middle, last))];
+        engine.compact(*self.rng.pick(&bounds));
+    }
+
+    /// A few spans of writing by `side`, each with an open and a close.
+    fn make(&mut self, side: Side, levels: &mut [bool; 7]) {
+        for span in 0..1 + self.rng.below(4) {
+            let engine = side.open(&self.dir, &self.shape);
+            if span == 0 {
+                let edges = edges(&mut self.rng);
+                engine.write(&edges);
+                apply(&mut self.model, &edges);
+            }
+            let batches = *self.rng.pick(&[10, 500, 3000]);
+            self.write(&*engine, batches);
+            for (level, used) in levels.iter_mut().enumerate() {
+                *used |= engine.files_at_level(level) > 0;
+            }
+        }
+    }
+
+    /// Too little for LevelDB to begin anything in the background.
+    fn write_little(&mut self, engine: &dyn Engine) {
+        for i in 0..self.rng.below(50) {
+            let key = format!("left/{i}").into_bytes();
+            let batch = [Op::Put(key, self.rng.bytes(100))];
+            engine.write(&batch);
+            apply(&mut self.model, &batch);
+        }
+    }
+
+    fn check_with(&mut self, side: Side, dir: &Path) {
+        // A reader's options need not be the writer's.
+        let shape = self.shape.other(&mut self.rng);
+        check(&*side.open(dir, &shape), &self.model, &shape, &mut self.rng);
+    }
+}
+
+fn files(dir: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string().expect("a UTF-8 name");
+        files.insert(name, fs::read(entry.path())?);
+    }
+    Ok(files)
+}
+
+/// Copies a database that may be open: of what two looks in a row saw alike, since the
+/// background may still be removing files.
+fn copy(dir: &Path, to: &Path) {
+    let settled = loop {
+        if let (Ok(first), Ok(second)) = (files(dir), files(dir))
+            && first == second
+        {
+            break first;
+        }
+    };
+    fs::create_dir(to).expect("a directory");
+    for (name, bytes) in settled {
+        fs::write(to.join(name), bytes).expect("a copied file");
+    }
+}
+
+#[test]
+fn leveldb_reads_what_minikv_wrote() {
+    let (seed, mut levels) = (rng::seed(), [false; 7]);
+    for round in 0..rounds(12) {
+        let mut scene = Scene::new("minikv writes", seed, round);
+        scene.make(Side::Minikv, &mut levels);
+        let dir = scene.dir.clone();
+        scene.check_with(Side::LevelDb, &dir);
+        // And once more what LevelDB has made of it.
+        scene.check_with(Side::Minikv, &dir);
+    }
+    assert!(levels.iter().filter(|used| **used).count() >= 3, "levels with tables: {levels:?}");
+}
+
+#[test]
+fn minikv_reads_what_leveldb_wrote() {
+    let (seed, mut levels) = (rng::seed(), [false; 7]);
+    for round in 0..rounds(12) {
+        let mut scene = Scene::new("LevelDB writes", seed, round);
+        scene.make(Side::LevelDb, &mut levels);
+        let dir = scene.dir.clone();
+        let before = files(&dir).expect("its files");
+        let shape = scene.shape.other(&mut scene.rng);
+        let db = Db::open_read_only(&dir, shape.options()).unwrap();
+        check(&db, &scene.model, &shape, &mut scene.rng);
+        drop(db);
+        assert!(files(&dir).expect("its files") == before, "reading changed the directory");
+        scene.check_with(Side::Minikv, &dir);
+        scene.check_with(Side::LevelDb, &dir);
+    }
+    assert!(levels.iter().filter(|used| **used).count() >= 3, "levels with tables: {levels:?}");
+}
+
+#[test]
+fn both_write_in_turns() {
+    let seed = rng::seed();
+    for round in 0..rounds(4) {
+        let mut scene = Scene::new("turns", seed, round);
+        let dir = scene.dir.clone();
+        for turn in 0..10 {
+            let side = if (turn + round).is_multiple_of(2) { Side::Minikv } else { Side::LevelDb };
+            scene.shape = scene.shape.other(&mut scene.rng);
+            let engine = side.open(&dir, &scene.shape);
+            let batches = *scene.rng.pick(&[0, 20, 300, 1500]);
+            scene.write(&*engine, batches);
+            check(&*engine, &scene.model, &scene.shape, &mut scene.rng);
+            drop(engine);
+            let copied = dir.with_extension(format!("copy{turn}"));
+            copy(&dir, &copied);
+            for side in [Side::LevelDb, Side::Minikv] {
+                scene.check_with(side, &copied);
+            }
+        }
+    }
+}
+
+/// A copy made under an open database is what a killed process leaves.
+#[test]
+fn each_reads_what_the_other_left_open() {
+    let seed = rng::seed();
+    for round in 0..rounds(10) {
+        let mut scene = Scene::new("left open", seed, round);
+        let dir = scene.dir.clone();
+        let copied = dir.with_extension("copy");
+
+        let db = Db::open(&dir, scene.shape.options()).unwrap();
+        scene.write(&db, 2000);
+        db.wait_idle().unwrap();
+        copy(&dir, &copied);
+        scene.check_with(Side::LevelDb, &copied);
+        drop(db);
+
+        let engine = Side::LevelDb.open(&copied, &scene.shape);
+        engine.compact(None);
+        scene.write_little(&*engine);
+        let again = dir.with_extension("again");
+        copy(&copied, &again);
+        scene.check_with(Side::Minikv, &again);
+        drop(engine);
+    }
+}
+
+/// Before LevelDB's repair the database is one sorted run and a log: of more it would put every
+/// table at level 0 and search them by number, whatever their age.
+#[test]
+fn leveldb_repairs_ours_without_loss() {
+    let seed = rng::seed();
+    for round in 0..rounds(10) {
+        let mut scene = Scene::new("repair", seed, round);
+        scene.shape.reuse_logs = false;
+        let dir = scene.dir.clone();
+        let db = Db::open(&dir, scene.shape.options()).unwrap();
+        scene.write(&db, 2000);
+        db.compact(None);
+        scene.write_little(&db);
+        db.close().unwrap();
+        let shape = scene.shape.other(&mut scene.rng);
+        repair(&dir, &shape.settings()).unwrap();
+        let db = LevelDb::open(&dir, &shape.settings()).unwrap();
+        check(&db, &scene.model, &shape, &mut scene.rng);
+        drop(db);
+        scene.check_with(Side::Minikv, &dir);
+    }
+}

@@ -1,0 +1,302 @@
+//! The rules of the house that a machine can check: layers, lengths, doors to the disk.
+//!
+//! Folders of `src/` are layers with a number, and an import goes only to a lower number. Each
+//! rule is a function from a file to its violations, and has a test that it can fail.
+
+mod source;
+
+use std::path::Path;
+
+use source::{Source, closing, mark_tests, paths, read_all, words};
+
+/// The layers. `lib.rs` has no number: it may re-export anything.
+const LAYERS: &[(&str, u32)] = &[
+    ("base", 0),
+    ("format", 1),
+    ("filter", 2),
+    ("fs", 3),
+    ("log", 4),
+    ("table", 4),
+    ("engine", 5),
+    ("admin", 6),
+    ("db", 6),
+];
+
+const MAX_COLUMNS: usize = 100;
+const MAX_LINES: usize = 500;
+
+/// Files that may be longer, with the reason.
+const LONG_FILES: &[(&str, &str)] = &[];
+
+/// Files that may say `unsafe`, with the reason.
+const UNSAFE_FILES: &[(&str, &str)] =
+    &[("tests/interop/src/ffi.rs", "calls the C API of LevelDB, in a package of its own")];
+
+fn layer_number(name: &str) -> Option<u32> {
+    LAYERS.iter().find(|(layer, _)| *layer == name).map(|(_, number)| *number)
+}
+
+/// The modules a file of `src/` is in: `[table, reader]` for `src/table/reader.rs`.
+fn module(path: &str) -> Vec<&str> {
+    let inner = path.strip_prefix("src/").unwrap_or(path).trim_end_matches(".rs");
+    inner.split('/').filter(|part| !matches!(*part, "mod" | "lib")).collect()
+}
+
+/// An import goes to a lower layer, or stays in its own.
+fn imports_go_down(file: &Source) -> Vec<String> {
+    let module = module(&file.path);
+    let Some(&own) = module.first() else { return Vec::new() };
+    let Some(number) = layer_number(own) else {
+        return vec![format!("{}: {own} is no layer: give it a number", file.path)];
+    };
+    let mut imports = paths(&file.shipped, "crate");
+    for (offset, path) in paths(&file.shipped, "super") {
+        let ups = 1 + path.iter().take_while(|part| *part == "super").count();
+        if ups == module.len() {
+            imports.push((offset, path[ups - 1..].to_vec()));
+        }
+    }
+    let mut violations = Vec::new();
+    for (offset, path) in imports {
+        let other = path[0].as_str();
+        let what = match layer_number(other) {
+            _ if other == own => continue,
+            Some(below) if below < number => continue,
+            Some(_) => format!("{own} ({number}) imports {other}, which is not below it"),
+            None => format!("{own} imports {other} through the root: name its layer"),
+        };
+        violations.push(format!("{}:{}: {what}", file.path, file.line(offset)));
+    }
+    violations
+}
+
+/// Outside of tests only `src/fs` touches the disk.
+fn only_fs_touches_the_disk(file: &Source) -> Vec<String> {
+    if file.path.starts_with("src/fs/") {
+        return Vec::new();
+    }
+    let named = paths(&file.shipped, "std").into_iter().filter(|(_, path)| path[0] == "fs");
+    named
+        .map(|(at, _)| format!("{}:{}: std::fs outside of src/fs", file.path, file.line(at)))
+        .collect()
+}
+
+/// A file has room for one subject.
+fn files_are_short(file: &Source) -> Vec<String> {
+    let lines = file.shipped_lines();
+    if lines <= MAX_LINES || LONG_FILES.iter().any(|(path, _)| *path == file.path) {
+        return Vec::new();
+    }
+    vec![format!("{}: {lines} lines of code outside of tests, over {MAX_LINES}", file.path)]
+}
+
+fn lines_are_short(file: &Source) -> Vec<String> {
+    let long = file.text.lines().enumerate().filter(|(_, line)| line.chars().count() > MAX_COLUMNS);
+    long.map(|(n, _)| format!("{}:{}: over {MAX_COLUMNS} columns", file.path, n + 1)).collect()
+}
+
+fn nothing_is_unsafe(file: &Source) -> Vec<String> {
+    if UNSAFE_FILES.iter().any(|(path, _)| *path == file.path) {
+        return Vec::new();
+    }
+    let named = words(&file.code).filter(|(_, word)| *word == "unsafe");
+    named.map(|(at, _)| format!("{}:{}: unsafe", file.path, file.line(at))).collect()
+}
+
+/// Every `#[allow]` and `#[expect]`, also inside of a `cfg_attr`, says why.
+fn exceptions_have_reasons(file: &Source) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (at, word) in words(&file.code) {
+        let after = at + word.len();
+        let called = file.code[after..].starts_with('(');
+        if !called || !matches!(word, "allow" | "expect") || !in_attribute(&file.code, at) {
+            continue;
+        }
+        let arguments = after..closing(&file.code, after);
+        if !gives_reason(&file.text[arguments]) {
+            violations.push(format!("{}:{}: {word} without a reason", file.path, file.line(at)));
+        }
+    }
+    violations
+}
+
+fn in_attribute(code: &str, at: usize) -> bool {
+    let open = code[..at].rfind("#[").max(code[..at].rfind("#!["));
+    let bracket = open.and_then(|open| code[open..].find('[').map(|n| open + n));
+    bracket.is_some_and(|bracket| closing(code, bracket) > at)
+}
+
+fn gives_reason(arguments: &str) -> bool {
+    arguments.split_once("reason").is_some_and(|(_, value)| {
+        let value = value.trim_start().strip_prefix('=').map(str::trim_start);
+        value.is_some_and(|value| value.starts_with('"') && !value.starts_with("\"\""))
+    })
+}
+
+fn check(folders: &[&str], at_least: usize, rule: fn(&Source) -> Vec<String>) {
+    let files = read_all(Path::new(env!("CARGO_MANIFEST_DIR")), folders);
+    assert!(files.len() >= at_least, "only {} files found in {folders:?}", files.len());
+    let violations: Vec<String> = files.iter().flat_map(rule).collect();
+    assert!(violations.is_empty(), "\n{}", violations.join("\n"));
+}
+
+const SHIPPED: &[&str] = &["src", "bin/src"];
+const ALL: &[&str] = &["src", "bin", "examples", "tests", "benches", "fuzz"];
+
+#[test]
+fn the_library_keeps_its_layers() {
+    check(&["src"], 10, imports_go_down);
+}
+
+#[test]
+fn the_library_reaches_the_disk_through_fs() {
+    check(&["src"], 10, only_fs_touches_the_disk);
+}
+
+#[test]
+fn no_file_outgrows_its_room() {
+    check(SHIPPED, 10, files_are_short);
+}
+
+#[test]
+fn no_line_is_too_long() {
+    check(ALL, 20, lines_are_short);
+}
+
+#[test]
+fn nothing_is_unsafe_but_what_is_listed() {
+    check(ALL, 20, nothing_is_unsafe);
+}
+
+#[test]
+fn every_lint_exception_has_a_reason() {
+    check(ALL, 20, exceptions_have_reasons);
+}
+
+#[test]
+fn listed_exceptions_are_still_needed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (path, reason) in LONG_FILES.iter().chain(UNSAFE_FILES) {
+        assert!(root.join(path).exists(), "{path} is gone: take it off its list ({reason})");
+    }
+}
+
+/// What `rule` says of `text` as the file `path`, as the lines it names.
+fn lines_named(rule: fn(&Source) -> Vec<String>, path: &str, text: &str) -> Vec<usize> {
+    let violations = rule(&Source::new(path, text));
+    let line = |violation: &String| violation.split(':').nth(1).and_then(|line| line.parse().ok());
+    violations.iter().map(|violation| line(violation).unwrap_or(0)).collect()
+}
+
+#[test]
+fn an_import_upward_is_found() {
+    let text = "
+use crate::base::Error;
+use crate::engine::open;
+use crate::format::{key,
+    coding::{self}};
+use crate::{base, db::Db};
+fn f() { crate::log::reader::new() }
+";
+    assert_eq!(lines_named(imports_go_down, "src/table/reader.rs", text), [3, 6, 7]);
+    assert_eq!(lines_named(imports_go_down, "src/engine/view.rs", text), [6]);
+    assert_eq!(lines_named(imports_go_down, "src/base/error.rs", text), [3, 4, 4, 6, 7]);
+    assert_eq!(lines_named(imports_go_down, "src/lib.rs", text), []);
+    assert_eq!(lines_named(imports_go_down, "src/util/misc.rs", text), [0]);
+}
+
+#[test]
+fn folders_of_one_number_never_meet() {
+    let admin = "use crate::db::Db;\n";
+    assert_eq!(lines_named(imports_go_down, "src/admin/verify.rs", admin), [1]);
+    assert_eq!(lines_named(imports_go_down, "src/db.rs", "use crate::admin::verify;\n"), [1]);
+}
+
+#[test]
+fn detours_upward_are_found() {
+    let text = "use crate::Error;\nuse super::super::engine::open;\nuse super::block;\n";
+    assert_eq!(lines_named(imports_go_down, "src/table/reader.rs", text), [1, 2]);
+    assert_eq!(lines_named(imports_go_down, "src/fs/mod.rs", "use super::table;\n"), [1]);
+    assert_eq!(lines_named(imports_go_down, "src/db.rs", "use super::engine;\n"), []);
+}
+
+#[test]
+fn comments_strings_and_tests_import_what_they_like() {
+    let text = r##"
+//! See [`crate::engine::open`]. /* crate::db */
+/* crate::db::x /* nested crate::db::x */ crate::db::x */
+const A: &str = "crate::db::x \" crate::db::x";
+const B: &[u8] = br#"crate::db::x " crate::db::x"#;
+const C: char = '"'; // a quote that opens nothing
+fn f<'a>(x: &'a str) -> &'a str { x }
+#[cfg(test)]
+use crate::db::{Db, Snapshot};
+#[cfg(test)]
+#[derive(Debug)]
+mod tests {
+    use crate::db::Db;
+    fn g() { let _ = ("}", '{', '\''); crate::db::x() }
+}
+#[cfg(not(test))]
+use crate::db::Db;
+use crate::engine::open;
+"##;
+    assert_eq!(lines_named(imports_go_down, "src/table/reader.rs", text), [17, 18]);
+}
+
+#[test]
+fn a_second_door_to_the_disk_is_found() {
+    let text = "use std::io;\nuse std::{fs::File, io::Read};\nfn f() { std::fs::read(\"x\"); }\n";
+    assert_eq!(lines_named(only_fs_touches_the_disk, "src/engine/open.rs", text), [2, 3]);
+    assert_eq!(lines_named(only_fs_touches_the_disk, "src/fs/disk.rs", text), []);
+    let tests = "#[cfg(test)]\nmod tests {\n use std::fs;\n}\n";
+    assert_eq!(lines_named(only_fs_touches_the_disk, "src/engine/open.rs", tests), []);
+}
+
+#[test]
+fn a_long_file_is_found() {
+    let lines = |n| "fn f() {}\n// a comment\n\n".repeat(n);
+    let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", lines(600));
+    let long = |n| !files_are_short(&Source::new("src/a.rs", &(lines(n) + &tests))).is_empty();
+    assert!(!long(MAX_LINES));
+    assert!(long(MAX_LINES + 1));
+}
+
+#[test]
+fn files_of_test_modules_are_test_code() {
+    let parent = "#[cfg(test)]\nmod tests;\n#[cfg(test)]\n#[path = \"b_tests.rs\"]\nmod inner;\n";
+    let upward = "use crate::db::Db;\n";
+    let found = |parent_path, path| {
+        let mut files = [Source::new(parent_path, parent), Source::new(path, upward)];
+        mark_tests(&mut files);
+        !imports_go_down(&files[1]).is_empty()
+    };
+    assert!(!found("src/log/mod.rs", "src/log/tests.rs"));
+    assert!(!found("src/log/mod.rs", "src/log/tests/deep.rs"));
+    assert!(!found("src/log/b.rs", "src/log/b/tests.rs"));
+    assert!(!found("src/log/b.rs", "src/log/b_tests.rs"));
+    assert!(found("src/log/mod.rs", "src/log/b.rs"));
+    assert!(found("src/table/mod.rs", "src/log/tests.rs"));
+}
+
+#[test]
+fn a_long_line_is_found() {
+    let text = format!("{}\n{}\n{}\n", "x".repeat(100), "x".repeat(101), "ü".repeat(100));
+    assert_eq!(lines_named(lines_are_short, "src/a.rs", &text), [2]);
+}
+
+#[test]
+fn unsafe_is_found() {
+    let text = "// unsafe\n#![deny(unsafe_code)]\nfn f() { unsafe { g() } }\n#[cfg(test)]\n\
+                mod tests {\n unsafe fn h() {}\n}\n";
+    assert_eq!(lines_named(nothing_is_unsafe, "src/a.rs", text), [3, 6]);
+    assert_eq!(lines_named(nothing_is_unsafe, UNSAFE_FILES[0].0, text), []);
+}
+
+#[test]
+fn an_exception_without_a_reason_is_found() {
+    let text = "#![allow(missing_docs)]\n#[expect(dead_code, reason = \"drawn by the test\")]\n\
+                fn f() { x.expect(\"no attribute\") }\n#[cfg_attr(test, allow(unused))]\n\
+                #[allow(\n    dead_code,\n    reason = \"\"\n)]\nfn allow(x: u8) {}\n";
+    assert_eq!(lines_named(exceptions_have_reasons, "src/a.rs", text), [1, 4, 5]);
+}

@@ -1,0 +1,130 @@
+//! Sizes at which something usually gives: one large value, one large batch, many deletes.
+
+use std::path::Path;
+
+use minikv::{Db, Options, WriteBatch};
+
+use crate::rng::Rng;
+
+fn open(dir: &Path) -> Db {
+    Db::open(dir, Options::default().create_if_missing(true)).unwrap()
+}
+
+fn bytes_on_disk(dir: &Path) -> u64 {
+    let entries =
+        std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+    entries.map(|entry| entry.metadata().expect("its metadata").len()).sum()
+}
+
+fn key(number: u32) -> String {
+    format!("{number:016}")
+}
+
+#[test]
+fn a_value_of_100_mib() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let block = Rng::new(1).bytes(1 << 20);
+    let value: Vec<u8> = block.iter().copied().cycle().take(100 << 20).collect();
+    let db = open(home.path());
+    db.put("before", "1").unwrap();
+    db.put("large", &value).unwrap();
+    db.put("low", "2").unwrap();
+    let check = |db: &Db| {
+        assert!(db.get("large").unwrap().as_deref() == Some(&value[..]));
+        let lengths = db.iter().unwrap().map(|entry| entry.unwrap().1.len());
+        assert_eq!(lengths.collect::<Vec<_>>(), [1, 100 << 20, 1]);
+    };
+    check(&db);
+    drop(db);
+    let db = open(home.path());
+    check(&db);
+    db.flush().unwrap();
+    check(&db);
+    db.compact_range::<&[u8]>(..).unwrap();
+    check(&db);
+}
+
+#[test]
+fn a_batch_of_a_million_entries() {
+    const ENTRIES: u32 = 1_000_000;
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut batch = WriteBatch::new();
+    for i in 0..u64::from(ENTRIES) {
+        let number = (i * 7_919 % u64::from(ENTRIES)) as u32;
+        batch.put(key(number), number.to_le_bytes());
+    }
+    let db = open(home.path());
+    db.write(batch).unwrap();
+    let check = |db: &Db| {
+        let mut next = 0;
+        for entry in db.iter().unwrap() {
+            let (found, value) = entry.unwrap();
+            assert_eq!((&*found, &*value), (key(next).as_bytes(), &next.to_le_bytes()[..]));
+            next += 1;
+        }
+        assert_eq!(next, ENTRIES);
+        assert_eq!(db.get(key(ENTRIES)).unwrap(), None);
+    };
+    check(&db);
+    db.close().unwrap();
+    check(&open(home.path()));
+}
+
+#[test]
+fn a_million_deletes_give_their_space_back() {
+    const ENTRIES: u32 = 1_000_000;
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let db = open(home.path());
+    for number in 0..ENTRIES {
+        db.put(key(number), [number as u8; 20]).unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    let full = bytes_on_disk(home.path());
+    assert!(full > 10 << 20, "{full} bytes full");
+    let mut rng = Rng::new(7);
+    let mut order: Vec<u32> = (0..ENTRIES).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, rng.below(i + 1));
+    }
+    for number in order {
+        db.delete(key(number)).unwrap();
+    }
+    assert_eq!(db.iter().unwrap().count(), 0);
+    db.compact_range::<&[u8]>(..).unwrap();
+    let empty = bytes_on_disk(home.path());
+    assert!(empty < 256 << 10, "{empty} bytes are left of {full}");
+    drop(db);
+    let db = open(home.path());
+    assert_eq!(db.iter().unwrap().count(), 0, "deleted keys are back");
+    assert!(bytes_on_disk(home.path()) < 256 << 10);
+}
+
+/// Tables a reader can reach stay, and go when the last reader lets go of them.
+#[test]
+fn tables_live_as_long_as_their_readers() {
+    const ENTRIES: u32 = 20_000;
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let db = open(home.path());
+    let mut rng = Rng::new(9);
+    for number in 0..ENTRIES {
+        db.put(key(number), rng.bytes(100)).unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    let (full, mut iter, snapshot) =
+        (bytes_on_disk(home.path()), db.iter().unwrap(), db.snapshot());
+    assert_eq!(&*iter.next().unwrap().unwrap().0, key(0).as_bytes());
+
+    for number in 0..ENTRIES {
+        db.delete(key(number)).unwrap();
+    }
+    db.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 0);
+    assert_eq!(iter.by_ref().count(), ENTRIES as usize - 1, "the iterator goes on");
+    assert_eq!(snapshot.iter().unwrap().count(), ENTRIES as usize, "the snapshot goes on");
+
+    drop((iter, snapshot));
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.wait_idle().unwrap();
+    let empty = bytes_on_disk(home.path());
+    assert!(empty * 20 < full, "{empty} bytes are left of {full}");
+}

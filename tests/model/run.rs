@@ -1,0 +1,478 @@
+//! One long run of random operations, each compared with the model.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use minikv::{
+    BloomFilterPolicy, Compression, Cursor, Db, FilterPolicy, Iter, Options, ReadOptions, Snapshot,
+    WriteBatch, WriteOptions,
+};
+
+use crate::home::Home;
+use crate::keys::{KeySpace, value};
+use crate::order::{Entry, Model, Order};
+use crate::reads::Reads;
+use crate::rng::Rng;
+
+const LEVELS: usize = 7;
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub name: &'static str,
+    pub keys: KeySpace,
+    pub order: Order,
+    pub bloom_bits: Option<u32>,
+    pub compression: Compression,
+    pub reuse_logs: bool,
+    pub cache_bytes: usize,
+    /// Opens with another filter, compression and reuse of logs each time.
+    pub change_options: bool,
+}
+
+impl Config {
+    fn options(&self, home: &Home, rng: &mut Rng) -> Options {
+        let mut config = self.clone();
+        if self.change_options {
+            config.bloom_bits = *rng.pick(&[None, Some(1), Some(10), Some(20)]);
+            config.compression = *rng.pick(&[Compression::None, Compression::Snappy]);
+            config.reuse_logs = rng.one_in(2);
+            config.cache_bytes = *rng.pick(&[0, 4 << 10, 8 << 20]);
+        }
+        let filter = config
+            .bloom_bits
+            .map(|bits| Arc::new(BloomFilterPolicy::new(bits)) as Arc<dyn FilterPolicy>);
+        home.options()
+            .write_buffer_bytes(64 << 10)
+            .block_bytes(256)
+            .block_restart_interval(*rng.pick(&[1, 4, 16]))
+            .max_file_bytes(8 << 10)
+            .max_open_files(*rng.pick(&[20, 1000]))
+            .filter_policy(filter)
+            .compression(config.compression)
+            .reuse_logs(config.reuse_logs)
+            .block_cache_bytes(config.cache_bytes)
+            .comparator(self.order.comparator())
+    }
+}
+
+/// A handle to read through, the options to do it with, and what it must show.
+struct View {
+    handle: Box<dyn Reads>,
+    options: ReadOptions,
+    model: Model,
+    /// Whether only reads that take the options show the model.
+    needs_options: bool,
+}
+
+/// A cursor kept over later writes, and what it must show.
+struct Walk {
+    cursor: Cursor,
+    model: Model,
+    at: Option<Entry>,
+}
+
+/// An iterator kept over later writes, and what it has left to yield.
+struct Pass {
+    iter: Iter,
+    left: VecDeque<Entry>,
+}
+
+pub struct Run {
+    config: Config,
+    seed: u64,
+    operation: u64,
+    home: Home,
+    rng: Rng,
+    db: Option<Db>,
+    model: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+    walks: Vec<Walk>,
+    passes: Vec<Pass>,
+    /// Levels that had tables when looked at.
+    levels: [bool; LEVELS],
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "failed at operation {} of «{}»; MINIKV_SEED={} repeats it",
+                self.operation, self.config.name, self.seed
+            );
+        }
+    }
+}
+
+/// Runs `operations` random operations and returns which levels had tables.
+pub fn run(config: Config, home: Home, seed: u64, operations: u64) -> [bool; LEVELS] {
+    println!("«{}»: {operations} operations, MINIKV_SEED={seed}", config.name);
+    let mut rng = Rng::new(seed);
+    let options = config.options(&home, &mut rng).create_if_missing(true).error_if_exists(true);
+    let db = Db::open(home.dir(), options).unwrap();
+    let model = Model::new(config.order);
+    let mut run = Run {
+        config,
+        seed,
+        operation: 0,
+        home,
+        rng,
+        db: Some(db),
+        model,
+        snapshots: Vec::new(),
+        walks: Vec::new(),
+        passes: Vec::new(),
+        levels: [false; LEVELS],
+    };
+    while run.operation < operations {
+        run.operation += 1;
+        run.step();
+    }
+    run.finish();
+    run.levels
+}
+
+impl Run {
+    fn db(&self) -> &Db {
+        self.db.as_ref().expect("open between operations")
+    }
+
+    fn step(&mut self) {
+        match self.rng.below(1000) {
+            0..330 => self.put(),
+            330..450 => self.delete(),
+            450..500 => self.write_batch(),
+            500..770 => self.look_up(),
+            770..810 => self.look_up_many(),
+            810..870 => self.scan_range(),
+            870..910 => self.scan_prefix(),
+            910..915 => self.scan_all(),
+            915..945 => self.new_walk(),
+            945..958 => self.go_on_walking(),
+            958..964 => self.new_pass(),
+            964..976 => self.go_on_passing(),
+            976..985 => self.take_snapshot(),
+            985..993 => self.drop_a_view(),
+            993..996 => self.db().flush().unwrap(),
+            996 => self.compact(),
+            997 => self.db().wait_idle().unwrap(),
+            998 => self.look_at_levels(),
+            _ => self.reopen(),
+        }
+    }
+
+    /// A key of the key space: half of the time one that is there, sometimes a near miss.
+    fn key(&mut self) -> Vec<u8> {
+        let mut key = self.config.keys.key(&mut self.rng);
+        if self.rng.one_in(2)
+            && let Some((present, _)) = self.model.at_or_after(&key)
+        {
+            key = present.to_vec();
+        }
+        match self.rng.below(20) {
+            0 => key.push(*self.rng.pick(&[0, 0xff])),
+            1 => drop(key.pop()),
+            _ => {}
+        }
+        key
+    }
+
+    fn write_options(&mut self) -> WriteOptions {
+        WriteOptions::default().sync(self.rng.one_in(300))
+    }
+
+    fn put(&mut self) {
+        let (key, value) = (self.key(), value(&mut self.rng, self.operation));
+        let options = self.write_options();
+        self.db().put_with(&options, &key, &value).unwrap();
+        self.model.put(&key, &value);
+    }
+
+    fn delete(&mut self) {
+        let key = self.key();
+        let options = self.write_options();
+        self.db().delete_with(&options, &key).unwrap();
+        self.model.delete(&key);
+    }
+
+    fn write_batch(&mut self) {
+        let mut batch = WriteBatch::new();
+        let most = if self.rng.one_in(20) { 300 } else { 10 };
+        let operations = self.rng.below(most);
+        for _ in 0..operations {
+            let key = self.key();
+            if self.rng.one_in(3) {
+                batch.delete(&key);
+                self.model.delete(&key);
+            } else {
+                let value = value(&mut self.rng, self.operation);
+                batch.put(&key, &value);
+                self.model.put(&key, &value);
+            }
+        }
+        assert_eq!(batch.len(), operations);
+        let options = self.write_options();
+        self.db().write_with(&options, batch).unwrap();
+    }
+
+    fn view(&mut self) -> View {
+        let options = ReadOptions::default()
+            .use_filter(!self.rng.one_in(4))
+            .fill_cache(!self.rng.one_in(4))
+            .verify_checksums(!self.rng.one_in(4));
+        let now = Box::new(self.db().clone());
+        if self.snapshots.is_empty() || self.rng.one_in(2) {
+            return View { handle: now, options, model: self.model.clone(), needs_options: false };
+        }
+        let (snapshot, model) = self.rng.pick(&self.snapshots).clone();
+        if self.rng.one_in(2) {
+            let options = options.snapshot(&snapshot);
+            return View { handle: now, options, model, needs_options: true };
+        }
+        View { handle: Box::new(snapshot), options, model, needs_options: false }
+    }
+
+    fn look_up(&mut self) {
+        let key = self.key();
+        let View { handle, options, model, needs_options } = self.view();
+        let expected = model.get(&key);
+        let found = handle.get_with(&options, &key).unwrap();
+        assert_eq!(found.as_deref(), expected, "{key:x?}");
+        if self.rng.one_in(4) {
+            let (found, _) = handle.get_traced(&options, &key).unwrap();
+            assert_eq!(found.as_deref(), expected, "{key:x?} traced");
+        }
+        if !needs_options {
+            assert_eq!(handle.get(&key).unwrap().as_deref(), expected, "{key:x?}");
+            assert_eq!(handle.contains_key(&key).unwrap(), expected.is_some(), "{key:x?}");
+        }
+    }
+
+    fn look_up_many(&mut self) {
+        let mut keys: Vec<Vec<u8>> = (0..self.rng.below(20)).map(|_| self.key()).collect();
+        if self.rng.one_in(2) {
+            keys.extend(keys.first().cloned());
+        }
+        let View { handle, options, model, .. } = self.view();
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        let found = handle.multi_get(&options, &keys).unwrap();
+        let found: Vec<Option<&[u8]>> = found.iter().map(|value| value.as_deref()).collect();
+        let expected: Vec<Option<&[u8]>> = keys.iter().map(|key| model.get(key)).collect();
+        assert_eq!(found, expected, "{keys:x?}");
+    }
+
+    fn scan_range(&mut self) {
+        let (a, b) = (self.key(), self.key());
+        let bounds = (self.bound(&a), self.bound(&b));
+        let View { handle, options, model, .. } = self.view();
+        let pass = Pass {
+            iter: handle.range(&options, bounds).unwrap(),
+            left: model.range(bounds.0, bounds.1).into(),
+        };
+        self.exhaust(pass);
+    }
+
+    fn bound<'a>(&mut self, key: &'a [u8]) -> Bound<&'a [u8]> {
+        match self.rng.below(5) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Excluded(key),
+            _ => Bound::Included(key),
+        }
+    }
+
+    fn scan_prefix(&mut self) {
+        let prefix = self.config.keys.prefix(&mut self.rng);
+        if self.config.order != Order::Bytewise {
+            return; // keys of one prefix need not be neighbours
+        }
+        let View { handle, options, model, .. } = self.view();
+        let iter = handle.prefix(&options, &prefix).unwrap();
+        self.exhaust(Pass { iter, left: model.prefix(&prefix).into() });
+    }
+
+    fn scan_all(&mut self) {
+        let View { handle, options, model, .. } = self.view();
+        self.exhaust(Pass { iter: handle.iter(&options).unwrap(), left: model.all().into() });
+    }
+
+    /// Takes all of `pass`, mostly from one end, sometimes from both.
+    fn exhaust(&mut self, mut pass: Pass) {
+        let style = self.rng.below(3);
+        let most = if self.rng.one_in(5) { usize::MAX } else { 50 };
+        for _ in 0..pass.left.len().min(most) {
+            let back = style == 1 || (style == 2 && self.rng.one_in(2));
+            pass.take(back);
+        }
+        if pass.left.is_empty() {
+            pass.take(false);
+            pass.take(true);
+            pass.take(false);
+        }
+    }
+
+    fn new_pass(&mut self) {
+        let View { handle, options, model, .. } = self.view();
+        let iter = handle.iter(&options).unwrap();
+        self.passes.push(Pass { iter, left: model.all().into() });
+        self.go_on_passing();
+    }
+
+    fn go_on_passing(&mut self) {
+        if self.passes.is_empty() {
+            return;
+        }
+        let i = self.rng.below(self.passes.len());
+        for _ in 0..self.rng.below(40) {
+            let back = self.rng.one_in(4);
+            self.passes[i].take(back);
+        }
+    }
+
+    fn new_walk(&mut self) {
+        let View { handle, options, model, .. } = self.view();
+        let cursor = handle.cursor(&options).unwrap();
+        assert!(!cursor.valid());
+        self.walks.push(Walk { cursor, model, at: None });
+        self.walk(self.walks.len() - 1);
+        if !self.rng.one_in(5) {
+            self.walks.pop();
+        }
+    }
+
+    fn go_on_walking(&mut self) {
+        if !self.walks.is_empty() {
+            let i = self.rng.below(self.walks.len());
+            self.walk(i);
+        }
+    }
+
+    fn walk(&mut self, i: usize) {
+        for _ in 0..self.rng.below(30) {
+            let key = self.key();
+            let choice = self.rng.below(20);
+            let walk = &mut self.walks[i];
+            let (cursor, model) = (&mut walk.cursor, &walk.model);
+            let (moved, at) = match (&walk.at, choice) {
+                (Some((at, _)), 0..8) => (cursor.next(), model.after(at)),
+                (Some((at, _)), 8..16) => (cursor.prev(), model.before(at)),
+                (_, 16) => (cursor.seek_to_first(), model.first()),
+                (_, 17) => (cursor.seek_to_last(), model.last()),
+                (_, n) if n % 2 == 0 => (cursor.seek(&key), model.at_or_after(&key)),
+                _ => (cursor.seek_for_prev(&key), model.at_or_before(&key)),
+            };
+            assert_eq!(moved.unwrap(), at.is_some(), "step {choice}, {key:x?}");
+            assert_eq!(cursor.valid(), at.is_some());
+            if let Some((key, value)) = &at {
+                assert_eq!(cursor.key(), &**key, "step {choice}");
+                assert_eq!(cursor.value(), &**value, "value of {key:x?}");
+            }
+            walk.at = at;
+        }
+    }
+
+    fn take_snapshot(&mut self) {
+        self.snapshots.push((self.db().snapshot(), self.model.clone()));
+    }
+
+    /// Keeps the number of snapshots, cursors and iterators in bounds.
+    fn drop_a_view(&mut self) {
+        if !self.snapshots.is_empty() {
+            let i = self.rng.below(self.snapshots.len());
+            self.snapshots.swap_remove(i);
+        }
+        if self.walks.len() > 3 {
+            self.walks.remove(0);
+        }
+        if self.passes.len() > 3 {
+            self.passes.remove(0);
+        }
+    }
+
+    fn compact(&mut self) {
+        let (a, b) = (self.key(), self.key());
+        let bounds = (self.bound(&a), self.bound(&b));
+        if self.rng.one_in(4) {
+            self.db().compact_range::<&[u8]>(..).unwrap();
+        } else {
+            self.db().compact_range::<&[u8]>(bounds).unwrap();
+        }
+        self.look_at_levels();
+    }
+
+    fn look_at_levels(&mut self) {
+        for level in 0..LEVELS {
+            let name = format!("leveldb.num-files-at-level{level}");
+            let files = self.db().property(&name).expect("a known property");
+            self.levels[level] |= files.parse::<u64>().expect("a number of files") > 0;
+        }
+    }
+
+    /// Closes and opens again, sometimes with a look from a read-only handle in between.
+    fn reopen(&mut self) {
+        self.snapshots.clear();
+        self.walks.clear();
+        self.passes.clear();
+        let db = self.db.take().expect("open between operations");
+        match self.rng.one_in(2) {
+            true => drop(db),
+            false => db.close().unwrap(),
+        }
+        let options = self.config.options(&self.home, &mut self.rng);
+        if self.rng.one_in(3) {
+            let db = Db::open_read_only(self.home.dir(), options.clone()).unwrap();
+            self.compare_all(&db);
+        }
+        self.db = Some(Db::open(self.home.dir(), options).unwrap());
+        self.compare_all(self.db());
+    }
+
+    fn compare_all(&self, handle: &dyn Reads) {
+        let options = ReadOptions::default();
+        let expected = self.model.all();
+        let forward = handle.iter(&options).unwrap().map(owned).collect();
+        assert_same(forward, &expected);
+        let mut backward: Vec<Entry> = handle.iter(&options).unwrap().rev().map(owned).collect();
+        backward.reverse();
+        assert_same(backward, &expected);
+        for (key, value) in expected.iter().step_by(expected.len() / 500 + 1) {
+            assert_eq!(handle.get(key).unwrap().as_deref(), Some(&**value), "{key:x?}");
+        }
+    }
+
+    fn finish(&mut self) {
+        self.look_at_levels();
+        self.compare_all(self.db());
+        for (snapshot, model) in &self.snapshots {
+            assert_same(snapshot.iter().unwrap().map(owned).collect(), &model.all());
+        }
+        self.reopen();
+        self.db().compact_range::<&[u8]>(..).unwrap();
+        self.compare_all(self.db());
+        println!("«{}»: {} entries are left", self.config.name, self.model.len());
+    }
+}
+
+impl Pass {
+    fn take(&mut self, back: bool) {
+        let (found, expected) = match back {
+            false => (self.iter.next(), self.left.pop_front()),
+            true => (self.iter.next_back(), self.left.pop_back()),
+        };
+        assert_eq!(found.map(owned), expected, "from the back: {back}");
+    }
+}
+
+fn owned(entry: minikv::Result<(Bytes, Bytes)>) -> Entry {
+    let (key, value) = entry.unwrap();
+    ((&*key).into(), (&*value).into())
+}
+
+/// Compares without printing all of both on failure.
+fn assert_same(found: Vec<Entry>, expected: &[Entry]) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), expected.len(), "entries");
+}

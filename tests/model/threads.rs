@@ -1,0 +1,207 @@
+//! Writers and readers at once, while tables are flushed and compacted under them.
+//!
+//! Each writer owns a range of keys and writes, in one batch, two keys that are always equal and
+//! a third that is there for even numbers only. Numbers only grow. So a reader knows what it must
+//! see without knowing how far a writer is.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use minikv::{Db, Iter, Options, ReadOptions, WriteBatch, WriteOptions};
+
+use crate::home::Home;
+use crate::reads::Reads;
+use crate::rng::Rng;
+
+const WRITERS: usize = 3;
+const READERS: usize = 2;
+/// Groups of keys per writer.
+const GROUPS: usize = 50;
+
+fn key(writer: usize, group: usize, part: &str) -> String {
+    format!("w{writer}/{group:03}/{part}")
+}
+
+/// A value that says `number` and is long enough to fill tables.
+fn value(number: u64) -> Vec<u8> {
+    [&number.to_be_bytes()[..], &vec![number as u8; 40 + number as usize % 100]].concat()
+}
+
+fn number(value: &[u8]) -> u64 {
+    let number = u64::from_be_bytes(value[..8].try_into().expect("eight bytes"));
+    assert_eq!(value, self::value(number), "a value no one wrote");
+    number
+}
+
+/// What the threads share.
+struct Scene {
+    db: Db,
+    seed: u64,
+    rounds: u64,
+    /// Per writer and group, the last number whose write has returned.
+    acknowledged: Vec<Vec<AtomicU64>>,
+    writing: AtomicUsize,
+}
+
+/// Counts a writer out, also when it panics, so that the others end.
+struct Writing<'a>(&'a AtomicUsize);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs `rounds` batches per writer.
+pub fn run(home: &Home, options: Options, seed: u64, rounds: u64) {
+    println!("{rounds} rounds, MINIKV_SEED={seed}");
+    let groups = || (0..GROUPS).map(|_| AtomicU64::new(0)).collect();
+    let scene = Scene {
+        db: Db::open(home.dir(), options.clone().create_if_missing(true)).unwrap(),
+        seed,
+        rounds,
+        acknowledged: (0..WRITERS).map(|_| groups()).collect(),
+        writing: AtomicUsize::new(WRITERS),
+    };
+    thread::scope(|scope| {
+        let scene = &scene;
+        for writer in 0..WRITERS {
+            scope.spawn(move || scene.write(writer));
+        }
+        for reader in 0..READERS {
+            scope.spawn(move || scene.read(reader));
+        }
+        scope.spawn(move || scene.tidy());
+    });
+    scene.check_at_rest(&scene.db);
+    let Scene { db, acknowledged, .. } = scene;
+    db.close().unwrap();
+    let db = Db::open(home.dir(), options).unwrap();
+    let scene = Scene { db, seed, rounds, acknowledged, writing: AtomicUsize::new(0) };
+    scene.check_at_rest(&scene.db);
+}
+
+impl Scene {
+    fn rng(&self, thread: usize) -> Rng {
+        Rng::new(self.seed.wrapping_mul(31).wrapping_add(thread as u64))
+    }
+
+    fn write(&self, writer: usize) {
+        let _writing = Writing(&self.writing);
+        let mut rng = self.rng(writer);
+        for _ in 0..self.rounds {
+            let group = rng.below(GROUPS);
+            let acknowledged = &self.acknowledged[writer][group];
+            let number = acknowledged.load(Ordering::SeqCst) + 1;
+            let mut batch = WriteBatch::new();
+            batch.put(key(writer, group, "left"), value(number));
+            match number.is_multiple_of(2) {
+                true => batch.put(key(writer, group, "even"), value(number)),
+                false => batch.delete(key(writer, group, "even")),
+            }
+            batch.put(key(writer, group, "right"), value(number));
+            let options = WriteOptions::default().sync(rng.one_in(200));
+            self.db.write_with(&options, batch).unwrap();
+            acknowledged.store(number, Ordering::SeqCst);
+        }
+    }
+
+    fn read(&self, reader: usize) {
+        let mut rng = self.rng(100 + reader);
+        let mut seen = vec![vec![0; GROUPS]; WRITERS];
+        while self.writing.load(Ordering::SeqCst) > 0 {
+            let (writer, group) = (rng.below(WRITERS), rng.below(GROUPS));
+            let floor = self.acknowledged[writer][group].load(Ordering::SeqCst);
+            let floor = floor.max(seen[writer][group]);
+            seen[writer][group] = match rng.below(20) {
+                0 => self.scan(&mut rng, writer, group, floor),
+                1..4 => self.read_directly(writer, group, floor),
+                _ => self.read_through_snapshot(writer, group, floor),
+            };
+        }
+    }
+
+    fn read_through_snapshot(&self, writer: usize, group: usize, floor: u64) -> u64 {
+        let snapshot = self.db.snapshot();
+        let get = |part| snapshot.get(key(writer, group, part)).unwrap();
+        let left = get("left").map_or(0, |value| number(&value));
+        let right = get("right").map_or(0, |value| number(&value));
+        let even = get("even").map(|value| number(&value));
+        assert_eq!(left, right, "half a batch");
+        assert_eq!(even, expected_even(left), "half a batch, or a deleted key is back");
+        assert!(left >= floor, "{left} after {floor} was acknowledged or read");
+        left
+    }
+
+    fn read_directly(&self, writer: usize, group: usize, floor: u64) -> u64 {
+        let read = |part| {
+            let value = self.db.get(key(writer, group, part)).unwrap();
+            value.map_or(0, |value| number(&value))
+        };
+        let (first, second) = (read("left"), read("right"));
+        assert!(floor <= first && first <= second, "{first}, then {second}, after {floor}");
+        second
+    }
+
+    /// Reads everything in one pass, which must be a view of one moment too.
+    fn scan(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
+        let iter = self.db.iter().unwrap();
+        let entries = match rng.one_in(2) {
+            true => collect(iter.rev()),
+            false => collect(iter),
+        };
+        check_whole(&entries);
+        let found = entries.get(&key(writer, group, "right")).copied().unwrap_or(0);
+        assert!(found >= floor, "{found} in a scan, after {floor}");
+        found
+    }
+
+    /// Flushes and compacts for as long as there are writers.
+    fn tidy(&self) {
+        let mut rng = self.rng(200);
+        while self.writing.load(Ordering::SeqCst) > 0 {
+            let a = key(rng.below(WRITERS), rng.below(GROUPS), "");
+            let b = key(rng.below(WRITERS), rng.below(GROUPS), "");
+            match rng.below(4) {
+                0 => self.db.flush().unwrap(),
+                1 => self.db.wait_idle().unwrap(),
+                2 => self.db.compact_range::<&String>(&a..=&b).unwrap(),
+                _ => self.db.compact_range::<&String>(&a..).unwrap(),
+            }
+        }
+    }
+
+    fn check_at_rest(&self, db: &dyn Reads) {
+        let entries = collect(db.iter(&ReadOptions::default()).unwrap());
+        check_whole(&entries);
+        for (writer, groups) in self.acknowledged.iter().enumerate() {
+            for (group, acknowledged) in groups.iter().enumerate() {
+                let found = entries.get(&key(writer, group, "left")).copied();
+                let acknowledged = acknowledged.load(Ordering::SeqCst);
+                assert_eq!(found.unwrap_or(0), acknowledged, "writer {writer}, group {group}");
+            }
+        }
+    }
+}
+
+fn expected_even(number: u64) -> Option<u64> {
+    (number > 0 && number.is_multiple_of(2)).then_some(number)
+}
+
+fn collect(entries: impl Iterator<Item = <Iter as Iterator>::Item>) -> BTreeMap<String, u64> {
+    let text = |key: &[u8]| String::from_utf8(key.to_vec()).expect("keys are text");
+    entries.map(|entry| entry.unwrap()).map(|(k, v)| (text(&k), number(&v))).collect()
+}
+
+/// Checks that every group of keys is as one batch left it.
+fn check_whole(entries: &BTreeMap<String, u64>) {
+    for writer in 0..WRITERS {
+        for group in 0..GROUPS {
+            let get = |part| entries.get(&key(writer, group, part)).copied();
+            let left = get("left");
+            assert_eq!(left, get("right"), "half a batch of writer {writer}, group {group}");
+            assert_eq!(get("even"), expected_even(left.unwrap_or(0)));
+        }
+    }
+}
