@@ -65,6 +65,7 @@ pub mod pick;
 pub mod property;
 pub mod read_only;
 pub mod reader;
+pub mod totals;
 pub mod version;
 pub mod version_set;
 pub mod view;
