@@ -455,6 +455,7 @@ impl Opening {
             trash.clone(),
             self.numbers.clone(),
             &self.recovered,
+            self.options.manifest_rotate_bytes,
         )?;
         let mut commit = self.start_log(&mut replayed)?;
         let frozen = replayed.memtables;
@@ -500,6 +501,7 @@ impl Opening {
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,
+            inline: self.options.inline_background.map(Mutex::new),
             options: self.options,
             reads: Arc::new(reads),
             numbers: self.numbers,

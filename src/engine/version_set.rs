@@ -20,9 +20,6 @@ use crate::format::name::{self, FileName};
 use crate::fs::Fs;
 use crate::log::{LogReader, LogWriter, Tail};
 
-/// A MANIFEST longer than this, and than twice what its version takes, is started anew.
-const MIN_MANIFEST_ROTATE_BYTES: u64 = 1 << 20;
-
 /// Hands out file numbers. None is ever handed out twice, across reopens too.
 #[derive(Debug)]
 pub struct FileNumbers(AtomicU64);
@@ -149,6 +146,8 @@ pub struct VersionSet {
     last_seq: SeqNo,
     /// Why the MANIFEST is never written again.
     failed: Option<Error>,
+    /// A MANIFEST longer than this, and than twice what its version takes, is started anew.
+    rotate_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -169,6 +168,7 @@ impl VersionSet {
         trash: Arc<Trash>,
         numbers: Arc<FileNumbers>,
         recovered: &Recovered,
+        rotate_bytes: u64,
     ) -> Result<VersionSet> {
         let version = Version::default().apply(&recovered.edit, &order, &trash);
         let path = dir.join(name::manifest_name(recovered.manifest_number));
@@ -183,6 +183,7 @@ impl VersionSet {
             log_number: recovered.log_number,
             last_seq: recovered.last_seq,
             failed: None,
+            rotate_bytes,
         })
     }
 
@@ -234,7 +235,7 @@ impl VersionSet {
         edit.last_seq = Some(self.last_seq);
         let version = Arc::new(self.current.apply(&edit, &self.order, &self.trash)?);
         let written = match &self.manifest {
-            Some(manifest) if !manifest.is_overgrown() => self.append(&edit),
+            Some(manifest) if !manifest.is_overgrown(self.rotate_bytes) => self.append(&edit),
             _ => self.rotate(&mut edit.clone()),
         };
         if let Err(error) = written {
@@ -317,8 +318,8 @@ fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
 }
 
 impl Manifest {
-    fn is_overgrown(&self) -> bool {
-        self.log.len() > MIN_MANIFEST_ROTATE_BYTES.max(2 * self.version_bytes)
+    fn is_overgrown(&self, rotate_bytes: u64) -> bool {
+        self.log.len() > rotate_bytes.max(2 * self.version_bytes)
     }
 
     fn add(&mut self, edit: &VersionEdit) -> Result<()> {

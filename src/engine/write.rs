@@ -40,6 +40,9 @@ const KEEP_BUFFER_BYTES: usize = 4 << 20;
 /// Frozen memtables that may wait for their flush before writes wait for it.
 const MAX_FROZEN: usize = 2;
 
+/// How long a full memtable is held back while level 0 grows.
+const SLOWDOWN: Duration = Duration::from_millis(1);
+
 /// One write, as its caller has it.
 pub enum Write<'a> {
     /// A value for a key.
@@ -278,6 +281,7 @@ impl Engine {
         };
         drop(commit);
         self.queue.leave(&group, &result);
+        self.give_a_turn();
         result
     }
 
@@ -378,7 +382,7 @@ impl Engine {
                 state = self.state.lock();
                 continue;
             }
-            self.changed.wait(&mut state);
+            self.wait_for_change(&mut state);
         }
         Ok(())
     }
@@ -412,17 +416,20 @@ impl Engine {
             let level0 = state.version.level(0).len();
             if state.frozen.len() >= MAX_FROZEN {
                 cause = Some(StallCause::Flush);
-                self.changed.wait(&mut state);
+                self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_STOP_FILES {
                 if let Some(error) = &state.compaction_error {
                     break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
                 }
                 cause = Some(StallCause::Level0);
-                self.changed.wait(&mut state);
+                self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_SLOWDOWN_FILES && !slowed {
                 slowed = true;
                 cause = cause.or(Some(StallCause::Slowdown));
-                self.changed.wait_for(&mut state, Duration::from_millis(1));
+                match self.inline {
+                    None => drop(self.changed.wait_for(&mut state, SLOWDOWN)),
+                    Some(_) => self.wait_for_change(&mut state),
+                }
             } else {
                 break Ok(());
             }
