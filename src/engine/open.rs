@@ -315,8 +315,29 @@ pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64
     logs.into_iter().collect()
 }
 
-/// Checks that every table of the version is there.
-pub fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
+/// Checks that what the MANIFEST names is there.
+///
+/// # Errors
+/// Corruption that names a table that is missing. If the MANIFEST's end is damaged, whatever is
+/// missing was removed because of an edit that is lost: then the damage, and with `paranoid` in
+/// any case.
+pub fn check_files(
+    dir: &Path,
+    files: &[(String, FileName)],
+    recovered: &Recovered,
+    paranoid: bool,
+) -> Result<()> {
+    let tables = check_tables(dir, files, &recovered.edit);
+    let Some(damage) = &recovered.damage else { return tables };
+    let first_log = FileName::Log(recovered.log_number);
+    let has_log = recovered.log_number == 0 || files.iter().any(|(_, name)| *name == first_log);
+    if paranoid || tables.is_err() || !has_log {
+        return Err(damage.clone());
+    }
+    Ok(())
+}
+
+fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
     let there: BTreeSet<u64> = files
         .iter()
         .filter_map(|(_, name)| match name {
@@ -418,7 +439,7 @@ impl Opening {
         let fs = options.fs.clone();
         let recovered = version_set::recover(&*fs, dir, options.comparator.name())?;
         let files = list(&*fs, dir)?;
-        check_tables(dir, &files, &recovered.edit)?;
+        check_files(dir, &files, &recovered, options.paranoid_checks)?;
         // Numbers on disk may be past what the MANIFEST knows: none is handed out again.
         let numbers = FileNumbers::new(recovered.next_file_number);
         for number in files.iter().filter_map(|(_, name)| name.number()) {
@@ -461,6 +482,8 @@ impl Opening {
         let frozen = replayed.memtables;
         let first_log = frozen.front().map_or(commit.first_log, |frozen| frozen.first_log);
         if self.options.reuse_logs && self.recovered.clean {
+            // The edit may say that the log's number is the first that counts.
+            sync_dir(&*self.fs, &self.dir)?;
             manifest.reuse_manifest(&self.recovered)?;
         }
         let flushed = self.flushed.take();

@@ -65,7 +65,7 @@ pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
 
 fn open_once(dir: &Path, options: &Options, recovered: &Recovered) -> Result<Opened> {
     let files = open::list(&*options.fs, dir)?;
-    open::check_tables(dir, &files, &recovered.edit)?;
+    open::check_files(dir, &files, recovered, options.paranoid_checks)?;
     let order = InternalComparator::new(options.comparator.clone());
     let fs: Arc<dyn Fs> = Arc::new(PinnedFs::new(options.fs.clone(), dir, recovered)?);
     let replay = Replay {

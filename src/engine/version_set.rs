@@ -65,6 +65,10 @@ pub struct Recovered {
     pub valid_end: u64,
     /// Whether it ends cleanly there.
     pub clean: bool,
+    /// What is wrong with what follows, if it is damaged and no record comes after it. An edit
+    /// that was being written in a crash looks so: nobody relied on it then, and everything that
+    /// the MANIFEST names without it is still there.
+    pub damage: Option<Error>,
 }
 
 /// Reads `CURRENT` and the MANIFEST it names.
@@ -85,7 +89,17 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
     let mut reader = LogReader::new(file, &path)?;
     let mut levels: [BTreeMap<u64, NewFile>; NUM_LEVELS] = Default::default();
     let mut merged = VersionEdit::default();
-    while let Some(record) = reader.next()? {
+    let mut damage = None;
+    loop {
+        let record = match reader.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            Err(error) => {
+                check_nothing_follows(&mut reader, &error)?;
+                damage = Some(error);
+                break;
+            }
+        };
         let edit = VersionEdit::decode(record)
             .map_err(|error| error.in_file(&path).at(reader.record_offset()))?;
         if let Some(found) = &edit.comparator
@@ -116,8 +130,21 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
         last_seq: merged.last_seq.ok_or_else(|| missing("last sequence number"))?,
         manifest_number: manifest_number.unwrap_or(0),
         valid_end: reader.valid_end(),
-        clean: reader.tail() == Tail::Clean,
+        clean: damage.is_none() && reader.tail() == Tail::Clean,
+        damage,
     })
+}
+
+/// Fails with `error` unless it is damage after which there is no record.
+fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
+    loop {
+        reader.skip_damage();
+        match reader.next() {
+            Ok(None) => return Ok(()),
+            Err(next) if next.is_corruption() => {}
+            _ => return Err(error.clone()),
+        }
+    }
 }
 
 fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {

@@ -145,8 +145,11 @@ fn sweep(seed: u64, tally: &Tally) -> Result<(), String> {
             let turn = op as usize + at;
             let (deep, again) = (turn % 11 == 0, turn % 97 == 0);
             sweep.check(op, plan, deep, again).map_err(|error| {
+                let before = run.fs.journal().into_iter().filter(|entry| entry.number <= op);
+                let before: Vec<_> = before.map(|entry| format!("    {entry}")).collect();
+                let last = before[before.len().saturating_sub(15)..].join("\n");
                 format!(
-                    "{error}\n  at {}, {plan} at op {op}\n  replay: MINIKV_SEED={seed} \
+                    "{error}\n{last}\n  at {}, {plan} at op {op}\n  replay: MINIKV_SEED={seed} \
                      MINIKV_CRASH_OP={op} cargo test --test crash sweep",
                     run.describe()
                 )
