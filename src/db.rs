@@ -313,7 +313,7 @@ macro_rules! reads {
                 options: &ReadOptions,
                 key: impl AsRef<[u8]>,
             ) -> Result<Option<Bytes>> {
-                self.reader().get(options, key.as_ref(), &mut ReadTrace::default())
+                self.reader().get(options, key.as_ref())
             }
 
             /// The value of `key`, and what finding it took.
@@ -348,9 +348,7 @@ macro_rules! reads {
                 options: &ReadOptions,
                 key: impl AsRef<[u8]>,
             ) -> Result<(Option<Bytes>, ReadTrace)> {
-                let mut trace = ReadTrace::default();
-                let value = self.reader().get(options, key.as_ref(), &mut trace)?;
-                Ok((value, trace))
+                self.reader().get_traced(options, key.as_ref())
             }
 
             /// The values of `keys`, all as of one moment, in the order asked.

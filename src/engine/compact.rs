@@ -369,7 +369,7 @@ impl Engine {
                     sources.push(Source::Table(Box::new(table.cursor(options))));
                 }
             } else if !files.is_empty() {
-                let run = Run::Tables(files.clone());
+                let run = Run::Tables(*level, files.clone());
                 let cursor = LevelCursor::new(self.reads.clone(), run, options);
                 sources.push(Source::Level(Box::new(cursor)));
             }

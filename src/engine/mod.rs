@@ -65,6 +65,7 @@ pub mod pick;
 pub mod property;
 pub mod read_only;
 pub mod reader;
+pub mod totals;
 pub mod version;
 pub mod version_set;
 pub mod view;
@@ -101,6 +102,8 @@ pub struct Engine {
     has_failed: AtomicBool,
     /// Whether background work must end soon: long merges look here.
     closing: AtomicBool,
+    /// Without threads: what decides when background work is done. A leaf of the lock order.
+    inline: Option<Mutex<u64>>,
 }
 
 /// The engine's own state, guarded by one lock.

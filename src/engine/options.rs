@@ -35,6 +35,8 @@ pub struct Options {
     pub(crate) reuse_logs: bool,
     pub(crate) comparator: Arc<dyn Comparator>,
     pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) manifest_rotate_bytes: u64,
+    pub(crate) inline_background: Option<u64>,
 }
 
 impl Default for Options {
@@ -54,6 +56,8 @@ impl Default for Options {
             reuse_logs: false,
             comparator: Arc::new(BytewiseComparator),
             fs: Arc::new(DiskFs),
+            manifest_rotate_bytes: 1 << 20,
+            inline_background: None,
         }
     }
 }
@@ -166,6 +170,27 @@ impl Options {
     #[must_use]
     pub fn fs(mut self, fs: Arc<dyn Fs>) -> Options {
         self.fs = fs;
+        self
+    }
+}
+
+/// For tests of the engine itself.
+#[doc(hidden)]
+impl Options {
+    /// A MANIFEST longer than this, and than twice what its version takes, is started anew.
+    /// Default: 1 MiB.
+    #[must_use]
+    pub fn manifest_rotate_bytes(mut self, bytes: u64) -> Options {
+        self.manifest_rotate_bytes = bytes;
+        self
+    }
+
+    /// Starts no threads: writers and waiters do the flushes and compactions, when the seed says
+    /// so. One thread that uses the database then always does the same operations in the same
+    /// order. Default: `None`, threads.
+    #[must_use]
+    pub fn inline_background(mut self, seed: Option<u64>) -> Options {
+        self.inline_background = seed;
         self
     }
 }

@@ -65,18 +65,25 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The value of `key`.
+    pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
+        let view = self.state.view();
+        let seq = self.seq(options)?;
+        get::counted_get(self.state, &view, seq, key, &options.block_options())
+    }
+
     /// The value of `key`, and what finding it took.
-    pub fn get(
+    pub fn get_traced(
         &self,
         options: &ReadOptions,
         key: &[u8],
-        trace: &mut ReadTrace,
-    ) -> Result<Option<Bytes>> {
+    ) -> Result<(Option<Bytes>, ReadTrace)> {
         let view = self.state.view();
         let seq = self.seq(options)?;
-        let value = get::get(self.state, &view, seq, key, &options.block_options(), trace)?;
-        self.state.totals.add_get(trace, value.is_some());
-        Ok(value)
+        let mut trace = ReadTrace::default();
+        let options = &options.block_options();
+        let value = get::traced_get(self.state, &view, seq, key, options, &mut trace)?;
+        Ok((value, trace))
     }
 
     /// The values of `keys`, all as of one moment, in the order asked.
