@@ -50,6 +50,7 @@ pub mod table;
 pub use admin::destroy::destroy;
 pub use base::{BytewiseComparator, Comparator, Error, Result};
 pub use db::{Cursor, Db, Iter, ReadOnlyDb, Snapshot};
+pub use engine::explain::Explanation;
 pub use engine::options::{Options, ReadOptions, WriteOptions};
 pub use filter::{BloomFilterPolicy, FilterPolicy};
 pub use format::batch::WriteBatch;

@@ -8,6 +8,7 @@
 //! | `pick`, `compact` | which tables to merge, and the merge |
 //! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
 //! | `view`, `get`, `merge`, `iter` | what a read sees, and how |
+//! | `totals`, `explain` | what reads did: counted, and told step by step |
 //! | `directory`, `open`, `read_only` | from files to an engine, or to a view |
 //! | `worker`, `health`, `obsolete` | threads, trouble, removal |
 //!
@@ -50,6 +51,7 @@ use crate::fs::Fs;
 
 pub mod compact;
 pub mod directory;
+pub mod explain;
 pub mod flush;
 pub mod get;
 pub mod health;
