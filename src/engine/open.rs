@@ -15,6 +15,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -279,24 +280,45 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
 }
 
 /// Makes a directory and its parents, durably.
+///
+/// One that is there may have been made by a process that ended before it could sync the name:
+/// its parent is synced too, if that is allowed.
 fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let mut made = Vec::new();
+    let mut found = Vec::new();
     for ancestor in dir.ancestors().filter(|ancestor| *ancestor != Path::new("")) {
         match fs.exists(ancestor) {
-            Ok(true) => break,
+            Ok(true) => found.push(ancestor),
             Ok(false) => made.push(ancestor),
             Err(error) => return Err(Error::io("look for", ancestor, error)),
         }
     }
     fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?;
-    for path in made {
-        let parent = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        sync_dir(fs, parent)?;
+    let parent_of = |path: &Path| match path.parent() {
+        Some(parent) if parent == Path::new("") => Some(PathBuf::from(".")),
+        parent => parent.map(Path::to_path_buf),
+    };
+    for parent in made.iter().filter_map(|path| parent_of(path)) {
+        sync_dir(fs, &parent)?;
+    }
+    for parent in found.iter().filter_map(|path| parent_of(path)) {
+        match sync_dir(fs, &parent) {
+            Err(error) if !error.io_kind().is_some_and(is_refusal) => return Err(error),
+            _ => {}
+        }
     }
     Ok(())
+}
+
+/// Whether a directory cannot be synced at all, rather than not now.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::PermissionDenied
+            | ErrorKind::Unsupported
+            | ErrorKind::InvalidInput
+            | ErrorKind::ReadOnlyFilesystem
+    )
 }
 
 /// The logs to replay, ascending.
@@ -509,6 +531,10 @@ impl Opening {
             manual: 0,
             failed: None,
             compaction_error: None,
+            compaction_failures: 0,
+            compaction_not_before: None,
+            pinned: Default::default(),
+            stall: None,
             closing: false,
         };
         let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
@@ -631,7 +657,7 @@ impl Opening {
             let Some(name) = lost.path.file_name() else { continue };
             let kept = aside.join(name);
             match self.fs.hard_link(&lost.path, &kept) {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(Error::io("keep aside", &lost.path, error));
                 }
                 _ => {}

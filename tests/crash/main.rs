@@ -15,6 +15,10 @@
 //! `faults`); `MINIKV_SEED` where to begin. A failure prints the line that replays it.
 
 mod check;
+mod faults;
+mod health;
+mod kill;
+mod known_bugs;
 mod model;
 mod sweep;
 mod workload;
