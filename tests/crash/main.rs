@@ -15,6 +15,7 @@
 //! `faults`); `MINIKV_SEED` where to begin. A failure prints the line that replays it.
 
 mod check;
+mod faults;
 mod model;
 mod sweep;
 mod workload;
