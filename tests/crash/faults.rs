@@ -168,7 +168,9 @@ fn try_fault(seed: u64, fault: &Fault, then: Then, tally: &Tally) -> Result<(), 
     tally.errors.fetch_add(u64::from(errors > 0), Relaxed);
     run.end();
     run.fs.clear_faults();
-    tally.images.fetch_add(check_images(&run, seed.wrapping_add(tally.faults.load(Relaxed)))?, Relaxed);
+    tally
+        .images
+        .fetch_add(check_images(&run, seed.wrapping_add(tally.faults.load(Relaxed)))?, Relaxed);
     Ok(())
 }
 
