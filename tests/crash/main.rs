@@ -21,6 +21,7 @@ mod sweep;
 mod workload;
 
 #[path = "../support/rng.rs"]
+#[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod rng;
 
 /// A number from the environment.
