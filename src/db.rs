@@ -329,7 +329,8 @@ macro_rules! reads {
             /// let (value, trace) = db.get_traced("banana")?;
             /// assert_eq!(value, None);
             /// // A table could have had it; its filter said no, and no data block was read.
-            /// assert_eq!((trace.filter_checks, trace.filter_negatives), (1, 1));
+            /// let total = trace.total();
+            /// assert_eq!((total.filter_checks, total.filter_negatives), (1, 1));
             /// assert_eq!(trace.data_blocks(), 0);
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```

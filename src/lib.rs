@@ -30,7 +30,7 @@
 //! | [`log`] | the log format, of WAL and MANIFEST |
 //! | [`fs`] | the filesystem: disk, memory, simulated |
 //! | [`filter`] | filter policies, the filter block, the theory |
-//! | [`format`] | bytes: every structure on disk, without I/O |
+//! | [`mod@format`] | bytes: every structure on disk, without I/O |
 //! | [`base`] | errors, comparators, counters |
 //!
 //! # What it is not

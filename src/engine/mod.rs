@@ -15,9 +15,9 @@
 //! # Locks
 //! In the order in which they may be taken; none is taken while one further down is held:
 //! 1. the write queue's line: held for a few instructions;
-//! 2. [`Engine::commit`]: held by the commit leader while it writes the log and the memtable;
-//! 3. [`Engine::manifest`]: held while an edit is made durable;
-//! 4. [`Engine::state`]: held for a few instructions, never during I/O;
+//! 2. `Engine::commit`: held by the commit leader while it writes the log and the memtable;
+//! 3. `Engine::manifest`: held while an edit is made durable;
+//! 4. `Engine::state`: held for a few instructions, never during I/O;
 //! 5. the snapshots of [`view::ReadState`].
 //!
 //! Reads take none of them.
