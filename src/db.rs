@@ -10,6 +10,8 @@ use parking_lot::Mutex;
 use crate::base::Result;
 use crate::base::stats::ReadTrace;
 use crate::engine::Engine;
+use crate::engine::explain::Explanation;
+use crate::engine::health::Health;
 pub use crate::engine::iter::{Cursor, Iter};
 use crate::engine::open::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
@@ -105,7 +107,8 @@ impl Db {
     /// Sets the value of `key`.
     ///
     /// # Errors
-    /// I/O errors of the log, and [`Error::ReadOnly`](crate::Error::ReadOnly) after one.
+    /// I/O errors of the log, and [`Error::ReadOnly`](crate::Error::ReadOnly) after one, until
+    /// [`Db::resume`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(&WriteOptions::default(), key, value)
     }
@@ -216,6 +219,22 @@ impl Db {
     /// What keeps one that is due from being done.
     pub fn wait_idle(&self) -> Result<()> {
         self.inner.engine.wait_idle()
+    }
+
+    /// What the database can do at this moment, and why not more.
+    pub fn health(&self) -> Health {
+        self.inner.engine.health()
+    }
+
+    /// Takes writes again after trouble made it stop: a full disk that has space again, say.
+    /// With nothing wrong, what failed in the background is tried again at once.
+    ///
+    /// Every acknowledged write is still there; a write that failed is not, and never will be.
+    ///
+    /// # Errors
+    /// What still keeps it from writing; it stays as it was.
+    pub fn resume(&self) -> Result<()> {
+        self.inner.engine.resume()
     }
 
     /// The counters since the database was opened.
@@ -350,6 +369,31 @@ macro_rules! reads {
                 key: impl AsRef<[u8]>,
             ) -> Result<(Option<Bytes>, ReadTrace)> {
                 self.reader().get_traced(options, key.as_ref())
+            }
+
+            /// Gets `key` and tells how that went, step by step: what was asked in which order,
+            /// what filters said and whether it was true, and what the same get costs without
+            /// filters.
+            ///
+            /// Two gets are done, one of them without filters. Both count in the statistics; the
+            /// one without filters puts nothing into the block cache.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+                self.explain_with(&ReadOptions::default(), key)
+            }
+
+            /// [`explain`](Self::explain), with options.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn explain_with(
+                &self,
+                options: &ReadOptions,
+                key: impl AsRef<[u8]>,
+            ) -> Result<Explanation> {
+                self.reader().explain(options, key.as_ref())
             }
 
             /// The values of `keys`, all as of one moment, in the order asked.

@@ -40,6 +40,11 @@ macro_rules! level_counters {
             pub fn add(&mut self, other: &LevelTrace) {
                 $(self.$counter += other.$counter;)*
             }
+
+            /// Every counter with its name, for programs that print them all.
+            pub fn counters(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($counter), self.$counter),)*]
+            }
         }
 
         /// A [`LevelTrace`] under way.

@@ -92,6 +92,11 @@ impl Compaction {
         }
     }
 
+    /// The input tables.
+    pub fn input_files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+        self.inputs.files().map(|(_, file)| file)
+    }
+
     fn edit(&self, new_files: Vec<NewFile>) -> VersionEdit {
         let deleted = self.inputs.files().map(|(level, file)| (level, file.number));
         VersionEdit { deleted_files: deleted.collect(), new_files, ..VersionEdit::default() }
@@ -253,9 +258,9 @@ impl Engine {
         compaction.mark(false);
         state.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
-            Ok(()) => state.compaction_error = None,
+            Ok(()) => state.compaction_succeeded(),
             Err(Error::Closed) => {}
-            Err(error) => state.compaction_error = Some(error.clone()),
+            Err(error) => state.compaction_failed(&compaction, error),
         }
         drop(state);
         self.changed.notify_all();

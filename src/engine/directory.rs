@@ -1,7 +1,8 @@
 //! The directory of a database: whether there is one, what is in it, and its lock.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
 use crate::engine::version_set::{self, Recovered, sync_dir};
@@ -58,24 +59,48 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
 }
 
 /// Makes a directory and its parents, durably.
+///
+/// One that is there may have been made by a process that ended before it could sync the name:
+/// its parent is synced too, if that is allowed.
 pub fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let mut made = Vec::new();
+    let mut found = None;
     for ancestor in dir.ancestors().filter(|ancestor| *ancestor != Path::new("")) {
         match fs.exists(ancestor) {
-            Ok(true) => break,
+            Ok(true) => {
+                found = Some(ancestor);
+                break;
+            }
             Ok(false) => made.push(ancestor),
             Err(error) => return Err(Error::io("look for", ancestor, error)),
         }
     }
     fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?;
-    for path in made {
-        let parent = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        sync_dir(fs, parent)?;
+    let parent_of = |path: &Path| match path.parent() {
+        Some(parent) if parent == Path::new("") => Some(PathBuf::from(".")),
+        parent => parent.map(Path::to_path_buf),
+    };
+    for parent in made.into_iter().filter_map(parent_of) {
+        sync_dir(fs, &parent)?;
+    }
+    if let Some(parent) = found.and_then(parent_of) {
+        match sync_dir(fs, &parent) {
+            Err(error) if !error.io_kind().is_some_and(is_refusal) => return Err(error),
+            _ => {}
+        }
     }
     Ok(())
+}
+
+/// Whether a directory cannot be synced at all, rather than not now.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::PermissionDenied
+            | ErrorKind::Unsupported
+            | ErrorKind::InvalidInput
+            | ErrorKind::ReadOnlyFilesystem
+    )
 }
 
 /// The logs to replay, ascending.

@@ -84,14 +84,15 @@ impl<'a> ReadSink for Tallying<'a> {
 const STACK_KEY_BYTES: usize = 120;
 
 /// The internal key of a lookup: the first that a reader at a sequence may see.
-struct LookupKey {
+pub struct LookupKey {
     stack: [u8; STACK_KEY_BYTES + TRAILER_BYTES],
     heap: Vec<u8>,
     len: usize,
 }
 
 impl LookupKey {
-    fn new(user_key: &[u8], seq: SeqNo) -> LookupKey {
+    /// The first version of `user_key` that a reader at `seq` may see.
+    pub fn new(user_key: &[u8], seq: SeqNo) -> LookupKey {
         let len = user_key.len() + TRAILER_BYTES;
         let mut key =
             LookupKey { stack: [0; STACK_KEY_BYTES + TRAILER_BYTES], heap: Vec::new(), len };
@@ -109,7 +110,8 @@ impl LookupKey {
         if self.heap.is_empty() { &mut self.stack[..self.len] } else { &mut self.heap }
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
         if self.heap.is_empty() { &self.stack[..self.len] } else { &self.heap }
     }
 }

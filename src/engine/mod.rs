@@ -8,15 +8,16 @@
 //! | `pick`, `compact` | which tables to merge, and the merge |
 //! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
 //! | `view`, `get`, `merge`, `iter` | what a read sees, and how |
+//! | `totals`, `explain` | what reads did: counted, and told step by step |
 //! | `directory`, `open`, `read_only` | from files to an engine, or to a view |
 //! | `worker`, `health`, `obsolete` | threads, trouble, removal |
 //!
 //! # Locks
 //! In the order in which they may be taken; none is taken while one further down is held:
 //! 1. the write queue's line: held for a few instructions;
-//! 2. [`Engine::commit`]: held by the commit leader while it writes the log and the memtable;
-//! 3. [`Engine::manifest`]: held while an edit is made durable;
-//! 4. [`Engine::state`]: held for a few instructions, never during I/O;
+//! 2. `Engine::commit`: held by the commit leader while it writes the log and the memtable;
+//! 3. `Engine::manifest`: held while an edit is made durable;
+//! 4. `Engine::state`: held for a few instructions, never during I/O;
 //! 5. the snapshots of [`view::ReadState`].
 //!
 //! Reads take none of them.
@@ -28,18 +29,19 @@
 //!   only the holder of the manifest lock looks.
 //! - Whoever changes `mem`, `frozen` or `version` shows the new view under the same lock.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::Error;
 use crate::engine::compact::Compaction;
 use crate::engine::memtable::Memtable;
-use crate::engine::metrics::Metrics;
+use crate::engine::metrics::{Metrics, StallCause};
 use crate::engine::obsolete::Trash;
 use crate::engine::options::Options;
 use crate::engine::version::Version;
@@ -50,6 +52,7 @@ use crate::fs::Fs;
 
 pub mod compact;
 pub mod directory;
+pub mod explain;
 pub mod flush;
 pub mod get;
 pub mod health;
@@ -129,6 +132,14 @@ pub struct State {
     failed: Option<Error>,
     /// Why the last compaction failed; cleared by one that does not.
     compaction_error: Option<Error>,
+    /// How many compactions failed one after another.
+    compaction_failures: u32,
+    /// No compaction is tried before.
+    compaction_not_before: Option<Instant>,
+    /// Tables that no compaction can read, and why. They stay marked as being compacted.
+    pinned: BTreeMap<u64, Error>,
+    /// What a write waits for.
+    stall: Option<StallCause>,
     /// Whether the engine is being closed.
     closing: bool,
 }

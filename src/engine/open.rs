@@ -15,6 +15,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -375,6 +376,10 @@ impl Opening {
             manual: 0,
             failed: None,
             compaction_error: None,
+            compaction_failures: 0,
+            compaction_not_before: None,
+            pinned: Default::default(),
+            stall: None,
             closing: false,
         };
         let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
@@ -497,7 +502,7 @@ impl Opening {
             let Some(name) = lost.path.file_name() else { continue };
             let kept = aside.join(name);
             match self.fs.hard_link(&lost.path, &kept) {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(Error::io("keep aside", &lost.path, error));
                 }
                 _ => {}

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::base::stats::{NUM_LEVELS, ReadTrace};
 use crate::base::{Error, Result};
+use crate::engine::explain::{self, Explanation};
 use crate::engine::get;
 use crate::engine::iter::{Cursor, Iter};
 use crate::engine::options::ReadOptions;
@@ -84,6 +85,13 @@ impl<'a> Reader<'a> {
         let options = &options.block_options();
         let value = get::traced_get(self.state, &view, seq, key, options, &mut trace)?;
         Ok((value, trace))
+    }
+
+    /// How a get of `key` goes.
+    pub fn explain(&self, options: &ReadOptions, key: &[u8]) -> Result<Explanation> {
+        let view = self.state.view();
+        let seq = self.seq(options)?;
+        explain::explain(self.state, &view, seq, key, &options.block_options())
     }
 
     /// The values of `keys`, all as of one moment, in the order asked.

@@ -254,12 +254,12 @@ impl VersionSet {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        self.log_number = edit.log_number.unwrap_or(self.log_number);
-        self.last_seq = self.last_seq.max(edit.last_seq.unwrap_or(0));
-        edit.log_number = Some(self.log_number);
+        let log_number = edit.log_number.unwrap_or(self.log_number);
+        let last_seq = self.last_seq.max(edit.last_seq.unwrap_or(0));
+        edit.log_number = Some(log_number);
         edit.prev_log_number = Some(0);
         edit.next_file_number = Some(self.numbers.next());
-        edit.last_seq = Some(self.last_seq);
+        edit.last_seq = Some(last_seq);
         let version = Arc::new(self.current.apply(&edit, &self.order, &self.trash)?);
         let written = match &self.manifest {
             Some(manifest) if !manifest.is_overgrown(self.rotate_bytes) => self.append(&edit),
@@ -269,6 +269,8 @@ impl VersionSet {
             self.failed = Some(error.clone());
             return Err(error);
         }
+        self.log_number = log_number;
+        self.last_seq = last_seq;
         for &(level, number) in &edit.deleted_files {
             let moved = edit.new_files.iter().any(|new| new.number == number);
             let old = self.current.level(level).iter().find(|file| file.number == number);
@@ -278,6 +280,14 @@ impl VersionSet {
         }
         self.current = version.clone();
         Ok(version)
+    }
+
+    /// After a failure: the next edit starts a new MANIFEST, without the edit that failed.
+    pub fn restart(&mut self) {
+        if self.failed.take().is_some() {
+            // The next open removes it.
+            self.manifest = None;
+        }
     }
 
     fn append(&mut self, edit: &VersionEdit) -> Result<()> {

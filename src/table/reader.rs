@@ -285,6 +285,21 @@ impl Table {
         Ok(found)
     }
 
+    /// Whether a lookup of `key` finds an entry, whatever the filters say: past them and past the
+    /// cache, and reported to nobody.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn holds(&self, key: &[u8]) -> Result<bool> {
+        let scratch = &mut Vec::new();
+        let Some(handle) = self.index_seek(key, scratch, &mut NoSink)? else { return Ok(false) };
+        let (_, block) = self.read_block(handle, true)?;
+        let found = self
+            .find_in(&block, key, self.order.user_key(key), scratch)
+            .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
+        Ok(found.is_some())
+    }
+
     /// The data block that holds the first entry at or after `key`, if any does.
     fn index_seek<S: TableSink>(
         &self,
