@@ -324,7 +324,7 @@ impl Engine {
         let mut valid = merge.seek_to_first()?;
         while valid {
             entries += 1;
-            if entries % CLOSE_CHECK_ENTRIES == 0 && self.closing.load(Relaxed) {
+            if entries.is_multiple_of(CLOSE_CHECK_ENTRIES) && self.closing.load(Relaxed) {
                 return Err(Error::Closed);
             }
             let key = merge.key();

@@ -10,6 +10,9 @@ use crate::format::edit::VersionEdit;
 use crate::format::name::{self, FileName};
 use crate::fs::{FileLock, Fs};
 
+/// The directory, inside a database's, for what an open leaves out.
+pub const LOST: &str = "lost";
+
 /// The files of a directory that are a database's, with their names.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
@@ -38,10 +41,8 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
         let counts = match name {
             FileName::Table { .. } | FileName::Log(_) => true,
             FileName::Manifest(number) => {
-                let path = dir.join(&file);
-                let len = fs.len(&path).map_err(|error| Error::io("read", &path, error))?;
                 // The first step of making a database; a crash may leave it there alone.
-                number != 1 || len > version_set::FIRST_MANIFEST_MAX_BYTES
+                number != 1 || version_set::may_name_tables(fs, &dir.join(&file))?
             }
             _ => false,
         };

@@ -23,7 +23,9 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::{Error, Result};
-use crate::engine::directory::{check_files, create_dir, has_database, list, live_logs, lock};
+use crate::engine::directory::{
+    LOST, check_files, create_dir, has_database, list, live_logs, lock,
+};
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::metrics::Metrics;
@@ -496,7 +498,7 @@ impl Opening {
         if recovery.lost.is_empty() {
             return Ok(());
         }
-        let aside = self.dir.join("lost");
+        let aside = self.dir.join(LOST);
         self.fs.create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
         for lost in &recovery.lost {
             let Some(name) = lost.path.file_name() else { continue };

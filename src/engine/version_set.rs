@@ -320,9 +320,26 @@ impl VersionSet {
     }
 }
 
-/// The most that [`create`] writes into the first MANIFEST: a comparator's name and some numbers.
-/// One that names a table is longer, or has logs beside it.
-pub const FIRST_MANIFEST_MAX_BYTES: u64 = 64;
+/// Whether a MANIFEST names tables or cannot be told not to: what [`create`] leaves of its first
+/// one, when it is cut short, does not.
+///
+/// # Errors
+/// I/O errors.
+pub fn may_name_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    let file = fs.open(path).map_err(|error| Error::io("open", path, error))?;
+    let mut reader = LogReader::new(file, path)?;
+    loop {
+        match reader.next() {
+            Ok(None) => return Ok(false),
+            Ok(Some(record)) => match VersionEdit::decode(record) {
+                Ok(edit) if edit.new_files.is_empty() => {}
+                _ => return Ok(true),
+            },
+            Err(error) if error.is_corruption() => return Ok(reader.valid_end() > 0),
+            Err(error) => return Err(error),
+        }
+    }
+}
 
 /// Makes a database of nothing in `dir`: MANIFEST number 1, and the `CURRENT` that names it.
 pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {

@@ -23,7 +23,7 @@ use crate::engine::options::WriteOptions;
 use crate::engine::version_set::sync_dir;
 use crate::engine::{Engine, Frozen, pick};
 use crate::format::batch::{HEADER_BYTES, WriteBatch};
-use crate::format::key::{MAX_SEQ_NO, SeqNo};
+use crate::format::key::{MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 use crate::format::name;
 use crate::fs::Fs;
 use crate::log::LogWriter;
@@ -71,12 +71,12 @@ impl Write<'_> {
     }
 
     fn check(&self) -> Result<()> {
-        let fits = |bytes: &[u8]| u32::try_from(bytes.len()).is_ok();
+        let fits = |bytes: &[u8]| bytes.len() <= MAX_KEY_OR_VALUE_BYTES;
         match self {
             Write::Put(key, value) if fits(key) && fits(value) => Ok(()),
             Write::Delete(key) if fits(key) => Ok(()),
             Write::Batch(batch) => batch.check(),
-            _ => Err(Error::invalid("keys and values are shorter than 4 GiB")),
+            _ => Err(Error::invalid("keys and values are shorter than 3 GiB")),
         }
     }
 

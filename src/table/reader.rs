@@ -21,6 +21,7 @@ use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo};
 use crate::fs::ReadFile;
 use crate::table::BlockCache;
 use crate::table::builder::FILTER_PREFIX;
+use crate::table::index::Index;
 use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
 
 /// What the tables of a database have in common.
@@ -97,7 +98,7 @@ pub struct Table {
     block_cache: Option<Arc<BlockCache>>,
     cache_id: u64,
     footer: Footer,
-    index: Block,
+    index: Index,
     meta: Vec<(Vec<u8>, BlockHandle)>,
     filter: Option<(String, FilterBlockReader)>,
     filter_error: Option<Error>,
@@ -129,6 +130,7 @@ impl Table {
         let in_file = |error: Error| error.in_file(&path);
         let footer = read_footer(&*file, file_bytes, &path).map_err(in_file)?;
         let index = Table::read_index(&*file, file_bytes, &path, &footer).map_err(in_file)?;
+        let index = Index::new(index, &context.order);
         let mut table = Table {
             cache_id: context.block_cache.as_ref().map_or(0, |cache| cache.new_id()),
             block_cache: context.block_cache.clone(),
@@ -403,7 +405,7 @@ impl Table {
     pub fn blocks(&self) -> Result<Vec<BlockInfo>> {
         let annotate = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
         let mut blocks = Vec::new();
-        let mut cursor = self.index.cursor();
+        let mut cursor = self.index.block().cursor();
         let mut valid = cursor.seek_to_first();
         while valid.map_err(annotate)? {
             let handle = self.index_handle(cursor.value())?;
@@ -440,7 +442,8 @@ impl Table {
 
     /// The bytes of memory the index and the filter take while the table is open.
     pub fn pinned_bytes(&self) -> usize {
-        self.index.len() + self.filter.as_ref().map_or(0, |(_, filter)| filter.memory_bytes())
+        self.index.memory_bytes()
+            + self.filter.as_ref().map_or(0, |(_, filter)| filter.memory_bytes())
     }
 
     /// The size of the file.
@@ -459,7 +462,7 @@ impl Table {
     }
 
     pub(crate) fn index(&self) -> &Block {
-        &self.index
+        self.index.block()
     }
 }
 

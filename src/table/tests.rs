@@ -318,7 +318,7 @@ fn a_damaged_filter_costs_reads_and_no_keys() {
     let info = sound.filter().unwrap();
     assert_eq!(info.name, "leveldb.BuiltinBloomFilter2");
     assert_eq!((info.bytes as u64, info.empty_filters), (summary.filter_bytes, 0));
-    assert_eq!(sound.pinned_bytes() as u64, summary.filter_bytes + summary.index_bytes);
+    assert!(sound.pinned_bytes() as u64 >= summary.filter_bytes + summary.index_bytes);
 
     let handle = sound.meta()[0].1;
     let mut bad_checksum = bytes.clone();

@@ -29,7 +29,7 @@ fn open(dir: &Path, reuse_logs: bool) -> Db {
 /// last of them synced.
 fn write_until_killed(dir: &Path) {
     let first: u64 = std::env::var("MINIKV_KILL_FIRST").unwrap().parse().unwrap();
-    let db = open(dir, first % 2 == 0);
+    let db = open(dir, first.is_multiple_of(2));
     let mut out = std::io::stdout().lock();
     for number in first.. {
         let sync = WriteOptions::default().sync(number % 8 == 0);
