@@ -60,17 +60,14 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
 
 /// Makes a directory and its parents, durably.
 ///
-/// One that is there may have been made by a process that ended before it could sync the name:
-/// its parent is synced too, if that is allowed.
+/// Those that are there may have been made by a process that ended before it could sync their
+/// names: these are synced too, where that is allowed.
 pub fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let mut made = Vec::new();
-    let mut found = None;
+    let mut found = Vec::new();
     for ancestor in dir.ancestors().filter(|ancestor| *ancestor != Path::new("")) {
         match fs.exists(ancestor) {
-            Ok(true) => {
-                found = Some(ancestor);
-                break;
-            }
+            Ok(true) => found.push(ancestor),
             Ok(false) => made.push(ancestor),
             Err(error) => return Err(Error::io("look for", ancestor, error)),
         }
@@ -83,7 +80,7 @@ pub fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     for parent in made.into_iter().filter_map(parent_of) {
         sync_dir(fs, &parent)?;
     }
-    if let Some(parent) = found.and_then(parent_of) {
+    for parent in found.into_iter().filter_map(parent_of) {
         match sync_dir(fs, &parent) {
             Err(error) if !error.io_kind().is_some_and(is_refusal) => return Err(error),
             _ => {}

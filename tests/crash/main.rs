@@ -16,6 +16,9 @@
 
 mod check;
 mod faults;
+mod health;
+mod kill;
+mod known_bugs;
 mod model;
 mod sweep;
 mod workload;
