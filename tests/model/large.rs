@@ -87,8 +87,12 @@ fn a_million_deletes_give_their_space_back() {
     const ENTRIES: u32 = 1_000_000;
     let home = tempfile::tempdir().expect("a temporary directory");
     let db = open(home.path());
+    let mut batch = WriteBatch::new();
     for number in 0..ENTRIES {
-        db.put(key(number), [number as u8; 20]).unwrap();
+        batch.put(key(number), [number as u8; 20]);
+        if batch.len() == 1000 {
+            db.write(std::mem::take(&mut batch)).unwrap();
+        }
     }
     db.compact_range::<&[u8]>(..).unwrap();
     let full = bytes_on_disk(home.path());
@@ -99,7 +103,10 @@ fn a_million_deletes_give_their_space_back() {
         order.swap(i, rng.below(i + 1));
     }
     for number in order {
-        db.delete(key(number)).unwrap();
+        batch.delete(key(number));
+        if batch.len() == 1000 {
+            db.write(std::mem::take(&mut batch)).unwrap();
+        }
     }
     assert_eq!(db.iter().unwrap().count(), 0);
     db.compact_range::<&[u8]>(..).unwrap();
