@@ -404,6 +404,8 @@ fn reading_changes_no_file() {
     assert!(before.keys().any(|name| name.ends_with(".ldb")), "{:?}", before.keys());
     place.ok(&["get", "key 0001"]);
     assert_eq!(place.run(&["get", "nope"]).code, Some(1));
+    place.ok(&["explain", "key 0001"]);
+    assert_eq!(place.run(&["explain", "nope"]).code, Some(1));
     place.ok(&["scan", "--reverse"]);
     place.ok(&["dump"]);
     place.ok(&["stats"]);
@@ -415,7 +417,9 @@ fn reading_changes_no_file() {
     assert_eq!(contents(&place.db()), before);
 
     let nothing = Place::new();
-    for args in [&["get", "a"][..], &["scan"], &["dump"], &["stats"], &["compact"]] {
+    for args in
+        [&["get", "a"][..], &["explain", "a"], &["scan"], &["dump"], &["stats"], &["compact"]]
+    {
         nothing.run(args).fails(5, &["no database in"]);
     }
     assert!(!nothing.db().exists());
@@ -650,6 +654,45 @@ fn destroy_removes_the_database_and_nothing_else() {
     place.ok(&["put", "a", "b"]);
     place.ok(&["destroy", "--yes"]);
     assert!(!place.db().exists());
+}
+
+#[test]
+fn explain_tells_each_step_and_its_figures_add_up() {
+    let place = fixture("leveldb-cpp/04-levels");
+    let text = place.text(&["explain", "k00026"]);
+    for words in ["get               \"k00026\"", "level 2: 000029", "block filter", "41 B"] {
+        assert!(text.contains(words), "{words:?} is not in\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+
+    let told: serde_json::Value =
+        serde_json::from_slice(&place.ok(&["explain", "--json", "k00026"])).unwrap();
+    let steps = told["steps"].as_array().unwrap();
+    let names: Vec<_> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
+    let in_table = ["table", "index", "block_filter"];
+    let skipped = ["skipped", "skipped"];
+    let found = ["block", "entry"];
+    assert_eq!(
+        names,
+        [&["memtable"][..], &in_table, &skipped, &in_table, &found].concat(),
+        "{told}"
+    );
+    let this_get = &told["this_get"];
+    assert_eq!(this_get["bytes_read"], steps[9]["stored_bytes"]);
+    assert_eq!((&this_get["filter_checks"], &this_get["filter_negatives"]), (&2.into(), &1.into()));
+    assert_eq!((&steps[3]["may_match"], &steps[3]["truth"]), (&false.into(), &true.into()));
+    assert_eq!(told["without_filters"]["data_blocks_from_file"], 2);
+    assert_eq!((&told["found"], &told["value_bytes"]), (&true.into(), &41.into()));
+    assert_eq!(told["filters"], "asked");
+    let levels = this_get["levels"].as_array().unwrap();
+    let sum = levels.iter().map(|level| level["index_seeks"].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(this_get["index_seeks"], sum);
+
+    let ran = place.run(&["explain", "k00026!"]);
+    assert_eq!((ran.code, &*ran.stderr), (Some(1), ""));
+    assert!(String::from_utf8(ran.stdout).unwrap().contains("the key is nowhere"));
+    let told = place.text(&["explain", "--bloom-bits", "0", "k00026"]);
+    assert!(told.contains("none asked: the database was opened without a filter policy"), "{told}");
 }
 
 #[test]

@@ -94,7 +94,6 @@ fn a_lookup_counts_its_steps() {
     assert_eq!(again.unwrap().unwrap(), found);
     assert_eq!((trace.data_blocks_from_file, trace.data_blocks_from_cache), (0, 1));
     assert_eq!((trace.bytes_read, trace.checksums_verified), (0, 0));
-    assert_eq!((cache.hits(), cache.misses()), (1, 1));
 
     let frugal = BlockReadOptions { fill_cache: false, verify_checksums: false, use_filter: true };
     let mut trace = LevelTrace::default();
