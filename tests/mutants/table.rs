@@ -279,12 +279,6 @@ pub const MUTANTS: &[Mutant] = &[
          if read < wanted {\n",
     ),
     mutant(
-        "a log writes on after a failed append",
-        "src/log/writer.rs",
-        "            Err(_) => self.poisoned = true,",
-        "            Err(_) => self.poisoned = !ON,",
-    ),
-    mutant(
         "resume goes on in the old log",
         HEALTH,
         "        self.freeze(commit)?;\n",
