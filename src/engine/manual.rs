@@ -97,7 +97,7 @@ impl Engine {
             let order = self.reads.order.user();
             let files = closed(&state.version, level, order, range);
             match Compaction::new(&state.version.clone(), order, &self.options, level, files) {
-                Some(compaction) => take(&mut state, compaction),
+                Some(compaction) => take(&mut state, compaction.merging()),
                 None => return Ok(()),
             }
         };

@@ -23,6 +23,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::{Error, Result};
+use crate::engine::directory::{check_files, create_dir, has_database, list, live_logs, lock};
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::metrics::Metrics;
@@ -231,152 +232,6 @@ fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<Seq
     Ok(last_seq)
 }
 
-/// The files of a directory that are a database's, with their names.
-pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
-    let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
-    Ok(names
-        .into_iter()
-        .filter_map(|name| FileName::parse(&name).map(|parsed| (name, parsed)))
-        .collect())
-}
-
-/// Whether `dir` holds a database.
-///
-/// # Errors
-/// Corruption, if there is no `CURRENT` but tables or MANIFESTs are there: making a new database
-/// would lose them.
-pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
-    let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
-    let current = dir.join(name::CURRENT);
-    if exists(&current)? {
-        return Ok(true);
-    }
-    if !exists(dir)? {
-        return Ok(false);
-    }
-    let mut orphan = None;
-    for (file, name) in list(fs, dir)? {
-        let counts = match name {
-            FileName::Table { .. } | FileName::Log(_) => true,
-            FileName::Manifest(number) => {
-                let path = dir.join(&file);
-                let len = fs.len(&path).map_err(|error| Error::io("read", &path, error))?;
-                // The first step of making a database; a crash may leave it there alone.
-                number != 1 || len > version_set::FIRST_MANIFEST_MAX_BYTES
-            }
-            _ => false,
-        };
-        if counts {
-            orphan = Some(file);
-        }
-    }
-    match orphan {
-        None => Ok(false),
-        Some(name) => Err(Error::corruption(format!(
-            "there is no CURRENT, but {name} is there: the database wants repair"
-        ))
-        .in_file(&current)),
-    }
-}
-
-/// Makes a directory and its parents, durably.
-///
-/// One that is there may have been made by a process that ended before it could sync the name:
-/// its parent is synced too, if that is allowed.
-fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    let mut made = Vec::new();
-    let mut found = Vec::new();
-    for ancestor in dir.ancestors().filter(|ancestor| *ancestor != Path::new("")) {
-        match fs.exists(ancestor) {
-            Ok(true) => found.push(ancestor),
-            Ok(false) => made.push(ancestor),
-            Err(error) => return Err(Error::io("look for", ancestor, error)),
-        }
-    }
-    fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?;
-    let parent_of = |path: &Path| match path.parent() {
-        Some(parent) if parent == Path::new("") => Some(PathBuf::from(".")),
-        parent => parent.map(Path::to_path_buf),
-    };
-    for parent in made.iter().filter_map(|path| parent_of(path)) {
-        sync_dir(fs, &parent)?;
-    }
-    for parent in found.iter().filter_map(|path| parent_of(path)) {
-        match sync_dir(fs, &parent) {
-            Err(error) if !error.io_kind().is_some_and(is_refusal) => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Whether a directory cannot be synced at all, rather than not now.
-fn is_refusal(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::PermissionDenied
-            | ErrorKind::Unsupported
-            | ErrorKind::InvalidInput
-            | ErrorKind::ReadOnlyFilesystem
-    )
-}
-
-/// The logs to replay, ascending.
-pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64> {
-    let live = |number: u64| {
-        number >= recovered.log_number
-            || (recovered.prev_log_number != 0 && number == recovered.prev_log_number)
-    };
-    let logs: BTreeSet<u64> = files
-        .iter()
-        .filter_map(|(_, name)| match name {
-            FileName::Log(number) if live(*number) => Some(*number),
-            _ => None,
-        })
-        .collect();
-    logs.into_iter().collect()
-}
-
-/// Checks that what the MANIFEST names is there.
-///
-/// # Errors
-/// Corruption that names a table that is missing. If the MANIFEST's end is damaged, whatever is
-/// missing was removed because of an edit that is lost: then the damage, and with `paranoid` in
-/// any case.
-pub fn check_files(
-    dir: &Path,
-    files: &[(String, FileName)],
-    recovered: &Recovered,
-    paranoid: bool,
-) -> Result<()> {
-    let tables = check_tables(dir, files, &recovered.edit);
-    let Some(damage) = &recovered.damage else { return tables };
-    let first_log = FileName::Log(recovered.log_number);
-    let has_log = recovered.log_number == 0 || files.iter().any(|(_, name)| *name == first_log);
-    if paranoid || tables.is_err() || !has_log {
-        return Err(damage.clone());
-    }
-    Ok(())
-}
-
-fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
-    let there: BTreeSet<u64> = files
-        .iter()
-        .filter_map(|(_, name)| match name {
-            FileName::Table { number, .. } => Some(*number),
-            _ => None,
-        })
-        .collect();
-    match edit.new_files.iter().find(|file| !there.contains(&file.number)) {
-        None => Ok(()),
-        Some(file) => Err(Error::corruption(format!(
-            "a table of level {} is missing: the database wants repair",
-            file.level
-        ))
-        .in_file(&dir.join(name::table_name(file.number)))),
-    }
-}
-
 /// What reading needs, made from the options.
 pub fn table_cache(
     fs: &Arc<dyn Fs>,
@@ -388,23 +243,13 @@ pub fn table_cache(
     let block_cache = (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)));
     let context = TableContext {
         order: crate::format::key::KeyOrder::Internal(order.clone()),
-        filter_policy: options.filter_policy.clone(),
+        filter_policy: options.usable_filter_policy(),
         block_cache: block_cache.clone(),
         paranoid: options.paranoid_checks,
     };
     let capacity = options.max_open_files.max(16);
     let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity);
     (Arc::new(tables), block_cache)
-}
-
-/// Takes the database's lock.
-pub fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
-    let path = dir.join(name::LOCK);
-    match fs.lock(&path) {
-        Ok(Ok(lock)) => Ok(lock),
-        Ok(Err(holder)) => Err(Error::Locked { path, holder: holder.to_string() }),
-        Err(error) => Err(Error::io("lock", path, error)),
-    }
 }
 
 impl Engine {

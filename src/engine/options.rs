@@ -78,7 +78,10 @@ impl Options {
     }
 
     /// Fails at the first damage that could otherwise be worked around: a bad record inside a
-    /// log refuses the open instead of ending the log there. Default: false.
+    /// log refuses the open instead of ending the log there, and an index block is checked whole
+    /// when its table is opened. Default: false.
+    ///
+    /// `docs/durability.md` has every case.
     #[must_use]
     pub fn paranoid_checks(mut self, yes: bool) -> Options {
         self.paranoid_checks = yes;
@@ -93,7 +96,8 @@ impl Options {
         self
     }
 
-    /// How many tables are kept open, each with its index and filters in memory. Default: 1000.
+    /// How many tables are kept open, each with its index and filters in memory; 16 at least.
+    /// Default: 1000.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = files;
@@ -139,13 +143,16 @@ impl Options {
 
     /// The filter of new tables, and the one reads know. `None` writes and uses none.
     /// Default: LevelDB's bloom filter with 10 bits a key (LevelDB's own default is none).
+    /// Without effect under a comparator that takes different bytes for the same key
+    /// ([`Comparator::equal_means_same_bytes`]).
     #[must_use]
     pub fn filter_policy(mut self, policy: Option<Arc<dyn FilterPolicy>>) -> Options {
         self.filter_policy = policy;
         self
     }
 
-    /// Continues the last log and MANIFEST at open instead of starting new ones. Default: false.
+    /// Continues the last log and MANIFEST at open, where they end cleanly, instead of starting
+    /// new ones. Default: false.
     #[must_use]
     pub fn reuse_logs(mut self, yes: bool) -> Options {
         self.reuse_logs = yes;
@@ -204,11 +211,16 @@ impl Options {
         }
     }
 
+    /// The filter policy, if filters may be used under the order of keys.
+    pub(crate) fn usable_filter_policy(&self) -> Option<Arc<dyn FilterPolicy>> {
+        self.filter_policy.clone().filter(|_| self.comparator.equal_means_same_bytes())
+    }
+
     /// How new tables are built.
     pub(crate) fn table_options(&self, order: &InternalComparator) -> TableOptions {
         TableOptions {
             order: KeyOrder::Internal(order.clone()),
-            filter_policy: self.filter_policy.clone(),
+            filter_policy: self.usable_filter_policy(),
             block_bytes: self.block_bytes,
             block_restart_interval: self.block_restart_interval,
             compression: self.compression,

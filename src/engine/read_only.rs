@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::engine::directory;
 use crate::engine::memtable::Memtable;
 use crate::engine::obsolete::Trash;
 use crate::engine::open::{self, Recovery, Replay};
@@ -45,7 +46,7 @@ pub struct Opened {
 /// errors.
 pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
     let fs = &*options.fs;
-    if !open::has_database(fs, dir)? {
+    if !directory::has_database(fs, dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
     let mut tries = 0;
@@ -64,8 +65,8 @@ pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
 }
 
 fn open_once(dir: &Path, options: &Options, recovered: &Recovered) -> Result<Opened> {
-    let files = open::list(&*options.fs, dir)?;
-    open::check_files(dir, &files, recovered, options.paranoid_checks)?;
+    let files = directory::list(&*options.fs, dir)?;
+    directory::check_files(dir, &files, recovered, options.paranoid_checks)?;
     let order = InternalComparator::new(options.comparator.clone());
     let fs: Arc<dyn Fs> = Arc::new(PinnedFs::new(options.fs.clone(), dir, recovered)?);
     let replay = Replay {
@@ -75,7 +76,7 @@ fn open_once(dir: &Path, options: &Options, recovered: &Recovered) -> Result<Ope
         write_buffer_bytes: usize::MAX,
         paranoid: options.paranoid_checks,
     };
-    let logs = open::live_logs(&files, recovered);
+    let logs = directory::live_logs(&files, recovered);
     let mut replayed = replay.run(&logs, recovered.last_seq, |_| Ok(()))?;
     // Never thrown into: no edit ever drops a table of this version.
     let trash = Arc::new(Trash::new(fs.clone(), dir));
