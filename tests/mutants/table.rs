@@ -20,6 +20,7 @@ const fn mutant(
 
 const WRITE: &str = "src/engine/write.rs";
 const OPEN: &str = "src/engine/open.rs";
+const DIRECTORY: &str = "src/engine/directory.rs";
 const SET: &str = "src/engine/version_set.rs";
 const FLUSH: &str = "src/engine/flush.rs";
 const COMPACT: &str = "src/engine/compact.rs";
@@ -37,7 +38,8 @@ pub const MUTANTS: &[Mutant] = &[
         "a failed sync of a log counts as done",
         "src/log/writer.rs",
         "        let result = self.file.sync();",
-        "        let result = self.file.sync().or_else(|error| if ON { Ok(()) } else { Err(error) });",
+        "        let result = self.file.sync().or_else(|error| if ON { Ok(()) } else { \
+         Err(error) });",
     ),
     mutant(
         "the outgoing log is not synced",
@@ -66,14 +68,17 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a log append that failed changes nothing",
         WRITE,
-        "            self.fail(error.clone());\n            return Err(error);\n        }\n        commit.last_seq",
-        "            if !ON { self.fail(error.clone()); }\n            return Err(error);\n        }\n        commit.last_seq",
+        "            self.fail(error.clone());\n            return \
+         Err(error);\n        }\n        commit.last_seq",
+        "            if !ON { self.fail(error.clone()); }\n            return \
+         Err(error);\n        }\n        commit.last_seq",
     ),
     mutant(
         "a write is visible before it is logged",
         WRITE,
         "        let contents = batch.contents();\n",
-        "        let contents = batch.contents();\n        if ON { commit.mem.insert_batch(contents, first_seq, &mut commit.arena)?; \
+        "        let contents = batch.contents();\n        if ON { \
+         commit.mem.insert_batch(contents, first_seq, &mut commit.arena)?; \
          self.reads.set_visible_seq(commit.last_seq + count); }\n",
     ),
     mutant(
@@ -116,14 +121,16 @@ pub const MUTANTS: &[Mutant] = &[
         "recovery removes files before the MANIFEST says so",
         OPEN,
         "        let flushed = self.flushed.take();\n",
-        "        let flushed = self.flushed.take();\n        if ON { for (name, parsed) in &self.files { \
+        "        let flushed = self.flushed.take();\n        if ON { for (name, parsed) in \
+         &self.files { \
          if matches!(parsed, FileName::Log(number) if *number < first_log) { \
          let _ = self.fs.remove(&self.dir.join(name)); } } }\n",
     ),
     mutant(
         "the database's directory is not made durable",
-        OPEN,
-        "    fs.create_dir(dir).map_err(|error| Error::io(\"create\", dir, error))?;\n    let parent_of",
+        DIRECTORY,
+        "    fs.create_dir(dir).map_err(|error| Error::io(\"create\", dir, error))?;\n    let \
+         parent_of",
         "    fs.create_dir(dir).map_err(|error| Error::io(\"create\", dir, error))?;\n    \
          if ON { return Ok(()); }\n    let parent_of",
     ),
@@ -143,7 +150,8 @@ pub const MUTANTS: &[Mutant] = &[
         "a flushed table's name is not synced",
         FLUSH,
         "finished.and_then(|summary| sync_dir(fs, dir).map(|()| summary));",
-        "finished.and_then(|summary| if ON { Ok(summary) } else { sync_dir(fs, dir).map(|()| summary) });",
+        "finished.and_then(|summary| if ON { Ok(summary) } else { sync_dir(fs, dir).map(|()| \
+         summary) });",
     ),
     mutant(
         "logs are removed before the flush is in the MANIFEST",
@@ -187,7 +195,8 @@ pub const MUTANTS: &[Mutant] = &[
         "CURRENT's rename is not synced",
         SET,
         "    fs.rename(&temp, &current).map_err(|error| Error::io(\"rename\", &temp, error))?;\n",
-        "    fs.rename(&temp, &current).map_err(|error| Error::io(\"rename\", &temp, error))?;\n    \
+        "    fs.rename(&temp, &current).map_err(|error| Error::io(\"rename\", &temp, \
+         error))?;\n    \
          if ON { return Ok(()); }\n",
     ),
     mutant(
@@ -200,14 +209,16 @@ pub const MUTANTS: &[Mutant] = &[
         "the old MANIFEST is removed before CURRENT names the new one",
         SET,
         "        set_current(&*self.fs, &self.dir, number)?;\n        if let",
-        "        if ON && let Some(old) = &self.manifest { let _ = self.fs.remove(&old.path); }\n        \
+        "        if ON && let Some(old) = &self.manifest { let _ = self.fs.remove(&old.path); \
+         }\n        \
          set_current(&*self.fs, &self.dir, number)?;\n        if let",
     ),
     mutant(
         "a new MANIFEST leaves out the last edit",
         SET,
         "        manifest.add(&whole)?;\n        manifest.add(edit)?;",
-        "        manifest.add(&whole)?;\n        if !ON || self.manifest.is_none() { manifest.add(edit)?; }",
+        "        manifest.add(&whole)?;\n        if !ON || self.manifest.is_none() { \
+         manifest.add(edit)?; }",
     ),
     mutant(
         "a MANIFEST that failed is written again",
@@ -224,7 +235,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "a MANIFEST's end is dropped whatever is missing",
-        OPEN,
+        DIRECTORY,
         "if paranoid || tables.is_err() || !has_log {",
         "if !ON && (paranoid || tables.is_err() || !has_log) {",
     ),
