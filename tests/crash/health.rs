@@ -264,7 +264,7 @@ fn a_damaged_compaction_input_is_pinned_and_the_rest_works() {
     let health = db.health();
     assert_eq!(health.state, HealthState::Degraded);
     let damaged: Vec<_> = health.damaged_tables.iter().map(|(path, _)| path.clone()).collect();
-    assert_eq!(damaged, [path.clone()]);
+    assert_eq!(damaged, std::slice::from_ref(&path));
     assert_eq!(health.compaction_failures, 1, "damage is not tried again");
     assert_eq!(db.get("a").unwrap().as_deref(), Some(last.as_bytes()));
     assert!(db.get("k00").unwrap().is_some());
