@@ -346,3 +346,34 @@ fn a_full_small_filesystem_loses_nothing() {
     assert_eq!(keys(&db), acked);
     assert_eq!(keys(&crashed(&fs)), acked);
 }
+
+#[test]
+fn a_failed_flush_gives_up_no_log_to_a_compaction_that_was_under_way() {
+    let fs = SimFs::new(13);
+    let db = open(&fs);
+    let is_held = Arc::new(AtomicBool::new(true));
+    let is_there = Arc::new(AtomicBool::new(false));
+    let (held, there) = (is_held.clone(), is_there.clone());
+    fs.set_hook(move |op| {
+        let is_compaction = std::thread::current().name() == Some("minikv-compact");
+        while is_compaction && op.kind == OpKind::Create && held.load(Relaxed) {
+            there.store(true, Relaxed);
+            std::thread::yield_now();
+        }
+    });
+    fill_level0(&db, 6).unwrap();
+    wait_until(|| is_there.load(Relaxed));
+    db.put_with(&synced(), "synced", "1").unwrap();
+    fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*MANIFEST*"));
+    db.flush().unwrap_err();
+    // Half a resume: the MANIFEST may be made anew, the log may not.
+    fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.log"));
+    db.resume().unwrap_err();
+    is_held.store(false, Relaxed);
+    let level0 = || db.property("leveldb.num-files-at-level0").unwrap();
+    let before = level0();
+    wait_until(|| level0() != before);
+    assert_eq!(keys(&crashed(&fs)), ["a", "m", "synced", "z"]);
+    db.resume().unwrap();
+    assert_eq!(keys(&db), ["a", "m", "synced", "z"]);
+}

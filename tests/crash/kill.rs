@@ -1,7 +1,8 @@
 //! A real process, really killed, on the real disk: this test binary runs itself again as a child
 //! that writes and tells of every synced put once it is acknowledged.
 //!
-//! `MINIKV_KILLS` says how often (20 if it is not set).
+//! `MINIKV_KILLS` says how often (20 if it is not set). And a filesystem that is really full, where
+//! this process may mount one.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -113,4 +114,57 @@ fn a_killed_process_loses_no_acknowledged_put() {
         first = last + 1;
     }
     println!("{kills} kills of a process that wrote {} puts, seed {seed}: nothing lost", first - 1);
+}
+
+/// Mounts memory of so many bytes, if this process may.
+fn mount(dir: &Path, options: &str) -> Result<(), String> {
+    let output = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", options, "minikv-test"])
+        .arg(dir)
+        .output()
+        .map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_really_full_filesystem_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    if let Err(why) = mount(dir.path(), "size=512k") {
+        println!("skipped: no filesystem can be mounted here: {why}");
+        return;
+    }
+    let _mounted = Mounted(dir.path());
+    let home = dir.path().join("db");
+    let db = open(&home, false);
+    let sync = WriteOptions::default().sync(true);
+    let mut acked = 0;
+    let put = |number: u32| db.put_with(&sync, number.to_be_bytes(), [7; 500]);
+    let error = loop {
+        match put(acked) {
+            Ok(()) => acked += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(acked > 100, "{error} after {acked}");
+    assert_eq!(db.iter().unwrap().count(), acked as usize);
+    mount(dir.path(), "remount,size=16m").unwrap();
+    db.resume().unwrap();
+    for number in acked..acked + 200 {
+        put(number).unwrap();
+    }
+    assert_eq!(db.iter().unwrap().count(), acked as usize + 200);
+    db.close().unwrap();
+    assert_eq!(open(&home, false).iter().unwrap().count(), acked as usize + 200);
+    println!("a full filesystem after {acked} synced puts, then space again: nothing lost");
 }

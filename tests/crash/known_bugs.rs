@@ -516,3 +516,62 @@ fn crashes_during_recovery_from_crashes_lose_nothing() {
         image = next;
     }
 }
+
+/// LevelDB's logs have no marker at their start. After damage in one, the next is still no
+/// continuation: LevelDB replays it over the hole.
+#[test]
+fn a_log_after_a_damaged_one_is_not_replayed_with_or_without_a_marker() {
+    for has_marker in [true, false] {
+        let fs = SimFs::new(20);
+        // Nothing is flushed: the logs must stay.
+        fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb").sticky());
+        let db = Db::open("/db", inline(&fs).write_buffer_bytes(500)).unwrap();
+        let mut count = 0;
+        while files(&fs, ".log").len() < 2 || count % 4 != 0 {
+            db.put(format!("{count:02}"), "x".repeat(100)).unwrap();
+            count += 1;
+        }
+        drop(db);
+        fs.clear_faults();
+        let logs = files(&fs, ".log");
+        fs.damage(&logs[0], 19 + 20, 1).unwrap();
+        let mut bytes = vec![0; fs.len(&logs[1]).unwrap() as usize];
+        fs.open(&logs[1]).unwrap().read_at(&mut bytes, 0).unwrap();
+        let kept = if has_marker { &bytes[..] } else { &bytes[19..] };
+        fs.create(&logs[1]).unwrap().write(kept).unwrap();
+        let db = Db::open("/db", inline(&fs)).unwrap();
+        assert_eq!(keys(&db), Vec::<String>::new(), "marker: {has_marker}");
+        assert_eq!(db.recovery().lost.len(), 2);
+        drop(db);
+        assert!(Db::open("/db", inline(&fs)).unwrap().recovery().lost.is_empty());
+    }
+}
+
+/// The last record of a MANIFEST goes bad after it was acted on. What it named is gone, so it is
+/// no edit that a crash cut short: to go on without it would lose what it said.
+#[test]
+fn a_manifest_whose_last_durable_record_is_damaged_is_refused() {
+    for compacts in [false, true] {
+        let fs = SimFs::new(21);
+        let db = Db::open("/db", inline(&fs)).unwrap();
+        db.put("a", "1").unwrap();
+        db.flush().unwrap();
+        if compacts {
+            db.put("a", "2").unwrap();
+            db.compact_range::<&str>(..).unwrap();
+        }
+        drop(db);
+        let mut names = fs.list(Path::new("/db")).unwrap();
+        names.retain(|name| name.starts_with("MANIFEST-"));
+        let manifest = Path::new("/db").join(names.pop().unwrap());
+        fs.damage(&manifest, fs.len(&manifest).unwrap() - 1, 1).unwrap();
+        for paranoid in [false, true] {
+            let error = Db::open("/db", inline(&fs).paranoid_checks(paranoid)).unwrap_err();
+            assert!(error.is_corruption(), "{error}");
+            assert!(error.to_string().contains("MANIFEST"), "{error}");
+            assert!(Db::open_read_only("/db", inline(&fs)).is_err());
+        }
+        fs.damage(&manifest, fs.len(&manifest).unwrap() - 1, 1).unwrap();
+        assert_eq!(keys(&Db::open("/db", inline(&fs)).unwrap()), ["a"]);
+    }
+}
