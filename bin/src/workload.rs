@@ -128,17 +128,8 @@ impl Data {
         }
     }
 
-    /// The keys of `n` random entries.
-    pub fn present(&self, n: u64, rng: &mut Rng) -> Vec<Vec<u8>> {
-        (0..n).map(|_| self.key(rng.below(self.len()))).collect()
-    }
-
-    /// `n` keys that are not there but could be: near misses, between the first key and the last.
-    pub fn absent(&self, n: u64, rng: &mut Rng) -> Vec<Vec<u8>> {
-        (0..n).map(|i| self.one_absent(i, rng)).collect()
-    }
-
-    fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
+    /// Absent key number `i`: different numbers give different generated keys.
+    pub fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
         match self {
             // Different numbers give different keys, so those past the entries' are not there.
             Data::Generated { entries, seed, .. } => generated_key(*seed, entries + i),
@@ -204,7 +195,7 @@ fn make_value(i: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// A key with one change: a byte replaced, added or taken out, or two swapped.
-fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
+pub fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
     let mut key = entries[rng.position(entries.len())].0.clone();
     let other = &entries[rng.position(entries.len())].0;
     if key.is_empty() || other.is_empty() {

@@ -1,3 +1,4 @@
 //! Work on a database that is not open: what an administrator does.
 
 pub mod destroy;
+pub mod shadow;

@@ -418,6 +418,11 @@ impl Table {
         })
     }
 
+    /// The block of filters that lookups ask, if the table has one that is understood.
+    pub fn filter_block(&self) -> Option<&FilterBlockReader> {
+        self.filter.as_ref().map(|(_, filter)| filter)
+    }
+
     /// Why the table is read without its filter, if damage is why.
     pub fn filter_error(&self) -> Option<&Error> {
         self.filter_error.as_ref()
