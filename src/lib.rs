@@ -54,3 +54,8 @@ pub use engine::options::{Options, ReadOptions, WriteOptions};
 pub use filter::{BloomFilterPolicy, FilterPolicy};
 pub use format::batch::WriteBatch;
 pub use format::compress::Compression;
+
+/// The examples of the front page are compiled with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;

@@ -7,7 +7,7 @@ mod error;
 mod input;
 mod output;
 mod scratch;
-mod survey;
+mod table_file;
 mod workload;
 
 use std::process::ExitCode;

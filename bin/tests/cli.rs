@@ -503,6 +503,24 @@ fn what_this_build_cannot_do_is_refused_by_name() {
 }
 
 #[test]
+fn a_compression_this_build_does_not_know_is_exit_code_6() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\n").ok();
+    place.ok(&["compact", "--compression=none"]);
+    let names = contents(&place.db());
+    let table = place.db().join(names.keys().find(|name| name.ends_with(".ldb")).unwrap());
+    let json = place.ok(&["inspect", "--json", table.to_str().unwrap()]);
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let size = json["blocks"][0]["size"].as_u64().unwrap() as usize;
+    let mut bytes = fs::read(&table).unwrap();
+    let trailer = minikv::format::handle::block_trailer(&bytes[..size], 9);
+    bytes[size..size + trailer.len()].copy_from_slice(&trailer);
+    fs::write(&table, bytes).unwrap();
+    place.run(&["get", "a"]).fails(6, &["unsupported compression 9", ".ldb"]);
+    place.run(&["inspect", table.to_str().unwrap()]).fails(6, &["unsupported compression 9"]);
+}
+
+#[test]
 fn damage_is_exit_code_4_and_names_file_and_offset() {
     let place = Place::new();
     place.feed(&["load", "--compression", "none"], &many_lines(5000)).ok();

@@ -73,6 +73,11 @@ impl Compaction {
         }
     }
 
+    /// The same, but merged in any case: moving tables down gives no space back.
+    pub fn merging(self) -> Compaction {
+        Compaction { is_move: false, ..self }
+    }
+
     /// Whether the outputs of both could overlap. (Inputs in common are seen by their marks.)
     pub fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
         self.output_level == other.output_level

@@ -94,8 +94,29 @@ pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64
     logs.into_iter().collect()
 }
 
-/// Checks that every table of the version is there.
-pub fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
+/// Checks that what the MANIFEST names is there.
+///
+/// # Errors
+/// Corruption that names a table that is missing. If the MANIFEST's end is damaged, whatever is
+/// missing was removed because of an edit that is lost: then the damage, and with `paranoid` in
+/// any case.
+pub fn check_files(
+    dir: &Path,
+    files: &[(String, FileName)],
+    recovered: &Recovered,
+    paranoid: bool,
+) -> Result<()> {
+    let tables = check_tables(dir, files, &recovered.edit);
+    let Some(damage) = &recovered.damage else { return tables };
+    let first_log = FileName::Log(recovered.log_number);
+    let has_log = recovered.log_number == 0 || files.iter().any(|(_, name)| *name == first_log);
+    if paranoid || tables.is_err() || !has_log {
+        return Err(damage.clone());
+    }
+    Ok(())
+}
+
+fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
     let there: BTreeSet<u64> = files
         .iter()
         .filter_map(|(_, name)| match name {

@@ -102,6 +102,8 @@ pub struct Engine {
     has_failed: AtomicBool,
     /// Whether background work must end soon: long merges look here.
     closing: AtomicBool,
+    /// Without threads: what decides when background work is done. A leaf of the lock order.
+    inline: Option<Mutex<u64>>,
 }
 
 /// The engine's own state, guarded by one lock.

@@ -22,6 +22,10 @@ use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 /// How often a view is made anew because a writer changed the files meanwhile.
 const MAX_TRIES: usize = 50;
 
+/// How often logs that seem to have lost something are read: one may have grown, and another
+/// begun, since its length was asked.
+const MAX_LOST_TRIES: usize = 3;
+
 /// Tables held open from the start, so that a writer cannot remove them. More are opened when
 /// they are asked for: processes may have few files open.
 const MAX_PINNED_TABLES: usize = 400;
@@ -53,7 +57,8 @@ pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
         let after = version_set::recover(fs, dir, options.comparator.name())?;
         let unchanged =
             before.manifest_number == after.manifest_number && before.valid_end == after.valid_end;
-        if unchanged || tries == MAX_TRIES {
+        let loses = opened.as_ref().is_ok_and(|opened| !opened.recovery.lost.is_empty());
+        if (unchanged && (!loses || tries >= MAX_LOST_TRIES)) || tries == MAX_TRIES {
             return opened;
         }
     }
@@ -61,7 +66,7 @@ pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
 
 fn open_once(dir: &Path, options: &Options, recovered: &Recovered) -> Result<Opened> {
     let files = directory::list(&*options.fs, dir)?;
-    directory::check_tables(dir, &files, &recovered.edit)?;
+    directory::check_files(dir, &files, recovered, options.paranoid_checks)?;
     let order = InternalComparator::new(options.comparator.clone());
     let fs: Arc<dyn Fs> = Arc::new(PinnedFs::new(options.fs.clone(), dir, recovered)?);
     let replay = Replay {

@@ -94,7 +94,8 @@ fn the_predicted_rates_are_those_of_the_formula() {
     for cells in rows(&page).filter(|cells| cells.len() == 7) {
         let bits_per_key: u32 = cells[0].parse().unwrap();
         let policy = BloomFilterPolicy::new(bits_per_key);
-        let (bits, best) = (policy.filter_bits(10_000), best_probes(policy.filter_bits(10_000), 10_000));
+        let (bits, best) =
+            (policy.filter_bits(10_000), best_probes(policy.filter_bits(10_000), 10_000));
         let percent = |k| format!("{:.3} %", 100.0 * false_positive_probability(bits, 10_000, k));
         assert_eq!(cells[1], policy.probes().to_string(), "{bits_per_key} bits");
         assert_eq!(cells[2], percent(policy.probes()), "{bits_per_key} bits");
@@ -159,7 +160,8 @@ fn names_of_the_code_are_in_the_code() {
         let page = page(name);
         for span in code_spans(&page) {
             if span.ends_with(".rs") {
-                assert!(paths.iter().any(|path| path.ends_with(span)), "{name}: {span}");
+                let there = root().join(span).exists();
+                assert!(there || paths.iter().any(|path| path.ends_with(span)), "{name}: {span}");
             } else if span.contains("::") || span.ends_with("()") {
                 let unknown = words(span).find(|word| !known.contains(word));
                 assert_eq!(unknown, None, "{name}: `{span}`");

@@ -3,6 +3,7 @@
 //! Each run prints its seed; `MINIKV_SEED=N` repeats it. `MINIKV_OPS=N` sets the number of
 //! operations of each run.
 
+mod crash;
 mod found;
 mod home;
 mod keys;
@@ -15,6 +16,7 @@ mod run;
 mod threads;
 
 use minikv::Compression;
+use minikv::fs::sim::SimFs;
 
 use home::Home;
 use keys::KeySpace;
@@ -94,6 +96,16 @@ fn keys_of_which_some_are_equal() {
     let keys = KeySpace::Binary;
     let order = Order::CaseBlind;
     check(Config { name: "case-blind", keys, order, bloom_bits: None, ..PLAIN });
+}
+
+/// A crash every 150 operations or so, of the process or of the machine.
+#[test]
+fn what_crashes_leave() {
+    for reuse_logs in [false, true] {
+        let seed = rng::seed();
+        let config = Config { name: "crashes", reuse_logs, ..PLAIN };
+        run(config, Home::simulated(SimFs::new(seed)), seed, operations(40_000));
+    }
 }
 
 #[test]

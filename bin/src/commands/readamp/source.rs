@@ -25,7 +25,7 @@ use super::filters::Filters;
 use super::overlay::{Content, Overlay};
 use crate::error::{CliError, Result};
 use crate::output::Progress;
-use crate::survey::open_table;
+use crate::table_file::open_table;
 
 /// How often a database that is written meanwhile is looked at anew.
 const MAX_TRIES: usize = 50;
