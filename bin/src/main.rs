@@ -6,6 +6,7 @@ mod commands;
 mod error;
 mod input;
 mod output;
+
 mod scratch;
 mod table_file;
 mod workload;

@@ -151,7 +151,8 @@ impl<'a> Shadow<'a> {
     /// # Errors
     /// Corruption of the table; an error of its file.
     pub fn table(&mut self, level: usize, table: &Table, first: &[u8], last: &[u8]) -> Result<()> {
-        let before = |key: &[u8]| self.lookups.partition_point(|l| self.order.compare(l.key, key).is_lt());
+        let before =
+            |key: &[u8]| self.lookups.partition_point(|l| self.order.compare(l.key, key).is_lt());
         let start = before(first);
         let end = start
             + self.lookups[start..].partition_point(|l| self.order.compare(l.key, last).is_le());

@@ -7,6 +7,7 @@
 
 use minikv::FilterPolicy;
 use minikv::admin::shadow::{BlockFilters, Plan};
+use minikv::filter::FilterGenerator;
 
 use super::filters::Filters;
 use super::lookups::Lookup;
@@ -29,13 +30,18 @@ pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Resu
         return Ok(Vec::new());
     }
     let policy = |filters: &Filters| Independent::new(filters.bits().unwrap_or(1));
-    let plans = odd.iter().map(|f| Plan { blocks: BlockFilters::New(std::sync::Arc::new(policy(f))) });
+    let plans =
+        odd.iter().map(|f| Plan { blocks: BlockFilters::New(std::sync::Arc::new(policy(f))) });
     let outcomes = source.replay(plans.collect(), source.reaching_tables(lookups)?)?;
-    Ok(odd.into_iter().zip(outcomes).map(|(filters, outcome)| Control {
-        filters,
-        tried: outcome.block_filters_tried.iter().flat_map(|shapes| shapes.values()).sum(),
-        wrong: outcome.block_filters_wrong.iter().sum(),
-    }).collect())
+    Ok(odd
+        .into_iter()
+        .zip(outcomes)
+        .map(|(filters, outcome)| Control {
+            filters,
+            tried: outcome.block_filters_tried.iter().flat_map(|shapes| shapes.values()).sum(),
+            wrong: outcome.block_filters_wrong.iter().sum(),
+        })
+        .collect())
 }
 
 /// A bloom filter as large as LevelDB's and with as many probes, whose probes are independent: each
@@ -49,7 +55,10 @@ pub struct Independent {
 impl Independent {
     /// As LevelDB chooses the number of probes.
     pub fn new(bits_per_key: u32) -> Independent {
-        Independent::with_probes(bits_per_key, minikv::BloomFilterPolicy::new(bits_per_key).probes())
+        Independent::with_probes(
+            bits_per_key,
+            minikv::BloomFilterPolicy::new(bits_per_key).probes(),
+        )
     }
 
     /// With another number of probes.
@@ -57,13 +66,23 @@ impl Independent {
         Independent { bits_per_key, probes }
     }
 
-    fn positions(&self, key: &[u8], bits: u64) -> impl Iterator<Item = usize> + use<> {
-        let hash = hash64(key);
-        let probes = u64::from(self.probes);
-        (1..=probes).map(move |i| {
+    fn positions(&self, hash: u64, bits: u64) -> impl Iterator<Item = usize> + use<> {
+        (1..=u64::from(self.probes)).map(move |i| {
             let probe = mix(hash ^ mix(i));
             ((u128::from(probe) * u128::from(bits)) >> 64) as usize
         })
+    }
+
+    fn create_of_hashes(&self, hashes: &[u64], dst: &mut Vec<u8>) {
+        let bits = (hashes.len() as u64 * u64::from(self.bits_per_key)).max(64).div_ceil(8) * 8;
+        let start = dst.len();
+        dst.resize(start + (bits / 8) as usize, 0);
+        for &hash in hashes {
+            for at in self.positions(hash, bits) {
+                dst[start + at / 8] |= 1 << (at % 8);
+            }
+        }
+        dst.push(self.probes as u8);
     }
 }
 
@@ -73,20 +92,39 @@ impl FilterPolicy for Independent {
     }
 
     fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>) {
-        let bits = (keys.len() as u64 * u64::from(self.bits_per_key)).max(64).div_ceil(8) * 8;
-        let start = dst.len();
-        dst.resize(start + (bits / 8) as usize, 0);
-        for key in keys {
-            for at in self.positions(key, bits) {
-                dst[start + at / 8] |= 1 << (at % 8);
-            }
-        }
-        dst.push(self.probes as u8);
+        let hashes: Vec<_> = keys.iter().map(|key| hash64(key)).collect();
+        self.create_of_hashes(&hashes, dst);
     }
 
     fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         let Some((_, array)) = filter.split_last() else { return false };
-        self.positions(key, array.len() as u64 * 8).all(|at| array[at / 8] & (1 << (at % 8)) != 0)
+        let bits = array.len() as u64 * 8;
+        self.positions(hash64(key), bits).all(|at| array[at / 8] & (1 << (at % 8)) != 0)
+    }
+
+    fn generator(&self) -> Box<dyn FilterGenerator> {
+        Box::new(Generator { policy: *self, hashes: Vec::new() })
+    }
+}
+
+#[derive(Debug)]
+struct Generator {
+    policy: Independent,
+    hashes: Vec<u64>,
+}
+
+impl FilterGenerator for Generator {
+    fn add_key(&mut self, key: &[u8]) {
+        self.hashes.push(hash64(key));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    fn finish(&mut self, dst: &mut Vec<u8>) {
+        self.policy.create_of_hashes(&self.hashes, dst);
+        self.hashes.clear();
     }
 }
 

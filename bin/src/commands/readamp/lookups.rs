@@ -166,9 +166,8 @@ impl Choice {
     fn of(&self, keys: &impl Keys) -> Result<Vec<Lookup>> {
         let mut rng = Rng::new(self.seed);
         let absent_lookups = (self.number as f64 * self.absent_ratio).round() as u64;
-        let absent_keys = (0..absent_lookups)
-            .map(|i| keys.absent(i, &mut rng))
-            .collect::<Result<Vec<_>>>()?;
+        let absent_keys =
+            (0..absent_lookups).map(|i| keys.absent(i, &mut rng)).collect::<Result<Vec<_>>>()?;
         let of_present = Chooser::new(self.zipf, keys.present_keys(), self.seed);
         let of_absent = Chooser::new(self.zipf, absent_lookups, !self.seed);
         let mut lookups = Vec::with_capacity(self.number as usize);

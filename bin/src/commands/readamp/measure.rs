@@ -115,7 +115,8 @@ impl Work<'_> {
         self.time(&db, &read, 1, &mut cold)?;
         self.time(&db, &read, WARM_TIMINGS, &mut warm)?;
         let Candidate { filters, shadow, .. } = candidate;
-        let rate_of = |levels: std::ops::Range<usize>| Rate::of_block_filters(&tried, &shadow, levels);
+        let rate_of =
+            |levels: std::ops::Range<usize>| Rate::of_block_filters(&tried, &shadow, levels);
         Ok(Measured {
             filters,
             bytes_on_disk: if filters.asked() { shadow.block_filter_bytes } else { 0 },

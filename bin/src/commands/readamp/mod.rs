@@ -103,7 +103,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let input = Input::of(global, &args)?;
     let report = match &input {
         Input::Db(dir) => {
-            let source = Source::of(dir, readable(global.options(dir)?), global.shape.cache_bytes())?;
+            let source =
+                Source::of(dir, readable(global.options(dir)?), global.shape.cache_bytes())?;
             super::tell(&source.recovery()?);
             args.measure_db(global, dir, &source)?
         }

@@ -28,7 +28,11 @@ pub struct Rate {
 
 impl Rate {
     /// The block filters at some levels. `None` if none was tried.
-    pub fn of_block_filters(tried: &ReadTrace, shadow: &Outcome, levels: Range<usize>) -> Option<Rate> {
+    pub fn of_block_filters(
+        tried: &ReadTrace,
+        shadow: &Outcome,
+        levels: Range<usize>,
+    ) -> Option<Rate> {
         let mut rate = Rate { tried: 0, wrong: 0, predicted: 0.0, textbook: 0.0 };
         let mut shapes: BTreeMap<FilterShape, u64> = BTreeMap::new();
         for level in levels {

@@ -40,6 +40,13 @@ impl Report {
         text
     }
 
+    /// The report without levels and times.
+    pub fn summary(&self) -> String {
+        let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
+        let parts: Vec<_> = reads.chain([self.filters(), self.remarks().join("\n")]).collect();
+        parts.join("\n\n")
+    }
+
     /// What the data and the lookups are.
     pub fn head(&self) -> String {
         format!(
@@ -68,8 +75,16 @@ impl Report {
             return None;
         }
         let mut table = Table::new([
-            "filters", "tables", "asked", "blocks", "cold file", "cache", "warm file", "cache",
-            "cold bytes", "warm",
+            "filters",
+            "tables",
+            "asked",
+            "blocks",
+            "cold file",
+            "cache",
+            "warm file",
+            "cache",
+            "cold bytes",
+            "warm",
         ]);
         for m in &self.measured {
             let (cold, warm) = pick(m);
@@ -111,8 +126,15 @@ impl Report {
 
     fn filters(&self) -> String {
         let mut table = Table::new([
-            "filters", "on disk", "in memory", "tried", "wrong", "measured", "95 % interval",
-            "predicted", "",
+            "filters",
+            "on disk",
+            "in memory",
+            "tried",
+            "wrong",
+            "measured",
+            "95 % interval",
+            "predicted",
+            "",
         ]);
         for m in &self.measured {
             let (disk, memory) = (size(m.bytes_on_disk), size(m.bytes_in_memory));
@@ -138,7 +160,15 @@ impl Report {
 
     fn times(&self) -> String {
         let mut table = Table::new([
-            "filters", "absent: cold", "p99", "warm", "p99", "present: cold", "p99", "warm", "p99",
+            "filters",
+            "absent: cold",
+            "p99",
+            "warm",
+            "p99",
+            "present: cold",
+            "p99",
+            "warm",
+            "p99",
         ]);
         for m in &self.measured {
             let times = [&m.cold.absent, &m.warm.absent, &m.cold.present, &m.warm.present];
@@ -175,7 +205,8 @@ impl Report {
                     .to_string(),
             );
         }
-        if first.warm.all().trace.total().data_blocks_from_file == 0 && all.trace.data_blocks() > 0 {
+        if first.warm.all().trace.total().data_blocks_from_file == 0 && all.trace.data_blocks() > 0
+        {
             remarks.push(
                 "The block cache holds all blocks that are asked for: once warm, filters save time \
                  and no reads."

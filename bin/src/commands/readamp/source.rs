@@ -82,7 +82,6 @@ impl Source {
         recovered: Recovered,
     ) -> Result<Source> {
         let files = directory::list(&DiskFs, dir)?;
-        directory::check_tables(dir, &files, &recovered.edit)?;
         let names: HashSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
         let named = |file: &NewFile| match name::table_name(file.number) {
             name if names.contains(&name[..]) => name,
@@ -197,7 +196,10 @@ impl Source {
     fn as_it_is(&self) -> Result<Overlay> {
         let mut overlay = Overlay::new(&self.dir);
         for (_, name) in &self.tables {
-            overlay.file(name, Content::Disk);
+            // One that is not there is for the engine to tell of.
+            if DiskFs.exists(&self.dir.join(name)).unwrap_or(true) {
+                overlay.file(name, Content::Disk);
+            }
         }
         let files = self.tables.iter().map(|(file, _)| file.clone()).collect();
         self.add_manifest(&mut overlay, files)?;
@@ -268,7 +270,8 @@ fn splice(table: &Table, policy: &str, filter: Option<&[u8]>) -> Result<(u64, Ve
     let data_end = data_end.unwrap_or(0);
     let mut tail = Vec::new();
     let append = |tail: &mut Vec<u8>, stored: &[u8], id: u8| {
-        let handle = BlockHandle { offset: data_end + tail.len() as u64, size: stored.len() as u64 };
+        let handle =
+            BlockHandle { offset: data_end + tail.len() as u64, size: stored.len() as u64 };
         tail.extend_from_slice(stored);
         tail.extend_from_slice(&block_trailer(stored, id));
         handle
@@ -281,9 +284,8 @@ fn splice(table: &Table, policy: &str, filter: Option<&[u8]>) -> Result<(u64, Ve
     }
     let metaindex = append(&mut tail, metaindex.finish(), ID_NONE);
     let index = table.footer().index;
-    let file = DiskFs
-        .open(table.path())
-        .map_err(|error| CliError::io("open", table.path(), error))?;
+    let file =
+        DiskFs.open(table.path()).map_err(|error| CliError::io("open", table.path(), error))?;
     let mut stored = vec![0; index.size as usize + BLOCK_TRAILER_BYTES];
     file.read_at(&mut stored, index.offset)
         .map_err(|error| CliError::io("read", table.path(), error))?;
