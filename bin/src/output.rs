@@ -77,6 +77,10 @@ impl Table {
         Table { rows }
     }
 
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     pub fn row<const N: usize>(&mut self, cells: [&str; N]) {
         self.rows.push(cells.map(str::to_string).to_vec());
     }

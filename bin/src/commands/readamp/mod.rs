@@ -3,12 +3,14 @@
 //! The same lookups are done on the same tables again and again, each time with other filters.
 //! What the reads touch is counted, timed, and held against the theory.
 
+mod chart;
 mod control;
 mod export;
 mod filters;
 mod lookups;
 mod measure;
 mod overlay;
+mod page;
 mod rates;
 mod report;
 mod source;
@@ -74,6 +76,9 @@ pub struct Args {
     /// Print CSV: a line for each configuration, pass, kind of lookup and level
     #[arg(long)]
     csv: bool,
+    /// Also write a page with charts to this file: one file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// The value of `--filters`.
@@ -115,6 +120,10 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             args.measure_data(global, data, &source)?
         }
     };
+    if let Some(path) = &args.html {
+        let page = report.page();
+        std::fs::write(path, page).map_err(|error| CliError::io("write", path, error))?;
+    }
     let mut stdout = Stdout::open()?;
     if args.json {
         stdout.line(report.json().to_string())?;

@@ -9,6 +9,11 @@ use super::rates::Rate;
 use super::{count, show_levels, size, thousands};
 use crate::output::Table;
 
+/// The columns of text.
+const WIDTH: usize = 100;
+/// More configurations than this are not all named in a remark.
+const MAX_NAMED: usize = 4;
+
 /// What was measured.
 pub struct Report {
     pub data: String,
@@ -26,25 +31,30 @@ pub struct Report {
 
 impl Report {
     pub fn text(&self) -> String {
-        let mut text = self.head();
-        for absent in [true, false] {
-            if let Some(table) = self.reads(absent) {
-                text.push_str(&format!("\n\n{table}"));
-            }
-        }
-        text.push_str(&format!("\n\n{}\n\n{}\n\n{}", self.levels(), self.filters(), self.times()));
-        let remarks = self.remarks();
-        if !remarks.is_empty() {
-            text.push_str(&format!("\n\n{}", remarks.join("\n")));
-        }
-        text
+        let tables =
+            self.all_tables().into_iter().map(|(title, table)| format!("{title}:\n{table}"));
+        let parts: Vec<_> = std::iter::once(self.head()).chain(tables).collect();
+        format!("{}{}", parts.join("\n\n"), self.remarks_text())
     }
 
     /// The report without levels and times.
     pub fn summary(&self) -> String {
         let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
-        let parts: Vec<_> = reads.chain([self.filters(), self.remarks().join("\n")]).collect();
-        parts.join("\n\n")
+        let tables = reads.chain([self.filters()]);
+        let parts: Vec<_> = tables.map(|(title, table)| format!("{title}:\n{table}")).collect();
+        format!("{}{}", parts.join("\n\n"), self.remarks_text())
+    }
+
+    /// All tables with their titles.
+    pub fn all_tables(&self) -> Vec<(String, Table)> {
+        let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
+        reads.chain([self.levels(), self.filters(), self.times()]).collect()
+    }
+
+    fn remarks_text(&self) -> String {
+        let remarks = self.remarks();
+        let lines: Vec<_> = remarks.iter().map(|remark| wrap(remark, WIDTH)).collect();
+        if lines.is_empty() { String::new() } else { format!("\n\n{}", lines.join("\n")) }
     }
 
     /// What the data and the lookups are.
@@ -65,7 +75,7 @@ impl Report {
     }
 
     /// What gets of absent keys, or of present ones, read.
-    fn reads(&self, absent: bool) -> Option<String> {
+    fn reads(&self, absent: bool) -> Option<(String, Table)> {
         let pick = |m: &Measured| match absent {
             true => (m.cold.absent.clone(), m.warm.absent.clone()),
             false => (m.cold.present.clone(), m.warm.present.clone()),
@@ -104,10 +114,10 @@ impl Report {
             ]);
         }
         let kind = if absent { "absent" } else { "present" };
-        Some(format!("Per get of {kind} keys ({}):\n{table}", thousands(lookups)))
+        Some((format!("Per get of {kind} keys ({})", thousands(lookups)), table))
     }
 
-    fn levels(&self) -> String {
+    fn levels(&self) -> (String, Table) {
         let with_tables = |level: &usize| self.tables_per_level[*level] > 0;
         let levels: Vec<_> = (0..NUM_LEVELS).filter(with_tables).collect();
         let names = levels.iter().map(|level| format!("L{level}"));
@@ -121,10 +131,10 @@ impl Report {
                 rows.push(head.into_iter().chain(cells).collect());
             }
         }
-        format!("Data blocks per get, by level:\n{}", Table::of(rows))
+        ("Data blocks per get, by level".to_string(), Table::of(rows))
     }
 
-    fn filters(&self) -> String {
+    fn filters(&self) -> (String, Table) {
         let mut table = Table::new([
             "filters",
             "on disk",
@@ -155,10 +165,11 @@ impl Report {
                 if rate.agrees() { "within" } else { "outside" },
             ]);
         }
-        format!("Filters asked about keys they do not hold, each key counted once:\n{table}")
+        let title = "Filters asked about keys they do not hold, each key counted once";
+        (title.to_string(), table)
     }
 
-    fn times(&self) -> String {
+    fn times(&self) -> (String, Table) {
         let mut table = Table::new([
             "filters",
             "absent: cold",
@@ -179,7 +190,7 @@ impl Report {
             let [[a, b], [c, d], [e, f], [g, h]] = &cells;
             table.row([&m.filters.to_string(), a, b, c, d, e, f, g, h]);
         }
-        format!("Time of a get in microseconds, median and 99th percentile:\n{table}")
+        ("Time of a get in microseconds, median and 99th percentile".to_string(), table)
     }
 
     /// What the figures come to, and where they do not say what they seem to.
@@ -220,18 +231,24 @@ impl Report {
         let blocks = |m: &Measured| m.cold.absent.trace.data_blocks();
         let unfiltered = self.measured.iter().find(|m| m.rate.is_none() && blocks(m) > 0);
         let Some(without) = unfiltered else { return };
-        for m in self.measured.iter().filter(|m| m.rate.is_some()) {
-            remarks.push(match blocks(m) {
-                0 => format!("With {}, no data block was read for an absent key.", m.filters),
-                with => format!(
-                    "With {}, a get of an absent key reads {:.0} times fewer data blocks than with \
-                     {}.",
-                    m.filters,
-                    blocks(without) as f64 / with as f64,
-                    without.filters,
-                ),
-            });
-        }
+        let with: Vec<_> = self.measured.iter().filter(|m| m.rate.is_some()).collect();
+        let times_fewer = |m: &Measured| match blocks(m) {
+            0 => format!("with {} none", m.filters),
+            n => format!("with {} {} times fewer", m.filters, ratio(blocks(without), n)),
+        };
+        let said: Vec<_> = match &with[..] {
+            [] => return,
+            [first, _, .., last] if with.len() > MAX_NAMED => {
+                vec![times_fewer(first), times_fewer(last)]
+            }
+            few => few.iter().map(|m| times_fewer(m)).collect(),
+        };
+        remarks.push(format!(
+            "A get of an absent key reads {:.2} data blocks with {}; {}.",
+            without.cold.absent.per_get(blocks(without)),
+            without.filters,
+            said.join(", "),
+        ));
     }
 
     fn remark_on_rates(&self, remarks: &mut Vec<String>) {
@@ -249,24 +266,48 @@ impl Report {
         };
         let with_good_hash = Rate { tried: control.tried, wrong: control.wrong, ..*rate };
         let (low, high) = with_good_hash.interval();
-        let good = percent(with_good_hash.measured());
-        if (low..=high).contains(&rate.textbook) {
+        let measured = percent(rate.measured());
+        let (predicted, good) = (percent(rate.predicted), percent(with_good_hash.measured()));
+        let better = rate.interval().0 > high.max(rate.predicted);
+        if better && (low * 0.9..=high * 1.1).contains(&rate.textbook) {
             format!(
-                "wrong for {} where {} is predicted. The same filters with an independent hash \
-                 of 64 bits are wrong for {good} ({} in theory): it is LevelDB's 32-bit hash, \
-                 which these keys do not spread.",
-                percent(rate.measured()),
-                percent(rate.predicted),
+                "wrong for {measured} where {predicted} is predicted. With an independent hash of \
+                 64 bits the same filters are wrong for {good} ({} in theory): LevelDB's 32-bit \
+                 hash does not spread these keys.",
                 percent(rate.textbook),
             )
         } else {
             format!(
-                "wrong for {} where {} is predicted; with an independent hash, for {good}.",
-                percent(rate.measured()),
-                percent(rate.predicted),
+                "wrong for {measured} where {predicted} is predicted; with an independent hash of \
+                 64 bits, for {good}."
             )
         }
     }
+}
+
+/// How many times `b` goes into `a`, with as many digits as say something.
+fn ratio(a: u64, b: u64) -> String {
+    match a as f64 / b as f64 {
+        ratio if ratio < 10.0 => format!("{ratio:.1}"),
+        ratio => format!("{ratio:.0}"),
+    }
+}
+
+/// Breaks a text into lines of at most `width` characters.
+pub fn wrap(text: &str, width: usize) -> String {
+    let mut lines = String::new();
+    let mut used = 0;
+    for word in text.split(' ') {
+        let len = word.chars().count();
+        if used > 0 {
+            let fits = used + 1 + len <= width;
+            lines.push_str(if fits { " " } else { "\n  " });
+            used = if fits { used + 1 } else { 2 };
+        }
+        lines.push_str(word);
+        used += len;
+    }
+    lines
 }
 
 fn show(n: f64) -> String {
