@@ -228,13 +228,18 @@ mod tests {
         Data::Listed { name: "test".to_string(), entries }
     }
 
+    fn absent_keys(data: &Data, n: u64, seed: u64) -> Vec<Vec<u8>> {
+        let mut rng = Rng::new(seed);
+        (0..n).map(|i| data.one_absent(i, &mut rng)).collect()
+    }
+
     fn check_absent(data: &Data, n: u64) {
         let present: std::collections::HashSet<_> = (0..data.len()).map(|i| data.key(i)).collect();
         assert_eq!(present.len() as u64, data.len(), "no key twice");
-        let absent = data.absent(n, &mut Rng::new(7));
+        let absent = absent_keys(data, n, 7);
         assert_eq!(absent.len() as u64, n);
         assert!(absent.iter().all(|key| !present.contains(key)));
-        assert_eq!(absent, data.absent(n, &mut Rng::new(7)), "the same seed gives the same keys");
+        assert_eq!(absent, absent_keys(data, n, 7), "the same seed gives the same keys");
     }
 
     #[test]
@@ -249,7 +254,7 @@ mod tests {
     fn absent_words_are_near_misses_in_the_range() {
         let data = Data::words().unwrap();
         let (first, last) = (data.key(0), data.key(data.len() - 1));
-        for key in data.absent(5000, &mut Rng::new(1)) {
+        for key in absent_keys(&data, 5000, 1) {
             assert!(first < key && key < last);
             assert!(key.len() <= 61, "{key:?}");
         }

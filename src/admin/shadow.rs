@@ -70,10 +70,43 @@ pub struct Outcome {
     pub block_filters_tried: [BTreeMap<FilterShape, u64>; NUM_LEVELS],
     /// The same, those of them that said "maybe".
     pub block_filters_wrong: [u64; NUM_LEVELS],
+    /// How the errors lie among the filters that were asked.
+    pub among_filters: Clusters,
+    /// How the errors lie among the keys.
+    pub among_keys: Clusters,
     /// Bytes of the block filters of all tables.
     pub block_filter_bytes: u64,
     /// Filter blocks, one for each table, in the order the tables were given, if they are kept.
     pub filter_blocks: Vec<Option<Bytes>>,
+}
+
+/// Sums over clusters of tries that are not independent: those of one filter, which may be fuller
+/// than another, and those of one key, whose hash may be worse than another's.
+///
+/// With them the variance of a rate can be told: a cluster with `t` tries, of which `w` were
+/// wrong, adds `(w - rate * t)^2` to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clusters {
+    /// The sum of `w * w`.
+    pub wrong_squared: u64,
+    /// The sum of `w * t`.
+    pub wrong_by_tried: u64,
+    /// The sum of `t * t`.
+    pub tried_squared: u64,
+}
+
+impl Clusters {
+    fn add(&mut self, tried: u64, wrong: u64) {
+        self.wrong_squared += wrong * wrong;
+        self.wrong_by_tried += wrong * tried;
+        self.tried_squared += tried * tried;
+    }
+
+    /// The sum over clusters of `(w - rate * t)^2`.
+    pub fn deviation(&self, rate: f64) -> f64 {
+        let [ww, wt, tt] = [self.wrong_squared, self.wrong_by_tried, self.tried_squared];
+        ww as f64 - 2.0 * rate * wt as f64 + rate * rate * tt as f64
+    }
 }
 
 /// What the tables hold.
@@ -101,6 +134,8 @@ pub struct Shadow<'a> {
     keep_filters: bool,
     held: Held,
     outcomes: Vec<Outcome>,
+    /// For each plan and lookup: filters that were asked in vain, and those that were wrong.
+    tries: Vec<Vec<(u16, u16)>>,
 }
 
 /// A lookup that came to a table.
@@ -131,6 +166,7 @@ impl<'a> Shadow<'a> {
         Shadow {
             answered: vec![false; lookups.len()],
             outcomes: plans.iter().map(|_| Outcome::default()).collect(),
+            tries: plans.iter().map(|_| Vec::new()).collect(),
             order,
             plans,
             lookups,
@@ -165,7 +201,12 @@ impl<'a> Shadow<'a> {
                     .clone()
                     .map(|bytes| FilterBlockReader::new(policy.clone(), Bytes::from(bytes))),
             };
-            self.outcomes[plan].add(level, &walk, &self.lookups, reader.as_ref());
+            let replay = Replay { level, walk: &walk, lookups: &self.lookups };
+            let tries = &mut self.tries[plan];
+            if reader.is_some() {
+                tries.resize(self.lookups.len(), (0, 0));
+            }
+            self.outcomes[plan].add(&replay, reader.as_ref(), tries);
         }
         for visit in walk.visits.iter().filter(|visit| visit.found) {
             self.answered[visit.lookup] = true;
@@ -180,7 +221,12 @@ impl<'a> Shadow<'a> {
     }
 
     /// What was counted, a plan after the other, and what the tables hold.
-    pub fn finish(self) -> (Vec<Outcome>, Held) {
+    pub fn finish(mut self) -> (Vec<Outcome>, Held) {
+        for (outcome, tries) in self.outcomes.iter_mut().zip(&self.tries) {
+            for &(tried, wrong) in tries {
+                outcome.among_keys.add(u64::from(tried), u64::from(wrong));
+            }
+        }
         (self.outcomes, self.held)
     }
 
@@ -254,13 +300,15 @@ impl Outcome {
 
     fn add(
         &mut self,
-        level: usize,
-        walk: &Walk,
-        lookups: &[Lookup<'_>],
+        replay: &Replay<'_>,
         filter: Option<&FilterBlockReader>,
+        tries: &mut [(u16, u16)],
     ) {
+        let &Replay { level, walk, lookups } = replay;
         self.block_filter_bytes += filter.map_or(0, |filter| filter.memory_bytes() as u64);
         let mut previous: Option<&[u8]> = None;
+        // The filter asked last, as the span it is of, and how often it was tried and wrong.
+        let mut cluster = (0, 0, 0);
         for visit in &walk.visits {
             let lookup = &lookups[visit.lookup];
             let first_time = previous != Some(lookup.key);
@@ -272,17 +320,29 @@ impl Outcome {
             let Some(block) = visit.block else { continue };
             let maybe = filter.is_none_or(|filter| filter.key_may_match(block, lookup.key));
             count_block(level_trace, filter.is_some(), maybe, visit.found);
-            if let Some(filter) = filter
-                && !visit.found
-                && first_time
-            {
-                let keys = walk.keys_per_span.get(&(block >> FILTER_BASE_LG)).copied();
-                let shape = shape_of(filter.filter(block), keys.unwrap_or(0));
-                *self.block_filters_tried[level].entry(shape).or_insert(0) += 1;
-                self.block_filters_wrong[level] += u64::from(maybe);
+            let Some(filter) = filter.filter(|_| first_time && !visit.found) else { continue };
+            let span = block >> FILTER_BASE_LG;
+            let keys = walk.keys_per_span.get(&span).copied();
+            let shape = shape_of(filter.filter(block), keys.unwrap_or(0));
+            *self.block_filters_tried[level].entry(shape).or_insert(0) += 1;
+            self.block_filters_wrong[level] += u64::from(maybe);
+            let (tried, wrong) = &mut tries[visit.lookup];
+            (*tried, *wrong) = (tried.saturating_add(1), wrong.saturating_add(u16::from(maybe)));
+            if cluster.0 != span {
+                self.among_filters.add(cluster.1, cluster.2);
+                cluster = (span, 0, 0);
             }
+            cluster = (span, cluster.1 + 1, cluster.2 + u64::from(maybe));
         }
+        self.among_filters.add(cluster.1, cluster.2);
     }
+}
+
+/// What is replayed on one table.
+struct Replay<'a> {
+    level: usize,
+    walk: &'a Walk,
+    lookups: &'a [Lookup<'a>],
 }
 
 /// Counts a visit of a data block as a get would.

@@ -161,7 +161,7 @@ pub fn rates(title: &str, unit: &str, points: &[Point], curves: &[Curve]) -> Str
     for tick in scale.decades() {
         let y = scale.at(tick);
         line(&mut out, "grid", (INDENT, y), (WIDTH - RIGHT, y));
-        text(&mut out, INDENT - 8.0, y + 4.0, "tick end", &super::report::percent(tick));
+        text(&mut out, INDENT - 8.0, y + 4.0, "tick end", &format!("{} %", round(tick * 100.0)));
     }
     let step = if last - first > 24.0 { 4 } else { 1 };
     for tick in (first as u32..=last as u32).step_by(step) {
@@ -242,6 +242,11 @@ fn ticks(most: f64) -> Vec<f64> {
     let last = (most / step).ceil() as u32;
     // Rounded, because a multiple of 0.2 shows as 0.6000000000000001.
     (0..=last).map(|i| (f64::from(i) * step * 1e6).round() / 1e6).collect()
+}
+
+/// Without what binary fractions leave behind.
+fn round(n: f64) -> f64 {
+    (n * 1e9).round() / 1e9
 }
 
 /// A figure with as many digits as say something.

@@ -6,20 +6,21 @@
 //! the same size and number of probes, from the same keys, with another hash.
 
 use minikv::FilterPolicy;
-use minikv::admin::shadow::{BlockFilters, Plan};
+use minikv::admin::shadow::{BlockFilters, Outcome, Plan};
+use minikv::base::stats::NUM_LEVELS;
 use minikv::filter::FilterGenerator;
 
 use super::filters::Filters;
 use super::lookups::Lookup;
 use super::measure::Measured;
+use super::rates::Rate;
 use super::source::Source;
 use crate::error::Result;
 
 /// The rate of the control of one configuration.
 pub struct Control {
     pub filters: Filters,
-    pub tried: u64,
-    pub wrong: u64,
+    pub rate: Rate,
 }
 
 /// Runs the control of each configuration whose filters err more or less than predicted.
@@ -33,15 +34,13 @@ pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Resu
     let plans =
         odd.iter().map(|f| Plan { blocks: BlockFilters::New(std::sync::Arc::new(policy(f))) });
     let outcomes = source.replay(plans.collect(), source.reaching_tables(lookups)?)?;
-    Ok(odd
-        .into_iter()
-        .zip(outcomes)
-        .map(|(filters, outcome)| Control {
-            filters,
-            tried: outcome.block_filters_tried.iter().flat_map(|shapes| shapes.values()).sum(),
-            wrong: outcome.block_filters_wrong.iter().sum(),
-        })
-        .collect())
+    let control = |(filters, outcome): (Filters, Outcome)| {
+        let tried = outcome.block_filters_tried.iter().flat_map(|shapes| shapes.values()).sum();
+        let wrong = outcome.block_filters_wrong.iter().sum();
+        let rate = Rate::of_block_filters(tried, wrong, &outcome, 0..NUM_LEVELS)?;
+        Some(Control { filters, rate })
+    };
+    Ok(odd.into_iter().zip(outcomes).filter_map(control).collect())
 }
 
 /// A bloom filter as large as LevelDB's and with as many probes, whose probes are independent: each
@@ -166,7 +165,7 @@ mod tests {
         let maybe = |i: &u32| policy.may_match(format!("{:08}", i + 20_000).as_bytes(), &filter);
         let wrong = (0..tries).filter(maybe).count() as u64;
         let predicted = false_positive_probability(200_000, 20_000, 6);
-        let (low, high) = wilson(wrong, u64::from(tries));
+        let (low, high) = wilson(wrong as f64 / f64::from(tries), f64::from(tries));
         assert!((low * 0.9..high * 1.1).contains(&predicted), "{low} {high} {predicted}");
     }
 }

@@ -69,10 +69,7 @@ impl Report {
                 json["level"] = json!(level);
                 json
             }).collect::<Vec<_>>(),
-            "with_independent_hash": control.map(|control| json!({
-                "tried": control.tried,
-                "wrong": control.wrong,
-            })),
+            "false_positives_with_independent_hash": control.map(|control| rate_json(&control.rate)),
             "cold": pass_json(&m.cold),
             "warm": pass_json(&m.warm),
         })
@@ -139,6 +136,7 @@ fn rate_json(rate: &Rate) -> Value {
     let (low, high) = rate.interval();
     json!({
         "tried": rate.tried,
+        "independent_tries": rate.independent,
         "wrong": rate.wrong,
         "measured": rate.measured(),
         "interval_95_percent": [low, high],

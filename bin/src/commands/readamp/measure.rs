@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use minikv::admin::shadow::Outcome;
 use minikv::base::stats::{NUM_LEVELS, ReadTrace};
 use minikv::{ReadOnlyDb, ReadOptions};
 
@@ -14,8 +13,8 @@ use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::output::Progress;
 
-/// How often the warm lookups are timed.
-const WARM_TIMINGS: usize = 3;
+/// How often the lookups are timed.
+const ROUNDS: usize = 3;
 
 /// What one configuration did.
 pub struct Measured {
@@ -31,8 +30,6 @@ pub struct Measured {
     /// How often block filters erred, in all and by level.
     pub rate: Option<Rate>,
     pub level_rates: Vec<(usize, Rate)>,
-    /// What was to be expected.
-    pub shadow: Outcome,
     /// Data blocks that each lookup read, cold, in the order of the lookups.
     pub blocks: Vec<u16>,
 }
@@ -96,36 +93,63 @@ pub struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Does the lookups on a configuration.
-    pub fn measure(&self, source: &Source, candidate: Candidate) -> Result<Measured> {
-        let read = ReadOptions::default().use_filter(candidate.filters.asked());
-        let db = source.open_candidate(&candidate)?;
+    /// Does the lookups on every configuration.
+    pub fn measure(&self, source: &Source, candidates: Vec<Candidate>) -> Result<Vec<Measured>> {
+        let progress = Progress::steps("counting", candidates.len() as u64);
+        let mut measured = Vec::with_capacity(candidates.len());
+        for candidate in &candidates {
+            measured.push(self.counted(source, candidate)?);
+            progress.set(measured.len() as u64);
+        }
+        drop(progress);
+        // Round by round, so that what else the machine does falls on all configurations alike.
+        let progress = Progress::steps("timing", (candidates.len() * ROUNDS) as u64);
+        let mut clocks: Vec<_> = candidates.iter().map(|_| <[Clock; 2]>::default()).collect();
+        for round in 0..ROUNDS {
+            for (i, candidate) in candidates.iter().enumerate() {
+                // Counted and timed apart: a trace costs time of its own.
+                let db = source.open_candidate(candidate)?;
+                let read = ReadOptions::default().use_filter(candidate.filters.asked());
+                let [cold, warm] = &mut clocks[i];
+                self.time(&db, &read, cold)?;
+                self.time(&db, &read, warm)?;
+                progress.set((round * candidates.len() + i) as u64);
+            }
+        }
+        for (measured, [cold, warm]) in measured.iter_mut().zip(&clocks) {
+            cold.tell(&mut measured.cold);
+            warm.tell(&mut measured.warm);
+        }
+        Ok(measured)
+    }
+
+    fn counted(&self, source: &Source, candidate: &Candidate) -> Result<Measured> {
+        let Candidate { filters, shadow, .. } = candidate;
+        let read = ReadOptions::default().use_filter(filters.asked());
+        let db = source.open_candidate(candidate)?;
         let mut tried = ReadTrace::default();
         let mut blocks = Vec::with_capacity(self.lookups.len());
-        let mut cold = self.count(&db, &read, |i, trace| {
+        let cold = self.count(&db, &read, |i, trace| {
             blocks.push(u16::try_from(trace.data_blocks()).unwrap_or(u16::MAX));
             if self.first_times[i] {
                 tried.add(trace);
             }
         })?;
-        let mut warm = self.count(&db, &read, |_, _| {})?;
-        drop(db);
-        // Counted and timed apart: a trace costs time of its own.
-        let db = source.open_candidate(&candidate)?;
-        self.time(&db, &read, 1, &mut cold)?;
-        self.time(&db, &read, WARM_TIMINGS, &mut warm)?;
-        let Candidate { filters, shadow, .. } = candidate;
-        let rate_of =
-            |levels: std::ops::Range<usize>| Rate::of_block_filters(&tried, &shadow, levels);
+        let warm = self.count(&db, &read, |_, _| {})?;
+        let rate_of = |levels: std::ops::Range<usize>| {
+            let traces = tried.levels[levels.clone()].iter();
+            let wrong = traces.clone().map(|level| level.filter_false_positives).sum();
+            let negatives = traces.map(|level| level.filter_negatives).sum::<u64>();
+            Rate::of_block_filters(wrong + negatives, wrong, shadow, levels)
+        };
         Ok(Measured {
-            filters,
-            bytes_on_disk: if filters.asked() { shadow.block_filter_bytes } else { 0 },
-            bytes_in_memory: if filters.asked() { shadow.block_filter_bytes } else { 0 },
+            filters: *filters,
+            bytes_on_disk: shadow.block_filter_bytes,
+            bytes_in_memory: shadow.block_filter_bytes,
             rate: rate_of(0..NUM_LEVELS),
             level_rates: (0..NUM_LEVELS).filter_map(|l| Some((l, rate_of(l..l + 1)?))).collect(),
             cold,
             warm,
-            shadow,
             blocks,
         })
     }
@@ -154,40 +178,81 @@ impl Work<'_> {
         Ok(pass)
     }
 
-    fn time(
-        &self,
-        db: &ReadOnlyDb,
-        read: &ReadOptions,
-        rounds: usize,
-        pass: &mut Pass,
-    ) -> Result<()> {
-        let mut samples = [Vec::new(), Vec::new()];
-        for _ in 0..rounds {
-            for lookup in self.lookups {
-                let start = Instant::now();
-                let value = db.get_with(read, &lookup.key)?;
-                let nanos = start.elapsed().as_nanos();
-                std::hint::black_box(value);
-                let nanos = u32::try_from(nanos).unwrap_or(u32::MAX);
-                samples[usize::from(lookup.present)].push(nanos);
-            }
+    fn time(&self, db: &ReadOnlyDb, read: &ReadOptions, clock: &mut Clock) -> Result<()> {
+        for lookup in self.lookups {
+            let start = Instant::now();
+            let value = db.get_with(read, &lookup.key)?;
+            let nanos = start.elapsed().as_nanos();
+            std::hint::black_box(value);
+            let histogram = if lookup.present { &mut clock.present } else { &mut clock.absent };
+            histogram.add(u64::try_from(nanos).unwrap_or(u64::MAX));
         }
-        let [absent, present] = samples;
-        pass.absent.times = Times::of(absent);
-        pass.present.times = Times::of(present);
         Ok(())
     }
 }
 
-impl Times {
-    fn of(mut nanos: Vec<u32>) -> Times {
-        if nanos.is_empty() {
+/// How long lookups took.
+#[derive(Default)]
+struct Clock {
+    present: Histogram,
+    absent: Histogram,
+}
+
+impl Clock {
+    fn tell(&self, pass: &mut Pass) {
+        pass.present.times = self.present.times();
+        pass.absent.times = self.absent.times();
+    }
+}
+
+/// Counts of durations, each known to one part in 128.
+#[derive(Default)]
+struct Histogram {
+    counts: Vec<u64>,
+    n: u64,
+    sum: u64,
+}
+
+const PRECISION_BITS: u32 = 7;
+
+impl Histogram {
+    fn add(&mut self, nanos: u64) {
+        let bucket = Histogram::bucket(nanos);
+        if bucket >= self.counts.len() {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += 1;
+        self.n += 1;
+        self.sum = self.sum.saturating_add(nanos);
+    }
+
+    /// The bits after the first say which part of an octave; short durations are counted one by
+    /// one.
+    fn bucket(nanos: u64) -> usize {
+        let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(PRECISION_BITS + 1);
+        ((u64::from(shift) << PRECISION_BITS) + (nanos >> shift)) as usize
+    }
+
+    /// The least duration in a bucket.
+    fn least(bucket: usize) -> u64 {
+        let octave = (bucket as u64 >> PRECISION_BITS).saturating_sub(1);
+        (bucket as u64 - (octave << PRECISION_BITS)) << octave
+    }
+
+    fn times(&self) -> Times {
+        if self.n == 0 {
             return Times::default();
         }
-        nanos.sort_unstable();
-        let at = |part: f64| u64::from(nanos[((nanos.len() - 1) as f64 * part).round() as usize]);
-        let sum: u64 = nanos.iter().map(|&nanos| u64::from(nanos)).sum();
-        Times { median: at(0.5), p99: at(0.99), mean: sum as f64 / nanos.len() as f64 }
+        let at = |part: f64| {
+            let rank = ((self.n - 1) as f64 * part).round() as u64;
+            let mut seen = 0;
+            let reaches = |count: &u64| {
+                seen += count;
+                seen > rank
+            };
+            Histogram::least(self.counts.iter().position(reaches).unwrap_or(0))
+        };
+        Times { median: at(0.5), p99: at(0.99), mean: self.sum as f64 / self.n as f64 }
     }
 }
 
@@ -203,9 +268,18 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_sorted_samples() {
-        let times = Times::of((1..=101).rev().collect());
-        assert_eq!((times.median, times.p99, times.mean), (51, 100, 51.0));
-        assert_eq!(Times::of(Vec::new()).median, 0);
-        assert_eq!(Times::of(vec![7]).p99, 7);
+        let times = |samples: &mut dyn Iterator<Item = u64>| {
+            let mut histogram = Histogram::default();
+            samples.for_each(|nanos| histogram.add(nanos));
+            histogram.times()
+        };
+        let hundred = times(&mut (1..=101).rev());
+        assert_eq!((hundred.median, hundred.p99, hundred.mean), (51, 100, 51.0));
+        assert_eq!(times(&mut [].into_iter()).median, 0);
+        assert_eq!(times(&mut [7].into_iter()).p99, 7);
+        for nanos in [1u64, 127, 128, 255, 256, 300, 1 << 20, 123_456_789, u64::MAX] {
+            let low = Histogram::least(Histogram::bucket(nanos));
+            assert!(low <= nanos && nanos - low <= nanos / 128, "{nanos} is told as {low}");
+        }
     }
 }

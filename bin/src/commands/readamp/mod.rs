@@ -3,6 +3,7 @@
 //! The same lookups are done on the same tables again and again, each time with other filters.
 //! What the reads touch is counted, timed, and held against the theory.
 
+mod advise;
 mod chart;
 mod control;
 mod export;
@@ -14,20 +15,23 @@ mod page;
 mod rates;
 mod report;
 mod source;
+mod theory;
 
 use std::path::{Path, PathBuf};
 
 use minikv::{Db, Options, ReadOnlyDb};
 
+use self::advise::Advised;
 use self::filters::Filters;
 use self::lookups::{Choice, Lookup, Pool, Wanted};
 use self::measure::Work;
 pub use self::report::Report;
 use self::source::Source;
+use self::theory::Theory;
 use super::{count, size, thousands};
 use crate::args::{Global, Shape};
 use crate::error::{CliError, Result};
-use crate::output::{Progress, Stdout};
+use crate::output::Stdout;
 use crate::scratch::Scratch;
 use crate::workload::Data;
 
@@ -76,6 +80,13 @@ pub struct Args {
     /// Print CSV: a line for each configuration, pass, kind of lookup and level
     #[arg(long)]
     csv: bool,
+    /// Say which filters these lookups want: what each would save and cost, and how sure that is
+    #[arg(long, conflicts_with_all = ["csv", "theory"])]
+    advise: bool,
+    /// Print the table of false-positive rates by bits per key and probes, as theory has it and as
+    /// measured on filters made for it
+    #[arg(long, conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf", "csv", "html"])]
+    theory: bool,
     /// Also write a page with charts to this file: one file that needs nothing else
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -104,6 +115,12 @@ fn parse_exponent(text: &str) -> std::result::Result<f64, String> {
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
+    if args.theory {
+        let theory = Theory::measure(args.seed);
+        let mut stdout = Stdout::open()?;
+        stdout.line(if args.json { theory.json().to_string() } else { theory.text() })?;
+        return stdout.finish();
+    }
     let scratch;
     let input = Input::of(global, &args)?;
     let report = match &input {
@@ -125,7 +142,13 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         std::fs::write(path, page).map_err(|error| CliError::io("write", path, error))?;
     }
     let mut stdout = Stdout::open()?;
-    if args.json {
+    if args.advise {
+        let own_lookups = matches!(args.lookups, Some(Wanted::File(_)));
+        let advised = Advised::of(&report, own_lookups).ok_or_else(|| {
+            CliError::Usage("--advise compares with none: name it in --filters".to_string())
+        })?;
+        stdout.line(if args.json { advised.json().to_string() } else { advised.text() })?;
+    } else if args.json {
         stdout.line(report.json().to_string())?;
     } else if args.csv {
         stdout.write(report.csv().as_bytes())?;
@@ -191,6 +214,7 @@ impl Args {
     }
 
     fn filters(&self, default: Vec<Filters>) -> Vec<Filters> {
+        let default = if self.advise { advise::default_filters() } else { default };
         self.filters.as_ref().map_or(default, |list| list.0.clone())
     }
 
@@ -274,13 +298,7 @@ impl Report {
         let first_times = lookups::first_times(lookups);
         let (candidates, held) = source.candidates(filters, source.reaching_tables(lookups)?)?;
         let work = Work { lookups, first_times: &first_times };
-        let progress = Progress::steps("measuring", candidates.len() as u64);
-        let mut measured = Vec::new();
-        for (i, candidate) in candidates.into_iter().enumerate() {
-            measured.push(work.measure(source, candidate)?);
-            progress.set(i as u64 + 1);
-        }
-        drop(progress);
+        let measured = work.measure(source, candidates)?;
         let mut report = Report {
             data,
             entries,

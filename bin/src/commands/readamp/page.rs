@@ -123,10 +123,10 @@ impl Report {
         );
         let mut spans = Vec::new();
         for m in &self.measured {
-            for (kind, class) in m.warm.classes() {
+            for (i, (kind, class)) in m.warm.classes().enumerate() {
                 let (median, p99) = (class.times.median, class.times.p99);
                 spans.push(Span {
-                    name: m.filters.to_string(),
+                    name: if i == 0 { m.filters.to_string() } else { String::new() },
                     class: kind,
                     from: median as f64 / 1000.0,
                     to: p99 as f64 / 1000.0,

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use minikv::admin::shadow::{FilterShape, Outcome};
-use minikv::base::stats::ReadTrace;
 use minikv::filter::math::false_positive_probability;
 
 /// The normal distribution's quantile of a two-sided interval of 95 %.
@@ -20,6 +19,9 @@ pub struct Rate {
     pub tried: u64,
     /// Those that said "maybe".
     pub wrong: u64,
+    /// How many independent tries would tell as much: tries of one filter, and of one key in
+    /// several tables, resemble each other.
+    pub independent: f64,
     /// The probability, by theory: the mean over the filters that were asked.
     pub predicted: f64,
     /// By the textbook's formula, which takes the probes of a key for independent.
@@ -27,18 +29,18 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// The block filters at some levels. `None` if none was tried.
+    /// Block filters at some levels, of which `tried` were asked about keys they do not hold and
+    /// `wrong` said "maybe". `None` if none was tried.
     pub fn of_block_filters(
-        tried: &ReadTrace,
+        tried: u64,
+        wrong: u64,
         shadow: &Outcome,
         levels: Range<usize>,
     ) -> Option<Rate> {
-        let mut rate = Rate { tried: 0, wrong: 0, predicted: 0.0, textbook: 0.0 };
+        let independent = tried as f64 / design_effect(shadow);
+        let mut rate = Rate { tried, wrong, independent, predicted: 0.0, textbook: 0.0 };
         let mut shapes: BTreeMap<FilterShape, u64> = BTreeMap::new();
         for level in levels {
-            let trace = &tried.levels[level];
-            rate.wrong += trace.filter_false_positives;
-            rate.tried += trace.filter_false_positives + trace.filter_negatives;
             for (shape, asked) in &shadow.block_filters_tried[level] {
                 *shapes.entry(*shape).or_insert(0) += asked;
             }
@@ -60,7 +62,7 @@ impl Rate {
 
     /// Where the probability lies, with 95 % confidence.
     pub fn interval(&self) -> (f64, f64) {
-        wilson(self.wrong, self.tried)
+        wilson(self.measured(), self.independent)
     }
 
     /// Whether the prediction is in the interval.
@@ -70,16 +72,27 @@ impl Rate {
     }
 }
 
-/// Wilson's interval of 95 % for a probability, of which `hits` of `tries` are known.
-pub fn wilson(hits: u64, tries: u64) -> (f64, f64) {
-    if tries == 0 {
+/// By how much the variance of a rate is larger than that of independent tries: clustered by
+/// filters and by keys, after Cameron, Gelbach and Miller, "Robust inference with multiway
+/// clustering" (2011). At least 1.
+pub fn design_effect(shadow: &Outcome) -> f64 {
+    let tried: u64 = shadow.block_filters_tried.iter().flat_map(|shapes| shapes.values()).sum();
+    let wrong: u64 = shadow.block_filters_wrong.iter().sum();
+    let rate = wrong as f64 / tried as f64;
+    let alone = tried as f64 * rate * (1.0 - rate);
+    let clustered = shadow.among_filters.deviation(rate) + shadow.among_keys.deviation(rate);
+    let effect = (clustered - alone) / alone;
+    if effect.is_finite() { effect.max(1.0) } else { 1.0 }
+}
+
+/// Wilson's interval of 95 % for a probability, measured as `rate` in `tries`.
+pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
+    if tries.is_nan() || tries <= 0.0 {
         return (0.0, 1.0);
     }
-    let n = tries as f64;
-    let p = hits as f64 / n;
-    let middle = p + Z * Z / (2.0 * n);
-    let spread = Z * (p * (1.0 - p) / n + Z * Z / (4.0 * n * n)).sqrt();
-    let scale = 1.0 + Z * Z / n;
+    let middle = rate + Z * Z / (2.0 * tries);
+    let spread = Z * (rate * (1.0 - rate) / tries + Z * Z / (4.0 * tries * tries)).sqrt();
+    let scale = 1.0 + Z * Z / tries;
     (((middle - spread) / scale).max(0.0), ((middle + spread) / scale).min(1.0))
 }
 
@@ -117,12 +130,12 @@ mod tests {
     #[test]
     fn wilson_is_wilson() {
         // Worked by hand, and the values that statistics packages give.
-        let (low, high) = wilson(10, 100);
+        let (low, high) = wilson(0.1, 100.0);
         assert!((low - 0.05523).abs() < 1e-5 && (high - 0.17437).abs() < 1e-5, "{low} {high}");
-        let (low, high) = wilson(0, 1000);
+        let (low, high) = wilson(0.0, 1000.0);
         assert!(low == 0.0 && (high - 0.003827).abs() < 1e-6, "{low} {high}");
-        assert_eq!(wilson(5, 5).1, 1.0);
-        assert_eq!(wilson(0, 0), (0.0, 1.0));
+        assert_eq!(wilson(1.0, 5.0).1, 1.0);
+        assert_eq!(wilson(0.0, 0.0), (0.0, 1.0));
     }
 
     /// Builds filters of random keys and asks them for others: the prediction is near what comes
@@ -146,7 +159,7 @@ mod tests {
         let shape = (bits, keys_per_filter as u64, policy.probes());
         let predicted = double_hashing_probability(shape.0, shape.1, shape.2);
         let textbook = false_positive_probability(shape.0, shape.1, shape.2);
-        let rate = Rate { tried: asked, wrong, predicted, textbook };
+        let rate = Rate { tried: asked, wrong, independent: asked as f64, predicted, textbook };
         assert!((rate.measured() / predicted - 1.0).abs() < 0.1, "{rate:?}");
         assert!(rate.measured() / textbook > 1.25, "{rate:?}");
     }

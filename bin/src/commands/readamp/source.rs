@@ -136,7 +136,11 @@ impl Source {
         let mut candidates = Vec::new();
         for ((&filters, plan), mut shadow) in filters.iter().zip(plans).zip(outcomes) {
             let overlay = match filters.own() {
-                true => self.as_it_is()?,
+                true => {
+                    // Not asked, they are there all the same.
+                    shadow.block_filter_bytes = self.own_filter_bytes()?;
+                    self.as_it_is()?
+                }
                 false => self.with_filters(&plan.blocks, &shadow)?,
             };
             shadow.filter_blocks = Vec::new();
@@ -187,6 +191,14 @@ impl Source {
 
     fn open_overlay(&self, overlay: &Arc<Overlay>) -> Result<ReadOnlyDb> {
         Ok(Db::open_read_only(&self.dir, self.options.clone().fs(overlay.clone()))?)
+    }
+
+    fn own_filter_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for i in 0..self.tables.len() {
+            bytes += self.table(i)?.filter().map_or(0, |filter| filter.bytes as u64);
+        }
+        Ok(bytes)
     }
 
     fn table(&self, i: usize) -> Result<Table> {
@@ -293,4 +305,143 @@ fn splice(table: &Table, policy: &str, filter: Option<&[u8]>) -> Result<(u64, Ve
     let index = append(&mut tail, &stored[..index.size as usize], id);
     tail.extend_from_slice(&Footer { metaindex, index }.encode());
     Ok((data_end, tail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lookups::{Choice, first_times};
+    use super::super::measure::Work;
+    use super::*;
+    use crate::workload::Data;
+    use minikv::base::stats::{LevelTrace, ReadTrace};
+    use minikv::{BloomFilterPolicy, Db};
+
+    const FILTERS: [Filters; 5] =
+        [Filters::AsIs, Filters::Ignored, Filters::None, Filters::Block(10), Filters::Block(2)];
+
+    /// A database of several levels, with old versions, deleted keys and entries in its log.
+    fn database(dir: &Path, bits: u32) -> Source {
+        let options = Options::default()
+            .create_if_missing(true)
+            .write_buffer_bytes(64 << 10)
+            .max_file_bytes(32 << 10)
+            .filter_policy(Some(Arc::new(BloomFilterPolicy::new(bits))));
+        let db = Db::open(dir, options.clone()).unwrap();
+        let data = Data::Generated { entries: 20_000, value_bytes: 20, seed: 4 };
+        data.load(&db, 4).unwrap();
+        for i in (0..20_000).step_by(7) {
+            db.delete(data.key(i)).unwrap();
+        }
+        db.flush().unwrap();
+        for i in (0..20_000).step_by(14) {
+            db.put(data.key(i), "again").unwrap();
+        }
+        db.wait_idle().unwrap();
+        db.close().unwrap();
+        Source::of(dir, options, 8 << 20).unwrap()
+    }
+
+    fn some_lookups(source: &Source) -> Vec<super::super::Lookup> {
+        let db = source.open().unwrap();
+        let pool = super::super::lookups::Pool::of(&db, 1).unwrap();
+        let choice = Choice { number: 4000, absent_ratio: 0.5, zipf: Some(0.9), seed: 1 };
+        let mut lookups = choice.of_pool(&pool).unwrap();
+        let data = Data::Generated { entries: 20_000, value_bytes: 20, seed: 4 };
+        for i in (0..20_000).step_by(35) {
+            let key = data.key(i);
+            lookups.push(super::super::Lookup { present: db.contains_key(&key).unwrap(), key });
+        }
+        lookups
+    }
+
+    /// What the shadow counts too: it knows no cache and leaves bytes and skipped tables out.
+    fn shadowed(trace: &ReadTrace) -> Vec<LevelTrace> {
+        let level = |level: &LevelTrace| {
+            let mut shadowed = LevelTrace::default();
+            shadowed.tables_considered = level.tables_considered;
+            shadowed.index_seeks = level.index_seeks;
+            shadowed.filter_checks = level.filter_checks;
+            shadowed.filter_negatives = level.filter_negatives;
+            shadowed.filter_true_positives = level.filter_true_positives;
+            shadowed.filter_false_positives = level.filter_false_positives;
+            shadowed.data_blocks_from_file = level.data_blocks();
+            shadowed
+        };
+        trace.levels.iter().map(level).collect()
+    }
+
+    /// The totals are those of the traces of single gets, those of the database's own counters,
+    /// and those of the shadow, which never does a get.
+    #[test]
+    fn every_count_is_the_sum_of_the_traces_of_its_gets() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = database(dir.path(), 10);
+        assert!(source.tables_per_level().iter().filter(|tables| **tables > 0).count() >= 2);
+        let lookups = some_lookups(&source);
+        let reaching = source.reaching_tables(&lookups).unwrap();
+        assert!(reaching.len() < lookups.len(), "some are answered by the log");
+        let (candidates, held) = source.candidates(&FILTERS, reaching).unwrap();
+        assert!(held.entries > 20_000 && held.tables > 3);
+        let expected: Vec<_> = candidates.iter().map(|c| c.shadow.clone()).collect();
+        let mut traces = Vec::new();
+        for candidate in &candidates {
+            let db = source.open_candidate(candidate).unwrap();
+            let read = minikv::ReadOptions::default().use_filter(candidate.filters.asked());
+            let mut sum = ReadTrace::default();
+            for lookup in &lookups {
+                sum.add(&db.get_traced_with(&read, &lookup.key).unwrap().1);
+            }
+            assert_eq!(sum, db.stats().reads, "{}", candidate.filters);
+            traces.push(sum);
+        }
+        let first_times = first_times(&lookups);
+        let work = Work { lookups: &lookups, first_times: &first_times };
+        let measured = work.measure(&source, candidates).unwrap();
+        for ((measured, expected), trace) in measured.iter().zip(&expected).zip(&traces) {
+            let name = measured.filters;
+            assert_eq!(measured.cold.all().trace, *trace, "{name}");
+            let (cold, warm) = (&measured.cold, &measured.warm);
+            assert_eq!(shadowed(&cold.present.trace), expected.present.levels, "{name}");
+            assert_eq!(shadowed(&cold.absent.trace), expected.absent.levels, "{name}");
+            assert_eq!(shadowed(&warm.all().trace), expected.all().levels, "{name}");
+            let blocks: u64 = measured.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
+            assert_eq!(blocks, trace.data_blocks(), "{name}");
+            if let Some(rate) = measured.rate {
+                let shapes = expected.block_filters_tried.iter().flat_map(|shapes| shapes.values());
+                assert_eq!(rate.tried, shapes.sum::<u64>(), "{name}");
+                assert_eq!(rate.wrong, expected.block_filters_wrong.iter().sum::<u64>(), "{name}");
+                let levels = measured.level_rates.iter().map(|(_, rate)| rate.tried).sum::<u64>();
+                assert_eq!(rate.tried, levels, "{name}");
+            }
+        }
+        let all: Vec<_> = measured.iter().map(|m| m.cold.all().trace).collect();
+        assert_eq!(all[0], all[3], "as it is, the database has filters of ten bits");
+        assert_eq!(all[1].total().data_blocks(), all[2].total().data_blocks());
+        let saved = all[2].data_blocks() - all[3].data_blocks();
+        assert_eq!(saved, all[3].total().filter_negatives, "each \"no\" saves a block");
+    }
+
+    /// A table whose filter is replaced by one of its own kind is the same file.
+    #[test]
+    fn splicing_the_same_filter_changes_no_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = database(dir.path(), 10);
+        let before = contents(dir.path());
+        let (candidates, _) = source.candidates(&[Filters::Block(10)], Vec::new()).unwrap();
+        for (_, name) in &source.tables {
+            let path = dir.path().join(name);
+            let file = candidates[0].overlay.open(&path).unwrap();
+            let mut spliced = vec![0; file.len().unwrap() as usize];
+            file.read_at(&mut spliced, 0).unwrap();
+            assert!(spliced == before[name], "{name}");
+        }
+        assert!(contents(dir.path()) == before, "nothing on the disk is changed");
+    }
+
+    fn contents(dir: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+        let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+        files
+            .map(|f| (f.file_name().into_string().unwrap(), std::fs::read(f.path()).unwrap()))
+            .collect()
+    }
 }
