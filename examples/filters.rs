@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::base::stats::ReadTrace;
+use minikv::base::stats::{LevelTrace, ReadTrace};
 use minikv::{BloomFilterPolicy, Db, FilterPolicy, Options, Result};
 
 const ENTRIES: u32 = 50_000;
@@ -27,7 +27,7 @@ fn load(dir: &Path, filter: Option<Arc<dyn FilterPolicy>>) -> Result<Db> {
 }
 
 /// Looks up even numbers, which are there, or odd ones, which are not.
-fn look_up(db: &Db, odd: u32) -> Result<ReadTrace> {
+fn look_up(db: &Db, odd: u32) -> Result<LevelTrace> {
     let mut sum = ReadTrace::default();
     for i in 0..LOOKUPS {
         let number = i.wrapping_mul(104_729) % ENTRIES * 2 + odd;
@@ -35,7 +35,7 @@ fn look_up(db: &Db, odd: u32) -> Result<ReadTrace> {
         assert_eq!(value.is_some(), odd == 0);
         sum.add(&trace);
     }
-    Ok(sum)
+    Ok(sum.total())
 }
 
 fn main() -> Result<()> {

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::base::Result;
 use crate::base::stats::ReadTrace;
 use crate::engine::Engine;
+use crate::engine::explain::Explanation;
 pub use crate::engine::iter::{Cursor, Iter};
 use crate::engine::open::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
@@ -84,19 +85,22 @@ impl Db {
 
     /// Opens the database in the directory `path` for reading only.
     ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path();
+    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// writer.put("seen", "1")?;
+    /// let reader = Db::open_read_only(path, Options::default())?;
+    /// writer.put("later", "1")?;
+    /// assert!(reader.contains_key("seen")? && !reader.contains_key("later")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Db::open`], but for the lock: there is none.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<ReadOnlyDb> {
         Ok(ReadOnlyDb { opened: Arc::new(read_only::open(path.as_ref(), &options)?) })
-    }
-
-    /// Removes the database in the directory `path`: every file that is one of a database's, and
-    /// the directory if nothing else is in it. No database there is fine.
-    ///
-    /// # Errors
-    /// [`Error::Locked`](crate::Error::Locked) if it is open, I/O errors.
-    pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
-        crate::admin::destroy::destroy(path.as_ref(), &*options.fs)
     }
 
     /// Sets the value of `key`.
@@ -138,6 +142,19 @@ impl Db {
 
     /// Applies the operations of `batch` in their order, all or none.
     ///
+    /// ```
+    /// # use minikv::{Db, Options, WriteBatch, WriteOptions};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let mut batch = WriteBatch::new();
+    /// batch.put("alice", "70");
+    /// batch.put("bob", "30");
+    /// batch.delete("pending");
+    /// db.write_with(&WriteOptions::default().sync(true), batch)?;
+    /// assert_eq!(db.get("bob")?.as_deref(), Some(&b"30"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Db::put`].
     pub fn write(&self, batch: WriteBatch) -> Result<()> {
@@ -153,6 +170,17 @@ impl Db {
     }
 
     /// The database as it is now, to read from later.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// db.put("price", "10")?;
+    /// let before = db.snapshot();
+    /// db.put("price", "12")?;
+    /// assert_eq!(before.get("price")?.as_deref(), Some(&b"10"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::now(&self.inner.engine.reads)
     }
@@ -167,6 +195,15 @@ impl Db {
 
     /// Compacts everything in `range` into one level: deleted and overwritten entries that no
     /// snapshot holds give their space back. `..` is everything. Ends count as within.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// db.compact_range::<&str>(..)?;
+    /// db.compact_range("log/2023"..="log/2024")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// What kept it from being done; nothing is lost.
@@ -193,7 +230,8 @@ impl Db {
     }
 
     /// Ends background work, syncs the log, and says if that failed. Other clones get
-    /// [`Error::Closed`](crate::Error::Closed) for writes from then on.
+    /// [`Error::Closed`](crate::Error::Closed) for writes from then on. Dropping the last clone
+    /// ends background work too, but does not sync.
     ///
     /// # Errors
     /// I/O errors of the log.
@@ -276,10 +314,26 @@ macro_rules! reads {
                 options: &ReadOptions,
                 key: impl AsRef<[u8]>,
             ) -> Result<Option<Bytes>> {
-                self.reader().get(options, key.as_ref(), &mut ReadTrace::default())
+                self.reader().get(options, key.as_ref())
             }
 
             /// The value of `key`, and what finding it took.
+            ///
+            /// ```
+            /// # use minikv::{Db, Options};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// db.put("apple", "red")?;
+            /// db.put("cherry", "dark red")?;
+            /// db.flush()?;
+            /// let (value, trace) = db.get_traced("banana")?;
+            /// assert_eq!(value, None);
+            /// // A table could have had it; its filter said no, and no data block was read.
+            /// let total = trace.total();
+            /// assert_eq!((total.filter_checks, total.filter_negatives), (1, 1));
+            /// assert_eq!(trace.data_blocks(), 0);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -296,9 +350,32 @@ macro_rules! reads {
                 options: &ReadOptions,
                 key: impl AsRef<[u8]>,
             ) -> Result<(Option<Bytes>, ReadTrace)> {
-                let mut trace = ReadTrace::default();
-                let value = self.reader().get(options, key.as_ref(), &mut trace)?;
-                Ok((value, trace))
+                self.reader().get_traced(options, key.as_ref())
+            }
+
+            /// Gets `key` and tells how that went, step by step: what was asked in which order,
+            /// what filters said and whether it was true, and what the same get costs without
+            /// filters.
+            ///
+            /// Two gets are done, one of them without filters. Both count in the statistics; the
+            /// one without filters puts nothing into the block cache.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+                self.explain_with(&ReadOptions::default(), key)
+            }
+
+            /// [`explain`](Self::explain), with options.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn explain_with(
+                &self,
+                options: &ReadOptions,
+                key: impl AsRef<[u8]>,
+            ) -> Result<Explanation> {
+                self.reader().explain(options, key.as_ref())
             }
 
             /// The values of `keys`, all as of one moment, in the order asked.
@@ -346,6 +423,18 @@ macro_rules! reads {
             }
 
             /// The entries whose keys are in `range`.
+            ///
+            /// ```
+            /// # use minikv::{Db, Options};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// for day in ["01", "02", "03", "04"] {
+            ///     db.put(day, "")?;
+            /// }
+            /// assert_eq!(db.range("02".."04")?.count(), 2);
+            /// assert_eq!(db.range("02"..)?.next_back().unwrap()?.0, "04");
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             ///
             /// # Errors
             /// As [`iter`](Self::iter).

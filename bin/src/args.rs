@@ -56,7 +56,8 @@ pub struct Global {
 #[command(next_help_heading = "Options that shape new files")]
 pub struct Shape {
     /// Bits of filter per key; 0 writes and asks no filters [default: 10]
-    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
+    #[arg(long, global = true, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=1000))]
     pub bloom_bits: Option<u32>,
 
     /// Where filters are: in blocks as LevelDB has them, one for the table, or both

@@ -121,6 +121,9 @@ fn db_message(error: &DbError) -> String {
         DbError::Unsupported { what, .. } if *what == "comparator" => {
             "; only a program that has this comparator can read the database"
         }
+        DbError::Unsupported { what, name, .. } if *what == "compression" && name == "2" => {
+            "; that is zstd: build minikv with `--features zstd`"
+        }
         DbError::Unsupported { .. } => "; a build that knows it can read this database",
         DbError::InvalidArgument { .. } => "; see `minikv help`",
         DbError::ReadOnly { .. } => "; mend the cause, then open the database again",

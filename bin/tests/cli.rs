@@ -311,6 +311,16 @@ fn dump_leaves_no_half_file() {
     assert_eq!(fs::read(&target).unwrap(), b"a\t1\n");
     assert_eq!(place.ok(&["dump", "-"]), b"a\t1\n");
     assert_eq!(place.ok(&["dump", "/dev/stdout"]), b"a\t1\n");
+
+    let link = place.path("link");
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    place.ok(&["put", "b", "2"]);
+    place.ok(&["dump", link.to_str().unwrap()]);
+    assert_eq!(fs::read(&target).unwrap(), b"a\t1\nb\t2\n");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "a link stays a link");
+    fs::remove_file(&target).unwrap();
+    place.run(&["dump", link.to_str().unwrap()]).fails(5, &["link"]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "also one that leads nowhere");
     let names: Vec<_> =
         fs::read_dir(place.dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 2, "only the database and the dump: {names:?}");
@@ -493,6 +503,24 @@ fn what_this_build_cannot_do_is_refused_by_name() {
 }
 
 #[test]
+fn a_compression_this_build_does_not_know_is_exit_code_6() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\n").ok();
+    place.ok(&["compact", "--compression=none"]);
+    let names = contents(&place.db());
+    let table = place.db().join(names.keys().find(|name| name.ends_with(".ldb")).unwrap());
+    let json = place.ok(&["inspect", "--json", table.to_str().unwrap()]);
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let size = json["blocks"][0]["size"].as_u64().unwrap() as usize;
+    let mut bytes = fs::read(&table).unwrap();
+    let trailer = minikv::format::handle::block_trailer(&bytes[..size], 9);
+    bytes[size..size + trailer.len()].copy_from_slice(&trailer);
+    fs::write(&table, bytes).unwrap();
+    place.run(&["get", "a"]).fails(6, &["unsupported compression 9", ".ldb"]);
+    place.run(&["inspect", table.to_str().unwrap()]).fails(6, &["unsupported compression 9"]);
+}
+
+#[test]
 fn damage_is_exit_code_4_and_names_file_and_offset() {
     let place = Place::new();
     place.feed(&["load", "--compression", "none"], &many_lines(5000)).ok();
@@ -507,6 +535,77 @@ fn damage_is_exit_code_4_and_names_file_and_offset() {
     place.run(&["dump"]).fails(4, &[name, "offset"]);
     let ran = place.run(&["inspect", table.to_str().unwrap()]);
     assert_eq!(ran.code, Some(4), "{}", ran.stderr);
+}
+
+/// A copy of a database of the fixtures, made by another program.
+fn fixture(name: &str) -> Place {
+    let place = Place::new();
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
+    fs::create_dir(place.db()).unwrap();
+    for entry in fs::read_dir(Path::new(fixtures).join(name).join("db")).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), place.db().join(entry.file_name())).unwrap();
+    }
+    let expected = Path::new(fixtures).join(name).join("expected.tsv");
+    fs::copy(expected, place.path("expected.tsv")).unwrap();
+    place
+}
+
+#[test]
+fn databases_of_other_programs_are_read_and_left_as_they_are() {
+    for name in ["leveldb-cpp/04-levels", "leveldb-cpp/05-unclean-copy", "goleveldb/04-levels"] {
+        let place = fixture(name);
+        let before = contents(&place.db());
+        let expected = fs::read_to_string(place.path("expected.tsv")).unwrap();
+        assert_eq!(place.text(&["dump", "--format", "hex"]), expected, "{name}");
+        let lines: Vec<_> = expected.lines().collect();
+        let (key, value) = lines[lines.len() / 2].split_once('\t').unwrap();
+        assert_eq!(hex(&place.ok(&["get", "--key-format", "hex", key])), value, "{name}");
+        place.ok(&["stats"]);
+        assert_eq!(contents(&place.db()), before, "{name}");
+    }
+}
+
+#[test]
+fn an_unknown_order_of_keys_is_refused_by_name() {
+    let place = fixture("chromium/indexeddb");
+    let before = contents(&place.db());
+    for args in [&["scan"][..], &["get", "a"], &["put", "a", "b"], &["stats"]] {
+        place.run(args).fails(6, &["comparator idb_cmp1"]);
+    }
+    let ran = place.run(&["scan", "--comparator", "idb_cmp2"]);
+    ran.fails(6, &["idb_cmp2", "the database wants idb_cmp1"]);
+    place.run(&["destroy"]).fails(2, &["--yes"]);
+    assert_eq!(contents(&place.db()), before);
+}
+
+#[test]
+fn a_directory_that_lost_a_file_is_refused_by_readers_and_writers() {
+    for lost in ["CURRENT", "MANIFEST-000038", "000029.ldb"] {
+        let place = fixture("leveldb-cpp/04-levels");
+        fs::remove_file(place.db().join(lost)).unwrap();
+        let before = contents(&place.db());
+        for args in [&["get", "a"][..], &["scan"], &["stats"], &["put", "a", "b"]] {
+            place.run(args).fails(4, &[lost]);
+        }
+        assert_eq!(contents(&place.db()), before, "without {lost}");
+    }
+}
+
+#[test]
+fn what_a_damaged_log_loses_is_said() {
+    let place = Place::new();
+    place.feed(&["batch"], b"put\ta\t1\ncommit\nput\tb\t2\ncommit\n").ok();
+    let names = contents(&place.db());
+    let log = place.db().join(names.keys().find(|name| name.ends_with(".log")).unwrap());
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[0] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    let ran = place.run(&["scan"]);
+    assert_eq!((ran.code, ran.stdout.len()), (Some(0), 0));
+    assert!(ran.stderr.contains(".log at offset 0: "), "{}", ran.stderr);
+    let left_out = format!("{} bytes are left out", fs::metadata(&log).unwrap().len());
+    assert!(ran.stderr.contains(&left_out), "{}", ran.stderr);
 }
 
 #[test]
@@ -632,8 +731,10 @@ fn inspect_tells_what_is_in_each_file() {
     place.feed(&["batch"], b"put\ta\t1\ndelete\tb\ncommit\nput\t\\xff\t2\n").ok();
     let log = inspect(&named(".log"));
     assert_eq!((&log["puts"], &log["deletes"]), (&2.into(), &1.into()));
-    assert_eq!(log["batches"][1]["sequence"], 3);
-    assert_eq!(log["batches"][1]["operations"][0]["put"]["base64"], "/w==");
+    // Every log begins with an empty batch: the sequence number it goes on at.
+    assert_eq!(log["batches"][0]["operations"], serde_json::json!([]));
+    assert_eq!(log["batches"][2]["sequence"], 3);
+    assert_eq!(log["batches"][2]["operations"][0]["put"]["base64"], "/w==");
     assert_eq!(log["tail"]["kind"], "clean");
 
     place.ok(&["compact"]);

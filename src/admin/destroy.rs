@@ -3,21 +3,23 @@
 use std::path::Path;
 
 use crate::base::{Error, Result};
-use crate::engine::open;
+use crate::engine::directory;
+use crate::engine::options::Options;
 use crate::format::name::FileName;
-use crate::fs::Fs;
 
-/// Removes the files of the database in `dir`, and `dir` if it is empty then.
+/// Removes the database in the directory `dir`: every file that is one of a database's, and `dir`
+/// if nothing else is in it. No database there is fine.
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open; I/O errors. What else is in `dir` stays, and so does `dir`.
-pub fn destroy(dir: &Path, fs: &dyn Fs) -> Result<()> {
+/// [`Error::Locked`] if it is open; I/O errors.
+pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
+    let (dir, fs) = (dir.as_ref(), &*options.fs);
     let exists = fs.exists(dir).map_err(|error| Error::io("look for", dir, error))?;
-    if !exists || open::list(fs, dir)?.is_empty() {
+    if !exists || directory::list(fs, dir)?.is_empty() {
         return Ok(());
     }
-    let lock = open::lock(fs, dir)?;
-    let files = open::list(fs, dir)?;
+    let lock = directory::lock(fs, dir)?;
+    let files = directory::list(fs, dir)?;
     // CURRENT first: without it, what a crash leaves is not taken for a database that lost files.
     let current_first = |(_, name): &&(String, FileName)| !matches!(name, FileName::Current);
     let (rest, first): (Vec<_>, Vec<_>) = files.iter().partition(current_first);

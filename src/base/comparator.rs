@@ -8,6 +8,35 @@ use std::fmt::Debug;
 ///
 /// The name is stored in the MANIFEST; opening a database with another comparator is refused.
 /// Change the name whenever the order changes.
+///
+/// ```
+/// use minikv::{Comparator, Db, Options};
+/// use std::cmp::Ordering;
+/// use std::sync::Arc;
+///
+/// /// Shorter keys first.
+/// #[derive(Debug)]
+/// struct ByLength;
+///
+/// impl Comparator for ByLength {
+///     fn name(&self) -> &str {
+///         "example.ByLength"
+///     }
+///
+///     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+///         a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+///     }
+/// }
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path();
+/// let options = Options::default().create_if_missing(true).comparator(Arc::new(ByLength));
+/// let db = Db::open(path, options)?;
+/// db.put("aaa", "")?;
+/// db.put("b", "")?;
+/// assert_eq!(db.iter()?.next().unwrap()?.0, "b");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Comparator: Send + Sync + Debug + 'static {
     /// The name on disk, e.g. `leveldb.BytewiseComparator`.
     fn name(&self) -> &str;
@@ -24,6 +53,13 @@ pub trait Comparator: Send + Sync + Debug + 'static {
     /// Shortens `key` to some key that is not less. Doing nothing is right.
     fn find_short_successor(&self, key: &mut Vec<u8>) {
         let _ = key;
+    }
+
+    /// Whether only the same bytes compare equal. Filters tell keys apart by their bytes, so under
+    /// an order that takes different bytes for the same key they are neither written nor asked.
+    /// Default: false, which is always right.
+    fn equal_means_same_bytes(&self) -> bool {
+        false
     }
 
     /// Whether this is plain byte order, which the engine compares without a virtual call.
@@ -67,6 +103,10 @@ impl Comparator for BytewiseComparator {
             key[i] += 1;
             key.truncate(i + 1);
         }
+    }
+
+    fn equal_means_same_bytes(&self) -> bool {
+        true
     }
 
     fn is_bytewise(&self) -> bool {

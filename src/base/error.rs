@@ -57,7 +57,8 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// The database no longer takes writes. Reads go on.
+    /// The database no longer takes writes. Reads go on. Close it and open it again; where a
+    /// compaction is the reason, writes may go on once one succeeds.
     ReadOnly {
         /// What happened first.
         reason: Arc<Error>,

@@ -73,6 +73,11 @@ impl Compaction {
         }
     }
 
+    /// The same, but merged in any case: moving tables down gives no space back.
+    pub fn merging(self) -> Compaction {
+        Compaction { is_move: false, ..self }
+    }
+
     /// Whether the outputs of both could overlap. (Inputs in common are seen by their marks.)
     pub fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
         self.output_level == other.output_level
@@ -364,7 +369,7 @@ impl Engine {
                     sources.push(Source::Table(Box::new(table.cursor(options))));
                 }
             } else if !files.is_empty() {
-                let run = Run::Tables(files.clone());
+                let run = Run::Tables(*level, files.clone());
                 let cursor = LevelCursor::new(self.reads.clone(), run, options);
                 sources.push(Source::Level(Box::new(cursor)));
             }

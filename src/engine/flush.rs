@@ -136,7 +136,7 @@ impl Engine {
             if state.closing {
                 return Err(Error::Closed);
             }
-            self.changed.wait(&mut state);
+            self.wait_for_change(&mut state);
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ impl Engine {
                 None => Ok(()),
             };
         }
-        if commit.unsynced || !commit.outgoing.is_empty() {
+        if commit.unsynced || !commit.outgoing.is_empty() || commit.replayed_log.is_some() {
             self.sync_log(&mut commit)
         } else {
             Ok(())

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use crate::base::Result;
 use crate::base::stats::NUM_LEVELS;
+use crate::engine::Engine;
 use crate::engine::compact::{Compaction, Inputs};
 use crate::engine::pick::{clean_cut_of, hull, target_bytes};
 use crate::engine::version::{KeyRange, TableFile, Version};
-use crate::engine::{Engine, State};
+use crate::engine::worker::take;
 
 /// Keeps the background from starting compactions while it lives.
 struct Quiet<'a>(&'a Engine);
@@ -18,11 +19,11 @@ impl<'a> Quiet<'a> {
         let mut state = engine.state.lock();
         // One manual compaction at a time: two would take each other's inputs.
         while state.manual > 0 {
-            engine.changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         }
         state.manual += 1;
         while !state.running.is_empty() {
-            engine.changed.wait(&mut state);
+            engine.wait_for_change(&mut state);
         }
         Quiet(engine)
     }
@@ -65,7 +66,7 @@ impl Engine {
     /// One merge of all tables into one level: each entry is written once.
     fn compact_all(&self) -> Result<()> {
         let compaction = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             let version = &state.version;
             let levels: Vec<_> = (0..NUM_LEVELS)
                 .map(|level| (level, version.level(level).to_vec()))
@@ -80,10 +81,9 @@ impl Engine {
             let order = self.reads.order.user();
             let output_level = deepest.max(fitting);
             let inputs = Inputs(levels);
-            start(
-                state,
-                Compaction::from_inputs(self.version(), order, inputs, output_level, false),
-            )
+            let version = state.version.clone();
+            let compaction = Compaction::from_inputs(version, order, inputs, output_level, false);
+            take(&mut state, compaction)
         };
         self.run_compaction(compaction)
     }
@@ -91,11 +91,11 @@ impl Engine {
     /// Compacts what a level has in `range` into the next.
     fn compact_level(&self, level: usize, range: KeyRange<'_>) -> Result<()> {
         let compaction = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             let order = self.reads.order.user();
             let files = closed(&state.version, level, order, range);
             match Compaction::new(&state.version.clone(), order, &self.options, level, files) {
-                Some(compaction) => start(state, compaction),
+                Some(compaction) => take(&mut state, compaction.merging()),
                 None => return Ok(()),
             }
         };
@@ -105,7 +105,7 @@ impl Engine {
     /// Writes what a level has in `range` anew, in place, without its tombstones.
     fn rewrite_level(&self, level: usize, range: KeyRange<'_>) -> Result<()> {
         let compaction = {
-            let state = self.state.lock();
+            let mut state = self.state.lock();
             let order = self.reads.order.user();
             let files = closed(&state.version, level, order, range);
             if files.is_empty() {
@@ -113,22 +113,11 @@ impl Engine {
             }
             let version = state.version.clone();
             let inputs = Inputs(vec![(level, files)]);
-            start(state, Compaction::from_inputs(version, order, inputs, level, false))
+            let compaction = Compaction::from_inputs(version, order, inputs, level, false);
+            take(&mut state, compaction)
         };
         self.run_compaction(compaction)
     }
-
-    fn version(&self) -> Arc<Version> {
-        self.reads.view_owned().version.clone()
-    }
-}
-
-/// Takes the inputs of a compaction that nothing is in the way of.
-fn start(mut state: parking_lot::MutexGuard<'_, State>, compaction: Compaction) -> Arc<Compaction> {
-    let compaction = Arc::new(compaction);
-    compaction.mark(true);
-    state.running.push(compaction.clone());
-    compaction
 }
 
 /// The tables of a level that have keys in `range`, and those which must go with them: in level 0

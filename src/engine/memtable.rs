@@ -139,7 +139,7 @@ impl Memtable {
         Some(MemFound { seq: found.trailer >> 8, kind: found.kind(), value: entry.value().clone() })
     }
 
-    /// About how many bytes of entries lie between two user keys: the memory taken, if any does.
+    /// A cursor over the versions, at none of them yet.
     pub fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(self.clone())
     }

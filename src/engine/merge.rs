@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::Result;
-use crate::base::stats::ReadTrace;
+use crate::base::stats::{LevelTrace, ReadTrace};
 use crate::engine::memtable::MemCursor;
 use crate::engine::version::TableFile;
 use crate::engine::view::{ReadState, ReadView};
@@ -21,7 +21,7 @@ use crate::table::reader::BlockReadOptions;
 pub enum Source {
     /// A memtable.
     Mem(MemCursor),
-    /// A table of level 0, or any one table.
+    /// A table of level 0.
     Table(Box<TableCursor>),
     /// The tables of a sorted level, one after the other.
     Level(Box<LevelCursor>),
@@ -75,7 +75,11 @@ impl Source {
     }
 
     fn add_trace_to(&self, trace: &mut ReadTrace) {
-        each!(self, _mem => {}, cursor => trace.add(cursor.trace()));
+        match self {
+            Source::Mem(_) => {}
+            Source::Table(cursor) => trace.levels[0].add(cursor.trace()),
+            Source::Level(cursor) => trace.levels[cursor.run.level()].add(&cursor.trace()),
+        }
     }
 }
 
@@ -84,7 +88,7 @@ pub enum Run {
     /// A level of a view.
     Level(Arc<ReadView>, usize),
     /// Some tables of a level.
-    Tables(Vec<Arc<TableFile>>),
+    Tables(usize, Vec<Arc<TableFile>>),
 }
 
 impl Run {
@@ -92,7 +96,13 @@ impl Run {
     fn files(&self) -> &[Arc<TableFile>] {
         match self {
             Run::Level(view, level) => view.version.level(*level),
-            Run::Tables(files) => files,
+            Run::Tables(_, files) => files,
+        }
+    }
+
+    fn level(&self) -> usize {
+        match *self {
+            Run::Level(_, level) | Run::Tables(level, _) => level,
         }
     }
 }
@@ -105,13 +115,14 @@ pub struct LevelCursor {
     /// The table the cursor is in.
     at: usize,
     cursor: Option<TableCursor>,
-    trace: ReadTrace,
+    /// Of the cursors before.
+    trace: LevelTrace,
 }
 
 impl LevelCursor {
     /// A cursor over the entries of `run`.
     pub fn new(state: Arc<ReadState>, run: Run, options: BlockReadOptions) -> LevelCursor {
-        LevelCursor { state, run, options, at: 0, cursor: None, trace: ReadTrace::default() }
+        LevelCursor { state, run, options, at: 0, cursor: None, trace: LevelTrace::default() }
     }
 
     #[inline]
@@ -133,8 +144,12 @@ impl LevelCursor {
         self.current().value_bytes()
     }
 
-    fn trace(&self) -> &ReadTrace {
-        &self.trace
+    fn trace(&self) -> LevelTrace {
+        let mut trace = self.trace.clone();
+        if let Some(cursor) = &self.cursor {
+            trace.add(cursor.trace());
+        }
+        trace
     }
 
     /// Moves to a table; none if `at` is past the last.

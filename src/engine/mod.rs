@@ -8,15 +8,16 @@
 //! | `pick`, `compact` | which tables to merge, and the merge |
 //! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
 //! | `view`, `get`, `merge`, `iter` | what a read sees, and how |
-//! | `open`, `read_only` | from files to an engine, or to a view |
+//! | `totals`, `explain` | what reads did: counted, and told step by step |
+//! | `directory`, `open`, `read_only` | from files to an engine, or to a view |
 //! | `worker`, `health`, `obsolete` | threads, trouble, removal |
 //!
 //! # Locks
 //! In the order in which they may be taken; none is taken while one further down is held:
 //! 1. the write queue's line: held for a few instructions;
-//! 2. [`Engine::commit`]: held by the commit leader while it writes the log and the memtable;
-//! 3. [`Engine::manifest`]: held while an edit is made durable;
-//! 4. [`Engine::state`]: held for a few instructions, never during I/O;
+//! 2. `Engine::commit`: held by the commit leader while it writes the log and the memtable;
+//! 3. `Engine::manifest`: held while an edit is made durable;
+//! 4. `Engine::state`: held for a few instructions, never during I/O;
 //! 5. the snapshots of [`view::ReadState`].
 //!
 //! Reads take none of them.
@@ -49,6 +50,8 @@ use crate::engine::write::{CommitState, WriteQueue};
 use crate::fs::Fs;
 
 pub mod compact;
+pub mod directory;
+pub mod explain;
 pub mod flush;
 pub mod get;
 pub mod health;
@@ -64,6 +67,7 @@ pub mod pick;
 pub mod property;
 pub mod read_only;
 pub mod reader;
+pub mod totals;
 pub mod version;
 pub mod version_set;
 pub mod view;
@@ -100,6 +104,8 @@ pub struct Engine {
     has_failed: AtomicBool,
     /// Whether background work must end soon: long merges look here.
     closing: AtomicBool,
+    /// Without threads: what decides when background work is done. A leaf of the lock order.
+    inline: Option<Mutex<u64>>,
 }
 
 /// The engine's own state, guarded by one lock.

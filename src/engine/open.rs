@@ -8,6 +8,10 @@
 //! it. A bad record before that ends the log too, and every later log counts as not there, because
 //! what is left must be a prefix of what was written; with `paranoid_checks` it is an error. The
 //! logs that lose something so are kept aside in `lost/`.
+//!
+//! A log that ends too early between two records looks whole. So each begins with an empty batch
+//! that says which sequence number comes next: if that is past what was recovered, the log before
+//! lost its end, and this one counts as lost too.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -18,6 +22,7 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::{Error, Result};
+use crate::engine::directory::{check_files, create_dir, has_database, list, live_logs, lock};
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::metrics::Metrics;
@@ -25,9 +30,9 @@ use crate::engine::obsolete::Trash;
 use crate::engine::options::Options;
 use crate::engine::version_set::{self, FileNumbers, Recovered, VersionSet, sync_dir};
 use crate::engine::view::{ReadState, ReadView};
-use crate::engine::write::{CommitState, OutgoingLog};
+use crate::engine::write::{CommitState, create_log};
 use crate::engine::{Engine, Frozen, State};
-use crate::format::batch::{WriteBatch, decode_header, decode_ops};
+use crate::format::batch::{HEADER_BYTES, WriteBatch, decode_header, decode_ops};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
 use crate::format::name::{self, FileName};
@@ -107,60 +112,80 @@ impl Replay<'_> {
         };
         let mut arena = Arena::default();
         for &number in logs {
-            let path = self.dir.join(name::log_name(number));
-            let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
-            let file_bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
-            if !replayed.recovery.lost.is_empty() {
-                let why = "comes after a damaged log".to_owned();
-                if file_bytes > 0 {
-                    replayed.recovery.lost.push(LostLog {
-                        path,
-                        offset: 0,
-                        bytes: file_bytes,
-                        why,
-                    });
-                }
+            if replayed.recovery.lost.is_empty() {
+                self.replay_log(number, &mut replayed, &mut arena, &mut full)?;
                 continue;
             }
-            let mut reader = LogReader::new(file, &path)?;
-            let damage = loop {
-                match reader.next() {
-                    Ok(Some(record)) => {
-                        let mem =
-                            current_memtable(self, &mut replayed, number, &mut arena, &mut full)?;
-                        let inserted = insert_record(&mem, record, &mut arena);
-                        match inserted {
-                            Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
-                            Err(error) => {
-                                break Some(error.in_file(&path).at(reader.record_offset()));
-                            }
-                        }
-                        replayed.recovery.records += 1;
-                    }
-                    Ok(None) => break None,
-                    Err(error) => break Some(error),
-                }
-            };
-            replayed.recovery.logs += 1;
-            replayed.last_log = None;
-            match damage {
-                None if matches!(reader.tail(), Tail::Clean) => {
-                    replayed.last_log = Some((number, reader.valid_end()));
-                }
-                None => {}
-                Some(error) if self.paranoid || !error.is_corruption() => return Err(error),
-                Some(error) => {
-                    let offset = reader.valid_end();
-                    let bytes = file_bytes.saturating_sub(offset);
-                    let why = error.to_string();
-                    replayed.recovery.lost.push(LostLog { path, offset, bytes, why });
-                }
+            let path = self.dir.join(name::log_name(number));
+            let bytes = self.fs.len(&path).map_err(|error| Error::io("read", &path, error))?;
+            if bytes > 0 {
+                let why = "comes after a damaged log".to_owned();
+                replayed.recovery.lost.push(LostLog { path, offset: 0, bytes, why });
             }
         }
         // A batch may be empty, and of no entries no table can be made.
         replayed.memtables.retain(|frozen| !frozen.mem.is_empty());
         Ok(replayed)
     }
+
+    fn replay_log(
+        &self,
+        number: u64,
+        replayed: &mut Replayed,
+        arena: &mut Arena,
+        full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
+    ) -> Result<()> {
+        let path = self.dir.join(name::log_name(number));
+        let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        let file_bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
+        let mut reader = LogReader::new(file, &path)?;
+        let end = loop {
+            let is_first = reader.valid_end() == 0;
+            let record = match reader.next() {
+                Ok(Some(record)) => record,
+                Ok(None) => break LogEnd::Whole,
+                Err(error) => break LogEnd::Damaged(error),
+            };
+            if is_first && let Some(gap) = gap_before(record, replayed.last_seq) {
+                break LogEnd::Misplaced(gap);
+            }
+            let mem = current_memtable(self, replayed, number, arena, full)?;
+            match insert_record(&mem, record, arena) {
+                Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
+                Err(error) => {
+                    break LogEnd::Damaged(error.in_file(&path).at(reader.record_offset()));
+                }
+            }
+            replayed.recovery.records += u64::from(record.len() > HEADER_BYTES);
+        };
+        replayed.recovery.logs += 1;
+        replayed.last_log = None;
+        let (offset, why) = match end {
+            LogEnd::Whole => {
+                let is_clean = reader.tail() == Tail::Clean;
+                replayed.last_log = is_clean.then_some((number, reader.valid_end()));
+                return Ok(());
+            }
+            // With nothing after the marker there is nothing to lose.
+            LogEnd::Misplaced(_) if matches!(reader.next(), Ok(None)) => return Ok(()),
+            LogEnd::Misplaced(gap) => (0, gap),
+            LogEnd::Damaged(error) if self.paranoid || !error.is_corruption() => return Err(error),
+            LogEnd::Damaged(error) => (reader.valid_end(), error.to_string()),
+        };
+        let bytes = file_bytes.saturating_sub(offset);
+        replayed.recovery.lost.push(LostLog { path, offset, bytes, why });
+        Ok(())
+    }
+}
+
+/// How the replay of a log ended.
+enum LogEnd {
+    /// At the log's end, torn or not.
+    Whole,
+    /// Before its first record: the log before must have lost its end.
+    Misplaced(String),
+    /// At damage.
+    Damaged(Error),
 }
 
 /// The memtable to replay into: the last, or a new one if that is full.
@@ -185,118 +210,25 @@ fn current_memtable(
     Ok(mem)
 }
 
+/// Whether a log's first record says that the log before must have gone on past `last_seq`, and
+/// what it says.
+fn gap_before(first_record: &[u8], last_seq: SeqNo) -> Option<String> {
+    match decode_header(first_record) {
+        Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(format!(
+            "begins at sequence number {next_seq}, but the log before ends at {last_seq}"
+        )),
+        _ => None,
+    }
+}
+
 /// Inserts a log record, a batch: its last sequence number.
 fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<SeqNo> {
     let (first_seq, count) = decode_header(record)?;
-    let last_seq = first_seq.saturating_add(u64::from(count).saturating_sub(1));
+    let last_seq = (first_seq + u64::from(count)).saturating_sub(1);
     // All or nothing: a batch that is malformed further on must not be half there.
     decode_ops(record).try_for_each(|op| op.map(drop))?;
     mem.insert_batch(record, first_seq, arena)?;
     Ok(last_seq)
-}
-
-/// The files of a directory that are a database's, with their names.
-pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
-    let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
-    Ok(names
-        .into_iter()
-        .filter_map(|name| FileName::parse(&name).map(|parsed| (name, parsed)))
-        .collect())
-}
-
-/// Whether `dir` holds a database.
-///
-/// # Errors
-/// Corruption, if there is no `CURRENT` but tables or MANIFESTs are there: making a new database
-/// would lose them.
-pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
-    let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
-    let current = dir.join(name::CURRENT);
-    if exists(&current)? {
-        return Ok(true);
-    }
-    if !exists(dir)? {
-        return Ok(false);
-    }
-    let mut orphan = None;
-    for (file, name) in list(fs, dir)? {
-        let counts = match name {
-            FileName::Table { .. } | FileName::Log(_) => true,
-            FileName::Manifest(number) => {
-                let path = dir.join(&file);
-                let len = fs.len(&path).map_err(|error| Error::io("read", &path, error))?;
-                // The first step of making a database; a crash may leave it there alone.
-                number != 1 || len > version_set::FIRST_MANIFEST_MAX_BYTES
-            }
-            _ => false,
-        };
-        if counts {
-            orphan = Some(file);
-        }
-    }
-    match orphan {
-        None => Ok(false),
-        Some(name) => Err(Error::corruption(format!(
-            "there is no CURRENT, but {name} is there: the database wants repair"
-        ))
-        .in_file(&current)),
-    }
-}
-
-/// Makes a directory and its parents, durably.
-fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
-    let mut made = Vec::new();
-    for ancestor in dir.ancestors().filter(|ancestor| *ancestor != Path::new("")) {
-        match fs.exists(ancestor) {
-            Ok(true) => break,
-            Ok(false) => made.push(ancestor),
-            Err(error) => return Err(Error::io("look for", ancestor, error)),
-        }
-    }
-    fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?;
-    for path in made {
-        let parent = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        sync_dir(fs, parent)?;
-    }
-    Ok(())
-}
-
-/// The logs to replay, ascending.
-pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64> {
-    let live = |number: u64| {
-        number >= recovered.log_number
-            || (recovered.prev_log_number != 0 && number == recovered.prev_log_number)
-    };
-    let logs: BTreeSet<u64> = files
-        .iter()
-        .filter_map(|(_, name)| match name {
-            FileName::Log(number) if live(*number) => Some(*number),
-            _ => None,
-        })
-        .collect();
-    logs.into_iter().collect()
-}
-
-/// Checks that every table of the version is there.
-pub fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
-    let there: BTreeSet<u64> = files
-        .iter()
-        .filter_map(|(_, name)| match name {
-            FileName::Table { number, .. } => Some(*number),
-            _ => None,
-        })
-        .collect();
-    match edit.new_files.iter().find(|file| !there.contains(&file.number)) {
-        None => Ok(()),
-        Some(file) => Err(Error::corruption(format!(
-            "a table of level {} is missing: the database wants repair",
-            file.level
-        ))
-        .in_file(&dir.join(name::table_name(file.number)))),
-    }
 }
 
 /// What reading needs, made from the options.
@@ -310,23 +242,13 @@ pub fn table_cache(
     let block_cache = (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)));
     let context = TableContext {
         order: crate::format::key::KeyOrder::Internal(order.clone()),
-        filter_policy: options.filter_policy.clone(),
+        filter_policy: options.usable_filter_policy(),
         block_cache: block_cache.clone(),
         paranoid: options.paranoid_checks,
     };
     let capacity = options.max_open_files.max(16);
     let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity);
     (Arc::new(tables), block_cache)
-}
-
-/// Takes the database's lock.
-pub fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
-    let path = dir.join(name::LOCK);
-    match fs.lock(&path) {
-        Ok(Ok(lock)) => Ok(lock),
-        Ok(Err(holder)) => Err(Error::Locked { path, holder: holder.to_string() }),
-        Err(error) => Err(Error::io("lock", path, error)),
-    }
 }
 
 impl Engine {
@@ -383,7 +305,7 @@ impl Opening {
         let fs = options.fs.clone();
         let recovered = version_set::recover(&*fs, dir, options.comparator.name())?;
         let files = list(&*fs, dir)?;
-        check_tables(dir, &files, &recovered.edit)?;
+        check_files(dir, &files, &recovered, options.paranoid_checks)?;
         // Numbers on disk may be past what the MANIFEST knows: none is handed out again.
         let numbers = FileNumbers::new(recovered.next_file_number);
         for number in files.iter().filter_map(|(_, name)| name.number()) {
@@ -420,11 +342,14 @@ impl Opening {
             trash.clone(),
             self.numbers.clone(),
             &self.recovered,
+            self.options.manifest_rotate_bytes,
         )?;
         let mut commit = self.start_log(&mut replayed)?;
         let frozen = replayed.memtables;
         let first_log = frozen.front().map_or(commit.first_log, |frozen| frozen.first_log);
         if self.options.reuse_logs && self.recovered.clean {
+            // The edit may say that the log's number is the first that counts.
+            sync_dir(&*self.fs, &self.dir)?;
             manifest.reuse_manifest(&self.recovered)?;
         }
         let flushed = self.flushed.take();
@@ -436,9 +361,7 @@ impl Opening {
         })?;
         let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
         live.remove(&commit.state.log_number);
-        for &number in &live {
-            commit.state.outgoing.push(OutgoingLog::reopen(&*self.fs, &self.dir, number)?);
-        }
+        commit.state.replayed_log = live.last().copied();
         live.insert(commit.state.log_number);
         self.remove_obsolete(&version, &live, manifest.manifest_number());
         let state = State {
@@ -467,6 +390,7 @@ impl Opening {
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,
+            inline: self.options.inline_background.map(Mutex::new),
             options: self.options,
             reads: Arc::new(reads),
             numbers: self.numbers,
@@ -511,21 +435,23 @@ impl Opening {
     /// Continues the last log, or starts a new one.
     fn start_log(&self, replayed: &mut Replayed) -> Result<Started> {
         let reusable = self.options.reuse_logs && replayed.recovery.lost.is_empty();
-        if let (true, Some((number, len))) = (reusable, replayed.last_log) {
+        // Its memtable goes on too, so no other log may be in that; and an empty log has no
+        // first record that tells where it belongs.
+        let is_alone =
+            |number| replayed.memtables.back().is_none_or(|last| last.first_log == number);
+        if let (true, Some((number, len))) = (reusable, replayed.last_log)
+            && len > 0
+            && is_alone(number)
+        {
             let path = self.dir.join(name::log_name(number));
             let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
             let log = LogWriter::new(file, len);
             let last = replayed.memtables.pop_back();
-            let (mem, first_log) = match last {
-                Some(last) => (last.mem, last.first_log),
-                None => (self.new_memtable(), number),
-            };
-            return Ok(self.started(number, path, log, mem, first_log, replayed.last_seq));
+            let mem = last.map_or_else(|| self.new_memtable(), |last| last.mem);
+            return Ok(self.started(number, path, log, mem, number, replayed.last_seq));
         }
         let number = self.numbers.take();
-        let path = self.dir.join(name::log_name(number));
-        let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-        let log = LogWriter::new(file, 0);
+        let (path, log) = create_log(&*self.fs, &self.dir, number, replayed.last_seq + 1)?;
         let mem = self.new_memtable();
         Ok(self.started(number, path, log, mem, number, replayed.last_seq))
     }
@@ -549,6 +475,7 @@ impl Opening {
             log,
             name_synced: false,
             outgoing: Vec::new(),
+            replayed_log: None,
             mem,
             arena: Arena::default(),
             last_seq,

@@ -35,6 +35,8 @@ pub struct Options {
     pub(crate) reuse_logs: bool,
     pub(crate) comparator: Arc<dyn Comparator>,
     pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) manifest_rotate_bytes: u64,
+    pub(crate) inline_background: Option<u64>,
 }
 
 impl Default for Options {
@@ -54,6 +56,8 @@ impl Default for Options {
             reuse_logs: false,
             comparator: Arc::new(BytewiseComparator),
             fs: Arc::new(DiskFs),
+            manifest_rotate_bytes: 1 << 20,
+            inline_background: None,
         }
     }
 }
@@ -74,7 +78,10 @@ impl Options {
     }
 
     /// Fails at the first damage that could otherwise be worked around: a bad record inside a
-    /// log refuses the open instead of ending the log there. Default: false.
+    /// log refuses the open instead of ending the log there, and an index block is checked whole
+    /// when its table is opened. Default: false.
+    ///
+    /// `docs/durability.md` has every case.
     #[must_use]
     pub fn paranoid_checks(mut self, yes: bool) -> Options {
         self.paranoid_checks = yes;
@@ -89,7 +96,8 @@ impl Options {
         self
     }
 
-    /// How many tables are kept open, each with its index and filters in memory. Default: 1000.
+    /// How many tables are kept open, each with its index and filters in memory; 16 at least.
+    /// Default: 1000.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = files;
@@ -135,13 +143,16 @@ impl Options {
 
     /// The filter of new tables, and the one reads know. `None` writes and uses none.
     /// Default: LevelDB's bloom filter with 10 bits a key (LevelDB's own default is none).
+    /// Without effect under a comparator that takes different bytes for the same key
+    /// ([`Comparator::equal_means_same_bytes`]).
     #[must_use]
     pub fn filter_policy(mut self, policy: Option<Arc<dyn FilterPolicy>>) -> Options {
         self.filter_policy = policy;
         self
     }
 
-    /// Continues the last log and MANIFEST at open instead of starting new ones. Default: false.
+    /// Continues the last log and MANIFEST at open, where they end cleanly, instead of starting
+    /// new ones. Default: false.
     #[must_use]
     pub fn reuse_logs(mut self, yes: bool) -> Options {
         self.reuse_logs = yes;
@@ -163,6 +174,27 @@ impl Options {
     }
 }
 
+/// For tests of the engine itself.
+#[doc(hidden)]
+impl Options {
+    /// A MANIFEST longer than this, and than twice what its version takes, is started anew.
+    /// Default: 1 MiB.
+    #[must_use]
+    pub fn manifest_rotate_bytes(mut self, bytes: u64) -> Options {
+        self.manifest_rotate_bytes = bytes;
+        self
+    }
+
+    /// Starts no threads: writers and waiters do the flushes and compactions, when the seed says
+    /// so. One thread that uses the database then always does the same operations in the same
+    /// order. Default: `None`, threads.
+    #[must_use]
+    pub fn inline_background(mut self, seed: Option<u64>) -> Options {
+        self.inline_background = seed;
+        self
+    }
+}
+
 impl Options {
     /// The options, if they can be meant.
     pub(crate) fn checked(self) -> Result<Options> {
@@ -179,11 +211,16 @@ impl Options {
         }
     }
 
+    /// The filter policy, if filters may be used under the order of keys.
+    pub(crate) fn usable_filter_policy(&self) -> Option<Arc<dyn FilterPolicy>> {
+        self.filter_policy.clone().filter(|_| self.comparator.equal_means_same_bytes())
+    }
+
     /// How new tables are built.
     pub(crate) fn table_options(&self, order: &InternalComparator) -> TableOptions {
         TableOptions {
             order: KeyOrder::Internal(order.clone()),
-            filter_policy: self.filter_policy.clone(),
+            filter_policy: self.usable_filter_policy(),
             block_bytes: self.block_bytes,
             block_restart_interval: self.block_restart_interval,
             compression: self.compression,

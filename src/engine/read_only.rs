@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::engine::directory;
 use crate::engine::memtable::Memtable;
 use crate::engine::obsolete::Trash;
 use crate::engine::open::{self, Recovery, Replay};
@@ -20,6 +21,10 @@ use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
 /// How often a view is made anew because a writer changed the files meanwhile.
 const MAX_TRIES: usize = 50;
+
+/// How often logs that seem to have lost something are read: one may have grown, and another
+/// begun, since its length was asked.
+const MAX_LOST_TRIES: usize = 3;
 
 /// Tables held open from the start, so that a writer cannot remove them. More are opened when
 /// they are asked for: processes may have few files open.
@@ -41,7 +46,7 @@ pub struct Opened {
 /// errors.
 pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
     let fs = &*options.fs;
-    if !open::has_database(fs, dir)? {
+    if !directory::has_database(fs, dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
     let mut tries = 0;
@@ -52,15 +57,16 @@ pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
         let after = version_set::recover(fs, dir, options.comparator.name())?;
         let unchanged =
             before.manifest_number == after.manifest_number && before.valid_end == after.valid_end;
-        if unchanged || tries == MAX_TRIES {
+        let loses = opened.as_ref().is_ok_and(|opened| !opened.recovery.lost.is_empty());
+        if (unchanged && (!loses || tries >= MAX_LOST_TRIES)) || tries == MAX_TRIES {
             return opened;
         }
     }
 }
 
 fn open_once(dir: &Path, options: &Options, recovered: &Recovered) -> Result<Opened> {
-    let files = open::list(&*options.fs, dir)?;
-    open::check_tables(dir, &files, &recovered.edit)?;
+    let files = directory::list(&*options.fs, dir)?;
+    directory::check_files(dir, &files, recovered, options.paranoid_checks)?;
     let order = InternalComparator::new(options.comparator.clone());
     let fs: Arc<dyn Fs> = Arc::new(PinnedFs::new(options.fs.clone(), dir, recovered)?);
     let replay = Replay {
@@ -70,7 +76,7 @@ fn open_once(dir: &Path, options: &Options, recovered: &Recovered) -> Result<Ope
         write_buffer_bytes: usize::MAX,
         paranoid: options.paranoid_checks,
     };
-    let logs = open::live_logs(&files, recovered);
+    let logs = directory::live_logs(&files, recovered);
     let mut replayed = replay.run(&logs, recovered.last_seq, |_| Ok(()))?;
     // Never thrown into: no edit ever drops a table of this version.
     let trash = Arc::new(Trash::new(fs.clone(), dir));

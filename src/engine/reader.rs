@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::base::stats::{NUM_LEVELS, ReadTrace};
 use crate::base::{Error, Result};
+use crate::engine::explain::{self, Explanation};
 use crate::engine::get;
 use crate::engine::iter::{Cursor, Iter};
 use crate::engine::options::ReadOptions;
@@ -65,18 +66,32 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The value of `key`.
+    pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
+        let view = self.state.view();
+        let seq = self.seq(options)?;
+        get::counted_get(self.state, &view, seq, key, &options.block_options())
+    }
+
     /// The value of `key`, and what finding it took.
-    pub fn get(
+    pub fn get_traced(
         &self,
         options: &ReadOptions,
         key: &[u8],
-        trace: &mut ReadTrace,
-    ) -> Result<Option<Bytes>> {
+    ) -> Result<(Option<Bytes>, ReadTrace)> {
         let view = self.state.view();
         let seq = self.seq(options)?;
-        let value = get::get(self.state, &view, seq, key, &options.block_options(), trace)?;
-        self.state.totals.add_get(trace, value.is_some());
-        Ok(value)
+        let mut trace = ReadTrace::default();
+        let options = &options.block_options();
+        let value = get::traced_get(self.state, &view, seq, key, options, &mut trace)?;
+        Ok((value, trace))
+    }
+
+    /// How a get of `key` goes.
+    pub fn explain(&self, options: &ReadOptions, key: &[u8]) -> Result<Explanation> {
+        let view = self.state.view();
+        let seq = self.seq(options)?;
+        explain::explain(self.state, &view, seq, key, &options.block_options())
     }
 
     /// The values of `keys`, all as of one moment, in the order asked.

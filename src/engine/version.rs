@@ -179,8 +179,8 @@ impl Version {
     /// The version that `edit` makes of this one.
     ///
     /// # Errors
-    /// Corruption, if the edit removes a table that is not there, adds one twice, or leaves
-    /// tables of a sorted level overlapping.
+    /// Corruption, if the edit names a level that is none, adds a table twice to level 0, or
+    /// leaves tables of a sorted level overlapping.
     pub fn apply(
         &self,
         edit: &VersionEdit,

@@ -20,9 +20,6 @@ use crate::format::name::{self, FileName};
 use crate::fs::Fs;
 use crate::log::{LogReader, LogWriter, Tail};
 
-/// A MANIFEST longer than this, and than twice what its version takes, is started anew.
-const MIN_MANIFEST_ROTATE_BYTES: u64 = 1 << 20;
-
 /// Hands out file numbers. None is ever handed out twice, across reopens too.
 #[derive(Debug)]
 pub struct FileNumbers(AtomicU64);
@@ -68,6 +65,10 @@ pub struct Recovered {
     pub valid_end: u64,
     /// Whether it ends cleanly there.
     pub clean: bool,
+    /// What is wrong with what follows, if it is damaged and no record comes after it. An edit
+    /// that was being written in a crash looks so: nobody relied on it then, and everything that
+    /// the MANIFEST names without it is still there.
+    pub damage: Option<Error>,
 }
 
 /// Reads `CURRENT` and the MANIFEST it names.
@@ -88,7 +89,17 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
     let mut reader = LogReader::new(file, &path)?;
     let mut levels: [BTreeMap<u64, NewFile>; NUM_LEVELS] = Default::default();
     let mut merged = VersionEdit::default();
-    while let Some(record) = reader.next()? {
+    let mut damage = None;
+    loop {
+        let record = match reader.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            Err(error) => {
+                check_nothing_follows(&mut reader, &error)?;
+                damage = Some(error);
+                break;
+            }
+        };
         let edit = VersionEdit::decode(record)
             .map_err(|error| error.in_file(&path).at(reader.record_offset()))?;
         if let Some(found) = &edit.comparator
@@ -119,8 +130,21 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
         last_seq: merged.last_seq.ok_or_else(|| missing("last sequence number"))?,
         manifest_number: manifest_number.unwrap_or(0),
         valid_end: reader.valid_end(),
-        clean: reader.tail() == Tail::Clean,
+        clean: damage.is_none() && reader.tail() == Tail::Clean,
+        damage,
     })
+}
+
+/// Fails with `error` unless it is damage after which there is no record.
+fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
+    loop {
+        reader.skip_damage();
+        match reader.next() {
+            Ok(None) => return Ok(()),
+            Err(next) if next.is_corruption() => {}
+            _ => return Err(error.clone()),
+        }
+    }
 }
 
 fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
@@ -149,6 +173,8 @@ pub struct VersionSet {
     last_seq: SeqNo,
     /// Why the MANIFEST is never written again.
     failed: Option<Error>,
+    /// A MANIFEST longer than this, and than twice what its version takes, is started anew.
+    rotate_bytes: u64,
 }
 
 #[derive(Debug)]
@@ -169,6 +195,7 @@ impl VersionSet {
         trash: Arc<Trash>,
         numbers: Arc<FileNumbers>,
         recovered: &Recovered,
+        rotate_bytes: u64,
     ) -> Result<VersionSet> {
         let version = Version::default().apply(&recovered.edit, &order, &trash);
         let path = dir.join(name::manifest_name(recovered.manifest_number));
@@ -183,6 +210,7 @@ impl VersionSet {
             log_number: recovered.log_number,
             last_seq: recovered.last_seq,
             failed: None,
+            rotate_bytes,
         })
     }
 
@@ -234,7 +262,7 @@ impl VersionSet {
         edit.last_seq = Some(self.last_seq);
         let version = Arc::new(self.current.apply(&edit, &self.order, &self.trash)?);
         let written = match &self.manifest {
-            Some(manifest) if !manifest.is_overgrown() => self.append(&edit),
+            Some(manifest) if !manifest.is_overgrown(self.rotate_bytes) => self.append(&edit),
             _ => self.rotate(&mut edit.clone()),
         };
         if let Err(error) = written {
@@ -317,8 +345,8 @@ fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
 }
 
 impl Manifest {
-    fn is_overgrown(&self) -> bool {
-        self.log.len() > MIN_MANIFEST_ROTATE_BYTES.max(2 * self.version_bytes)
+    fn is_overgrown(&self, rotate_bytes: u64) -> bool {
+        self.log.len() > rotate_bytes.max(2 * self.version_bytes)
     }
 
     fn add(&mut self, edit: &VersionEdit) -> Result<()> {

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-use crate::base::stats::ReadTrace;
 use crate::engine::memtable::Memtable;
 use crate::engine::obsolete::Trash;
+use crate::engine::totals::ReadTotals;
 use crate::engine::version::Version;
 use crate::format::key::{InternalComparator, SeqNo};
 use crate::fs::FileLock;
@@ -52,7 +52,7 @@ pub struct ReadState {
     pub tables: Arc<TableCache>,
     /// The cached blocks; `None` if nothing is to be cached.
     pub block_cache: Option<Arc<BlockCache>>,
-    /// Every read's counters, summed.
+    /// What all reads did.
     pub totals: ReadTotals,
     /// Where obsolete tables go.
     pub trash: Arc<Trash>,
@@ -191,63 +191,5 @@ impl Drop for HeldSeq {
                 snapshots.remove(&self.seq);
             }
         }
-    }
-}
-
-/// The sum of all reads' traces. Threads add to different parts, so that counting costs no
-/// contention.
-#[derive(Debug, Default)]
-pub struct ReadTotals {
-    shards: [Shard; TOTALS_SHARDS],
-}
-
-const TOTALS_SHARDS: usize = 16;
-
-/// Two cache lines each: neighbours are fetched in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Shard(Mutex<Sums>);
-
-#[derive(Debug, Default)]
-struct Sums {
-    trace: ReadTrace,
-    gets: u64,
-    gets_found: u64,
-}
-
-impl ReadTotals {
-    /// Adds one get.
-    #[inline]
-    pub fn add_get(&self, trace: &ReadTrace, found: bool) {
-        let mut sums = self.shard().lock();
-        sums.trace.add(trace);
-        sums.gets += 1;
-        sums.gets_found += u64::from(found);
-    }
-
-    /// Adds what a cursor did.
-    pub fn add_scan(&self, trace: &ReadTrace) {
-        self.shard().lock().trace.add(trace);
-    }
-
-    /// The sum of the traces, the gets, and those of them that found something.
-    pub fn sum(&self) -> (ReadTrace, u64, u64) {
-        let mut sum = (ReadTrace::default(), 0, 0);
-        for shard in &self.shards {
-            let sums = shard.0.lock();
-            sum.0.add(&sums.trace);
-            sum.1 += sums.gets;
-            sum.2 += sums.gets_found;
-        }
-        sum
-    }
-
-    fn shard(&self) -> &Mutex<Sums> {
-        use std::sync::atomic::AtomicUsize;
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        thread_local! {
-            static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % TOTALS_SHARDS;
-        }
-        &self.shards[MINE.with(|mine| *mine)].0
     }
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use parking_lot::MutexGuard;
+
 use crate::base::{Error, Result};
 use crate::engine::compact::Compaction;
 use crate::engine::{Engine, State, pick};
@@ -28,6 +30,9 @@ impl Workers {
     /// The system gives no more threads.
     pub fn start(engine: &Arc<Engine>) -> Result<Workers> {
         let mut workers = Workers { threads: Vec::new() };
+        if engine.inline.is_some() {
+            return Ok(workers);
+        }
         let flusher = engine.clone();
         workers.spawn(engine, "minikv-flush", move || flusher.flush_loop())?;
         for _ in 0..COMPACTION_THREADS {
@@ -70,6 +75,58 @@ impl Workers {
 }
 
 impl Engine {
+    /// Waits until something may have changed; without threads, does what there is to do.
+    pub fn wait_for_change(&self, state: &mut MutexGuard<'_, State>) {
+        match self.inline {
+            None => self.changed.wait(state),
+            Some(_) => MutexGuard::unlocked(state, || {
+                self.do_one();
+            }),
+        }
+    }
+
+    /// Without threads: a turn for the background, if the seed says so.
+    pub fn give_a_turn(&self) {
+        let Some(seed) = &self.inline else { return };
+        let drawn = {
+            let mut seed = seed.lock();
+            *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            *seed >> 62
+        };
+        if drawn == 0 {
+            self.do_one();
+        }
+    }
+
+    /// A flush or a compaction, if one is due.
+    fn do_one(&self) -> bool {
+        let mut state = self.state.lock();
+        if state.closing || state.flushing {
+            return false;
+        }
+        if !state.frozen.is_empty() && state.failed.is_none() {
+            state.flushing = true;
+            drop(state);
+            self.flush_in_background();
+            return true;
+        }
+        let Some(compaction) = self.pick(&state) else { return false };
+        let compaction = take(&mut state, compaction);
+        drop(state);
+        // What went wrong is in the state.
+        let _ = self.run_compaction(compaction);
+        true
+    }
+
+    fn flush_in_background(&self) {
+        if let Err(error) = self.flush_oldest() {
+            self.fail(error);
+        }
+        self.trash.empty();
+        self.state.lock().flushing = false;
+        self.changed.notify_all();
+    }
+
     fn flush_loop(&self) {
         let mut state = self.state.lock();
         while !state.closing {
@@ -79,13 +136,8 @@ impl Engine {
             }
             state.flushing = true;
             drop(state);
-            if let Err(error) = self.flush_oldest() {
-                self.fail(error);
-            }
-            self.trash.empty();
+            self.flush_in_background();
             state = self.state.lock();
-            state.flushing = false;
-            self.changed.notify_all();
         }
     }
 
@@ -96,9 +148,7 @@ impl Engine {
                 self.work.wait(&mut state);
                 continue;
             };
-            let compaction = Arc::new(compaction);
-            compaction.mark(true);
-            state.running.push(compaction.clone());
+            let compaction = take(&mut state, compaction);
             drop(state);
             let result = self.run_compaction(compaction);
             state = self.state.lock();
@@ -133,7 +183,15 @@ impl Engine {
             if !busy && state.manual == 0 && self.pick(&state).is_none() {
                 return Ok(());
             }
-            self.changed.wait(&mut state);
+            self.wait_for_change(&mut state);
         }
     }
+}
+
+/// Takes the inputs of a compaction that nothing is in the way of.
+pub fn take(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
+    let compaction = Arc::new(compaction);
+    compaction.mark(true);
+    state.running.push(compaction.clone());
+    compaction
 }

@@ -4,6 +4,9 @@
 //! writes one log record for all, syncs it if any of them asked, inserts everything into the
 //! memtable and makes it visible. A group is one batch on disk, so each of its batches is all or
 //! nothing. A writer that nobody waits behind pays two uncontended locks and no allocation.
+//!
+//! Every log begins with an empty batch that says which sequence number comes next. LevelDB and
+//! goleveldb replay it without effect; recovery sees by it that the log before lost its end.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -36,6 +39,9 @@ const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
 /// Frozen memtables that may wait for their flush before writes wait for it.
 const MAX_FROZEN: usize = 2;
+
+/// How long a full memtable is held back while level 0 grows.
+const SLOWDOWN: Duration = Duration::from_millis(1);
 
 /// One write, as its caller has it.
 pub enum Write<'a> {
@@ -207,6 +213,10 @@ pub struct CommitState {
     /// Logs before this one that hold unsynced records: they are synced before a synced write
     /// here is acknowledged, so that what survives is a prefix.
     pub outgoing: Vec<OutgoingLog>,
+    /// The last log that recovery replayed and did not flush. Before a synced write is
+    /// acknowledged the background makes a table of it: syncing it would not do, for a sync that
+    /// failed before this process began may have dropped what can still be read.
+    pub replayed_log: Option<u64>,
     /// The memtable that the log's records are in.
     pub mem: Arc<Memtable>,
     /// Where that memtable's bytes are.
@@ -227,13 +237,20 @@ pub struct OutgoingLog {
     log: LogWriter,
 }
 
-impl OutgoingLog {
-    /// A log that recovery replayed and did not flush: it may never have been synced.
-    pub fn reopen(fs: &dyn Fs, dir: &Path, number: u64) -> Result<OutgoingLog> {
-        let path = dir.join(name::log_name(number));
-        let file = fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
-        Ok(OutgoingLog { number, path, log: LogWriter::new(file, 0) })
-    }
+/// Makes the log `number`, whose first record will have the sequence number `next_seq`.
+pub fn create_log(
+    fs: &dyn Fs,
+    dir: &Path,
+    number: u64,
+    next_seq: SeqNo,
+) -> Result<(PathBuf, LogWriter)> {
+    let path = dir.join(name::log_name(number));
+    let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+    let mut log = LogWriter::new(file, 0);
+    let mut marker = WriteBatch::new();
+    marker.set_sequence(next_seq);
+    log.add_record(marker.contents()).map_err(|error| Error::io("append to", &path, error))?;
+    Ok((path, log))
 }
 
 impl Engine {
@@ -264,6 +281,7 @@ impl Engine {
         };
         drop(commit);
         self.queue.leave(&group, &result);
+        self.give_a_turn();
         result
     }
 
@@ -332,6 +350,10 @@ impl Engine {
 
     /// Makes everything logged so far durable.
     pub fn sync_log(&self, commit: &mut CommitState) -> Result<()> {
+        if let Some(number) = commit.replayed_log {
+            self.wait_for_flush_of(number)?;
+            commit.replayed_log = None;
+        }
         for outgoing in &mut commit.outgoing {
             outgoing.log.sync().map_err(|error| Error::io("sync", &outgoing.path, error))?;
         }
@@ -343,6 +365,25 @@ impl Engine {
         commit.log.sync().map_err(|error| Error::io("sync", &commit.log_path, error))?;
         self.metrics.syncs.fetch_add(1, Relaxed);
         commit.unsynced = false;
+        Ok(())
+    }
+
+    /// Waits until the log `number` and those before it are in tables.
+    fn wait_for_flush_of(&self, number: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.frozen.front().is_some_and(|frozen| frozen.first_log <= number) {
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            if state.closing {
+                drop(state);
+                // The background is gone.
+                self.flush_oldest()?;
+                state = self.state.lock();
+                continue;
+            }
+            self.wait_for_change(&mut state);
+        }
         Ok(())
     }
 
@@ -375,17 +416,20 @@ impl Engine {
             let level0 = state.version.level(0).len();
             if state.frozen.len() >= MAX_FROZEN {
                 cause = Some(StallCause::Flush);
-                self.changed.wait(&mut state);
+                self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_STOP_FILES {
                 if let Some(error) = &state.compaction_error {
                     break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
                 }
                 cause = Some(StallCause::Level0);
-                self.changed.wait(&mut state);
+                self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_SLOWDOWN_FILES && !slowed {
                 slowed = true;
                 cause = cause.or(Some(StallCause::Slowdown));
-                self.changed.wait_for(&mut state, Duration::from_millis(1));
+                match self.inline {
+                    None => drop(self.changed.wait_for(&mut state, SLOWDOWN)),
+                    Some(_) => self.wait_for_change(&mut state),
+                }
             } else {
                 break Ok(());
             }
@@ -400,17 +444,10 @@ impl Engine {
     /// Freezes the memtable and starts the next, with a log of its own.
     fn freeze(&self, commit: &mut CommitState) -> Result<()> {
         let number = self.numbers.take();
-        let path = self.dir.join(name::log_name(number));
-        let file = match self.fs.create(&path) {
-            Ok(file) => file,
-            Err(error) => {
-                let error = Error::io("create", &path, error);
-                self.fail(error.clone());
-                return Err(error);
-            }
-        };
+        let (path, log) = create_log(&*self.fs, &self.dir, number, commit.last_seq + 1)
+            .inspect_err(|error| self.fail(error.clone()))?;
         self.metrics.wal_bytes_before.fetch_add(commit.log.len(), Relaxed);
-        let log = std::mem::replace(&mut commit.log, LogWriter::new(file, 0));
+        let log = std::mem::replace(&mut commit.log, log);
         let path = std::mem::replace(&mut commit.log_path, path);
         let outgoing = OutgoingLog { number: commit.log_number, path, log };
         let mem = Arc::new(Memtable::new(self.reads.order.user()));

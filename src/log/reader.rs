@@ -51,7 +51,8 @@ pub enum Tail {
 
 /// Reads a log from its start.
 ///
-/// The file may grow meanwhile; what it held at first is read.
+/// The file may grow meanwhile; what it held at first is read. That it should be shorter is an
+/// error: nothing tells a read that stopped short from a log that ends.
 #[derive(Debug)]
 pub struct LogReader {
     file: Arc<dyn ReadFile>,
@@ -290,7 +291,7 @@ impl LogReader {
             let read = self.file.read_at(&mut self.chunk, self.chunk_offset);
             self.chunk.truncate(*read.as_ref().unwrap_or(&0));
             if read.map_err(|error| self.io_error(error))? < wanted {
-                self.file_bytes = self.chunk_offset + self.chunk.len() as u64;
+                return Err(self.io_error(io::ErrorKind::UnexpectedEof.into()));
             }
         }
         Ok(self.chunk.get((offset - self.chunk_offset) as usize..))
@@ -308,7 +309,7 @@ impl LogReader {
                 return Ok(false);
             }
             if read < wanted {
-                break;
+                return Err(self.io_error(io::ErrorKind::UnexpectedEof.into()));
             }
             offset += read as u64;
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::stats::ReadTrace;
+use crate::base::stats::LevelTrace;
 use crate::base::{Error, Result};
 use crate::format::block::BlockCursor;
 use crate::table::reader::{BlockReadOptions, Table};
@@ -21,7 +21,7 @@ pub struct TableCursor {
     index: BlockCursor,
     /// In the block that `index` stands at, if it is valid.
     data: BlockCursor,
-    trace: ReadTrace,
+    trace: LevelTrace,
 }
 
 impl Table {
@@ -32,7 +32,7 @@ impl Table {
             options,
             index: self.index().cursor(),
             data: self.index().cursor(),
-            trace: ReadTrace::default(),
+            trace: LevelTrace::default(),
         }
     }
 }
@@ -45,7 +45,7 @@ impl TableCursor {
     }
 
     /// What the cursor has read so far.
-    pub fn trace(&self) -> &ReadTrace {
+    pub fn trace(&self) -> &LevelTrace {
         &self.trace
     }
 

@@ -8,6 +8,7 @@ pub mod block_cache;
 pub mod builder;
 pub mod iter;
 pub mod reader;
+pub mod sink;
 pub mod table_cache;
 #[cfg(test)]
 mod testing;
@@ -18,4 +19,5 @@ pub use block_cache::BlockCache;
 pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use iter::TableCursor;
 pub use reader::{BlockReadOptions, Found, Table, TableContext};
+pub use sink::{BlockSource, IndexEntry, NoSink, TableSink};
 pub use table_cache::{TableCache, TableSlot};

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::stats::ReadTrace;
 use crate::base::{Error, Result};
 use crate::filter::{FilterBlockReader, FilterPolicy};
 use crate::format::block::Block;
@@ -22,6 +21,7 @@ use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo};
 use crate::fs::ReadFile;
 use crate::table::BlockCache;
 use crate::table::builder::FILTER_PREFIX;
+use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
 
 /// What the tables of a database have in common.
 #[derive(Clone, Debug)]
@@ -163,7 +163,7 @@ impl Table {
         footer: &Footer,
     ) -> Result<Block> {
         let handle = footer.index.within(file_bytes).map_err(|e| at_footer(e, file_bytes))?;
-        let (_, contents) = read_stored(file, path, handle, true, &mut ReadTrace::default())?;
+        let (_, contents) = read_stored(file, path, handle, true, &mut NoSink)?;
         Block::new(contents).map_err(|error| error.at(handle.offset))
     }
 
@@ -190,7 +190,7 @@ impl Table {
         let names = std::iter::once(policy.name()).chain(policy.aliases().iter().copied());
         let found = names.filter_map(|name| Some((name, self.meta_block(name)?))).next();
         let Some((name, handle)) = found else { return Ok(()) };
-        let read = read_stored(&*self.file, &self.path, handle, true, &mut ReadTrace::default());
+        let read = read_stored(&*self.file, &self.path, handle, true, &mut NoSink);
         let malformed = || Error::corruption("filter block is malformed").at(handle.offset);
         let filter = read.and_then(|(_, contents)| {
             let filter = FilterBlockReader::new(policy.clone(), contents);
@@ -233,68 +233,88 @@ impl Table {
     /// Looks up `key`: the first entry at or after it, if that has the same user key. `key` is an
     /// internal key in tables of the engine: user key, and the newest sequence number to be seen.
     ///
-    /// Every step is counted in `trace`.
+    /// Every step is reported to `sink`.
     ///
     /// # Errors
     /// Corruption, where the index, the data block or the entry is damaged; an error of the file.
-    pub fn get(
+    pub fn get<S: TableSink>(
         &self,
         key: &[u8],
         options: &BlockReadOptions,
-        trace: &mut ReadTrace,
+        sink: &mut S,
     ) -> Result<Option<Found>> {
         thread_local! {
             static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
         }
         const KEEP_BYTES: usize = 64 << 10;
         let mut scratch = SCRATCH.take();
-        let found = self.get_with(key, options, trace, &mut scratch);
+        let found = self.get_with(key, options, sink, &mut scratch);
         scratch.shrink_to(KEEP_BYTES);
         SCRATCH.set(scratch);
         found
     }
 
-    fn get_with(
+    fn get_with<S: TableSink>(
         &self,
         key: &[u8],
         options: &BlockReadOptions,
-        trace: &mut ReadTrace,
+        sink: &mut S,
         scratch: &mut Vec<u8>,
     ) -> Result<Option<Found>> {
-        trace.index_seeks += 1;
-        let Some(handle) = self.index_seek(key, scratch)? else { return Ok(None) };
+        let Some(handle) = self.index_seek(key, scratch, sink)? else { return Ok(None) };
         let user_key = self.order.user_key(key);
         let mut filtered = false;
         if options.use_filter
             && let Some((_, filter)) = &self.filter
         {
-            trace.filter_checks += 1;
-            if !filter.key_may_match(handle.offset, user_key) {
-                trace.filter_negatives += 1;
+            let may_match = filter.key_may_match(handle.offset, user_key);
+            sink.block_filter(may_match);
+            if !may_match {
                 return Ok(None);
             }
             filtered = true;
         }
-        let block = self.data_block(handle, options, trace)?;
+        let block = self.data_block(handle, options, sink)?;
         let found = self
             .find_in(&block, key, user_key, scratch)
             .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
+        sink.block_searched(found.as_ref());
         if filtered {
-            match found {
-                Some(_) => trace.filter_true_positives += 1,
-                None => trace.filter_false_positives += 1,
-            }
+            sink.block_filter_outcome(found.is_some());
         }
         Ok(found)
     }
 
+    /// Whether a lookup of `key` finds an entry, whatever the filters say: past them and past the
+    /// cache, and reported to nobody.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn holds(&self, key: &[u8]) -> Result<bool> {
+        let scratch = &mut Vec::new();
+        let Some(handle) = self.index_seek(key, scratch, &mut NoSink)? else { return Ok(false) };
+        let (_, block) = self.read_block(handle, true)?;
+        let found = self
+            .find_in(&block, key, self.order.user_key(key), scratch)
+            .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
+        Ok(found.is_some())
+    }
+
     /// The data block that holds the first entry at or after `key`, if any does.
-    fn index_seek(&self, key: &[u8], scratch: &mut Vec<u8>) -> Result<Option<BlockHandle>> {
+    fn index_seek<S: TableSink>(
+        &self,
+        key: &[u8],
+        scratch: &mut Vec<u8>,
+        sink: &mut S,
+    ) -> Result<Option<BlockHandle>> {
         let annotate = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
-        match self.index.get_ge(&self.order, key, scratch).map_err(annotate)? {
-            Some(entry) => self.index_handle(entry.value()).map(Some),
-            None => Ok(None),
-        }
+        let Some(entry) = self.index.get_ge(&self.order, key, scratch).map_err(annotate)? else {
+            sink.index_seek(None);
+            return Ok(None);
+        };
+        let handle = self.index_handle(entry.value())?;
+        sink.index_seek(Some(IndexEntry { separator: entry.key, handle }));
+        Ok(Some(handle))
     }
 
     /// Decodes the value of an entry of the index.
@@ -326,21 +346,21 @@ impl Table {
     }
 
     /// A data block, from the cache or the file.
-    pub(crate) fn data_block(
+    pub(crate) fn data_block<S: TableSink>(
         &self,
         handle: BlockHandle,
         options: &BlockReadOptions,
-        trace: &mut ReadTrace,
+        sink: &mut S,
     ) -> Result<Block> {
         if let Some(cache) = &self.block_cache
             && let Some(block) = cache.get(self.cache_id, handle.offset)
         {
-            trace.data_blocks_from_cache += 1;
+            sink.data_block(handle, BlockSource::Cache);
             return Ok(block);
         }
-        trace.data_blocks_from_file += 1;
+        sink.data_block(handle, BlockSource::File);
         let verify = options.verify_checksums;
-        let block = read_stored(&*self.file, &self.path, handle, verify, trace)
+        let block = read_stored(&*self.file, &self.path, handle, verify, sink)
             .and_then(|(_, contents)| Block::new(contents).map_err(|e| e.at(handle.offset)))
             .map_err(|error| error.in_file(&self.path))?;
         if options.fill_cache
@@ -359,8 +379,7 @@ impl Table {
         handle
             .within(self.file_bytes)
             .and_then(|handle| {
-                let trace = &mut ReadTrace::default();
-                read_stored(&*self.file, &self.path, handle, verify_checksum, trace)
+                read_stored(&*self.file, &self.path, handle, verify_checksum, &mut NoSink)
             })
             .and_then(|(id, contents)| {
                 Ok((id, Block::new(contents).map_err(|error| error.at(handle.offset))?))
@@ -373,7 +392,7 @@ impl Table {
     /// # Errors
     /// Corruption, if the index is damaged.
     pub fn approximate_offset_of(&self, key: &[u8]) -> Result<u64> {
-        let handle = self.index_seek(key, &mut Vec::new())?;
+        let handle = self.index_seek(key, &mut Vec::new(), &mut NoSink)?;
         Ok(handle.map_or(self.footer.metaindex.offset, |handle| handle.offset))
     }
 
@@ -483,22 +502,22 @@ fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> Result<Foot
 }
 
 /// Reads a block that lies within the file, and decompresses it.
-fn read_stored(
+fn read_stored<S: TableSink>(
     file: &dyn ReadFile,
     path: &Path,
     handle: BlockHandle,
     verify: bool,
-    trace: &mut ReadTrace,
+    sink: &mut S,
 ) -> Result<(u8, Bytes)> {
     let too_long = || Error::corruption("block too long for this machine").at(handle.offset);
     let size = usize::try_from(handle.size).map_err(|_| too_long())?;
     let len = size.checked_add(BLOCK_TRAILER_BYTES).ok_or_else(too_long)?;
     let mut stored = vec![0; len];
     read_exactly(file, path, &mut stored, handle.offset)?;
-    trace.bytes_read += len as u64;
+    sink.bytes_read(len as u64);
     if verify {
         verify_block(&stored).map_err(|error| error.at(handle.offset))?;
-        trace.checksums_verified += 1;
+        sink.checksum_verified();
     }
     let id = stored[size];
     stored.truncate(size);
@@ -506,7 +525,7 @@ fn read_stored(
         return Ok((id, stored.into()));
     }
     let raw = decompress(id, &stored).map_err(|error| error.at(handle.offset))?;
-    trace.bytes_decompressed += raw.len() as u64;
+    sink.bytes_decompressed(raw.len() as u64);
     Ok((id, raw.into()))
 }
 

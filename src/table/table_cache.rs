@@ -233,9 +233,9 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    use crate::base::stats::ReadTrace;
     use crate::format::key::{KeyKind, internal_key};
     use crate::table::reader::BlockReadOptions;
+    use crate::table::sink::NoSink;
     use crate::table::testing::{MemDir, build, context_of, internal_order, small_blocks};
 
     /// A cache over tables 1..=5, each holding its own number; 5 is an `.sst`.
@@ -260,7 +260,7 @@ mod tests {
         cache
             .with(slot, |table| {
                 let options = BlockReadOptions::default();
-                table.get(&key, &options, &mut ReadTrace::default())
+                table.get(&key, &options, &mut NoSink)
             })
             .unwrap()
             .unwrap()

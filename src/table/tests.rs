@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::stats::ReadTrace;
+use crate::base::stats::LevelTrace;
 use crate::base::{BytewiseComparator, Comparator, Error};
 use crate::filter::{BloomFilterPolicy, FilterPolicy};
 use crate::format::compress::Compression;
@@ -27,8 +27,8 @@ impl Comparator for Reverse {
     }
 }
 
-fn get(table: &Table, key: &[u8]) -> (crate::Result<Option<Found>>, ReadTrace) {
-    let mut trace = ReadTrace::default();
+fn get(table: &Table, key: &[u8]) -> (crate::Result<Option<Found>>, LevelTrace) {
+    let mut trace = LevelTrace::default();
     (table.get(key, &BlockReadOptions::default(), &mut trace), trace)
 }
 
@@ -48,7 +48,7 @@ fn lookup_key(user_key: &str) -> Vec<u8> {
 fn a_filtered_absent_key_reads_no_data_block() {
     let options = small_blocks(internal_order());
     let table = open(build(&options, &even_keys(500)).0, &context_of(&options)).unwrap();
-    let mut sum = ReadTrace::default();
+    let mut sum = LevelTrace::default();
     for i in (1..999).step_by(2) {
         let (found, trace) = get(&table, &lookup_key(&format!("key{i:06}")));
         assert_eq!(found.unwrap(), None);
@@ -62,7 +62,7 @@ fn a_filtered_absent_key_reads_no_data_block() {
     assert_eq!(sum.data_blocks_from_file, sum.filter_false_positives);
 
     let unfiltered = BlockReadOptions { use_filter: false, ..BlockReadOptions::default() };
-    let mut trace = ReadTrace::default();
+    let mut trace = LevelTrace::default();
     let key = lookup_key("key000101");
     assert_eq!(table.get(&key, &unfiltered, &mut trace).unwrap(), None);
     assert_eq!((trace.filter_checks, trace.data_blocks_from_file), (0, 1));
@@ -97,7 +97,7 @@ fn a_lookup_counts_its_steps() {
     assert_eq!((cache.hits(), cache.misses()), (1, 1));
 
     let frugal = BlockReadOptions { fill_cache: false, verify_checksums: false, use_filter: true };
-    let mut trace = ReadTrace::default();
+    let mut trace = LevelTrace::default();
     let key = lookup_key("key000900");
     for _ in 0..2 {
         assert!(table.get(&key, &frugal, &mut trace).unwrap().is_some());
@@ -267,7 +267,7 @@ fn no_changed_byte_gives_a_wrong_answer() {
                 }
                 assert!(!cursor.valid(), "{what}: endless");
                 for (key, _) in &model {
-                    let _ = table.get(key, &unchecked, &mut ReadTrace::default());
+                    let _ = table.get(key, &unchecked, &mut LevelTrace::default());
                 }
             }
         }

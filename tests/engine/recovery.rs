@@ -233,6 +233,37 @@ fn another_comparator_is_refused_by_name() {
     assert_eq!(contents(&Db::open(dir.path(), backwards()).unwrap()).len(), 3);
 }
 
+/// Upper and lower case are the same key.
+#[derive(Debug)]
+struct CaseBlind;
+
+impl Comparator for CaseBlind {
+    fn name(&self) -> &str {
+        "test.CaseBlind"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+    }
+}
+
+#[test]
+fn an_order_that_takes_other_bytes_for_the_same_key_finds_them_in_tables_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small().comparator(Arc::new(CaseBlind))).unwrap();
+    for i in 0..1000 {
+        db.put(format!("Key{i}"), "v").unwrap();
+    }
+    for flushed in [false, true] {
+        if flushed {
+            db.flush().unwrap();
+        }
+        for i in 0..1000 {
+            assert!(db.contains_key(format!("kEY{i}")).unwrap(), "{i}, flushed: {flushed}");
+        }
+    }
+}
+
 #[test]
 fn reuse_logs_goes_on_where_the_last_log_and_manifest_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -274,6 +305,6 @@ fn a_database_in_memory_works_as_one_on_disk() {
     db.compact_range::<&str>(..).unwrap();
     assert_eq!(contents(&db).len(), 5000);
     drop(db);
-    Db::destroy("/db", &options()).unwrap();
+    minikv::destroy("/db", &options()).unwrap();
     assert!(!fs.exists(Path::new("/db")).unwrap());
 }

@@ -106,6 +106,38 @@ fn a_partial_compact_range_leaves_the_rest_as_it_is_and_everything_readable() {
 }
 
 #[test]
+fn a_partial_compact_range_gives_back_the_space_of_what_was_deleted_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..5000 {
+        db.put(format!("{i:05}"), "x".repeat(50)).unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    for i in 1000..2000 {
+        db.delete(format!("{i:05}")).unwrap();
+    }
+    db.compact_range("01000"..="01999").unwrap();
+    let dropped: u64 = db.stats().levels.iter().map(|level| level.entries_dropped).sum();
+    assert_eq!(dropped, 2000, "a thousand values and a thousand tombstones");
+    assert_eq!(db.iter().unwrap().count(), 4000);
+}
+
+#[test]
+fn tombstones_with_nothing_under_them_are_merged_away_not_moved_down() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..1000 {
+        db.put(format!("z{i:05}"), "x".repeat(50)).unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    for i in 0..1000 {
+        db.delete(format!("a{i:05}")).unwrap();
+    }
+    db.compact_range("a".."b").unwrap();
+    assert_eq!(db.approximate_size("a".."b").unwrap(), 0);
+}
+
+#[test]
 fn writes_after_close_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();

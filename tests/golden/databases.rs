@@ -265,7 +265,7 @@ fn filters_of_both_names_save_data_blocks() {
             with += trace.data_blocks();
             let options = ReadOptions::default().use_filter(false);
             let (found, trace) = db.get_traced_with(&options, &absent).unwrap();
-            assert_eq!((found, trace.filter_checks), (None, 0));
+            assert_eq!((found, trace.total().filter_checks), (None, 0));
             without += trace.data_blocks();
         }
         assert!(without > 1000, "{case}: only {without} lookups reached a data block");

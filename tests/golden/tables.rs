@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use minikv::base::stats::ReadTrace;
+use minikv::base::stats::LevelTrace;
 use minikv::format::compress::Compression;
 use minikv::format::handle::BlockHandle;
 use minikv::format::key::{
@@ -191,7 +191,7 @@ fn every_key_is_found_and_near_misses_are_not() {
         let internal = matches!(case.options.order, KeyOrder::Internal(_));
         let options = BlockReadOptions::default();
         for (key, value) in &case.entries {
-            let mut trace = ReadTrace::default();
+            let mut trace = LevelTrace::default();
             let found = table.get(key, &options, &mut trace).unwrap().unwrap();
             assert_eq!(found.value, value, "{}", case.name);
             if internal {
@@ -206,7 +206,7 @@ fn every_key_is_found_and_near_misses_are_not() {
             } else {
                 [key, &b"\0absent"[..]].concat()
             };
-            let mut trace = ReadTrace::default();
+            let mut trace = LevelTrace::default();
             assert_eq!(table.get(&absent, &options, &mut trace).unwrap(), None, "{}", case.name);
             assert_eq!(
                 trace.filter_negatives > 0,

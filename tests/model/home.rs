@@ -4,19 +4,40 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minikv::Options;
-use minikv::fs::{DiskFs, Fs};
+use minikv::fs::sim::{CrashPlan, SimFs};
+use minikv::fs::{DiskFs, Fs, MemFs};
 
 /// A directory on some filesystem, gone when dropped.
 pub struct Home {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
+    /// The same filesystem, if it can crash.
+    sim: Option<SimFs>,
     _disk: Option<tempfile::TempDir>,
 }
 
 impl Home {
     pub fn on_disk() -> Home {
         let disk = tempfile::tempdir().expect("a temporary directory");
-        Home { fs: Arc::new(DiskFs), dir: disk.path().join("db"), _disk: Some(disk) }
+        Home { fs: Arc::new(DiskFs), dir: disk.path().join("db"), sim: None, _disk: Some(disk) }
+    }
+
+    pub fn in_memory() -> Home {
+        Home { fs: Arc::new(MemFs::new()), dir: PathBuf::from("/db"), sim: None, _disk: None }
+    }
+
+    pub fn simulated(fs: SimFs) -> Home {
+        let dir = PathBuf::from("/db");
+        Home { fs: Arc::new(fs.clone()), dir, sim: Some(fs), _disk: None }
+    }
+
+    /// The home as a crash at this moment leaves it, if it can crash.
+    pub fn after_crash(&self, plan: &CrashPlan) -> Option<Home> {
+        self.sim.as_ref().map(|fs| Home::simulated(fs.crash_image(plan)))
+    }
+
+    pub fn can_crash(&self) -> bool {
+        self.sim.is_some()
     }
 
     pub fn dir(&self) -> &Path {

@@ -3,6 +3,7 @@
 //! Each run prints its seed; `MINIKV_SEED=N` repeats it. `MINIKV_OPS=N` sets the number of
 //! operations of each run.
 
+mod crash;
 mod found;
 mod home;
 mod keys;
@@ -15,6 +16,7 @@ mod run;
 mod threads;
 
 use minikv::Compression;
+use minikv::fs::sim::SimFs;
 
 use home::Home;
 use keys::KeySpace;
@@ -39,8 +41,11 @@ const PLAIN: Config = Config {
     change_options: false,
 };
 
+/// Most operations are done in memory: on a disk they mostly wait for it.
 fn check(config: Config) {
-    run(config, Home::on_disk(), rng::seed(), operations(30_000));
+    let operations = operations(40_000);
+    run(config.clone(), Home::in_memory(), rng::seed(), operations);
+    run(config, Home::on_disk(), rng::seed(), operations / 8);
 }
 
 #[test]
@@ -93,10 +98,20 @@ fn keys_of_which_some_are_equal() {
     check(Config { name: "case-blind", keys, order, bloom_bits: None, ..PLAIN });
 }
 
+/// A crash every 150 operations or so, of the process or of the machine.
+#[test]
+fn what_crashes_leave() {
+    for reuse_logs in [false, true] {
+        let seed = rng::seed();
+        let config = Config { name: "crashes", reuse_logs, ..PLAIN };
+        run(config, Home::simulated(SimFs::new(seed)), seed, operations(40_000));
+    }
+}
+
 #[test]
 fn many_keys_on_many_levels() {
     let config = Config { name: "wide", keys: KeySpace::Wide, ..PLAIN };
-    let levels = run(config, Home::on_disk(), rng::seed(), operations(60_000));
+    let levels = run(config, Home::in_memory(), rng::seed(), operations(60_000));
     println!("levels with tables: {levels:?}");
     assert!(levels.iter().filter(|used| **used).count() >= 3, "{levels:?}");
 }

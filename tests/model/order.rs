@@ -117,6 +117,13 @@ impl Model {
         Rc::make_mut(&mut self.entries).remove(&key);
     }
 
+    pub fn set(&mut self, key: &[u8], value: Option<&[u8]>) {
+        match value {
+            Some(value) => self.put(key, value),
+            None => self.delete(key),
+        }
+    }
+
     pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
         self.entries.get(&self.key(key)).map(|value| &**value)
     }

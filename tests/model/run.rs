@@ -5,11 +5,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{
     BloomFilterPolicy, Compression, Cursor, Db, FilterPolicy, Iter, Options, ReadOptions, Snapshot,
     WriteBatch, WriteOptions,
 };
 
+use crate::crash::{Change, Journal};
 use crate::home::Home;
 use crate::keys::{KeySpace, value};
 use crate::order::{Entry, Model, Order};
@@ -88,6 +90,7 @@ pub struct Run {
     rng: Rng,
     db: Option<Db>,
     model: Model,
+    journal: Journal,
     snapshots: Vec<(Snapshot, Model)>,
     walks: Vec<Walk>,
     passes: Vec<Pass>,
@@ -120,6 +123,7 @@ pub fn run(config: Config, home: Home, seed: u64, operations: u64) -> [bool; LEV
         home,
         rng,
         db: Some(db),
+        journal: Journal::new(model.clone()),
         model,
         snapshots: Vec::new(),
         walks: Vec::new(),
@@ -140,6 +144,9 @@ impl Run {
     }
 
     fn step(&mut self) {
+        if self.home.can_crash() && self.rng.one_in(150) {
+            return self.crash();
+        }
         match self.rng.below(1000) {
             0..330 => self.put(),
             330..450 => self.delete(),
@@ -155,12 +162,17 @@ impl Run {
             964..976 => self.go_on_passing(),
             976..985 => self.take_snapshot(),
             985..993 => self.drop_a_view(),
-            993..996 => self.db().flush().unwrap(),
+            993..996 => self.flush(),
             996 => self.compact(),
             997 => self.db().wait_idle().unwrap(),
             998 => self.look_at_levels(),
             _ => self.reopen(),
         }
+    }
+
+    fn flush(&mut self) {
+        self.db().flush().unwrap();
+        self.all_is_durable();
     }
 
     /// A key of the key space: half of the time one that is there, sometimes a near miss.
@@ -179,42 +191,56 @@ impl Run {
         key
     }
 
-    fn write_options(&mut self) -> WriteOptions {
-        WriteOptions::default().sync(self.rng.one_in(300))
+    /// Brings the model up to date with a write that succeeded.
+    fn written(&mut self, changes: Vec<Change>, sync: bool) {
+        for (key, value) in &changes {
+            self.model.set(key, value.as_deref());
+        }
+        match sync {
+            true => self.all_is_durable(),
+            false => self.journal.write(changes),
+        }
+    }
+
+    fn all_is_durable(&mut self) {
+        self.journal = Journal::new(self.model.clone());
     }
 
     fn put(&mut self) {
         let (key, value) = (self.key(), value(&mut self.rng, self.operation));
-        let options = self.write_options();
+        let sync = self.rng.one_in(300);
+        let options = WriteOptions::default().sync(sync);
         self.db().put_with(&options, &key, &value).unwrap();
-        self.model.put(&key, &value);
+        self.written(vec![(key, Some(value))], sync);
     }
 
     fn delete(&mut self) {
         let key = self.key();
-        let options = self.write_options();
+        let sync = self.rng.one_in(300);
+        let options = WriteOptions::default().sync(sync);
         self.db().delete_with(&options, &key).unwrap();
-        self.model.delete(&key);
+        self.written(vec![(key, None)], sync);
     }
 
     fn write_batch(&mut self) {
         let mut batch = WriteBatch::new();
         let most = if self.rng.one_in(20) { 300 } else { 10 };
-        let operations = self.rng.below(most);
-        for _ in 0..operations {
+        let mut changes = Vec::new();
+        for _ in 0..self.rng.below(most) {
             let key = self.key();
             if self.rng.one_in(3) {
                 batch.delete(&key);
-                self.model.delete(&key);
+                changes.push((key, None));
             } else {
                 let value = value(&mut self.rng, self.operation);
                 batch.put(&key, &value);
-                self.model.put(&key, &value);
+                changes.push((key, Some(value)));
             }
         }
-        assert_eq!(batch.len(), operations);
-        let options = self.write_options();
-        self.db().write_with(&options, batch).unwrap();
+        assert_eq!(batch.len(), changes.len());
+        let sync = self.rng.one_in(300);
+        self.db().write_with(&WriteOptions::default().sync(sync), batch).unwrap();
+        self.written(changes, sync);
     }
 
     fn view(&mut self) -> View {
@@ -398,6 +424,7 @@ impl Run {
         } else {
             self.db().compact_range::<&[u8]>(bounds).unwrap();
         }
+        self.all_is_durable();
         self.look_at_levels();
     }
 
@@ -409,11 +436,43 @@ impl Run {
         }
     }
 
-    /// Closes and opens again, sometimes with a look from a read-only handle in between.
-    fn reopen(&mut self) {
+    /// Goes on with what a crash leaves, while the background may be doing anything.
+    fn crash(&mut self) {
+        let seed = self.rng.next();
+        let plans = [
+            CrashPlan::process_kill(),
+            CrashPlan::strict(),
+            CrashPlan::everything(),
+            CrashPlan::random_prefix(seed),
+            CrashPlan::random(seed),
+            CrashPlan::random(seed).holes(Holes::Garbage),
+        ];
+        let plan = self.rng.pick(&plans).clone();
+        let after = self.home.after_crash(&plan).expect("a home that can crash");
+        self.drop_views();
+        self.db = None;
+        self.home = after;
+        let options = self.config.options(&self.home, &mut self.rng);
+        let db = Db::open(self.home.dir(), options).unwrap();
+        if plan != CrashPlan::process_kill() {
+            let found: Vec<Entry> = db.iter().unwrap().map(owned).collect();
+            let survivor = self.journal.survivor(&found);
+            self.model = survivor.unwrap_or_else(|| panic!("after «{plan}» no prefix is left"));
+            self.all_is_durable();
+        }
+        self.compare_all(&db);
+        self.db = Some(db);
+    }
+
+    fn drop_views(&mut self) {
         self.snapshots.clear();
         self.walks.clear();
         self.passes.clear();
+    }
+
+    /// Closes and opens again, sometimes with a look from a read-only handle in between.
+    fn reopen(&mut self) {
+        self.drop_views();
         let db = self.db.take().expect("open between operations");
         match self.rng.one_in(2) {
             true => drop(db),

@@ -23,8 +23,6 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let key = |argument: Option<OsString>| argument.map(|key| global.key(&key)).transpose();
     let range = Range::new(None, key(args.from)?, key(args.to)?);
     let db = super::open(global, false)?;
-    if !range.is_empty() {
-        db.compact_range(range.bounds())?;
-    }
+    db.compact_range(range.bounds())?;
     Ok(db.close()?)
 }

@@ -123,10 +123,11 @@ fn told(trace: &ReadTrace) -> String {
     if trace.memtable_hits > 0 {
         return "found in the memtable: no table was asked".to_string();
     }
+    let trace = trace.total();
     let maybe = trace.filter_true_positives + trace.filter_false_positives;
     format!(
         "{} in range, {} asked: {} \"no\", {maybe} \"maybe\"; {} read",
-        count(trace.tables_considered.iter().sum(), "table", "tables"),
+        count(trace.tables_considered, "table", "tables"),
         count(trace.filter_checks, "filter", "filters"),
         trace.filter_negatives,
         count(trace.data_blocks(), "data block", "data blocks"),

@@ -3,8 +3,6 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
-use minikv::Db;
-
 use crate::args::Global;
 use crate::error::{CliError, Result};
 
@@ -25,7 +23,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if !args.yes {
         confirm(&dir)?;
     }
-    Ok(Db::destroy(dir, &options)?)
+    Ok(minikv::destroy(dir, &options)?)
 }
 
 fn confirm(dir: &Path) -> Result<()> {

@@ -34,17 +34,33 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         write_entries(&db, global.format(), |line| stdout.write(line))?;
         return stdout.finish();
     };
-    let entries = match fs::metadata(&path) {
-        Ok(metadata) if !metadata.is_file() => write_in_place(&db, global.format(), &path)?,
-        _ => write_whole(&db, global.format(), &path)?,
+    let entries = match replaceable(&path)? {
+        Some(target) => write_whole(&db, global.format(), &target)?,
+        None => write_in_place(&db, global.format(), &path)?,
     };
     output::say(format!("dumped {}", count(entries, "entry", "entries")));
     Ok(())
 }
 
-/// Writes to what cannot be replaced: a device, a named pipe.
+/// The file that a finished dump may take the place of. `None` for a device, a named pipe and
+/// what else is no plain file, also behind a link: /dev/stdout must stay what it is.
+fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
+    let here = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Some(path.to_path_buf()));
+        }
+        Err(error) => return Err(CliError::io("look at", path, error)),
+    };
+    if !here.is_symlink() {
+        return Ok(here.is_file().then(|| path.to_path_buf()));
+    }
+    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    Ok(fs::canonicalize(path).ok().filter(|_| is_file))
+}
+
 fn write_in_place(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
-    let file = fs::OpenOptions::new().write(true).open(path);
+    let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
     let file = file.map_err(|error| CliError::io("open", path, error))?;
     let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
     let closed = |error: io::Error| match error.kind() {
@@ -58,9 +74,7 @@ fn write_in_place(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
 
 /// Writes to a temporary file beside `path`, which takes its name once it is complete.
 fn write_whole(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
-    // Where a symbolic link leads, so that the link stays.
-    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-    let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let failed = |op: &'static str| move |error: io::Error| CliError::io(op, path, error);
     let file = tempfile::Builder::new()
         .prefix(".minikv-dump-")
@@ -72,7 +86,7 @@ fn write_whole(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
     let entries = write_entries(db, format, write)?;
     let file = writer.into_inner().map_err(|error| failed("write")(error.into_error()))?;
     file.as_file().sync_all().map_err(failed("sync"))?;
-    file.persist(&target).map_err(|error| failed("create")(error.error))?;
+    file.persist(path).map_err(|error| failed("create")(error.error))?;
     Ok(entries)
 }
 

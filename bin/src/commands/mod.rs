@@ -7,6 +7,7 @@ mod delete;
 mod demo;
 mod destroy;
 mod dump;
+mod explain;
 mod get;
 mod inspect;
 mod load;
@@ -34,6 +35,7 @@ pub enum Command {
     Load(load::Args),
     Batch(batch::Args),
     Dump(dump::Args),
+    Explain(explain::Args),
     Stats(stats::Args),
     Compact(compact::Args),
     Destroy(destroy::Args),
@@ -55,6 +57,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Load(args) => load::run(global, args),
         Command::Batch(args) => batch::run(global, args),
         Command::Dump(args) => dump::run(global, args),
+        Command::Explain(args) => explain::run(global, args),
         Command::Stats(args) => stats::run(global, args),
         Command::Compact(args) => compact::run(global, args),
         Command::Destroy(args) => destroy::run(global, args),
@@ -89,13 +92,13 @@ fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
 /// Says what was left out when the logs were replayed: never in silence.
 fn tell(recovery: &Recovery) {
     for lost in &recovery.lost {
-        output::say(format!(
-            "minikv: {}: {} bytes from offset {} on are left out: {}",
-            lost.path.display(),
-            lost.bytes,
-            lost.offset,
-            lost.why
-        ));
+        let log = lost.path.display().to_string();
+        let why = if lost.why.starts_with(&log) {
+            lost.why.clone()
+        } else {
+            format!("{log} at offset {}: {}", lost.offset, lost.why)
+        };
+        output::say(format!("minikv: {why}; from there on {} bytes are left out", lost.bytes));
     }
 }
 

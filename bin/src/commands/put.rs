@@ -12,8 +12,9 @@ use crate::error::{CliError, Result};
 
 /// Put a value under a key
 ///
-/// The value is taken as it is typed, byte for byte; the key is read in --key-format. Replaces the
-/// value that is there. Makes the database if there is none.
+/// The value is taken as it is typed, byte for byte; the key is read in --key-format. A value that
+/// is `-` itself, or begins with `@`, goes in by stdin. Replaces the value that is there. Makes the
+/// database if there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The key

@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use minikv::base::stats::ReadTrace;
+use minikv::base::stats::{LevelTrace, ReadTrace};
 use minikv::{BloomFilterPolicy, Db};
 use serde_json::{Value, json};
 
@@ -66,7 +66,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         stdout.line(report.json().to_string())?;
     } else {
         stdout.line(format!(
-            "{}: {}\n{} of present and as many of absent keys, the same on both databases; seed {}\n",
+            "{}: {}\n{} of present and as many of absent keys, \
+             the same on both databases; seed {}\n",
             report.data,
             count(report.entries, "entry", "entries"),
             count(args.lookups, "lookup", "lookups"),
@@ -99,7 +100,8 @@ struct Side {
 /// What a number of lookups touched.
 struct Tally {
     lookups: u64,
-    trace: ReadTrace,
+    memtable_hits: u64,
+    trace: LevelTrace,
 }
 
 /// Loads `data` with and without filters, and does the same lookups on both.
@@ -194,7 +196,11 @@ impl Tally {
                 progress.set(i as u64);
             }
         }
-        Ok(Tally { lookups: keys.len() as u64, trace: sum })
+        Ok(Tally {
+            lookups: keys.len() as u64,
+            memtable_hits: sum.memtable_hits,
+            trace: sum.total(),
+        })
     }
 
     fn per_get(&self, n: u64) -> String {
@@ -211,8 +217,8 @@ impl Tally {
     fn json(&self) -> Value {
         json!({
             "lookups": self.lookups,
-            "memtable_hits": self.trace.memtable_hits,
-            "tables_considered": self.trace.tables_considered.iter().sum::<u64>(),
+            "memtable_hits": self.memtable_hits,
+            "tables_considered": self.trace.tables_considered,
             "index_seeks": self.trace.index_seeks,
             "filter_checks": self.trace.filter_checks,
             "filter_negatives": self.trace.filter_negatives,
@@ -253,7 +259,7 @@ impl Report {
             table.row([name, &cells[0], &cells[1], &cells[2], &cells[3]]);
         };
         row("data blocks per get", &|_, t| t.per_get(t.trace.data_blocks()));
-        row("tables in range per get", &|_, t| t.per_get(t.trace.tables_considered.iter().sum()));
+        row("tables in range per get", &|_, t| t.per_get(t.trace.tables_considered));
         row("filters asked per get", &|_, t| t.per_get(t.trace.filter_checks));
         row("filters asked", &|_, t| thousands(t.trace.filter_checks));
         row("  said \"not here\"", &|_, t| thousands(t.trace.filter_negatives));

@@ -19,13 +19,7 @@ pub struct Report {
     document: Option<Map<String, Value>>,
     format: Format,
     entries: bool,
-    damage: Vec<Damage>,
-}
-
-/// A place that could not be read.
-struct Damage {
-    offset: Option<u64>,
-    what: String,
+    damage: Vec<minikv::Error>,
 }
 
 impl Report {
@@ -68,23 +62,23 @@ impl Report {
         list.as_array_mut().expect("names of lists and fields differ").push(value);
     }
 
-    /// Notes damage and goes on; other errors end the inspection.
+    /// Notes what cannot be read and goes on; other errors end the inspection.
     pub fn damage(&mut self, error: minikv::Error) -> Result<()> {
-        let damage = match &error {
+        let (offset, what) = match &error {
             minikv::Error::Corruption(c) => {
                 let mut told = (**c).clone();
                 (told.path, told.offset) = (None, None);
-                Damage { offset: c.offset, what: told.to_string() }
+                (c.offset, told.to_string())
             }
             minikv::Error::Unsupported { what, name, .. } => {
-                Damage { offset: None, what: format!("unsupported {what} {name}") }
+                (None, format!("unsupported {what} {name}"))
             }
             _ => return Err(error.into()),
         };
-        let place = damage.offset.map_or(String::new(), |offset| format!(" at {offset}"));
-        self.line(format!("DAMAGE{place}: {}", damage.what))?;
-        self.push("damage", json!({"offset": damage.offset, "what": damage.what}));
-        self.damage.push(damage);
+        let place = offset.map_or(String::new(), |offset| format!(" at {offset}"));
+        self.line(format!("DAMAGE{place}: {what}"))?;
+        self.push("damage", json!({"offset": offset, "what": what}));
+        self.damage.push(error);
         Ok(())
     }
 
@@ -130,16 +124,17 @@ impl Report {
             self.stdout.line(text)?;
         }
         self.stdout.finish()?;
-        let Some(first) = self.damage.first() else { return Ok(()) };
-        let more = match self.damage.len() {
-            1 => String::new(),
-            n => format!(" (the first of {n} damaged places)"),
-        };
-        let mut error = minikv::Error::corruption(format!("{}{more}", first.what));
-        if let Some(offset) = first.offset {
-            error = error.at(offset);
+        let places = self.damage.len();
+        // What another build could read is told of only if nothing is damaged.
+        let at = self.damage.iter().position(minikv::Error::is_corruption).unwrap_or(0);
+        if places == 0 {
+            return Ok(());
         }
-        Err(CliError::Db(error.in_file(&self.path)))
+        let mut first = self.damage.swap_remove(at);
+        if let (minikv::Error::Corruption(c), 2..) = (&mut first, places) {
+            c.what.push_str(&format!(" (the first of {places} damaged places)"));
+        }
+        Err(CliError::Db(first.in_file(&self.path)))
     }
 }
 

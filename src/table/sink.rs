@@ -1,0 +1,180 @@
+//! To whom a lookup in a table reports what it does.
+
+use crate::base::stats::{LevelTally, LevelTrace};
+use crate::format::handle::BlockHandle;
+use crate::table::reader::Found;
+
+/// Hears of every step of a lookup, in order. Lookups are compiled for each sink: one that counts
+/// costs its additions, one that does nothing costs nothing.
+pub trait TableSink {
+    /// The table's filter was asked.
+    fn table_filter(&mut self, may_match: bool);
+
+    /// It said "maybe", and this is the truth of it.
+    fn table_filter_outcome(&mut self, found: bool);
+
+    /// The index was searched. `None`: every key of the table is less.
+    fn index_seek(&mut self, entry: Option<IndexEntry<'_>>);
+
+    /// The filter of the block was asked.
+    fn block_filter(&mut self, may_match: bool);
+
+    /// It said "maybe", and this is the truth of it.
+    fn block_filter_outcome(&mut self, found: bool);
+
+    /// A data block is being read.
+    fn data_block(&mut self, handle: BlockHandle, source: BlockSource);
+
+    /// So many bytes were read from the file.
+    fn bytes_read(&mut self, bytes: u64);
+
+    /// A block's checksum was right.
+    fn checksum_verified(&mut self);
+
+    /// A block was decompressed to so many bytes.
+    fn bytes_decompressed(&mut self, bytes: u64);
+
+    /// The data block was searched.
+    fn block_searched(&mut self, found: Option<&Found>);
+}
+
+/// An entry of the index, as a lookup finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexEntry<'a> {
+    /// A key not before the block's last and before the next block's first. An internal key in
+    /// tables of the engine.
+    pub separator: &'a [u8],
+    /// Where the block lies.
+    pub handle: BlockHandle,
+}
+
+/// Where a data block came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BlockSource {
+    /// The block cache.
+    Cache,
+    /// The table's file.
+    File,
+}
+
+/// So that the two kinds of counters count alike.
+trait Count {
+    fn count(&mut self, n: u64);
+}
+
+impl Count for u64 {
+    #[inline]
+    fn count(&mut self, n: u64) {
+        *self += n;
+    }
+}
+
+macro_rules! counting_sink {
+    ($sink:ty) => {
+        impl TableSink for $sink {
+            #[inline]
+            fn table_filter(&mut self, may_match: bool) {
+                self.table_filter_checks.count(1);
+                if !may_match {
+                    self.table_filter_negatives.count(1);
+                }
+            }
+
+            #[inline]
+            fn table_filter_outcome(&mut self, found: bool) {
+                if found {
+                    self.table_filter_true_positives.count(1);
+                } else {
+                    self.table_filter_false_positives.count(1);
+                }
+            }
+
+            #[inline]
+            fn index_seek(&mut self, _: Option<IndexEntry<'_>>) {
+                self.index_seeks.count(1);
+            }
+
+            #[inline]
+            fn block_filter(&mut self, may_match: bool) {
+                self.filter_checks.count(1);
+                if !may_match {
+                    self.filter_negatives.count(1);
+                }
+            }
+
+            #[inline]
+            fn block_filter_outcome(&mut self, found: bool) {
+                if found {
+                    self.filter_true_positives.count(1);
+                } else {
+                    self.filter_false_positives.count(1);
+                }
+            }
+
+            #[inline]
+            fn data_block(&mut self, _: BlockHandle, source: BlockSource) {
+                match source {
+                    BlockSource::Cache => self.data_blocks_from_cache.count(1),
+                    BlockSource::File => self.data_blocks_from_file.count(1),
+                }
+            }
+
+            #[inline]
+            fn bytes_read(&mut self, bytes: u64) {
+                self.bytes_read.count(bytes);
+            }
+
+            #[inline]
+            fn checksum_verified(&mut self) {
+                self.checksums_verified.count(1);
+            }
+
+            #[inline]
+            fn bytes_decompressed(&mut self, bytes: u64) {
+                self.bytes_decompressed.count(bytes);
+            }
+
+            #[inline]
+            fn block_searched(&mut self, _: Option<&Found>) {}
+        }
+    };
+}
+
+counting_sink!(LevelTrace);
+counting_sink!(&LevelTally);
+
+/// Hears nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSink;
+
+impl TableSink for NoSink {
+    #[inline]
+    fn table_filter(&mut self, _: bool) {}
+
+    #[inline]
+    fn table_filter_outcome(&mut self, _: bool) {}
+
+    #[inline]
+    fn index_seek(&mut self, _: Option<IndexEntry<'_>>) {}
+
+    #[inline]
+    fn block_filter(&mut self, _: bool) {}
+
+    #[inline]
+    fn block_filter_outcome(&mut self, _: bool) {}
+
+    #[inline]
+    fn data_block(&mut self, _: BlockHandle, _: BlockSource) {}
+
+    #[inline]
+    fn bytes_read(&mut self, _: u64) {}
+
+    #[inline]
+    fn checksum_verified(&mut self) {}
+
+    #[inline]
+    fn bytes_decompressed(&mut self, _: u64) {}
+
+    #[inline]
+    fn block_searched(&mut self, _: Option<&Found>) {}
+}

@@ -1,0 +1,148 @@
+//! A recovered database against itself, its files, and what its numbers may be.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use minikv::engine::version_set;
+use minikv::format::name::FileName;
+use minikv::fs::Fs;
+use minikv::fs::sim::{OpKind, SimFs};
+use minikv::{Db, Options, WriteOptions};
+
+use crate::model::{Entries, hash_of};
+use crate::workload::DIR;
+
+/// What a database holds, read in every way there is.
+pub fn read_all(db: &Db) -> Result<Entries, String> {
+    let mut forward = Vec::new();
+    for entry in db.iter().map_err(|error| format!("iter: {error}"))? {
+        forward.push(entry.map_err(|error| format!("iterating forward: {error}"))?);
+    }
+    let mut backward = Vec::with_capacity(forward.len());
+    for entry in db.iter().map_err(|error| format!("iter: {error}"))?.rev() {
+        backward.push(entry.map_err(|error| format!("iterating backward: {error}"))?);
+    }
+    backward.reverse();
+    if forward != backward {
+        return Err("forward and backward iteration differ".to_owned());
+    }
+    for (key, value) in &forward {
+        let got = db.get(key).map_err(|error| format!("get: {error}"))?;
+        if got.as_ref() != Some(value) {
+            return Err(format!("get and iteration differ about {}", key.escape_ascii()));
+        }
+    }
+    Ok(forward.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+}
+
+/// Gets of keys that iteration did not show find nothing either.
+fn check_absent(db: &Db, entries: &Entries, keys: usize) -> Result<(), String> {
+    for key in (0..keys.min(60)).map(|key| format!("key{key:04}").into_bytes()) {
+        let is_there = entries.contains_key(&key);
+        let got = db.get(&key).map_err(|error| format!("get: {error}"))?;
+        if got.is_some() != is_there {
+            return Err(format!("get and iteration differ about {}", key.escape_ascii()));
+        }
+    }
+    Ok(())
+}
+
+fn names(fs: &SimFs) -> BTreeSet<String> {
+    fs.list(Path::new(DIR)).unwrap_or_default().into_iter().collect()
+}
+
+/// Files there must be what the MANIFEST names, the logs it does not cover, and nothing else.
+pub fn check_files(fs: &SimFs) -> Result<(), String> {
+    let recovered = version_set::recover(fs, Path::new(DIR), "leveldb.BytewiseComparator")
+        .map_err(|error| format!("the MANIFEST: {error}"))?;
+    let tables: BTreeSet<u64> = recovered.edit.new_files.iter().map(|file| file.number).collect();
+    let mut found = BTreeSet::new();
+    for name in names(fs) {
+        let needed = match FileName::parse(&name) {
+            Some(FileName::Table { number, .. }) => {
+                found.insert(number) && tables.contains(&number)
+            }
+            Some(FileName::Log(number)) => number >= recovered.log_number,
+            Some(FileName::Manifest(number)) => number == recovered.manifest_number,
+            Some(FileName::Temp(_)) => false,
+            Some(_) => true,
+            None => name == "lost",
+        };
+        if !needed {
+            return Err(format!("{name} is there, and nothing needs it"));
+        }
+    }
+    match tables.difference(&found).next() {
+        Some(missing) => Err(format!("table {missing} is named and not there")),
+        None => Ok(()),
+    }
+}
+
+/// No file was made with a number that a file had before.
+pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String> {
+    let number_of = |name: &str| match FileName::parse(name) {
+        Some(FileName::Temp(_)) | None => None,
+        Some(name) => name.number(),
+    };
+    let mut taken: BTreeSet<u64> = before.iter().filter_map(|name| number_of(name)).collect();
+    for entry in fs.journal() {
+        if entry.kind != OpKind::Create {
+            continue;
+        }
+        let name = entry.path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        // A database is made again if it was never finished.
+        if let Some(number) = number_of(name)
+            && !taken.insert(number)
+            && name != "MANIFEST-000001"
+        {
+            return Err(format!("{entry}: the number was taken"));
+        }
+    }
+    Ok(())
+}
+
+/// Opens what a crash left, checks it, and gives the hash of what is in it.
+///
+/// With `deep`, it is opened again, written to, and its files are counted.
+pub fn recover(
+    image: &SimFs,
+    options: &dyn Fn(&SimFs) -> Options,
+    keys: usize,
+    deep: bool,
+) -> Result<u64, String> {
+    let before = names(image);
+    if deep {
+        image.record_history();
+    }
+    let db = Db::open(DIR, options(image)).map_err(|error| format!("open: {error}"))?;
+    let entries = read_all(&db)?;
+    check_absent(&db, &entries, keys)?;
+    if !deep {
+        return Ok(hash_of(&entries));
+    }
+    drop(db);
+    let db = Db::open(DIR, options(image)).map_err(|error| format!("open again: {error}"))?;
+    if read_all(&db)? != entries {
+        return Err("opened again it holds something else".to_owned());
+    }
+    // What is written now is newer than anything before it.
+    let mut after = entries.clone();
+    let overwritten: Vec<_> = entries.keys().step_by(7).cloned().collect();
+    for key in overwritten.into_iter().chain([b"a key of its own".to_vec()]) {
+        let sync = WriteOptions::default().sync(true);
+        db.put_with(&sync, &key, "new").map_err(|error| format!("put: {error}"))?;
+        after.insert(key, b"new".to_vec());
+    }
+    db.wait_idle().map_err(|error| format!("wait_idle: {error}"))?;
+    if read_all(&db)? != after {
+        return Err("what was written after recovery is not what is read".to_owned());
+    }
+    db.close().map_err(|error| format!("close: {error}"))?;
+    check_files(image)?;
+    check_numbers(image, &before)?;
+    let db = Db::open(DIR, options(image)).map_err(|error| format!("open at last: {error}"))?;
+    if read_all(&db)? != after {
+        return Err("what was written after recovery is not there at last".to_owned());
+    }
+    Ok(hash_of(&entries))
+}

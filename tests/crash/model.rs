@@ -1,0 +1,99 @@
+//! What a database was told to hold: commits in order, and the state after each.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// One operation of a commit: a key and its value, or none if it is deleted.
+pub type Op = (Vec<u8>, Option<Vec<u8>>);
+
+/// A commit, with the numbers of the filesystem's operations around it.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    pub ops: Vec<Op>,
+    pub sync: bool,
+    /// The last operation before it began.
+    pub begun: u64,
+    /// The last operation before it returned.
+    pub acked: u64,
+}
+
+/// All commits of one run, none of which failed.
+#[derive(Debug, Default)]
+pub struct Model {
+    pub commits: Vec<Commit>,
+    /// The hash of the state after so many commits.
+    states: Vec<u64>,
+    /// After an operation: so many commits are durable for another reason than their own sync.
+    barriers: Vec<(u64, usize)>,
+    pub entries: Entries,
+}
+
+impl Model {
+    pub fn new() -> Model {
+        Model { states: vec![0], ..Model::default() }
+    }
+
+    pub fn push(&mut self, commit: Commit) {
+        let mut state = self.states[self.commits.len()];
+        for (key, value) in &commit.ops {
+            if let Some(old) = self.entries.remove(key) {
+                state ^= hash_entry(key, &old);
+            }
+            if let Some(value) = value {
+                state ^= hash_entry(key, value);
+                self.entries.insert(key.clone(), value.clone());
+            }
+        }
+        self.commits.push(commit);
+        self.states.push(state);
+    }
+
+    /// Everything so far is durable once operation `number` is done.
+    pub fn barrier(&mut self, number: u64) {
+        self.barriers.push((number, self.commits.len()));
+    }
+
+    /// The fewest commits that a crash right after operation `number` may leave. Without a loss
+    /// of power, nothing acknowledged is lost.
+    pub fn least(&self, number: u64, power_loss: bool) -> usize {
+        let acked = |commit: &&Commit| commit.acked <= number && (commit.sync || !power_loss);
+        let by_ack = self.commits.iter().rposition(|commit| acked(&commit)).map_or(0, |at| at + 1);
+        let passed = self.barriers.iter().filter(|(at, _)| *at <= number);
+        passed.map(|(_, count)| *count).max().unwrap_or(0).max(by_ack)
+    }
+
+    /// The most commits it may leave: those begun.
+    pub fn most(&self, number: u64) -> usize {
+        self.commits.partition_point(|commit| commit.begun < number)
+    }
+
+    /// After how many commits, within bounds, the state was the one of this hash.
+    pub fn find(&self, state: u64, least: usize, most: usize) -> Option<usize> {
+        (least..=most).rev().find(|&count| self.states[count] == state)
+    }
+
+    /// The entries after so many commits.
+    pub fn entries_after(&self, count: usize) -> Entries {
+        let mut entries = Entries::new();
+        for (key, value) in self.commits[..count].iter().flat_map(|commit| &commit.ops) {
+            match value {
+                Some(value) => entries.insert(key.clone(), value.clone()),
+                None => entries.remove(key),
+            };
+        }
+        entries
+    }
+}
+
+fn hash_entry(key: &[u8], value: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, value).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The hash of a state, as the model has it.
+pub fn hash_of(entries: &Entries) -> u64 {
+    entries.iter().fold(0, |state, (key, value)| state ^ hash_entry(key, value))
+}

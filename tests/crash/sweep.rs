@@ -1,0 +1,206 @@
+//! A crash after every operation of every workload, each with several images, and for some images
+//! a second crash after every operation of the recovery.
+//!
+//! `MINIKV_CRASH_IMAGES` images are checked (10,000 if it is not set), more than one a crash point,
+//! workload after workload from `MINIKV_SEED` (1). The same seed does the same operations and
+//! makes the same images: a failure is replayed by the line it prints.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use minikv::Options;
+use minikv::fs::sim::{CrashPlan, Holes, SimFs};
+
+use crate::check;
+use crate::model::Model;
+use crate::rng::Rng;
+use crate::setting;
+use crate::workload::Run;
+
+/// The images of one crash point.
+fn plans(seed: u64, op: u64) -> Vec<CrashPlan> {
+    let mut rng = Rng::new(seed.wrapping_mul(1 << 20).wrapping_add(op));
+    let mut plans = vec![
+        CrashPlan::strict(),
+        CrashPlan::process_kill(),
+        CrashPlan::strict().sync_persists_names(true),
+        CrashPlan::random_prefix(rng.next() >> 32),
+    ];
+    for holes in [Holes::Zero, Holes::Zero, Holes::Garbage] {
+        plans.push(CrashPlan::random(rng.next() >> 32).holes(holes));
+    }
+    plans.push(CrashPlan::random(rng.next() >> 32).sector_bytes(4096));
+    plans
+}
+
+#[derive(Default)]
+struct Tally {
+    images: AtomicU64,
+    distinct: AtomicU64,
+    again: AtomicU64,
+    points: AtomicU64,
+    runs: AtomicU64,
+}
+
+struct Sweep<'a> {
+    run: &'a Run,
+    tally: &'a Tally,
+    /// What was found in images that were seen before: the hash of their state.
+    seen: BTreeMap<u64, u64>,
+}
+
+impl Sweep<'_> {
+    fn options(&self) -> impl Fn(&SimFs) -> Options + use<'_> {
+        |fs| self.run.kind.options(fs, self.run.seed)
+    }
+
+    /// Checks one image, and with `again` crashes in its recovery.
+    fn check(&mut self, op: u64, plan: &CrashPlan, deep: bool, again: bool) -> Result<(), String> {
+        let image = self.run.fs.crash_image(&plan.clone().at_op(op));
+        self.tally.images.fetch_add(1, Relaxed);
+        let fingerprint = image.fingerprint();
+        let power_loss = *plan != CrashPlan::process_kill();
+        let state = match self.seen.get(&fingerprint) {
+            Some(&state) if !again => state,
+            _ => {
+                self.tally.distinct.fetch_add(1, Relaxed);
+                let image = self.run.fs.crash_image(&plan.clone().at_op(op));
+                check::recover(&image, &self.options(), self.run.kind.keys(), deep)?
+            }
+        };
+        self.seen.insert(fingerprint, state);
+        let model = &self.run.model;
+        let (least, most) = (model.least(op, power_loss), model.most(op));
+        let count = find(model, state, least, most)?;
+        if again {
+            self.crash_again(op, plan, power_loss.then_some(state), (least.min(count), most))?;
+        }
+        Ok(())
+    }
+
+    /// Crashes after every operation of the recovery. What a loss of power left stays as it was
+    /// found; what a killed process left may still be lost, but no more than the bounds say.
+    fn crash_again(
+        &self,
+        op: u64,
+        plan: &CrashPlan,
+        state: Option<u64>,
+        (least, most): (usize, usize),
+    ) -> Result<(), String> {
+        let image = self.run.fs.crash_image(&plan.clone().at_op(op));
+        image.record_history();
+        let options = self.options();
+        check::recover(&image, &options, self.run.kind.keys(), false)?;
+        // Of a killed process, what was not synced may still be lost.
+        let least = if state.is_some() { least } else { self.run.model.least(op, true) };
+        let mut seen = BTreeMap::new();
+        for second in 0..=image.op_count() {
+            for plan in plans(op, second).into_iter().skip((second % 2) as usize).step_by(2) {
+                let context = |error| format!("{error}; then again, {plan} at op {second}");
+                let left = image.crash_image(&plan.clone().at_op(second));
+                self.tally.images.fetch_add(1, Relaxed);
+                self.tally.again.fetch_add(1, Relaxed);
+                let fingerprint = left.fingerprint();
+                if seen.contains_key(&fingerprint) {
+                    continue;
+                }
+                self.tally.distinct.fetch_add(1, Relaxed);
+                let deep = second % 5 == 0;
+                let found =
+                    check::recover(&left, &options, self.run.kind.keys(), deep).map_err(context)?;
+                seen.insert(fingerprint, found);
+                match state {
+                    Some(state) if state != found => {
+                        return Err(context("it holds something else than after one crash".into()));
+                    }
+                    _ => find(&self.run.model, found, least, most).map_err(context)?,
+                };
+            }
+        }
+        Ok(())
+    }
+}
+
+fn find(model: &Model, state: u64, least: usize, most: usize) -> Result<usize, String> {
+    model.find(state, least, most).ok_or_else(|| match model.find(state, 0, model.commits.len()) {
+        Some(count) => format!("{count} commits are left, of at least {least}, at most {most}"),
+        None => format!("no prefix of the commits ({least} to {most}) makes this state"),
+    })
+}
+
+/// Sweeps one workload: every crash point, or the one that is replayed.
+fn sweep(seed: u64, tally: &Tally) -> Result<(), String> {
+    let run = Run::new(seed).finish();
+    let only_op = std::env::var("MINIKV_CRASH_OP").ok().map(|op| op.parse::<u64>().unwrap());
+    check::check_numbers(&run.fs, &Default::default())?;
+    let mut sweep = Sweep { run: &run, tally, seen: BTreeMap::new() };
+    for op in 0..=run.fs.op_count() {
+        if only_op.is_some_and(|only| only != op) {
+            continue;
+        }
+        tally.points.fetch_add(1, Relaxed);
+        let plans = plans(seed, op);
+        for (at, plan) in plans.iter().enumerate() {
+            let turn = op as usize + at;
+            let (deep, again) = (turn % 11 == 0, turn % 97 == 0);
+            sweep.check(op, plan, deep, again).map_err(|error| {
+                let before = run.fs.journal().into_iter().filter(|entry| entry.number <= op);
+                let before: Vec<_> = before.map(|entry| format!("    {entry}")).collect();
+                let last = before[before.len().saturating_sub(15)..].join("\n");
+                format!(
+                    "{error}\n{last}\n  at {}, {plan} at op {op}\n  replay: MINIKV_SEED={seed} \
+                     MINIKV_CRASH_OP={op} cargo test --test crash sweep",
+                    run.describe()
+                )
+            })?;
+        }
+    }
+    tally.runs.fetch_add(1, Relaxed);
+    Ok(())
+}
+
+/// Sweeps seeds one after another, on all processors, until there were enough images.
+#[test]
+fn sweep_of_crash_points() {
+    let wanted = setting("MINIKV_CRASH_IMAGES", 10_000);
+    let first_seed = setting("MINIKV_SEED", 1);
+    let is_replay = std::env::var_os("MINIKV_CRASH_OP").is_some();
+    let next_seed = AtomicU64::new(first_seed);
+    let tally = Tally::default();
+    let failures = Mutex::new(Vec::new());
+    let began = std::time::Instant::now();
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next_seed.fetch_add(1, Relaxed);
+                    let is_done = match is_replay {
+                        true => seed > first_seed,
+                        false => tally.images.load(Relaxed) >= wanted,
+                    };
+                    if is_done || failures.lock().unwrap().len() >= 3 {
+                        break;
+                    }
+                    if let Err(failure) = sweep(seed, &tally) {
+                        failures.lock().unwrap().push(failure);
+                    }
+                }
+            });
+        }
+    });
+    println!(
+        "{} crash images ({} distinct, {} of a second crash) at {} operations of {} workloads \
+         from seed {first_seed}: {} violations, {:.0?}",
+        tally.images.load(Relaxed),
+        tally.distinct.load(Relaxed),
+        tally.again.load(Relaxed),
+        tally.points.load(Relaxed),
+        tally.runs.load(Relaxed),
+        failures.lock().unwrap().len(),
+        began.elapsed(),
+    );
+    let failures = failures.into_inner().unwrap();
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}

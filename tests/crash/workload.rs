@@ -1,0 +1,304 @@
+//! What a database is put through: steps drawn by seed, with small buffers, so that a few hundred
+//! writes meet flushes, compactions, full MANIFESTs and new logs.
+
+use std::sync::Arc;
+
+use minikv::fs::sim::SimFs;
+use minikv::{Compression, Db, Error, Options, WriteBatch, WriteOptions};
+
+use crate::model::{Commit, Model, Op};
+use crate::rng::Rng;
+
+pub const DIR: &str = "/db";
+
+/// What is done, and how often relative to the rest.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Put,
+    Delete,
+    Batch,
+    LargeBatch,
+    Flush,
+    CompactRange,
+    CompactAll,
+    WaitIdle,
+    Reopen,
+}
+
+/// A kind of workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    pub name: &'static str,
+    weights: &'static [(Step, usize)],
+    steps: usize,
+    keys: usize,
+    /// One in so many writes is synced; 0 for none.
+    sync_one_in: usize,
+    reuse_logs: bool,
+    write_buffer_bytes: usize,
+}
+
+const PUTS: &[(Step, usize)] = &[(Step::Put, 12), (Step::Delete, 3), (Step::Batch, 4)];
+
+pub const KINDS: &[Kind] = &[
+    Kind {
+        name: "fill",
+        weights: &[(Step::Put, 60), (Step::Batch, 6), (Step::LargeBatch, 1)],
+        steps: 90,
+        keys: 400,
+        sync_one_in: 9,
+        reuse_logs: false,
+        write_buffer_bytes: 3000,
+    },
+    Kind {
+        name: "overwrite and delete",
+        weights: PUTS,
+        steps: 110,
+        keys: 12,
+        sync_one_in: 12,
+        reuse_logs: false,
+        write_buffer_bytes: 1500,
+    },
+    Kind {
+        name: "unsynced over many logs",
+        weights: &[(Step::Put, 20), (Step::Delete, 2), (Step::LargeBatch, 2)],
+        steps: 80,
+        keys: 40,
+        sync_one_in: 40,
+        reuse_logs: false,
+        write_buffer_bytes: 900,
+    },
+    Kind {
+        name: "everything",
+        weights: &[
+            (Step::Put, 40),
+            (Step::Delete, 12),
+            (Step::Batch, 10),
+            (Step::LargeBatch, 2),
+            (Step::Flush, 3),
+            (Step::CompactRange, 2),
+            (Step::CompactAll, 1),
+            (Step::WaitIdle, 2),
+            (Step::Reopen, 2),
+        ],
+        steps: 120,
+        keys: 50,
+        sync_one_in: 8,
+        reuse_logs: false,
+        write_buffer_bytes: 2000,
+    },
+    Kind {
+        name: "reopen",
+        weights: &[(Step::Put, 10), (Step::Delete, 2), (Step::Batch, 2), (Step::Reopen, 4)],
+        steps: 50,
+        keys: 30,
+        sync_one_in: 10,
+        reuse_logs: false,
+        write_buffer_bytes: 1200,
+    },
+    Kind {
+        name: "reopen and reuse logs",
+        weights: &[
+            (Step::Put, 12),
+            (Step::Delete, 2),
+            (Step::Batch, 2),
+            (Step::Flush, 1),
+            (Step::Reopen, 4),
+        ],
+        steps: 60,
+        keys: 30,
+        sync_one_in: 10,
+        reuse_logs: true,
+        write_buffer_bytes: 2500,
+    },
+];
+
+impl Kind {
+    /// The options of this kind on `fs`. The seed orders background work.
+    pub fn options(&self, fs: &SimFs, seed: u64) -> Options {
+        options(fs, seed).write_buffer_bytes(self.write_buffer_bytes).reuse_logs(self.reuse_logs)
+    }
+
+    pub fn keys(&self) -> usize {
+        self.keys
+    }
+
+    fn draw_step(&self, rng: &mut Rng) -> Step {
+        let total: usize = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut at = rng.below(total);
+        for &(step, weight) in self.weights {
+            if at < weight {
+                return step;
+            }
+            at -= weight;
+        }
+        unreachable!("a draw below the sum of the weights")
+    }
+
+    fn key(&self, rng: &mut Rng) -> Vec<u8> {
+        format!("key{:04}", rng.below(self.keys)).into_bytes()
+    }
+
+    fn value(&self, rng: &mut Rng) -> Vec<u8> {
+        let len = if rng.one_in(12) { rng.below(700) } else { rng.below(60) };
+        rng.bytes(len)
+    }
+
+    fn op(&self, rng: &mut Rng) -> Op {
+        let key = self.key(rng);
+        let value = (!rng.one_in(4)).then(|| self.value(rng));
+        (key, value)
+    }
+
+    fn ops(&self, step: Step, rng: &mut Rng) -> Vec<Op> {
+        match step {
+            Step::Put => vec![(self.key(rng), Some(self.value(rng)))],
+            Step::Delete => vec![(self.key(rng), None)],
+            Step::Batch => (0..2 + rng.below(8)).map(|_| self.op(rng)).collect(),
+            // Over several pages, and now and then over a block of the log.
+            Step::LargeBatch => {
+                let len = if rng.one_in(3) { 12_000 } else { 3_000 };
+                (0..3).map(|_| (self.key(rng), Some(rng.bytes(len)))).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Small buffers and files on `fs`.
+pub fn options(fs: &SimFs, seed: u64) -> Options {
+    Options::default()
+        .create_if_missing(true)
+        .fs(Arc::new(fs.clone()))
+        .compression(Compression::None)
+        .write_buffer_bytes(2000)
+        .max_file_bytes(1500)
+        .block_bytes(400)
+        .block_cache_bytes(64 << 10)
+        .manifest_rotate_bytes(600)
+        .inline_background(Some(seed))
+}
+
+pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
+    let options = WriteOptions::default().sync(sync);
+    match ops {
+        [(key, Some(value))] => db.put_with(&options, key, value),
+        [(key, None)] => db.delete_with(&options, key),
+        ops => {
+            let mut batch = WriteBatch::new();
+            for (key, value) in ops {
+                match value {
+                    Some(value) => batch.put(key, value),
+                    None => batch.delete(key),
+                }
+            }
+            db.write_with(&options, batch)
+        }
+    }
+}
+
+/// A workload under way.
+pub struct Run {
+    pub kind: Kind,
+    pub fs: SimFs,
+    pub seed: u64,
+    pub model: Model,
+    /// A failed write's operations: they may be there after the next reopen, or not.
+    pub in_doubt: Vec<Vec<Op>>,
+    rng: Rng,
+    db: Option<Db>,
+    steps_left: usize,
+}
+
+impl Run {
+    pub fn new(seed: u64) -> Run {
+        let kind = KINDS[(seed % KINDS.len() as u64) as usize];
+        let fs = SimFs::new(seed);
+        fs.record_history();
+        Run {
+            kind,
+            fs,
+            seed,
+            model: Model::new(),
+            in_doubt: Vec::new(),
+            rng: Rng::new(seed),
+            db: None,
+            steps_left: kind.steps,
+        }
+    }
+
+    /// One line to tell by which workload this is.
+    pub fn describe(&self) -> String {
+        format!("workload seed {} ({})", self.seed, self.kind.name)
+    }
+
+    pub fn db(&self) -> &Db {
+        self.db.as_ref().expect("a database is open between steps")
+    }
+
+    /// Opens the database.
+    pub fn open(&mut self) -> Result<(), Error> {
+        self.db = Some(Db::open(DIR, self.kind.options(&self.fs, self.seed))?);
+        Ok(())
+    }
+
+    /// Closes the database, if one is open: by saying so, or as the end of a process would.
+    pub fn shut(&mut self, says_so: bool) -> Result<(), Error> {
+        match self.db.take() {
+            Some(db) if says_so => {
+                db.close()?;
+                self.model.barrier(self.fs.op_count());
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs to the end without a fault.
+    pub fn finish(mut self) -> Run {
+        self.open().unwrap_or_else(|error| panic!("{}: {error}", self.describe()));
+        while self.step().unwrap_or_else(|error| panic!("{}: {error}", self.describe())) {}
+        self
+    }
+
+    /// One more step; false at the end.
+    pub fn step(&mut self) -> Result<bool, Error> {
+        if self.steps_left == 0 {
+            self.db = None;
+            return Ok(false);
+        }
+        self.steps_left -= 1;
+        let step = self.kind.draw_step(&mut self.rng);
+        let ops = self.kind.ops(step, &mut self.rng);
+        match step {
+            Step::Flush => self.db().flush()?,
+            Step::CompactRange => {
+                let (from, to) = (self.kind.key(&mut self.rng), self.kind.key(&mut self.rng));
+                let (from, to) = (from.clone().min(to.clone()), from.max(to));
+                self.db().compact_range(from..=to)?;
+            }
+            Step::CompactAll => self.db().compact_range::<&[u8]>(..)?,
+            Step::WaitIdle => self.db().wait_idle()?,
+            Step::Reopen => {
+                let says_so = self.rng.one_in(2);
+                self.shut(says_so)?;
+                self.open()?;
+            }
+            _ => {
+                let one_in = self.kind.sync_one_in;
+                let sync = one_in > 0 && self.rng.one_in(one_in);
+                let begun = self.fs.op_count();
+                if let Err(error) = write(self.db(), &ops, sync) {
+                    self.in_doubt.push(ops);
+                    return Err(error);
+                }
+                let acked = self.fs.op_count();
+                self.model.push(Commit { ops, sync, begun, acked });
+            }
+        }
+        if matches!(step, Step::Flush | Step::CompactRange | Step::CompactAll) {
+            self.model.barrier(self.fs.op_count());
+        }
+        Ok(true)
+    }
+}

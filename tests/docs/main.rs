@@ -1,0 +1,177 @@
+//! What the documentation says, held against the code: bytes, figures, names and links.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use minikv::filter::math::{best_probes, false_positive_probability};
+use minikv::{BloomFilterPolicy, Compression, Db, Options, WriteBatch};
+
+const PAGES: &[&str] = &[
+    "README.md",
+    "CHANGELOG.md",
+    "docs/tour.md",
+    "docs/format.md",
+    "docs/filters.md",
+    "docs/leveldb.md",
+    "docs/durability.md",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The bytes of the blocks fenced as `hex`, by the name behind that word. A line is bytes, then
+/// two spaces and a note.
+fn hex_dumps(markdown: &str) -> BTreeMap<&str, Vec<u8>> {
+    let mut dumps = BTreeMap::new();
+    for block in markdown.split("```hex ").skip(1) {
+        let (name, rest) = block.split_once('\n').expect("a name, then lines");
+        let (lines, _) = rest.split_once("```").expect("an end");
+        let bytes = lines
+            .lines()
+            .filter_map(|line| line.split("  ").next())
+            .flat_map(str::split_whitespace)
+            .map(|byte| u8::from_str_radix(byte, 16).unwrap_or_else(|_| panic!("{name}: {byte}")));
+        dumps.insert(name, bytes.collect());
+    }
+    dumps
+}
+
+#[test]
+fn the_dumps_are_the_files_of_the_example() {
+    let home = tempfile::tempdir().unwrap();
+    let read = |name: &str| fs::read(home.path().join(name)).unwrap();
+    let options = Options::default().create_if_missing(true).compression(Compression::None);
+    let db = Db::open(home.path(), options).unwrap();
+    db.put("apple", "red").unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put("banana", "yellow");
+    batch.delete("cherry");
+    db.write(batch).unwrap();
+    let wal = read("000002.log");
+    db.flush().unwrap();
+    db.close().unwrap();
+
+    let page = page("docs/format.md");
+    let dumps = hex_dumps(&page);
+    assert_eq!(dumps.len(), 4);
+    for (name, dump) in dumps {
+        let file = if name == "000002.log" { wal.clone() } else { read(name) };
+        assert_eq!(dump, file, "{name}");
+    }
+}
+
+#[test]
+fn the_filter_block_of_the_example_is_what_the_builder_makes() {
+    let mut builder = minikv::filter::FilterBlockBuilder::new(&BloomFilterPolicy::new(10));
+    builder.start_block(0);
+    builder.add_key(b"first");
+    builder.start_block(4 << 10);
+    builder.add_key(b"second");
+    builder.start_block(11 << 10);
+    let page = page("docs/filters.md");
+    assert_eq!(hex_dumps(&page)["two blocks"], builder.finish());
+}
+
+/// The rows of a Markdown table whose first cell is a number, cell by cell.
+fn rows(markdown: &str) -> impl Iterator<Item = Vec<&str>> {
+    markdown.lines().filter_map(|line| {
+        let cells: Vec<&str> = line.strip_prefix('|')?.trim_end_matches('|').split('|').collect();
+        let cells: Vec<&str> = cells.into_iter().map(str::trim).collect();
+        cells[0].parse::<u32>().ok().map(|_| cells)
+    })
+}
+
+#[test]
+fn the_predicted_rates_are_those_of_the_formula() {
+    let page = page("docs/filters.md");
+    let mut seen = BTreeSet::new();
+    for cells in rows(&page).filter(|cells| cells.len() == 7) {
+        let bits_per_key: u32 = cells[0].parse().unwrap();
+        let policy = BloomFilterPolicy::new(bits_per_key);
+        let (bits, best) =
+            (policy.filter_bits(10_000), best_probes(policy.filter_bits(10_000), 10_000));
+        let percent = |k| format!("{:.3} %", 100.0 * false_positive_probability(bits, 10_000, k));
+        assert_eq!(cells[1], policy.probes().to_string(), "{bits_per_key} bits");
+        assert_eq!(cells[2], percent(policy.probes()), "{bits_per_key} bits");
+        assert_eq!(cells[3], best.to_string(), "{bits_per_key} bits");
+        assert_eq!(cells[4], percent(best), "{bits_per_key} bits");
+        seen.insert(bits_per_key);
+    }
+    assert_eq!(seen, (2..=20).collect());
+}
+
+/// The targets of Markdown links, without what follows a `#`.
+fn links(markdown: &str) -> impl Iterator<Item = &str> {
+    let targets = markdown.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets.filter_map(|target| target.split('#').next())
+}
+
+#[test]
+fn links_lead_somewhere() {
+    for name in PAGES {
+        let dir = root().join(name).parent().unwrap().to_path_buf();
+        let page = page(name);
+        for target in links(&page) {
+            let outside = target.is_empty() || target.contains("://");
+            assert!(outside || dir.join(target).exists(), "{name} links to {target}");
+        }
+    }
+}
+
+fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// The words of `text`: names of files, types, functions and fields.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// What is written `like_this` in the running text of a page.
+fn code_spans(markdown: &str) -> Vec<&str> {
+    let outside_fences = markdown.split("```").step_by(2);
+    outside_fences.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
+}
+
+/// A page that walks through the code names what is there: `Type::method`, `function()`,
+/// `file.rs`. Names of LevelDB's are given with their file and are left out.
+#[test]
+fn names_of_the_code_are_in_the_code() {
+    let mut files = Vec::new();
+    rust_files(&root().join("src"), &mut files);
+    let sources: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let code = sources.iter().flat_map(|source| source.lines());
+    let known: BTreeSet<&str> =
+        code.filter_map(|line| line.split("//").next()).flat_map(words).collect();
+    let paths: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let mut checked = 0;
+    for name in ["docs/tour.md", "docs/durability.md"] {
+        let page = page(name);
+        for span in code_spans(&page) {
+            if span.ends_with(".rs") {
+                let there = root().join(span).exists();
+                assert!(there || paths.iter().any(|path| path.ends_with(span)), "{name}: {span}");
+            } else if span.contains("::") || span.ends_with("()") {
+                let unknown = words(span).find(|word| !known.contains(word));
+                assert_eq!(unknown, None, "{name}: `{span}`");
+            } else {
+                continue;
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked > 50, "only {checked} names were found");
+}

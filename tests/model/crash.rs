@@ -1,0 +1,59 @@
+//! What must be left after a crash: all of it if the process was killed, and after a loss of
+//! power some prefix of the writes that has every synced one.
+
+use crate::order::{Entry, Model};
+
+/// One key set to a value, or deleted.
+pub type Change = (Vec<u8>, Option<Vec<u8>>);
+
+/// The writes of which it is not known that they would survive a loss of power.
+#[derive(Debug)]
+pub struct Journal {
+    durable: Model,
+    /// Later writes, oldest first; the changes of each are all or nothing.
+    writes: Vec<Vec<Change>>,
+}
+
+impl Journal {
+    pub fn new(durable: Model) -> Journal {
+        Journal { durable, writes: Vec::new() }
+    }
+
+    pub fn write(&mut self, changes: Vec<Change>) {
+        self.writes.push(changes);
+    }
+
+    /// The model whose entries are `found`, out of those that a loss of power may leave.
+    pub fn survivor(&self, found: &[Entry]) -> Option<Model> {
+        let mut model = self.durable.clone();
+        let mut writes = self.writes.iter();
+        loop {
+            if model.len() == found.len() && model.all() == found {
+                return Some(model);
+            }
+            for (key, value) in writes.next()? {
+                model.set(key, value.as_deref());
+            }
+        }
+    }
+}
+
+#[test]
+fn only_prefixes_with_every_synced_write_survive() {
+    let put = |key: &str| (key.as_bytes().to_vec(), Some(b"1".to_vec()));
+    let entries = |keys: &[&str]| -> Vec<Entry> {
+        keys.iter().map(|key| (key.as_bytes().into(), b"1"[..].into())).collect()
+    };
+    let mut durable = Model::new(crate::order::Order::Bytewise);
+    durable.set(b"a", Some(b"1"));
+    let mut journal = Journal::new(durable);
+    journal.write(vec![put("b"), put("c")]);
+    journal.write(vec![(b"a".to_vec(), None)]);
+    for allowed in [&["a"][..], &["a", "b", "c"], &["b", "c"]] {
+        let survivor = journal.survivor(&entries(allowed));
+        assert_eq!(survivor.map(|model| model.len()), Some(allowed.len()), "{allowed:?}");
+    }
+    for refused in [&[][..], &["b"], &["a", "b"], &["a", "c"], &["a", "b", "c", "d"]] {
+        assert!(journal.survivor(&entries(refused)).is_none(), "{refused:?}");
+    }
+}
