@@ -34,6 +34,8 @@
 //! another name. LevelDB looks in the metaindex for the name of its own filter only and skips
 //! these. `docs/filters-compared.md` has the measurements that chose this kind among others.
 
+use std::cell::Cell;
+
 use bytes::Bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -56,6 +58,30 @@ const TAIL_BYTES: usize = 8 + 8 + 4 + 1 + 1;
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {
     xxh3_64(key)
+}
+
+/// A key with its hash, which is taken when first asked for: not every table needs it.
+#[derive(Debug)]
+pub struct KeyHash<'k> {
+    key: &'k [u8],
+    hash: Cell<Option<u64>>,
+}
+
+impl<'k> KeyHash<'k> {
+    /// Of this key.
+    pub fn new(key: &'k [u8]) -> KeyHash<'k> {
+        KeyHash { key, hash: Cell::new(None) }
+    }
+
+    /// The [`key_hash`].
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.hash.get().unwrap_or_else(|| {
+            let hash = key_hash(self.key);
+            self.hash.set(Some(hash));
+            hash
+        })
+    }
 }
 
 /// The width of fingerprints that `bits_per_key`, 1 to 64, pays for in a table of 20,000 keys:
