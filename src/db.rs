@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::base::Result;
 use crate::base::stats::ReadTrace;
 use crate::engine::Engine;
+use crate::engine::explain::Explanation;
 pub use crate::engine::iter::{Cursor, Iter};
 use crate::engine::open::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
@@ -328,7 +329,8 @@ macro_rules! reads {
             /// let (value, trace) = db.get_traced("banana")?;
             /// assert_eq!(value, None);
             /// // A table could have had it; its filter said no, and no data block was read.
-            /// assert_eq!((trace.filter_checks, trace.filter_negatives), (1, 1));
+            /// let total = trace.total();
+            /// assert_eq!((total.filter_checks, total.filter_negatives), (1, 1));
             /// assert_eq!(trace.data_blocks(), 0);
             /// # Ok::<(), Box<dyn std::error::Error>>(())
             /// ```
@@ -349,6 +351,31 @@ macro_rules! reads {
                 key: impl AsRef<[u8]>,
             ) -> Result<(Option<Bytes>, ReadTrace)> {
                 self.reader().get_traced(options, key.as_ref())
+            }
+
+            /// Gets `key` and tells how that went, step by step: what was asked in which order,
+            /// what filters said and whether it was true, and what the same get costs without
+            /// filters.
+            ///
+            /// Two gets are done, one of them without filters. Both count in the statistics; the
+            /// one without filters puts nothing into the block cache.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+                self.explain_with(&ReadOptions::default(), key)
+            }
+
+            /// [`explain`](Self::explain), with options.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn explain_with(
+                &self,
+                options: &ReadOptions,
+                key: impl AsRef<[u8]>,
+            ) -> Result<Explanation> {
+                self.reader().explain(options, key.as_ref())
             }
 
             /// The values of `keys`, all as of one moment, in the order asked.

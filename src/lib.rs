@@ -30,7 +30,7 @@
 //! | [`log`] | the log format, of WAL and MANIFEST |
 //! | [`fs`] | the filesystem: disk, memory, simulated |
 //! | [`filter`] | filter policies, the filter block, the theory |
-//! | [`format`] | bytes: every structure on disk, without I/O |
+//! | [`mod@format`] | bytes: every structure on disk, without I/O |
 //! | [`base`] | errors, comparators, counters |
 //!
 //! # What it is not
@@ -50,8 +50,9 @@ pub mod table;
 pub use admin::destroy::destroy;
 pub use base::{BytewiseComparator, Comparator, Error, Result};
 pub use db::{Cursor, Db, Iter, ReadOnlyDb, Snapshot};
-pub use engine::options::{Options, ReadOptions, WriteOptions};
-pub use filter::{BloomFilterPolicy, FilterPolicy};
+pub use engine::explain::Explanation;
+pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
+pub use filter::{BloomFilterPolicy, DelimitedPrefix, FilterPolicy, FixedPrefix, PrefixExtractor};
 pub use format::batch::WriteBatch;
 pub use format::compress::Compression;
 

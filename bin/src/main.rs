@@ -1,5 +1,7 @@
 //! The `minikv` command.
 
+#![allow(rustdoc::invalid_html_tags, reason = "doc comments are the help texts: KEY<TAB>VALUE")]
+
 mod args;
 mod codec;
 mod commands;

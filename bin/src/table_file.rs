@@ -17,6 +17,7 @@ pub fn open_table(path: &Path) -> Result<Table> {
     let context = TableContext {
         order: KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator))),
         filter_policy: Some(Arc::new(BloomFilterPolicy::new(10))),
+        prefix_extractor: None,
         block_cache: None,
         paranoid: false,
     };

@@ -13,7 +13,8 @@ use bytes::Bytes;
 
 use crate::base::Result;
 use crate::base::stats::{LevelTrace, NUM_LEVELS, ReadTrace};
-use crate::filter::{FilterBlockBuilder, FilterBlockReader, FilterPolicy};
+use crate::filter::whole_table::TableFilterBuilder;
+use crate::filter::{FilterBlockBuilder, FilterBlockReader, FilterPolicy, TableFilter};
 use crate::format::key::{ParsedKey, UserComparator, user_key};
 use crate::table::reader::Table;
 
@@ -28,11 +29,24 @@ pub enum BlockFilters {
     New(Arc<dyn FilterPolicy>),
 }
 
-/// The filters that tables should have.
+/// The table filters that a plan gives tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableFilters {
+    /// None.
+    None,
+    /// Those that each table has.
+    Own,
+    /// New ones, of so many bits a key.
+    New(u32),
+}
+
+/// The filters that tables should have. A table that has both kinds is asked by its table filter.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// One filter for each 2 KiB of data blocks.
     pub blocks: BlockFilters,
+    /// One filter for the whole table.
+    pub table: TableFilters,
 }
 
 /// A lookup to replay.
@@ -44,15 +58,32 @@ pub struct Lookup<'a> {
     pub present: bool,
 }
 
-/// What makes a bloom filter as good as it is.
+/// What makes a filter as good as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FilterShape {
-    /// Bits of the array: `m`.
-    pub bits: u64,
-    /// Different keys it was made of: `n`.
-    pub keys: u64,
-    /// Bits probed a key: `k`.
-    pub probes: u32,
+pub enum FilterShape {
+    /// A bloom filter.
+    Bloom {
+        /// Bits of the array: `m`.
+        bits: u64,
+        /// Different keys it was made of: `n`.
+        keys: u64,
+        /// Bits probed a key: `k`.
+        probes: u32,
+    },
+    /// A filter of fingerprints.
+    Fingerprints {
+        /// Bits of a fingerprint.
+        bits: u32,
+    },
+}
+
+/// The filters made for one table, as they are written.
+#[derive(Clone, Debug, Default)]
+pub struct MadeFilters {
+    /// The filter block.
+    pub block: Option<Bytes>,
+    /// The filter of the whole table.
+    pub table: Option<Bytes>,
 }
 
 /// What the lookups come to under one plan.
@@ -65,19 +96,19 @@ pub struct Outcome {
     pub present: ReadTrace,
     /// Of the others.
     pub absent: ReadTrace,
-    /// By level: block filters asked about a key that they were not made of, by shape. Of a key
-    /// looked up again and again only the first time counts: a filter that errs errs each time.
-    pub block_filters_tried: [BTreeMap<FilterShape, u64>; NUM_LEVELS],
+    /// By level: filters asked about a key that they were not made of, by shape. Of a key looked up
+    /// again and again only the first time counts: a filter that errs errs each time.
+    pub tried: [BTreeMap<FilterShape, u64>; NUM_LEVELS],
     /// The same, those of them that said "maybe".
-    pub block_filters_wrong: [u64; NUM_LEVELS],
+    pub wrong: [u64; NUM_LEVELS],
     /// How the errors lie among the filters that were asked.
     pub among_filters: Clusters,
     /// How the errors lie among the keys.
     pub among_keys: Clusters,
-    /// Bytes of the block filters of all tables.
-    pub block_filter_bytes: u64,
-    /// Filter blocks, one for each table, in the order the tables were given, if they are kept.
-    pub filter_blocks: Vec<Option<Bytes>>,
+    /// Bytes of the filters of all tables.
+    pub filter_bytes: u64,
+    /// The filters made, in the order in which the tables were given, if they are kept.
+    pub made: Vec<MadeFilters>,
 }
 
 /// Sums over clusters of tries that are not independent: those of one filter, which may be fuller
@@ -149,8 +180,8 @@ struct Visit {
 /// A table's keys, walked.
 struct Walk {
     visits: Vec<Visit>,
-    /// New filter blocks, for the plans that have any.
-    filters: Vec<Option<Vec<u8>>>,
+    /// New filters, for the plans that have any.
+    made: Vec<MadeFilters>,
     /// Different keys of each span of offsets that shares a filter.
     keys_per_span: BTreeMap<u64, u64>,
 }
@@ -175,7 +206,7 @@ impl<'a> Shadow<'a> {
         }
     }
 
-    /// Keeps the filters that are made, in [`Outcome::filter_blocks`].
+    /// Keeps the filters that are made, in [`Outcome::made`].
     #[must_use]
     pub fn keep_filters(mut self) -> Self {
         self.keep_filters = true;
@@ -193,27 +224,22 @@ impl<'a> Shadow<'a> {
         let end = start
             + self.lookups[start..].partition_point(|l| self.order.compare(l.key, last).is_le());
         let walk = self.walk(table, start..end)?;
-        for (plan, made) in walk.filters.iter().enumerate() {
-            let reader = match &self.plans[plan].blocks {
-                BlockFilters::None => None,
-                BlockFilters::Own => table.filter_block().cloned(),
-                BlockFilters::New(policy) => made
-                    .clone()
-                    .map(|bytes| FilterBlockReader::new(policy.clone(), Bytes::from(bytes))),
-            };
+        for (i, (plan, made)) in self.plans.iter().zip(&walk.made).enumerate() {
+            let asked = Asked::of(plan, table, made);
             let replay = Replay { level, walk: &walk, lookups: &self.lookups };
-            let tries = &mut self.tries[plan];
-            if reader.is_some() {
+            let tries = &mut self.tries[i];
+            if !matches!(asked, Asked::Nothing) {
                 tries.resize(self.lookups.len(), (0, 0));
             }
-            self.outcomes[plan].add(&replay, reader.as_ref(), tries);
+            self.outcomes[i].filter_bytes += plan.bytes(table, made);
+            self.outcomes[i].add(&replay, &asked, tries);
         }
         for visit in walk.visits.iter().filter(|visit| visit.found) {
             self.answered[visit.lookup] = true;
         }
-        for (outcome, made) in self.outcomes.iter_mut().zip(walk.filters) {
-            if self.keep_filters {
-                outcome.filter_blocks.push(made.map(Bytes::from));
+        if self.keep_filters {
+            for (outcome, made) in self.outcomes.iter_mut().zip(walk.made) {
+                outcome.made.push(made);
             }
         }
         self.held.tables += 1;
@@ -232,11 +258,7 @@ impl<'a> Shadow<'a> {
 
     /// Reads every entry of `table`: makes the filters, and says where the lookups in `range` come.
     fn walk(&mut self, table: &Table, range: Range<usize>) -> Result<Walk> {
-        let new_filter = |plan: &Plan| match &plan.blocks {
-            BlockFilters::New(policy) => Some(FilterBlockBuilder::new(&**policy)),
-            _ => None,
-        };
-        let mut builders: Vec<_> = self.plans.iter().map(new_filter).collect();
+        let mut builders: Vec<_> = self.plans.iter().map(Builders::of).collect();
         let mut keys_per_span = BTreeMap::new();
         let mut visits = Vec::new();
         let mut pending = range.filter(|&i| !self.answered[i]).peekable();
@@ -244,7 +266,7 @@ impl<'a> Shadow<'a> {
         let mut last_key: Option<Vec<u8>> = None;
         for info in table.blocks()? {
             let offset = info.handle.offset;
-            builders.iter_mut().flatten().for_each(|builder| builder.start_block(offset));
+            builders.iter_mut().for_each(|builder| builder.start_block(offset));
             let span_keys = keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0);
             let (_, block) = table.read_block(info.handle, true)?;
             let mut visit = |lookup, found| {
@@ -254,7 +276,7 @@ impl<'a> Shadow<'a> {
             let mut valid = cursor.seek_to_first()?;
             while valid {
                 let key = ParsedKey::parse(cursor.key())?.user_key;
-                builders.iter_mut().flatten().for_each(|builder| builder.add_key(key));
+                builders.iter_mut().for_each(|builder| builder.add_key(key));
                 if last_key.as_deref() != Some(key) {
                     *span_keys += 1;
                     last_key = Some(key.to_vec());
@@ -280,13 +302,95 @@ impl<'a> Shadow<'a> {
             self.held.data_bytes += info.handle.size;
         }
         visits.extend(pending.map(|lookup| Visit { lookup, block: None, found: false }));
-        let finish = |builder: Option<FilterBlockBuilder>| {
-            builder.map(|mut builder| {
-                builder.start_block(end_of_data);
-                builder.finish()
-            })
+        let made = builders.into_iter().map(|builders| builders.finish(end_of_data)).collect();
+        Ok(Walk { visits, made, keys_per_span })
+    }
+}
+
+/// Makes the filters of one table.
+struct Builders {
+    block: Option<FilterBlockBuilder>,
+    table: Option<TableFilterBuilder>,
+}
+
+impl Builders {
+    fn of(plan: &Plan) -> Builders {
+        Builders {
+            block: match &plan.blocks {
+                BlockFilters::New(policy) => Some(FilterBlockBuilder::new(&**policy)),
+                BlockFilters::None | BlockFilters::Own => None,
+            },
+            table: match plan.table {
+                TableFilters::New(bits) => Some(TableFilterBuilder::new(bits)),
+                TableFilters::None | TableFilters::Own => None,
+            },
+        }
+    }
+
+    fn start_block(&mut self, offset: u64) {
+        if let Some(block) = &mut self.block {
+            block.start_block(offset);
+        }
+    }
+
+    fn add_key(&mut self, key: &[u8]) {
+        if let Some(block) = &mut self.block {
+            block.add_key(key);
+        }
+        if let Some(table) = &mut self.table {
+            table.add_key(key);
+        }
+    }
+
+    fn finish(mut self, end_of_data: u64) -> MadeFilters {
+        self.start_block(end_of_data);
+        MadeFilters {
+            block: self.block.map(|block| Bytes::from(block.finish())),
+            table: self.table.map(|table| Bytes::from(table.finish())),
+        }
+    }
+}
+
+impl Plan {
+    fn bytes(&self, table: &Table, made: &MadeFilters) -> u64 {
+        let own_block = match self.blocks {
+            BlockFilters::Own => table.filter_block().map_or(0, FilterBlockReader::memory_bytes),
+            _ => 0,
         };
-        Ok(Walk { visits, filters: builders.into_iter().map(finish).collect(), keys_per_span })
+        let own_table = match self.table {
+            TableFilters::Own => table.table_filter().map_or(0, TableFilter::memory_bytes),
+            _ => 0,
+        };
+        let made = [&made.block, &made.table].map(|made| made.as_ref().map_or(0, Bytes::len));
+        (own_block + own_table + made[0] + made[1]) as u64
+    }
+}
+
+/// The filter that a get asks in one table.
+enum Asked {
+    Nothing,
+    Block(FilterBlockReader),
+    Table(TableFilter),
+}
+
+impl Asked {
+    fn of(plan: &Plan, table: &Table, made: &MadeFilters) -> Asked {
+        let whole = match plan.table {
+            TableFilters::Own => table.table_filter().cloned(),
+            _ => made.table.clone().and_then(TableFilter::decode),
+        };
+        let blocks = match &plan.blocks {
+            BlockFilters::Own => table.filter_block().cloned(),
+            BlockFilters::New(policy) => {
+                made.block.clone().map(|block| FilterBlockReader::new(policy.clone(), block))
+            }
+            BlockFilters::None => None,
+        };
+        match (whole, blocks) {
+            (Some(whole), _) => Asked::Table(whole),
+            (None, Some(blocks)) => Asked::Block(blocks),
+            (None, None) => Asked::Nothing,
+        }
     }
 }
 
@@ -298,14 +402,8 @@ impl Outcome {
         all
     }
 
-    fn add(
-        &mut self,
-        replay: &Replay<'_>,
-        filter: Option<&FilterBlockReader>,
-        tries: &mut [(u16, u16)],
-    ) {
+    fn add(&mut self, replay: &Replay<'_>, asked: &Asked, tries: &mut [(u16, u16)]) {
         let &Replay { level, walk, lookups } = replay;
-        self.block_filter_bytes += filter.map_or(0, |filter| filter.memory_bytes() as u64);
         let mut previous: Option<&[u8]> = None;
         // The filter asked last, as the span it is of, and how often it was tried and wrong.
         let mut cluster = (0, 0, 0);
@@ -314,18 +412,16 @@ impl Outcome {
             let first_time = previous != Some(lookup.key);
             previous = Some(lookup.key);
             let trace = if lookup.present { &mut self.present } else { &mut self.absent };
-            let level_trace = &mut trace.levels[level];
-            level_trace.tables_considered += 1;
-            level_trace.index_seeks += 1;
-            let Some(block) = visit.block else { continue };
-            let maybe = filter.is_none_or(|filter| filter.key_may_match(block, lookup.key));
-            count_block(level_trace, filter.is_some(), maybe, visit.found);
-            let Some(filter) = filter.filter(|_| first_time && !visit.found) else { continue };
-            let span = block >> FILTER_BASE_LG;
-            let keys = walk.keys_per_span.get(&span).copied();
-            let shape = shape_of(filter.filter(block), keys.unwrap_or(0));
-            *self.block_filters_tried[level].entry(shape).or_insert(0) += 1;
-            self.block_filters_wrong[level] += u64::from(maybe);
+            let Some(maybe) = count_visit(&mut trace.levels[level], asked, visit, lookup.key)
+            else {
+                continue;
+            };
+            if visit.found || !first_time {
+                continue;
+            }
+            let (span, shape) = replay.shape(asked, visit);
+            *self.tried[level].entry(shape).or_insert(0) += 1;
+            self.wrong[level] += u64::from(maybe);
             let (tried, wrong) = &mut tries[visit.lookup];
             (*tried, *wrong) = (tried.saturating_add(1), wrong.saturating_add(u16::from(maybe)));
             if cluster.0 != span {
@@ -345,19 +441,57 @@ struct Replay<'a> {
     lookups: &'a [Lookup<'a>],
 }
 
-/// Counts a visit of a data block as a get would.
-fn count_block(trace: &mut LevelTrace, filtered: bool, maybe: bool, found: bool) {
-    if filtered {
+impl Replay<'_> {
+    /// Which filter of its table is asked, and its shape.
+    fn shape(&self, asked: &Asked, visit: &Visit) -> (u64, FilterShape) {
+        match (asked, visit.block) {
+            (Asked::Table(filter), _) => {
+                (0, FilterShape::Fingerprints { bits: filter.fingerprint_bits() })
+            }
+            (Asked::Block(filter), Some(block)) => {
+                let span = block >> FILTER_BASE_LG;
+                let keys = self.walk.keys_per_span.get(&span).copied().unwrap_or(0);
+                (span, bloom_shape(filter.filter(block), keys))
+            }
+            (Asked::Block(_) | Asked::Nothing, _) => (0, bloom_shape(None, 0)),
+        }
+    }
+}
+
+/// Counts a visit of a table as a get would. What the filter said, if one was asked.
+fn count_visit(trace: &mut LevelTrace, asked: &Asked, visit: &Visit, key: &[u8]) -> Option<bool> {
+    trace.tables_considered += 1;
+    let mut said = None;
+    if let Asked::Table(filter) = asked {
+        let maybe = filter.may_match(key);
+        trace.table_filter_checks += 1;
+        trace.table_filter_negatives += u64::from(!maybe);
+        trace.table_filter_true_positives += u64::from(maybe && visit.found);
+        trace.table_filter_false_positives += u64::from(maybe && !visit.found);
+        if !maybe {
+            return Some(false);
+        }
+        said = Some(true);
+    }
+    trace.index_seeks += 1;
+    let Some(block) = visit.block else { return said };
+    if let Asked::Block(filter) = asked {
+        let maybe = filter.key_may_match(block, key);
         trace.filter_checks += 1;
         trace.filter_negatives += u64::from(!maybe);
-        trace.filter_true_positives += u64::from(maybe && found);
-        trace.filter_false_positives += u64::from(maybe && !found);
+        trace.filter_true_positives += u64::from(maybe && visit.found);
+        trace.filter_false_positives += u64::from(maybe && !visit.found);
+        if !maybe {
+            return Some(false);
+        }
+        said = Some(true);
     }
-    trace.data_blocks_from_file += u64::from(maybe);
+    trace.data_blocks_from_file += 1;
+    said
 }
 
 /// The shape of a filter in LevelDB's format; one without bits matches nothing.
-fn shape_of(filter: Option<&[u8]>, keys: u64) -> FilterShape {
+fn bloom_shape(filter: Option<&[u8]>, keys: u64) -> FilterShape {
     let (probes, array) = filter.and_then(|filter| filter.split_last()).unwrap_or((&0, &[]));
-    FilterShape { bits: array.len() as u64 * 8, keys, probes: u32::from(*probes) }
+    FilterShape::Bloom { bits: array.len() as u64 * 8, keys, probes: u32::from(*probes) }
 }

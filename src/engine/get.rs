@@ -8,6 +8,7 @@ use crate::base::stats::{LevelTally, LevelTrace, NUM_LEVELS, ReadTally, ReadTrac
 use crate::engine::memtable::MemFound;
 use crate::engine::version::TableFile;
 use crate::engine::view::{ReadState, ReadView};
+use crate::filter::whole_table::KeyHash;
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, SeqNo, TRAILER_BYTES, pack_trailer};
 use crate::table::reader::{BlockReadOptions, Found};
 use crate::table::sink::TableSink;
@@ -84,14 +85,15 @@ impl<'a> ReadSink for Tallying<'a> {
 const STACK_KEY_BYTES: usize = 120;
 
 /// The internal key of a lookup: the first that a reader at a sequence may see.
-struct LookupKey {
+pub struct LookupKey {
     stack: [u8; STACK_KEY_BYTES + TRAILER_BYTES],
     heap: Vec<u8>,
     len: usize,
 }
 
 impl LookupKey {
-    fn new(user_key: &[u8], seq: SeqNo) -> LookupKey {
+    /// The first version of `user_key` that a reader at `seq` may see.
+    pub fn new(user_key: &[u8], seq: SeqNo) -> LookupKey {
         let len = user_key.len() + TRAILER_BYTES;
         let mut key =
             LookupKey { stack: [0; STACK_KEY_BYTES + TRAILER_BYTES], heap: Vec::new(), len };
@@ -109,7 +111,8 @@ impl LookupKey {
         if self.heap.is_empty() { &mut self.stack[..self.len] } else { &mut self.heap }
     }
 
-    fn bytes(&self) -> &[u8] {
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
         if self.heap.is_empty() { &self.stack[..self.len] } else { &self.heap }
     }
 }
@@ -182,9 +185,10 @@ fn find_in_tables<S: ReadSink>(
     sink: &mut S,
 ) -> Result<Option<Found>> {
     let order = state.order.user();
+    let hash = KeyHash::new(key);
     let ask = |level: usize, file: &TableFile, sink: &mut S| {
         let sink = sink.table(level, file);
-        state.tables.with(&file.slot, |table| table.get(lookup, options, sink))
+        state.tables.with(&file.slot, |table| table.get_hashed(lookup, &hash, options, sink))
     };
     for file in view.version.level(0) {
         let outside = order.compare(key, file.first_key()).is_lt()

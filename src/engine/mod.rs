@@ -7,16 +7,17 @@
 //! | `flush` | a frozen memtable becomes a table of level 0 |
 //! | `pick`, `compact` | which tables to merge, and the merge |
 //! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
-//! | `view`, `get`, `merge`, `iter` | what a read sees, and how |
+//! | `view`, `get`, `sources`, `merge`, `iter` | what a read sees, and how |
+//! | `totals`, `explain` | what reads did: counted, and told step by step |
 //! | `directory`, `open`, `read_only` | from files to an engine, or to a view |
 //! | `worker`, `health`, `obsolete` | threads, trouble, removal |
 //!
 //! # Locks
 //! In the order in which they may be taken; none is taken while one further down is held:
 //! 1. the write queue's line: held for a few instructions;
-//! 2. [`Engine::commit`]: held by the commit leader while it writes the log and the memtable;
-//! 3. [`Engine::manifest`]: held while an edit is made durable;
-//! 4. [`Engine::state`]: held for a few instructions, never during I/O;
+//! 2. `Engine::commit`: held by the commit leader while it writes the log and the memtable;
+//! 3. `Engine::manifest`: held while an edit is made durable;
+//! 4. `Engine::state`: held for a few instructions, never during I/O;
 //! 5. the snapshots of [`view::ReadState`].
 //!
 //! Reads take none of them.
@@ -50,6 +51,7 @@ use crate::fs::Fs;
 
 pub mod compact;
 pub mod directory;
+pub mod explain;
 pub mod flush;
 pub mod get;
 pub mod health;
@@ -65,6 +67,7 @@ pub mod pick;
 pub mod property;
 pub mod read_only;
 pub mod reader;
+pub mod sources;
 pub mod totals;
 pub mod version;
 pub mod version_set;

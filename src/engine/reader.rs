@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::base::stats::{NUM_LEVELS, ReadTrace};
 use crate::base::{Error, Result};
+use crate::engine::explain::{self, Explanation};
 use crate::engine::get;
 use crate::engine::iter::{Cursor, Iter};
 use crate::engine::options::ReadOptions;
@@ -86,6 +87,13 @@ impl<'a> Reader<'a> {
         Ok((value, trace))
     }
 
+    /// How a get of `key` goes.
+    pub fn explain(&self, options: &ReadOptions, key: &[u8]) -> Result<Explanation> {
+        let view = self.state.view();
+        let seq = self.seq(options)?;
+        explain::explain(self.state, &view, seq, key, &options.block_options())
+    }
+
     /// The values of `keys`, all as of one moment, in the order asked.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
@@ -100,7 +108,7 @@ impl<'a> Reader<'a> {
     /// A cursor.
     pub fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
         let (view, seq) = self.moment(options)?;
-        Cursor::new(self.state.clone(), view, seq, options.block_options())
+        Cursor::new(self.state.clone(), view, seq, options.block_options(), None)
     }
 
     /// An iterator over a range.

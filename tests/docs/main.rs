@@ -153,7 +153,9 @@ fn names_of_the_code_are_in_the_code() {
     let mut files = Vec::new();
     rust_files(&root().join("src"), &mut files);
     let sources: Vec<String> = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
-    let known: BTreeSet<&str> = sources.iter().flat_map(|source| words(source)).collect();
+    let code = sources.iter().flat_map(|source| source.lines());
+    let known: BTreeSet<&str> =
+        code.filter_map(|line| line.split("//").next()).flat_map(words).collect();
     let paths: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let mut checked = 0;
     for name in ["docs/tour.md", "docs/durability.md"] {

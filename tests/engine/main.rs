@@ -1,8 +1,12 @@
 //! The engine as a program meets it: one test for each promise.
 
+mod explain;
 mod reads;
 mod recovery;
 mod writes;
+
+#[path = "../support/recount.rs"]
+mod recount;
 
 use std::collections::BTreeMap;
 

@@ -35,8 +35,9 @@ fn number(value: &[u8]) -> u64 {
 }
 
 /// What the threads share.
-struct Scene {
+struct Scene<'a> {
     db: Db,
+    home: &'a Home,
     seed: u64,
     rounds: u64,
     /// Per writer and group, the last number whose write has returned.
@@ -59,6 +60,7 @@ pub fn run(home: &Home, options: Options, seed: u64, rounds: u64) {
     let groups = || (0..GROUPS).map(|_| AtomicU64::new(0)).collect();
     let scene = Scene {
         db: Db::open(home.dir(), options.clone().create_if_missing(true)).unwrap(),
+        home,
         seed,
         rounds,
         acknowledged: (0..WRITERS).map(|_| groups()).collect(),
@@ -72,17 +74,18 @@ pub fn run(home: &Home, options: Options, seed: u64, rounds: u64) {
         for reader in 0..READERS {
             scope.spawn(move || scene.read(reader));
         }
+        scope.spawn(move || scene.look_from_outside());
         scope.spawn(move || scene.tidy());
     });
     scene.check_at_rest(&scene.db);
     let Scene { db, acknowledged, .. } = scene;
     db.close().unwrap();
     let db = Db::open(home.dir(), options).unwrap();
-    let scene = Scene { db, seed, rounds, acknowledged, writing: AtomicUsize::new(0) };
+    let scene = Scene { db, home, seed, rounds, acknowledged, writing: AtomicUsize::new(0) };
     scene.check_at_rest(&scene.db);
 }
 
-impl Scene {
+impl Scene<'_> {
     fn rng(&self, thread: usize) -> Rng {
         Rng::new(self.seed.wrapping_mul(31).wrapping_add(thread as u64))
     }
@@ -155,6 +158,20 @@ impl Scene {
         let found = entries.get(&key(writer, group, "right")).copied().unwrap_or(0);
         assert!(found >= floor, "{found} in a scan, after {floor}");
         found
+    }
+
+    /// Opens the directory read-only, as another process would, again and again.
+    fn look_from_outside(&self) {
+        let mut rng = self.rng(300);
+        while self.writing.load(Ordering::SeqCst) > 0 {
+            let (writer, group) = (rng.below(WRITERS), rng.below(GROUPS));
+            let floor = self.acknowledged[writer][group].load(Ordering::SeqCst);
+            let db = Db::open_read_only(self.home.dir(), self.home.options()).unwrap();
+            let entries = collect(db.iter().unwrap());
+            check_whole(&entries);
+            let found = entries.get(&key(writer, group, "left")).copied().unwrap_or(0);
+            assert!(found >= floor, "{found} from outside, after {floor}");
+        }
     }
 
     /// Flushes and compacts for as long as there are writers.

@@ -7,6 +7,7 @@ mod delete;
 mod demo;
 mod destroy;
 mod dump;
+mod explain;
 mod get;
 mod inspect;
 mod load;
@@ -34,6 +35,7 @@ pub enum Command {
     Load(load::Args),
     Batch(batch::Args),
     Dump(dump::Args),
+    Explain(explain::Args),
     Stats(stats::Args),
     Compact(compact::Args),
     Destroy(destroy::Args),
@@ -55,6 +57,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Load(args) => load::run(global, args),
         Command::Batch(args) => batch::run(global, args),
         Command::Dump(args) => dump::run(global, args),
+        Command::Explain(args) => explain::run(global, args),
         Command::Stats(args) => stats::run(global, args),
         Command::Compact(args) => compact::run(global, args),
         Command::Destroy(args) => destroy::run(global, args),

@@ -14,6 +14,7 @@ use crate::args::Global;
 use crate::error::{CliError, Result};
 
 use report::Report;
+pub use report::json_bytes;
 
 /// Print what is in one file of a database
 ///

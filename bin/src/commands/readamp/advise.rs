@@ -11,8 +11,9 @@ use crate::output::Table;
 
 /// What is tried when nothing is named.
 pub fn default_filters() -> Vec<Filters> {
-    let sizes = [4, 6, 8, 10, 12, 16].map(Filters::Block);
-    [Filters::None].into_iter().chain(sizes).collect()
+    let block = [4, 6, 8, 10, 12, 16].map(Filters::Block);
+    let table = [4, 6, 8, 10, 12, 16].map(Filters::Table);
+    [Filters::None].into_iter().chain(block).chain(table).collect()
 }
 
 /// A report, judged.

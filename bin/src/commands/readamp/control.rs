@@ -6,7 +6,7 @@
 //! the same size and number of probes, from the same keys, with another hash.
 
 use minikv::FilterPolicy;
-use minikv::admin::shadow::{BlockFilters, Outcome, Plan};
+use minikv::admin::shadow::{BlockFilters, Outcome, Plan, TableFilters};
 use minikv::base::stats::NUM_LEVELS;
 use minikv::filter::FilterGenerator;
 
@@ -26,18 +26,20 @@ pub struct Control {
 /// Runs the control of each configuration whose filters err more or less than predicted.
 pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Result<Vec<Control>> {
     let odd = measured.iter().filter(|m| m.rate.is_some_and(|rate| !rate.agrees()));
-    let odd: Vec<_> = odd.map(|m| m.filters).filter(|f| f.bits().is_some()).collect();
+    let odd: Vec<_> = odd.map(|m| m.filters).filter(|f| matches!(f, Filters::Block(_))).collect();
     if odd.is_empty() {
         return Ok(Vec::new());
     }
     let policy = |filters: &Filters| Independent::new(filters.bits().unwrap_or(1));
-    let plans =
-        odd.iter().map(|f| Plan { blocks: BlockFilters::New(std::sync::Arc::new(policy(f))) });
+    let plans = odd.iter().map(|f| Plan {
+        blocks: BlockFilters::New(std::sync::Arc::new(policy(f))),
+        table: TableFilters::None,
+    });
     let outcomes = source.replay(plans.collect(), source.reaching_tables(lookups)?)?;
     let control = |(filters, outcome): (Filters, Outcome)| {
-        let tried = outcome.block_filters_tried.iter().flat_map(|shapes| shapes.values()).sum();
-        let wrong = outcome.block_filters_wrong.iter().sum();
-        let rate = Rate::of_block_filters(tried, wrong, &outcome, 0..NUM_LEVELS)?;
+        let tried = outcome.tried.iter().flat_map(|shapes| shapes.values()).sum();
+        let wrong = outcome.wrong.iter().sum();
+        let rate = Rate::of_filters(tried, wrong, &outcome, 0..NUM_LEVELS)?;
         Some(Control { filters, rate })
     };
     Ok(odd.into_iter().zip(outcomes).filter_map(control).collect())

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use minikv::BloomFilterPolicy;
-use minikv::admin::shadow::{BlockFilters, Plan};
+use minikv::admin::shadow::{BlockFilters, Plan, TableFilters};
 
 /// The most bits a key that make sense to ask for.
-const MAX_BITS: u32 = 100;
+const MAX_BITS: u32 = 64;
 const MAX_CONFIGURATIONS: usize = 64;
 
 /// The filters of one configuration.
@@ -21,6 +21,10 @@ pub enum Filters {
     None,
     /// LevelDB's: one filter for each 2 KiB of data blocks, of so many bits a key.
     Block(u32),
+    /// One filter for each table, of so many bits a key.
+    Table(u32),
+    /// Both: what LevelDB reads, and what minikv asks instead.
+    Both(u32),
 }
 
 impl Filters {
@@ -54,11 +58,12 @@ impl Filters {
         }
         let of: fn(u32) -> Filters = match kind {
             "block" => Filters::Block,
-            "table" | "both" => return Err(format!("{part:?}: this build has no table filters")),
+            "table" => Filters::Table,
+            "both" => Filters::Both,
             _ => {
                 return Err(format!(
-                    "{part:?} is no configuration: none, block:BITS, block:FROM..TO, as-is or \
-                     ignored"
+                    "{part:?} is no configuration: none, as-is, ignored, or block, table or both \
+                     with bits per key as in block:10 or block:4..16"
                 ));
             }
         };
@@ -68,7 +73,7 @@ impl Filters {
     /// Bits a key of new filters.
     pub fn bits(&self) -> Option<u32> {
         match *self {
-            Filters::Block(bits) => Some(bits),
+            Filters::Block(bits) | Filters::Table(bits) | Filters::Both(bits) => Some(bits),
             Filters::AsIs | Filters::Ignored | Filters::None => None,
         }
     }
@@ -80,6 +85,8 @@ impl Filters {
             Filters::Ignored => "ignored",
             Filters::None => "none",
             Filters::Block(_) => "block",
+            Filters::Table(_) => "table",
+            Filters::Both(_) => "both",
         }
     }
 
@@ -95,13 +102,15 @@ impl Filters {
 
     /// The filters that tables are to have for it.
     pub fn plan(&self) -> Plan {
-        Plan {
-            blocks: match *self {
-                Filters::AsIs => BlockFilters::Own,
-                Filters::Ignored | Filters::None => BlockFilters::None,
-                Filters::Block(bits) => BlockFilters::New(Arc::new(BloomFilterPolicy::new(bits))),
-            },
-        }
+        let block = |bits| BlockFilters::New(Arc::new(BloomFilterPolicy::new(bits)));
+        let (blocks, table) = match *self {
+            Filters::AsIs => (BlockFilters::Own, TableFilters::Own),
+            Filters::Ignored | Filters::None => (BlockFilters::None, TableFilters::None),
+            Filters::Block(bits) => (block(bits), TableFilters::None),
+            Filters::Table(bits) => (BlockFilters::None, TableFilters::New(bits)),
+            Filters::Both(bits) => (block(bits), TableFilters::New(bits)),
+        };
+        Plan { blocks, table }
     }
 }
 
@@ -138,10 +147,13 @@ mod tests {
 
     #[test]
     fn lists_and_sweeps_are_read() {
-        let list = Filters::list("none, block:10,block:9..11,ignored").unwrap();
+        let list = Filters::list("none, block:10,block:9..11,ignored,table:8,both:8").unwrap();
         let names: Vec<_> = list.iter().map(Filters::to_string).collect();
-        assert_eq!(names, ["none", "block:10", "block:9", "block:11", "ignored"]);
-        for bad in ["", ",", "block", "block:0", "block:101", "block:4..2", "block:x", "bloom:10"] {
+        assert_eq!(
+            names,
+            ["none", "block:10", "block:9", "block:11", "ignored", "table:8", "both:8"]
+        );
+        for bad in ["", ",", "block", "block:0", "block:65", "block:4..2", "block:x", "bloom:10"] {
             assert!(Filters::list(bad).is_err(), "{bad:?}");
         }
     }

@@ -19,7 +19,7 @@ const ROUNDS: usize = 3;
 /// What one configuration did.
 pub struct Measured {
     pub filters: Filters,
-    /// Bytes of filter blocks in the files.
+    /// Bytes of filters in the files.
     pub bytes_on_disk: u64,
     /// Bytes that filters take while their tables are open.
     pub bytes_in_memory: u64,
@@ -27,7 +27,7 @@ pub struct Measured {
     pub cold: Pass,
     /// The same lookups again, with what the cache kept.
     pub warm: Pass,
-    /// How often block filters erred, in all and by level.
+    /// How often filters erred, in all and by level.
     pub rate: Option<Rate>,
     pub level_rates: Vec<(usize, Rate)>,
     /// Data blocks that each lookup read, cold, in the order of the lookups.
@@ -138,14 +138,14 @@ impl Work<'_> {
         let warm = self.count(&db, &read, |_, _| {})?;
         let rate_of = |levels: std::ops::Range<usize>| {
             let traces = tried.levels[levels.clone()].iter();
-            let wrong = traces.clone().map(|level| level.filter_false_positives).sum();
-            let negatives = traces.map(|level| level.filter_negatives).sum::<u64>();
-            Rate::of_block_filters(wrong + negatives, wrong, shadow, levels)
+            let wrong = traces.clone().map(|level| level.all_filter_false_positives()).sum();
+            let negatives = traces.map(|level| level.all_filter_negatives()).sum::<u64>();
+            Rate::of_filters(wrong + negatives, wrong, shadow, levels)
         };
         Ok(Measured {
             filters: *filters,
-            bytes_on_disk: shadow.block_filter_bytes,
-            bytes_in_memory: shadow.block_filter_bytes,
+            bytes_on_disk: shadow.filter_bytes,
+            bytes_in_memory: shadow.filter_bytes,
             rate: rate_of(0..NUM_LEVELS),
             level_rates: (0..NUM_LEVELS).filter_map(|l| Some((l, rate_of(l..l + 1)?))).collect(),
             cold,

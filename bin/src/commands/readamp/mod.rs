@@ -36,6 +36,7 @@ use crate::scratch::Scratch;
 use crate::workload::Data;
 
 const LOOKUPS: u64 = 40_000;
+const MAX_TABLE_BITS: u32 = 64;
 
 /// Measure what filters save: the same lookups, on the same tables, with different filters
 ///
@@ -56,9 +57,9 @@ pub struct Args {
     /// Bytes of each value that the data does not give
     #[arg(long, value_name = "N", default_value_t = 100)]
     value_bytes: usize,
-    /// What to compare: none, block:BITS, block:FROM..TO for a sweep of bits per key; with --db
-    /// also as-is (the files' own filters) and ignored (those, but not asked)
-    /// [default: none,block:10; with --db as-is,ignored,block:10]
+    /// What to compare: none; block, table or both with bits per key, as in table:10, or in a sweep
+    /// as in block:4..16; with --db also as-is (the files' own filters) and ignored (those, but
+    /// not asked) [default: none,block:10,table:10; with --db as-is,ignored,block:10,table:10]
     #[arg(long, value_name = "LIST", value_parser = filter_list)]
     filters: Option<FilterList>,
     /// How many lookups, or a file of keys to look up, one a line, in its order [default: 40000]
@@ -194,7 +195,8 @@ impl Args {
         let entries = pool.all_entries;
         drop(pool);
         drop(db);
-        let own = vec![Filters::AsIs, Filters::Ignored, self.default_block(global)?];
+        let [block, table] = self.default_sizes(global)?;
+        let own = vec![Filters::AsIs, Filters::Ignored, block, table];
         let filters = self.filters(own);
         let name = dir.display().to_string();
         Report::of(name, entries, source, &filters, &lookups, self.lookups_named())
@@ -204,7 +206,8 @@ impl Args {
         let db = source.open()?;
         let lookups = self.lookups(global, &db, |choice| choice.of_data(data))?;
         drop(db);
-        let filters = self.filters(vec![Filters::None, self.default_block(global)?]);
+        let [block, table] = self.default_sizes(global)?;
+        let filters = self.filters(vec![Filters::None, block, table]);
         if filters.iter().any(Filters::own) {
             return Err(CliError::Usage(
                 "as-is and ignored are for --db: this data has no files of its own".to_string(),
@@ -218,12 +221,14 @@ impl Args {
         self.filters.as_ref().map_or(default, |list| list.0.clone())
     }
 
-    fn default_block(&self, global: &Global) -> Result<Filters> {
+    fn default_sizes(&self, global: &Global) -> Result<[Filters; 2]> {
         match global.shape.bits_per_key() {
             0 if self.filters.is_none() => Err(CliError::Usage(
                 "readamp compares filters with none; give --bloom-bits 1 or more".to_string(),
             )),
-            bits => Ok(Filters::Block(bits.max(1))),
+            bits => {
+                Ok([Filters::Block(bits.max(1)), Filters::Table(bits.clamp(1, MAX_TABLE_BITS))])
+            }
         }
     }
 

@@ -29,9 +29,9 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Block filters at some levels, of which `tried` were asked about keys they do not hold and
+    /// The filters at some levels, of which `tried` were asked about keys they do not hold and
     /// `wrong` said "maybe". `None` if none was tried.
-    pub fn of_block_filters(
+    pub fn of_filters(
         tried: u64,
         wrong: u64,
         shadow: &Outcome,
@@ -41,16 +41,25 @@ impl Rate {
         let mut rate = Rate { tried, wrong, independent, predicted: 0.0, textbook: 0.0 };
         let mut shapes: BTreeMap<FilterShape, u64> = BTreeMap::new();
         for level in levels {
-            for (shape, asked) in &shadow.block_filters_tried[level] {
+            for (shape, asked) in &shadow.tried[level] {
                 *shapes.entry(*shape).or_insert(0) += asked;
             }
         }
         let asked: u64 = shapes.values().sum();
         for (shape, times) in shapes {
             let weight = times as f64 / asked as f64;
-            let FilterShape { bits, keys, probes } = shape;
-            rate.textbook += weight * false_positive_probability(bits, keys, probes);
-            rate.predicted += weight * double_hashing_probability(bits, keys, probes);
+            let (textbook, predicted) = match shape {
+                FilterShape::Bloom { bits, keys, probes } => (
+                    false_positive_probability(bits, keys, probes),
+                    double_hashing_probability(bits, keys, probes),
+                ),
+                FilterShape::Fingerprints { bits } => {
+                    let rate = (-f64::from(bits)).exp2();
+                    (rate, rate)
+                }
+            };
+            rate.textbook += weight * textbook;
+            rate.predicted += weight * predicted;
         }
         (rate.tried > 0).then_some(rate)
     }
@@ -76,8 +85,8 @@ impl Rate {
 /// filters and by keys, after Cameron, Gelbach and Miller, "Robust inference with multiway
 /// clustering" (2011). At least 1.
 pub fn design_effect(shadow: &Outcome) -> f64 {
-    let tried: u64 = shadow.block_filters_tried.iter().flat_map(|shapes| shapes.values()).sum();
-    let wrong: u64 = shadow.block_filters_wrong.iter().sum();
+    let tried: u64 = shadow.tried.iter().flat_map(|shapes| shapes.values()).sum();
+    let wrong: u64 = shadow.wrong.iter().sum();
     let rate = wrong as f64 / tried as f64;
     let alone = tried as f64 * rate * (1.0 - rate);
     let clustered = shadow.among_filters.deviation(rate) + shadow.among_keys.deviation(rate);

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::admin::shadow::{BlockFilters, Held, Lookup, Outcome, Plan, Shadow};
+use minikv::admin::shadow::{BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow};
 use minikv::base::stats::NUM_LEVELS;
 use minikv::engine::version_set::{self, Recovered};
 use minikv::engine::{directory, open::Recovery};
+use minikv::filter::whole_table::TABLE_FILTER_NAME;
 use minikv::format::block_builder::BlockBuilder;
 use minikv::format::compress::ID_NONE;
 use minikv::format::edit::{NewFile, VersionEdit};
@@ -138,12 +139,12 @@ impl Source {
             let overlay = match filters.own() {
                 true => {
                     // Not asked, they are there all the same.
-                    shadow.block_filter_bytes = self.own_filter_bytes()?;
+                    shadow.filter_bytes = self.own_filter_bytes()?;
                     self.as_it_is()?
                 }
-                false => self.with_filters(&plan.blocks, &shadow)?,
+                false => self.with_filters(&plan.blocks, &shadow.made)?,
             };
-            shadow.filter_blocks = Vec::new();
+            shadow.made = Vec::new();
             candidates.push(Candidate { filters, shadow, overlay: Arc::new(overlay) });
         }
         Ok((candidates, held))
@@ -196,7 +197,7 @@ impl Source {
     fn own_filter_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
         for i in 0..self.tables.len() {
-            bytes += self.table(i)?.filter().map_or(0, |filter| filter.bytes as u64);
+            bytes += self.table(i)?.filter_memory_bytes() as u64;
         }
         Ok(bytes)
     }
@@ -218,17 +219,16 @@ impl Source {
         Ok(overlay)
     }
 
-    fn with_filters(&self, blocks: &BlockFilters, shadow: &Outcome) -> Result<Overlay> {
+    fn with_filters(&self, blocks: &BlockFilters, made: &[MadeFilters]) -> Result<Overlay> {
         let policy = match blocks {
             BlockFilters::New(policy) => policy.name(),
             BlockFilters::None | BlockFilters::Own => "",
         };
         let mut overlay = Overlay::new(&self.dir);
         let mut files = Vec::new();
-        for (i, (file, name)) in self.tables.iter().enumerate() {
-            let filter = shadow.filter_blocks.get(i).and_then(|filter| filter.as_deref());
+        for (i, ((file, name), made)) in self.tables.iter().zip(made).enumerate() {
             let table = self.table(i)?;
-            let (disk_bytes, tail) = splice(&table, policy, filter)?;
+            let (disk_bytes, tail) = splice(&table, policy, made)?;
             files.push(NewFile { file_bytes: disk_bytes + tail.len() as u64, ..file.clone() });
             overlay.file(name, Content::Spliced { disk_bytes, tail: Arc::new(tail) });
         }
@@ -276,8 +276,8 @@ fn order() -> UserComparator {
     UserComparator::new(Arc::new(BytewiseComparator))
 }
 
-/// What follows the data blocks of `table` if its filter block is `filter`, and where it begins.
-fn splice(table: &Table, policy: &str, filter: Option<&[u8]>) -> Result<(u64, Vec<u8>)> {
+/// What follows the data blocks of `table` if its filters are those `made`, and where it begins.
+fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u8>)> {
     let data_end = table.blocks()?.iter().filter_map(|block| block.handle.end()).max();
     let data_end = data_end.unwrap_or(0);
     let mut tail = Vec::new();
@@ -289,10 +289,14 @@ fn splice(table: &Table, policy: &str, filter: Option<&[u8]>) -> Result<(u64, Ve
         handle
     };
     let mut metaindex = BlockBuilder::new(METAINDEX_RESTART_INTERVAL);
-    if let Some(filter) = filter {
-        let mut handle = Vec::new();
-        append(&mut tail, filter, ID_NONE).encode_to(&mut handle);
-        metaindex.add([FILTER_PREFIX, policy].concat().as_bytes(), &handle);
+    let block_name = [FILTER_PREFIX, policy].concat();
+    let filters = [(&block_name[..], &made.block), (TABLE_FILTER_NAME, &made.table)];
+    for (name, filter) in filters {
+        if let Some(filter) = filter {
+            let mut handle = Vec::new();
+            append(&mut tail, filter, ID_NONE).encode_to(&mut handle);
+            metaindex.add(name.as_bytes(), &handle);
+        }
     }
     let metaindex = append(&mut tail, metaindex.finish(), ID_NONE);
     let index = table.footer().index;
@@ -316,8 +320,15 @@ mod tests {
     use minikv::base::stats::{LevelTrace, ReadTrace};
     use minikv::{BloomFilterPolicy, Db};
 
-    const FILTERS: [Filters; 5] =
-        [Filters::AsIs, Filters::Ignored, Filters::None, Filters::Block(10), Filters::Block(2)];
+    const FILTERS: [Filters; 7] = [
+        Filters::AsIs,
+        Filters::Ignored,
+        Filters::None,
+        Filters::Block(10),
+        Filters::Block(2),
+        Filters::Table(3),
+        Filters::Both(3),
+    ];
 
     /// A database of several levels, with old versions, deleted keys and entries in its log.
     fn database(dir: &Path, bits: u32) -> Source {
@@ -364,6 +375,10 @@ mod tests {
             shadowed.filter_negatives = level.filter_negatives;
             shadowed.filter_true_positives = level.filter_true_positives;
             shadowed.filter_false_positives = level.filter_false_positives;
+            shadowed.table_filter_checks = level.table_filter_checks;
+            shadowed.table_filter_negatives = level.table_filter_negatives;
+            shadowed.table_filter_true_positives = level.table_filter_true_positives;
+            shadowed.table_filter_false_positives = level.table_filter_false_positives;
             shadowed.data_blocks_from_file = level.data_blocks();
             shadowed
         };
@@ -407,9 +422,9 @@ mod tests {
             let blocks: u64 = measured.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
             assert_eq!(blocks, trace.data_blocks(), "{name}");
             if let Some(rate) = measured.rate {
-                let shapes = expected.block_filters_tried.iter().flat_map(|shapes| shapes.values());
+                let shapes = expected.tried.iter().flat_map(|shapes| shapes.values());
                 assert_eq!(rate.tried, shapes.sum::<u64>(), "{name}");
-                assert_eq!(rate.wrong, expected.block_filters_wrong.iter().sum::<u64>(), "{name}");
+                assert_eq!(rate.wrong, expected.wrong.iter().sum::<u64>(), "{name}");
                 let levels = measured.level_rates.iter().map(|(_, rate)| rate.tried).sum::<u64>();
                 assert_eq!(rate.tried, levels, "{name}");
             }

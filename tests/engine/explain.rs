@@ -1,0 +1,364 @@
+//! A get told step by step, against its counters and against what is really there.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use minikv::base::stats::ReadTrace;
+use minikv::engine::explain::{BlockSource, FilterUse, Step, TableFilter, Verdict};
+use minikv::filter::FilterGenerator;
+use minikv::format::key::KeyKind;
+use minikv::{BloomFilterPolicy, Compression, Db, Explanation, FilterPolicy, Options, ReadOptions};
+
+use crate::recount;
+
+/// A filter that holds nothing and always says the same.
+#[derive(Debug)]
+struct Says {
+    may_match: bool,
+}
+
+impl FilterPolicy for Says {
+    fn name(&self) -> &str {
+        "test.Says"
+    }
+
+    fn create(&self, _: &[&[u8]], dst: &mut Vec<u8>) {
+        dst.push(0);
+    }
+
+    fn may_match(&self, _: &[u8], _: &[u8]) -> bool {
+        self.may_match
+    }
+
+    fn generator(&self) -> Box<dyn FilterGenerator> {
+        Box::new(Keys(0))
+    }
+}
+
+#[derive(Debug)]
+struct Keys(usize);
+
+impl FilterGenerator for Keys {
+    fn add_key(&mut self, _: &[u8]) {
+        self.0 += 1;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0 == 0
+    }
+
+    fn finish(&mut self, dst: &mut Vec<u8>) {
+        self.0 = 0;
+        dst.push(0);
+    }
+}
+
+fn verdicts(told: &Explanation) -> Vec<Verdict> {
+    let verdict = |step: &Step| match step {
+        Step::BlockFilter(verdict) | Step::TableFilter(verdict) => Some(*verdict),
+        _ => None,
+    };
+    told.steps.iter().filter_map(verdict).collect()
+}
+
+fn sources(told: &Explanation) -> Vec<BlockSource> {
+    let source = |step: &Step| match step {
+        Step::Block { source, .. } => Some(*source),
+        _ => None,
+    };
+    told.steps.iter().filter_map(source).collect()
+}
+
+/// Blocks of 512 bytes, and no flush or compaction but those that are asked for.
+fn small() -> Options {
+    Options::default().create_if_missing(true).block_bytes(512)
+}
+
+/// A sorted table, two newer ones at level 0, overwritten and deleted keys, and a memtable on top.
+/// Keys are even.
+fn layers(options: Options) -> (tempfile::TempDir, Db) {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), options.create_if_missing(true)).unwrap();
+    let key = |i: u32| format!("key{:06}", 2 * i);
+    for i in 0..3000 {
+        db.put(key(i), format!("first value of {i}")).unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    for i in (0..3000).step_by(3) {
+        db.put(key(i), format!("second value of {i}")).unwrap();
+    }
+    db.flush().unwrap();
+    for i in (0..3000).step_by(7) {
+        db.delete(key(i)).unwrap();
+    }
+    db.flush().unwrap();
+    for i in (0..3000).step_by(100) {
+        db.put(key(i), "").unwrap();
+    }
+    db.wait_idle().unwrap();
+    (dir, db)
+}
+
+#[test]
+fn every_counter_is_the_sum_of_the_steps_and_of_the_statistics() {
+    for (options, filtered) in [
+        (small(), true),
+        (small().compression(Compression::None).block_cache_bytes(0), true),
+        (small().filter_policy(None), false),
+    ] {
+        let (_dir, db) = layers(options);
+        let before = db.stats();
+        assert!(before.levels.iter().filter(|level| level.files > 0).count() >= 2);
+        let (mut with, mut without, mut found) = (ReadTrace::default(), ReadTrace::default(), 0);
+        let gets = 1200;
+        for i in 0..gets {
+            let told = db.explain(format!("key{:06}", i * 5)).unwrap();
+            recount::check(&told);
+            assert_eq!(told.value, db.snapshot().get(&told.key).unwrap());
+            found += u64::from(told.value.is_some());
+            with.add(&told.trace);
+            without.add(told.unfiltered.as_ref().unwrap());
+        }
+        assert!(found > 200 && found < gets / 2, "{found}");
+        assert_eq!(with.total().filter_checks > 0, filtered);
+        assert_eq!(with.total().data_blocks() < without.total().data_blocks() / 2, filtered);
+        assert_eq!(without.total().all_filter_checks(), 0);
+        assert_eq!(with.total().tables_considered, without.total().tables_considered);
+
+        // The statistics have both gets of each explanation, and the plain get.
+        let after = db.stats();
+        assert_eq!(after.gets - before.gets, 3 * gets);
+        assert_eq!(after.gets_found - before.gets_found, 3 * found);
+        for level in 0..with.levels.len() {
+            let difference = |of: fn(&minikv::base::stats::LevelTrace) -> u64| {
+                of(&after.reads.levels[level]) - of(&before.reads.levels[level])
+            };
+            let (with, without) = (&with.levels[level], &without.levels[level]);
+            assert_eq!(difference(|l| l.filter_checks), 2 * with.filter_checks);
+            assert_eq!(difference(|l| l.filter_negatives), 2 * with.filter_negatives);
+            assert_eq!(difference(|l| l.index_seeks), 2 * with.index_seeks + without.index_seeks);
+            assert_eq!(
+                difference(|l| l.data_blocks()),
+                2 * with.data_blocks() + without.data_blocks()
+            );
+            assert_eq!(difference(|l| l.tables_considered), 3 * with.tables_considered);
+        }
+    }
+}
+
+#[test]
+fn plain_gets_traced_gets_and_explanations_count_alike() {
+    let (_dir, db) = layers(small().block_cache_bytes(0));
+    let counted = |read: &dyn Fn(&str)| {
+        let before = db.stats();
+        (0..700).for_each(|i| read(&format!("key{:06}", i * 9)));
+        let after = db.stats();
+        assert_eq!(after.gets - before.gets, 700);
+        let levels = after.reads.levels.iter().zip(&before.reads.levels);
+        let levels = levels.flat_map(|(after, before)| {
+            let counters = after.counters().into_iter().zip(before.counters());
+            counters.map(|((_, after), (_, before))| after - before).collect::<Vec<_>>()
+        });
+        let memtables = after.reads.memtables_probed - before.reads.memtables_probed;
+        let hits = after.reads.memtable_hits - before.reads.memtable_hits;
+        (memtables, hits, after.gets_found - before.gets_found, levels.collect::<Vec<_>>())
+    };
+    let plain = counted(&|key| drop(db.get(key).unwrap()));
+    let traced = counted(&|key| drop(db.get_traced(key).unwrap()));
+    let many = counted(&|key| drop(db.multi_get(&[key]).unwrap()));
+    assert!(plain.3.iter().sum::<u64>() > 700);
+    assert_eq!(plain, traced);
+    assert_eq!(plain, many);
+}
+
+#[test]
+fn steps_come_in_the_order_of_the_read_path() {
+    let (_dir, db) = layers(small());
+    db.put("key000700", "newest").unwrap();
+    let told = db.explain("key000700").unwrap();
+    let [Step::Memtable { frozen: false, entry: Some(entry) }] = &told.steps[..] else {
+        panic!("{told}");
+    };
+    assert_eq!((entry.kind, entry.value_bytes, entry.seq), (KeyKind::Value, 6, told.seq));
+    assert_eq!(told.filters, FilterUse::NoTables);
+
+    // Deleted (7 divides 35), so the tables below are not asked.
+    let told = db.explain("key000070").unwrap();
+    recount::check(&told);
+    assert_eq!(told.value, None);
+    let Some(Step::Entry(entry)) = told.steps.last() else { panic!("{told}") };
+    assert_eq!((entry.kind, entry.value_bytes), (KeyKind::Deletion, 0));
+    assert!(told.to_string().contains("the key is deleted"), "{told}");
+
+    // Written once, so every table in range is asked.
+    let told = db.explain("key000004").unwrap();
+    recount::check(&told);
+    assert_eq!(told.value.as_deref(), Some(&b"first value of 2"[..]));
+    let levels: Vec<usize> = told
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Table(table) => {
+                assert!(table.first_key <= b"key000004".to_vec());
+                assert!(table.last_key >= b"key000004".to_vec());
+                assert_eq!(table.filter, TableFilter::Readable);
+                Some(table.level)
+            }
+            _ => None,
+        })
+        .collect();
+    assert!(levels.len() >= 2 && levels.is_sorted(), "{told}");
+    let inside = told.steps.iter().rev().take(4).rev().collect::<Vec<_>>();
+    assert!(
+        matches!(
+            inside[..],
+            [
+                Step::Index { block: Some(_) },
+                Step::BlockFilter(Verdict::TruePositive),
+                Step::Block { .. },
+                Step::Entry(_)
+            ]
+        ),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_second_time_a_block_comes_from_the_cache_and_the_unfiltered_get_fills_none() {
+    let (_dir, db) = layers(small());
+    let told = db.explain("key000004").unwrap();
+    assert_eq!(sources(&told), [BlockSource::File]);
+    let unfiltered = told.unfiltered.unwrap().total();
+    assert!(unfiltered.data_blocks_from_file > 1);
+    assert_eq!(unfiltered.data_blocks_from_cache, 0);
+
+    let told = db.explain("key000004").unwrap();
+    assert_eq!(sources(&told), [BlockSource::Cache]);
+    recount::check(&told);
+    assert_eq!((told.trace.total().bytes_read, told.trace.total().checksums_verified), (0, 0));
+    let unfiltered = told.unfiltered.unwrap().total();
+    assert_eq!(unfiltered.data_blocks_from_cache, 1, "the block the filtered get put there");
+    assert!(unfiltered.data_blocks_from_file > 0, "the others stayed out");
+}
+
+#[test]
+fn a_false_positive_is_told_as_one() {
+    let policy = |may_match| Some(Arc::new(Says { may_match }) as Arc<dyn FilterPolicy>);
+    let (_dir, db) = layers(small().filter_policy(policy(true)));
+    let told = db.explain("key000005").unwrap();
+    recount::check(&told);
+    assert!(told.trace.total().filter_false_positives >= 2, "{told}");
+    assert!(verdicts(&told).iter().all(|verdict| *verdict == Verdict::FalsePositive), "{told}");
+    assert!(told.to_string().contains("a false positive, the key is not there"), "{told}");
+    assert_eq!(told.trace.data_blocks(), told.unfiltered.as_ref().unwrap().data_blocks());
+
+    // And a bloom filter's own: one bit a key is wrong often.
+    let (_dir, db) = layers(small().filter_policy(Some(Arc::new(BloomFilterPolicy::new(1)))));
+    let told = (0..).map(|i| db.explain(format!("key{:06}", 2 * i + 1)).unwrap());
+    let told = told.take(3000).find(|told| verdicts(told).contains(&Verdict::FalsePositive));
+    let told = told.expect("a false positive");
+    recount::check(&told);
+    assert_eq!(told.value, None);
+}
+
+#[test]
+fn a_filter_that_denies_a_key_which_is_there_is_found_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let lies: Arc<dyn FilterPolicy> = Arc::new(Says { may_match: false });
+    let options = small().filter_policy(Some(lies));
+    let db = Db::open(dir.path(), options).unwrap();
+    db.put("a", "1").unwrap();
+    db.put("c", "3").unwrap();
+    db.flush().unwrap();
+    let told = db.explain("a").unwrap();
+    assert_eq!(
+        (told.value.as_deref(), &verdicts(&told)[..]),
+        (None, &[Verdict::FalseNegative][..])
+    );
+    recount::check(&told);
+    assert_eq!(verdicts(&db.explain("b").unwrap()), [Verdict::TrueNegative]);
+    let unfiltered = ReadOptions::default().use_filter(false);
+    let told = db.explain_with(&unfiltered, "a").unwrap();
+    assert_eq!((told.value.as_deref(), told.filters), (Some(&b"1"[..]), FilterUse::TurnedOff));
+}
+
+#[test]
+fn a_snapshot_is_explained_as_of_its_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    db.put("a", "old").unwrap();
+    let snapshot = db.snapshot();
+    db.put("a", "new").unwrap();
+    db.put("b", "new").unwrap();
+    db.put("c", "new").unwrap();
+    db.flush().unwrap();
+    let told = snapshot.explain("a").unwrap();
+    recount::check(&told);
+    assert_eq!((told.seq, told.value.as_deref()), (snapshot.sequence(), Some(&b"old"[..])));
+    let told = db.explain_with(&ReadOptions::default().snapshot(&snapshot), "b").unwrap();
+    recount::check(&told);
+    // The filter knows no sequences: it says "maybe" of a key that is too new.
+    assert_eq!(told.value, None);
+    assert_eq!(verdicts(&told), [Verdict::FalsePositive]);
+    assert_eq!(db.explain("b").unwrap().value.as_deref(), Some(&b"new"[..]));
+}
+
+fn only_table(dir: &std::path::Path) -> PathBuf {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut tables = paths.filter(|path| path.extension().is_some_and(|end| end == "ldb"));
+    let table = tables.next().unwrap();
+    assert_eq!(tables.next(), None);
+    table
+}
+
+#[test]
+fn damage_that_a_filter_hides_is_told_and_other_damage_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for i in 0..40 {
+        db.put(format!("key{:02}", 2 * i), "value").unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    let table = only_table(dir.path());
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[5] ^= 1;
+    fs::write(&table, bytes).unwrap();
+
+    let db = Db::open_read_only(dir.path(), Options::default()).unwrap();
+    let told = (0..10).map(|i| db.explain(format!("key{:02}", 2 * i + 1)));
+    let told = told.filter_map(Result::ok).next().expect("an absent key that the filter knows");
+    assert_eq!(verdicts(&told), [Verdict::UnknownNegative]);
+    assert!(told.unfiltered.as_ref().unwrap_err().is_corruption());
+    recount::check(&told);
+    assert!(db.explain("key00").unwrap_err().is_corruption());
+}
+
+#[test]
+fn keys_of_any_bytes_and_length_fit_their_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    let keys = [
+        vec![],
+        vec![0; 3],
+        vec![0xff; 1000],
+        vec![b'\\'; 500],
+        (0..=255).collect(),
+        "päckage".repeat(20).into_bytes(),
+        vec![b'"'; 20],
+        vec![b'k'; 21],
+    ];
+    for key in &keys {
+        db.put(key, key).unwrap();
+    }
+    db.flush().unwrap();
+    for key in &keys {
+        let told = db.explain(key).unwrap();
+        assert_eq!(told.value.as_deref(), Some(&key[..]));
+        recount::check(&told);
+        recount::check(&db.explain([&key[..], b"!"].concat()).unwrap());
+    }
+    let told = db.explain(vec![b'k'; 21]).unwrap().to_string();
+    assert!(told.starts_with("get               \"kkkkkkkkkk…kkkkkkkkkk\" as of"), "{told}");
+}
