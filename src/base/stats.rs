@@ -26,9 +26,9 @@ macro_rules! level_counters {
     ($($(#[$doc:meta])* $counter:ident,)*) => {
         /// What reads did at one level, or in one table, counted.
         ///
-        /// There are two kinds of filters. A *block filter* answers for one data block, after the
-        /// index has said which; a *table filter* answers for the whole table, before the index is
-        /// searched.
+        /// There are two kinds of filters that gets ask. A *block filter* answers for one data
+        /// block, after the index has said which; a *table filter* answers for the whole table,
+        /// before the index is searched. Scans ask *prefix filters*.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct LevelTrace {
@@ -102,6 +102,10 @@ level_counters! {
     /// Table filters that said "maybe", and the table did not have the key, or only in versions
     /// newer than the read.
     table_filter_false_positives,
+    /// Prefix filters asked, by scans of one prefix.
+    prefix_filter_checks,
+    /// Prefix filters that said "not here": a table the scan left out.
+    prefix_filter_negatives,
 }
 
 impl LevelTrace {
@@ -110,7 +114,7 @@ impl LevelTrace {
         self.data_blocks_from_cache + self.data_blocks_from_file
     }
 
-    /// Filters asked, of either kind.
+    /// Filters that gets asked, of either kind.
     pub fn all_filter_checks(&self) -> u64 {
         self.filter_checks + self.table_filter_checks
     }

@@ -198,7 +198,7 @@ impl Outputs<'_> {
                 let path = engine.dir.join(name::table_name(number));
                 let file =
                     engine.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-                let options = engine.options.table_options(&engine.reads.order);
+                let options = engine.options.table_options(&engine.reads.order, self.level);
                 self.open.insert(Output {
                     number,
                     builder: TableBuilder::new(file, path, options),
@@ -375,7 +375,7 @@ impl Engine {
                 }
             } else if !files.is_empty() {
                 let run = Run::Tables(*level, files.clone());
-                let cursor = LevelCursor::new(self.reads.clone(), run, options);
+                let cursor = LevelCursor::new(self.reads.clone(), run, options, None);
                 sources.push(Source::Level(Box::new(cursor)));
             }
         }

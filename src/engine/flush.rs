@@ -30,7 +30,7 @@ pub fn write_table(
 ) -> Result<NewFile> {
     let path = dir.join(name::table_name(number));
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-    let mut builder = TableBuilder::new(file, path.clone(), options.table_options(order));
+    let mut builder = TableBuilder::new(file, path.clone(), options.table_options(order, 0));
     let mut smallest = Vec::new();
     let mut largest = Vec::new();
     let fill = || {

@@ -8,6 +8,7 @@ use crate::base::stats::{LevelTally, LevelTrace, NUM_LEVELS, ReadTally, ReadTrac
 use crate::engine::memtable::MemFound;
 use crate::engine::version::TableFile;
 use crate::engine::view::{ReadState, ReadView};
+use crate::filter::whole_table::KeyHash;
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, SeqNo, TRAILER_BYTES, pack_trailer};
 use crate::table::reader::{BlockReadOptions, Found};
 use crate::table::sink::TableSink;
@@ -184,9 +185,10 @@ fn find_in_tables<S: ReadSink>(
     sink: &mut S,
 ) -> Result<Option<Found>> {
     let order = state.order.user();
+    let hash = KeyHash::new(key);
     let ask = |level: usize, file: &TableFile, sink: &mut S| {
         let sink = sink.table(level, file);
-        state.tables.with(&file.slot, |table| table.get(lookup, options, sink))
+        state.tables.with(&file.slot, |table| table.get_hashed(lookup, &hash, options, sink))
     };
     for file in view.version.level(0) {
         let outside = order.compare(key, file.first_key()).is_lt()

@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::stats::NUM_LEVELS;
+use crate::base::stats::ReadTrace;
 use crate::base::{Error, Result};
-use crate::engine::merge::{LevelCursor, MergeCursor, Run, Source};
+use crate::engine::merge::MergeCursor;
+use crate::engine::sources::{PrefixScan, sources};
 use crate::engine::view::{ReadState, ReadView, Sweep};
 use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, ParsedKey, SeqNo, append_internal_key, user_key,
@@ -49,6 +50,8 @@ pub struct Cursor {
     /// Backward: the value of the entry.
     saved_value: Bytes,
     seek_key: Vec<u8>,
+    /// What was done before there were sources.
+    trace: ReadTrace,
     _sweep: Sweep,
 }
 
@@ -64,16 +67,17 @@ enum Place {
 }
 
 impl Cursor {
-    /// A cursor over `view` for a reader at `seq`.
+    /// A cursor over `view` for a reader at `seq`; if for `scan` only, it need not come to
+    /// other entries.
     pub(crate) fn new(
         state: Arc<ReadState>,
         view: Arc<ReadView>,
         seq: SeqNo,
         options: BlockReadOptions,
+        scan: Option<&Arc<PrefixScan>>,
     ) -> Result<Cursor> {
-        let mut sources: Vec<Source> =
-            view.memtables().map(|mem| Source::Mem(mem.cursor())).collect();
-        sources.extend(table_sources(&state, &view, options)?);
+        let mut trace = ReadTrace::default();
+        let sources = sources(&state, &view, options, scan, &mut trace.levels[0])?;
         let merge = MergeCursor::new(state.order.clone(), sources);
         Ok(Cursor {
             _sweep: Sweep(state.clone()),
@@ -85,6 +89,7 @@ impl Cursor {
             saved_key: Vec::new(),
             saved_value: Bytes::new(),
             seek_key: Vec::new(),
+            trace,
         })
     }
 
@@ -289,29 +294,9 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        self.state.totals.add_scan(&self.merge.trace());
+        self.trace.add(&self.merge.trace());
+        self.state.totals.add_scan(&self.trace);
     }
-}
-
-/// The sources of a version's tables: one for each table of level 0, one for each level below.
-pub(crate) fn table_sources(
-    state: &Arc<ReadState>,
-    view: &Arc<ReadView>,
-    options: BlockReadOptions,
-) -> Result<Vec<Source>> {
-    let mut sources = Vec::new();
-    for file in view.version.level(0) {
-        let table = state.tables.table(&file.slot)?;
-        sources.push(Source::Table(Box::new(table.cursor(options))));
-    }
-    for level in 1..NUM_LEVELS {
-        if !view.version.level(level).is_empty() {
-            let files = Run::Level(view.clone(), level);
-            let cursor = LevelCursor::new(state.clone(), files, options);
-            sources.push(Source::Level(Box::new(cursor)));
-        }
-    }
-    Ok(sources)
 }
 
 /// An iterator over the entries of a range, from both ends.
@@ -335,6 +320,7 @@ struct IterSource {
     view: Arc<ReadView>,
     seq: SeqNo,
     options: BlockReadOptions,
+    scan: Option<Arc<PrefixScan>>,
     _sweep: Sweep,
 }
 
@@ -353,10 +339,26 @@ impl Iter {
         range: impl RangeBounds<K>,
     ) -> Iter {
         let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let (lower, upper) = (own(range.start_bound()), own(range.end_bound()));
+        Iter::within(state, view, seq, options, lower, upper, b"")
+    }
+
+    /// Over the keys within the bounds, all of which start with `start`.
+    fn within(
+        state: Arc<ReadState>,
+        view: Arc<ReadView>,
+        seq: SeqNo,
+        options: BlockReadOptions,
+        lower: Bound<Vec<u8>>,
+        upper: Bound<Vec<u8>>,
+        start: &[u8],
+    ) -> Iter {
+        let (from, to) = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
+        let scan = PrefixScan::new(&state, &options, from, to, start);
         Iter {
-            lower: own(range.start_bound()),
-            upper: own(range.end_bound()),
-            source: IterSource { _sweep: Sweep(state.clone()), state, view, seq, options },
+            lower,
+            upper,
+            source: IterSource { _sweep: Sweep(state.clone()), state, view, seq, options, scan },
             front: End::default(),
             back: End::default(),
             done: false,
@@ -384,8 +386,8 @@ impl Iter {
             Some(end) => Bound::Excluded(end),
             None => Bound::Unbounded,
         };
-        let range = (Bound::Included(prefix.to_vec()), upper);
-        Ok(Iter::new(state, view, seq, options, range))
+        let lower = Bound::Included(prefix.to_vec());
+        Ok(Iter::within(state, view, seq, options, lower, upper, prefix))
     }
 
     fn step_front(&mut self) -> Result<bool> {
@@ -485,7 +487,8 @@ impl Iter {
 
 impl IterSource {
     fn cursor(&self) -> Result<Cursor> {
-        Cursor::new(self.state.clone(), self.view.clone(), self.seq, self.options)
+        let (state, view) = (self.state.clone(), self.view.clone());
+        Cursor::new(state, view, self.seq, self.options, self.scan.as_ref())
     }
 
     fn order(&self, a: &[u8], b: &[u8]) -> Ordering {

@@ -4,6 +4,7 @@
 //! allocated for an entry. Keys here are internal keys.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use bytes::Bytes;
 use crate::base::Result;
 use crate::base::stats::{LevelTrace, ReadTrace};
 use crate::engine::memtable::MemCursor;
+use crate::engine::sources::PrefixScan;
 use crate::engine::version::TableFile;
 use crate::engine::view::{ReadState, ReadView};
 use crate::format::key::InternalComparator;
@@ -112,6 +114,10 @@ pub struct LevelCursor {
     state: Arc<ReadState>,
     run: Run,
     options: BlockReadOptions,
+    /// What the cursor is for, if it need not come to all tables.
+    scan: Option<Arc<PrefixScan>>,
+    /// Those it may come to.
+    window: Range<usize>,
     /// The table the cursor is in.
     at: usize,
     cursor: Option<TableCursor>,
@@ -120,9 +126,19 @@ pub struct LevelCursor {
 }
 
 impl LevelCursor {
-    /// A cursor over the entries of `run`.
-    pub fn new(state: Arc<ReadState>, run: Run, options: BlockReadOptions) -> LevelCursor {
-        LevelCursor { state, run, options, at: 0, cursor: None, trace: LevelTrace::default() }
+    /// A cursor over the entries of `run`, or of those of its tables that `scan` needs.
+    pub fn new(
+        state: Arc<ReadState>,
+        run: Run,
+        options: BlockReadOptions,
+        scan: Option<Arc<PrefixScan>>,
+    ) -> LevelCursor {
+        let window = match &scan {
+            Some(scan) => scan.window(state.order.user(), run.files()),
+            None => 0..run.files().len(),
+        };
+        let trace = LevelTrace::default();
+        LevelCursor { state, run, options, scan, at: window.start, window, cursor: None, trace }
     }
 
     #[inline]
@@ -152,18 +168,15 @@ impl LevelCursor {
         trace
     }
 
-    /// Moves to a table; none if `at` is past the last.
+    /// Moves to a table; to no cursor if `scan` does not need it.
     fn open(&mut self, at: usize) -> Result<Option<&mut TableCursor>> {
-        if at >= self.run.files().len() {
-            self.drop_cursor();
-            self.at = self.run.files().len();
-            return Ok(None);
-        }
         if self.cursor.is_none() || self.at != at {
             self.drop_cursor();
-            let table = self.state.tables.table(&self.run.files()[at].slot)?;
-            self.cursor = Some(table.cursor(self.options));
             self.at = at;
+            let table = self.state.tables.table(&self.run.files()[at].slot)?;
+            if self.scan.as_ref().is_none_or(|scan| scan.admits(&table, &mut self.trace)) {
+                self.cursor = Some(table.cursor(self.options));
+            }
         }
         Ok(self.cursor.as_mut())
     }
@@ -175,16 +188,14 @@ impl LevelCursor {
     }
 
     fn seek_to_first(&mut self) -> Result<bool> {
-        let valid = match self.open(0)? {
-            Some(cursor) => cursor.seek_to_first()?,
-            None => false,
-        };
-        if valid { Ok(true) } else { self.skip_forward() }
+        self.seek_forward(self.window.start, TableCursor::seek_to_first)
     }
 
     fn seek_to_last(&mut self) -> Result<bool> {
-        let Some(last) = self.run.files().len().checked_sub(1) else { return Ok(false) };
-        let valid = match self.open(last)? {
+        if self.window.is_empty() {
+            return Ok(false);
+        }
+        let valid = match self.open(self.window.end - 1)? {
             Some(cursor) => cursor.seek_to_last()?,
             None => false,
         };
@@ -195,9 +206,22 @@ impl LevelCursor {
         let order = &self.state.order;
         let files = self.run.files();
         let at = files.partition_point(|file| order.compare(&file.largest, target).is_lt());
+        self.seek_forward(at.max(self.window.start), |cursor| cursor.seek(target))
+    }
+
+    /// Goes to where `place` puts the cursor in a table, or to the first entry after it.
+    fn seek_forward(
+        &mut self,
+        at: usize,
+        place: impl FnOnce(&mut TableCursor) -> Result<bool>,
+    ) -> Result<bool> {
+        if at >= self.window.end {
+            self.drop_cursor();
+            return Ok(false);
+        }
         let valid = match self.open(at)? {
-            Some(cursor) => cursor.seek(target)?,
-            None => return Ok(false),
+            Some(cursor) => place(cursor)?,
+            None => false,
         };
         if valid { Ok(true) } else { self.skip_forward() }
     }
@@ -220,22 +244,20 @@ impl LevelCursor {
     }
 
     fn skip_forward(&mut self) -> Result<bool> {
-        loop {
-            let next = self.at + 1;
-            match self.open(next)? {
-                Some(cursor) => {
-                    if cursor.seek_to_first()? {
-                        return Ok(true);
-                    }
-                }
-                None => return Ok(false),
+        while self.at + 1 < self.window.end {
+            if let Some(cursor) = self.open(self.at + 1)?
+                && cursor.seek_to_first()?
+            {
+                return Ok(true);
             }
         }
+        self.drop_cursor();
+        Ok(false)
     }
 
     fn skip_backward(&mut self) -> Result<bool> {
-        while let Some(previous) = self.at.checked_sub(1) {
-            if let Some(cursor) = self.open(previous)?
+        while self.at > self.window.start {
+            if let Some(cursor) = self.open(self.at - 1)?
                 && cursor.seek_to_last()?
             {
                 return Ok(true);

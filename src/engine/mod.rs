@@ -7,7 +7,7 @@
 //! | `flush` | a frozen memtable becomes a table of level 0 |
 //! | `pick`, `compact` | which tables to merge, and the merge |
 //! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
-//! | `view`, `get`, `merge`, `iter` | what a read sees, and how |
+//! | `view`, `get`, `sources`, `merge`, `iter` | what a read sees, and how |
 //! | `totals`, `explain` | what reads did: counted, and told step by step |
 //! | `directory`, `open`, `read_only` | from files to an engine, or to a view |
 //! | `worker`, `health`, `obsolete` | threads, trouble, removal |
@@ -68,6 +68,7 @@ pub mod pick;
 pub mod property;
 pub mod read_only;
 pub mod reader;
+pub mod sources;
 pub mod totals;
 pub mod version;
 pub mod version_set;

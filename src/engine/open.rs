@@ -246,6 +246,7 @@ pub fn table_cache(
     let context = TableContext {
         order: crate::format::key::KeyOrder::Internal(order.clone()),
         filter_policy: options.usable_filter_policy(),
+        prefix_extractor: options.prefix_extractor.clone(),
         block_cache: block_cache.clone(),
         paranoid: options.paranoid_checks,
     };

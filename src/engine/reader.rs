@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
     /// A cursor.
     pub fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
         let (view, seq) = self.moment(options)?;
-        Cursor::new(self.state.clone(), view, seq, options.block_options())
+        Cursor::new(self.state.clone(), view, seq, options.block_options(), None)
     }
 
     /// An iterator over a range.

@@ -7,9 +7,14 @@
 
 pub mod block;
 pub mod bloom;
+pub mod fuse;
 pub mod math;
 pub mod policy;
+pub mod prefix;
+pub mod whole_table;
 
 pub use block::{FilterBlockBuilder, FilterBlockReader};
 pub use bloom::BloomFilterPolicy;
 pub use policy::{FilterGenerator, FilterPolicy, InternalFilterPolicy};
+pub use prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
+pub use whole_table::{TableFilter, TableFilterBuilder};

@@ -8,21 +8,27 @@
 //! `filter.<policy name>` to the filter block's handle; the index maps a key at or after the last
 //! one of each data block, and before the next one's first, to that block's handle. Without
 //! compression the bytes are those of LevelDB's `table/table_builder.cc`, block for block.
+//!
+//! Filters that are not LevelDB's (`filter/whole_table.rs`, `filter/prefix.rs`) lie behind the
+//! filter block, each with a name in the metaindex that LevelDB does not look for: it reads such a
+//! table as one without them.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
-use crate::filter::{FilterBlockBuilder, FilterPolicy};
+use crate::filter::whole_table::TABLE_FILTER_NAME;
+use crate::filter::{FilterBlockBuilder, FilterPolicy, PrefixExtractor, TableFilterBuilder};
 use crate::format::block_builder::BlockBuilder;
 use crate::format::compress::{Compression, Compressor, ID_NONE};
 use crate::format::handle::{BlockHandle, Footer, block_trailer};
 use crate::format::key::KeyOrder;
 use crate::fs::WriteFile;
+use crate::table::filters::prefix_filter_name;
 
 /// What precedes the policy's name in the metaindex.
-pub(crate) const FILTER_PREFIX: &str = "filter.";
+pub const FILTER_PREFIX: &str = "filter.";
 
 /// A multiple of the block size makes few, large writes; more is not faster.
 const WRITE_BUFFER_BYTES: usize = 128 << 10;
@@ -37,6 +43,11 @@ pub struct TableOptions {
     pub order: KeyOrder,
     /// The kind of filter over user keys; `None` writes no filter block.
     pub filter_policy: Option<Arc<dyn FilterPolicy>>,
+    /// Bits a key, 1 to 64, of the filter over all user keys; `None` writes none.
+    pub table_filter_bits_per_key: Option<u32>,
+    /// What takes the prefixes of user keys, and bits a prefix, 1 to 64, of the filter over them;
+    /// `None` writes none.
+    pub prefix_filter: Option<(Arc<dyn PrefixExtractor>, u32)>,
     /// The size at which a data block is ended, before compression. At most 1 GiB.
     pub block_bytes: usize,
     /// Every how many keys a data block stores one whole. At least 1.
@@ -53,7 +64,7 @@ pub struct TableSummary {
     pub file_bytes: u64,
     /// The number of entries.
     pub entries: u64,
-    /// The size of the filter block, 0 without one.
+    /// The size of all filters, 0 without one.
     pub filter_bytes: u64,
     /// The size of the index block as stored.
     pub index_bytes: u64,
@@ -74,6 +85,8 @@ pub struct TableBuilder {
     data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<FilterBlockBuilder>,
+    table_filter: Option<TableFilterBuilder>,
+    prefix_filter: Option<TableFilterBuilder>,
     /// The handle of the last data block, whose index entry waits for the next key, so that the
     /// separator can be short.
     pending: Option<BlockHandle>,
@@ -96,6 +109,8 @@ impl TableBuilder {
             data: BlockBuilder::new(options.block_restart_interval),
             index: BlockBuilder::new(1),
             filter,
+            table_filter: options.table_filter_bits_per_key.map(TableFilterBuilder::new),
+            prefix_filter: options.prefix_filter.as_ref().map(|(_, b)| TableFilterBuilder::new(*b)),
             pending: None,
             separator: Vec::new(),
             entries: 0,
@@ -118,9 +133,7 @@ impl TableBuilder {
             self.options.order.find_shortest_separator(&mut self.separator, key);
             self.add_to_index(handle);
         }
-        if let Some(filter) = &mut self.filter {
-            filter.add_key(self.options.order.user_key(key));
-        }
+        self.add_to_filters(key);
         self.data.add(key, value);
         self.entries += 1;
         if self.data.estimated_bytes() >= self.options.block_bytes {
@@ -149,13 +162,10 @@ impl TableBuilder {
         self.out.check()?;
         self.end_data_block()?;
 
+        let filters = self.write_filters()?;
         let mut metaindex = BlockBuilder::new(self.options.block_restart_interval);
-        let mut filter_bytes = 0;
-        if let (Some(filter), Some(policy)) = (self.filter.take(), &self.options.filter_policy) {
-            let handle = self.out.write_block((&filter.finish(), ID_NONE))?;
-            filter_bytes = handle.size;
-            let name = [FILTER_PREFIX, policy.name()].concat();
-            metaindex.add(name.as_bytes(), &encoded(handle));
+        for (name, handle) in &filters {
+            metaindex.add(name.as_bytes(), &encoded(*handle));
         }
         let metaindex = self.out.write_block(self.compressor.compress(metaindex.finish()))?;
 
@@ -171,7 +181,7 @@ impl TableBuilder {
         Ok(TableSummary {
             file_bytes: self.out.offset,
             entries: self.entries,
-            filter_bytes,
+            filter_bytes: filters.iter().map(|(_, handle)| handle.size).sum(),
             index_bytes: index.size,
             data_blocks: self.data_blocks,
         })
@@ -212,6 +222,43 @@ impl TableBuilder {
             filter.start_block(self.out.offset);
         }
         Ok(())
+    }
+
+    fn add_to_filters(&mut self, key: &[u8]) {
+        let user_key = self.options.order.user_key(key);
+        if let Some(filter) = &mut self.filter {
+            filter.add_key(user_key);
+        }
+        if let Some(filter) = &mut self.table_filter {
+            filter.add_key(user_key);
+        }
+        if let Some(filter) = &mut self.prefix_filter
+            && let Some((extractor, _)) = &self.options.prefix_filter
+            && let Some(prefix) = extractor.prefix(user_key)
+        {
+            filter.add_key(prefix);
+        }
+    }
+
+    /// Writes the filters: their names and handles in the order of the metaindex.
+    fn write_filters(&mut self) -> Result<Vec<(String, BlockHandle)>> {
+        let mut filters = Vec::new();
+        if let (Some(filter), Some(policy)) = (self.filter.take(), &self.options.filter_policy) {
+            let handle = self.out.write_block((&filter.finish(), ID_NONE))?;
+            filters.push(([FILTER_PREFIX, policy.name()].concat(), handle));
+        }
+        if let Some(filter) = self.table_filter.take() {
+            let handle = self.out.write_block((&filter.finish(), ID_NONE))?;
+            filters.push((TABLE_FILTER_NAME.to_owned(), handle));
+        }
+        if let (Some(filter), Some((extractor, _))) =
+            (self.prefix_filter.take(), &self.options.prefix_filter)
+        {
+            let handle = self.out.write_block((&filter.finish(), ID_NONE))?;
+            filters.push((prefix_filter_name(&**extractor), handle));
+        }
+        filters.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(filters)
     }
 
     fn add_to_index(&mut self, handle: BlockHandle) {

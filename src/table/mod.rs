@@ -6,6 +6,7 @@
 
 pub mod block_cache;
 pub mod builder;
+pub mod filters;
 pub mod index;
 pub mod iter;
 pub mod reader;

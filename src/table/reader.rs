@@ -1,7 +1,8 @@
 //! Reading a table: opening it, and looking up one key.
 //!
-//! A lookup asks the index which data block could hold the key, then the filter whether that
-//! block may, and only then reads the block. The parts of a table are drawn at the head of
+//! A lookup asks the filter of the whole table, if there is one, whether the table may hold the
+//! key; then the index, which data block could; where there is none, the block's filter, whether
+//! that may; and only then reads the block. The parts of a table are drawn at the head of
 //! [`builder`](crate::table::builder). Defined by LevelDB's `table/table.cc`.
 
 use std::cell::Cell;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::base::{Error, Result};
-use crate::filter::{FilterBlockReader, FilterPolicy};
+use crate::filter::whole_table::KeyHash;
+use crate::filter::{FilterBlockReader, FilterPolicy, PrefixExtractor, TableFilter};
 use crate::format::block::Block;
 use crate::format::coding::Decoder;
 use crate::format::compress::{ID_NONE, decompress};
@@ -20,7 +22,7 @@ use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Foot
 use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo};
 use crate::fs::ReadFile;
 use crate::table::BlockCache;
-use crate::table::builder::FILTER_PREFIX;
+use crate::table::filters::{FilterInfo, Filters};
 use crate::table::index::Index;
 use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
 
@@ -29,8 +31,10 @@ use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
 pub struct TableContext {
     /// The order the tables were written in.
     pub order: KeyOrder,
-    /// The kind of filter that is understood; `None` uses none.
+    /// The kind of block filter that is understood; `None` uses no filter at all.
     pub filter_policy: Option<Arc<dyn FilterPolicy>>,
+    /// Whose filters of prefixes are understood.
+    pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// Where data blocks are kept; `None` keeps none.
     pub block_cache: Option<Arc<BlockCache>>,
     /// Checks the whole index when a table is opened, not only what reads touch.
@@ -44,7 +48,7 @@ pub struct BlockReadOptions {
     pub verify_checksums: bool,
     /// Puts blocks read from the file into the block cache. Default: true.
     pub fill_cache: bool,
-    /// Asks the filter first. Default: true.
+    /// Asks filters first. Default: true.
     pub use_filter: bool,
 }
 
@@ -74,20 +78,6 @@ pub struct BlockInfo {
     pub handle: BlockHandle,
 }
 
-/// The filter a table was opened with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FilterInfo {
-    /// The name it was found under, without `filter.`.
-    pub name: String,
-    /// The size of the filter block.
-    pub bytes: usize,
-    /// The number of filters, empty ones included.
-    pub filters: usize,
-    /// The number of empty filters.
-    pub empty_filters: usize,
-}
-
 /// An open table. Immutable and thread-safe; its index and filters are in memory while it lives.
 #[doc(alias = "sstable")]
 pub struct Table {
@@ -100,8 +90,7 @@ pub struct Table {
     footer: Footer,
     index: Index,
     meta: Vec<(Vec<u8>, BlockHandle)>,
-    filter: Option<(String, FilterBlockReader)>,
-    filter_error: Option<Error>,
+    filters: Filters,
 }
 
 impl std::fmt::Debug for Table {
@@ -141,19 +130,18 @@ impl Table {
             footer,
             index,
             meta: Vec::new(),
-            filter: None,
-            filter_error: None,
+            filters: Filters::default(),
         };
         if context.paranoid {
             table.check_index()?;
         }
         match table.read_meta() {
             Ok(meta) => table.meta = meta,
-            Err(error) if error.is_corruption() => table.filter_error = Some(error),
+            Err(error) if error.is_corruption() => table.filters.error = Some(error),
             Err(error) => return Err(error.in_file(&table.path)),
         }
-        if let Some(policy) = &context.filter_policy {
-            table.open_filter(policy)?;
+        if table.filters.error.is_none() {
+            table.filters = table.open_filters(context)?;
         }
         Ok(table)
     }
@@ -187,30 +175,13 @@ impl Table {
         Ok(meta)
     }
 
-    /// Takes the filter block whose name is the policy's own, or one of its other names.
-    fn open_filter(&mut self, policy: &Arc<dyn FilterPolicy>) -> Result<()> {
-        let names = std::iter::once(policy.name()).chain(policy.aliases().iter().copied());
-        let found = names.filter_map(|name| Some((name, self.meta_block(name)?))).next();
-        let Some((name, handle)) = found else { return Ok(()) };
-        let read = read_stored(&*self.file, &self.path, handle, true, &mut NoSink);
-        let malformed = || Error::corruption("filter block is malformed").at(handle.offset);
-        let filter = read.and_then(|(_, contents)| {
-            let filter = FilterBlockReader::new(policy.clone(), contents);
-            if filter.is_malformed() { Err(malformed()) } else { Ok(filter) }
-        });
-        match filter {
-            Ok(filter) => self.filter = Some((name.to_owned(), filter)),
-            Err(error @ Error::Io { .. }) => return Err(error),
-            Err(error) => self.filter_error = Some(error.in_file(&self.path)),
-        }
-        Ok(())
-    }
-
-    fn meta_block(&self, filter_name: &str) -> Option<BlockHandle> {
-        let is_it = |name: &[u8]| {
-            name.strip_prefix(FILTER_PREFIX.as_bytes()) == Some(filter_name.as_bytes())
-        };
-        self.meta.iter().find(|(name, _)| is_it(name)).map(|&(_, handle)| handle)
+    fn open_filters(&self, context: &TableContext) -> Result<Filters> {
+        let mut filters = Filters::open(&self.meta, context, |handle| {
+            let (_, contents) = read_stored(&*self.file, &self.path, handle, true, &mut NoSink)?;
+            Ok(contents)
+        })?;
+        filters.error = filters.error.map(|error| error.in_file(&self.path));
+        Ok(filters)
     }
 
     /// Checks that every entry of the index is readable, and that keys and blocks ascend.
@@ -245,20 +216,58 @@ impl Table {
         options: &BlockReadOptions,
         sink: &mut S,
     ) -> Result<Option<Found>> {
+        self.get_hashed(key, &KeyHash::new(self.order.user_key(key)), options, sink)
+    }
+
+    /// [`Table::get`], for lookups in several tables: the user key is hashed once for all.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    #[inline]
+    pub fn get_hashed<S: TableSink>(
+        &self,
+        key: &[u8],
+        hash: &KeyHash<'_>,
+        options: &BlockReadOptions,
+        sink: &mut S,
+    ) -> Result<Option<Found>> {
+        let Some(filter) = self.filters.table.as_ref().filter(|_| options.use_filter) else {
+            return self.search(key, options.use_filter, options, sink);
+        };
+        let may_match = filter.may_match_hash(hash.get());
+        sink.table_filter(may_match);
+        if !may_match {
+            return Ok(None);
+        }
+        // The block's own filter, if there is one too, has little to add.
+        let found = self.search(key, false, options, sink)?;
+        sink.table_filter_outcome(found.is_some());
+        Ok(found)
+    }
+
+    /// Looks `key` up through the index, and if so asked, the filter of its block.
+    fn search<S: TableSink>(
+        &self,
+        key: &[u8],
+        ask_block_filter: bool,
+        options: &BlockReadOptions,
+        sink: &mut S,
+    ) -> Result<Option<Found>> {
         thread_local! {
             static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
         }
         const KEEP_BYTES: usize = 64 << 10;
         let mut scratch = SCRATCH.take();
-        let found = self.get_with(key, options, sink, &mut scratch);
+        let found = self.search_with(key, ask_block_filter, options, sink, &mut scratch);
         scratch.shrink_to(KEEP_BYTES);
         SCRATCH.set(scratch);
         found
     }
 
-    fn get_with<S: TableSink>(
+    fn search_with<S: TableSink>(
         &self,
         key: &[u8],
+        ask_block_filter: bool,
         options: &BlockReadOptions,
         sink: &mut S,
         scratch: &mut Vec<u8>,
@@ -266,9 +275,7 @@ impl Table {
         let Some(handle) = self.index_seek(key, scratch, sink)? else { return Ok(None) };
         let user_key = self.order.user_key(key);
         let mut filtered = false;
-        if options.use_filter
-            && let Some((_, filter)) = &self.filter
-        {
+        if ask_block_filter && let Some((_, filter)) = &self.filters.block {
             let may_match = filter.key_may_match(handle.offset, user_key);
             sink.block_filter(may_match);
             if !may_match {
@@ -425,25 +432,44 @@ impl Table {
         &self.footer
     }
 
-    /// The filter that lookups ask, if the table has one that is understood.
+    /// The filter block, if the table has one that is understood.
     pub fn filter(&self) -> Option<FilterInfo> {
-        self.filter.as_ref().map(|(name, filter)| FilterInfo {
-            name: name.clone(),
-            bytes: filter.memory_bytes(),
-            filters: filter.filter_count(),
-            empty_filters: filter.empty_filter_count(),
-        })
+        self.filters.block_info()
     }
 
-    /// Why the table is read without its filter, if damage is why.
+    /// The block of filters, each of a data block, if the table has one that is understood.
+    pub fn filter_block(&self) -> Option<&FilterBlockReader> {
+        self.filters.block.as_ref().map(|(_, filter)| filter)
+    }
+
+    /// The filter over all keys, if the table has one. Lookups ask it instead of the filter block.
+    pub fn table_filter(&self) -> Option<&TableFilter> {
+        self.filters.table.as_ref()
+    }
+
+    /// The filter over the prefixes of all keys, if the table has one that is understood.
+    pub fn prefix_filter(&self) -> Option<&TableFilter> {
+        self.filters.prefix.as_ref()
+    }
+
+    /// Whether the table has a filter that lookups ask.
+    pub fn has_filter(&self) -> bool {
+        self.filters.block.is_some() || self.filters.table.is_some()
+    }
+
+    /// Why the table is read without one of its filters, if damage is why.
     pub fn filter_error(&self) -> Option<&Error> {
-        self.filter_error.as_ref()
+        self.filters.error.as_ref()
     }
 
-    /// The bytes of memory the index and the filter take while the table is open.
+    /// The bytes of memory the filters take while the table is open.
+    pub fn filter_memory_bytes(&self) -> usize {
+        self.filters.memory_bytes()
+    }
+
+    /// The bytes of memory the index and the filters take while the table is open.
     pub fn pinned_bytes(&self) -> usize {
-        self.index.memory_bytes()
-            + self.filter.as_ref().map_or(0, |(_, filter)| filter.memory_bytes())
+        self.index.memory_bytes() + self.filters.memory_bytes()
     }
 
     /// The size of the file.

@@ -164,6 +164,8 @@ pub fn small_blocks(order: KeyOrder) -> TableOptions {
     TableOptions {
         order,
         filter_policy: bloom(),
+        table_filter_bits_per_key: None,
+        prefix_filter: None,
         block_bytes: 256,
         block_restart_interval: 4,
         compression: Compression::None,
@@ -175,6 +177,7 @@ pub fn context_of(options: &TableOptions) -> TableContext {
     TableContext {
         order: options.order.clone(),
         filter_policy: options.filter_policy.clone(),
+        prefix_extractor: options.prefix_filter.as_ref().map(|(extractor, _)| extractor.clone()),
         block_cache: None,
         paranoid: false,
     }

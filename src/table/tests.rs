@@ -440,6 +440,8 @@ fn random_options(rng: &mut Rng) -> (TableOptions, TableContext) {
     let options = TableOptions {
         order,
         filter_policy: if rng.below(2) == 0 { bloom() } else { None },
+        table_filter_bits_per_key: None,
+        prefix_filter: None,
         block_bytes: 1 + rng.below(2000),
         block_restart_interval: 1 + rng.below(20),
         compression: [Compression::None, Compression::Snappy][rng.below(2)],

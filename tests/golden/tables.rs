@@ -91,6 +91,8 @@ fn case(json: &Value) -> Case {
         options: TableOptions {
             order,
             filter_policy: policy.map(|policy| Arc::new(policy) as Arc<dyn FilterPolicy>),
+            table_filter_bits_per_key: None,
+            prefix_filter: None,
             block_bytes: number(&json["block_size"]) as usize,
             block_restart_interval: number(&json["block_restart_interval"]) as usize,
             compression: Compression::None,
@@ -103,6 +105,7 @@ fn open(case: &Case) -> Arc<Table> {
     let context = TableContext {
         order: case.options.order.clone(),
         filter_policy: case.options.filter_policy.clone(),
+        prefix_extractor: None,
         block_cache: None,
         paranoid: true,
     };

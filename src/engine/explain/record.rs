@@ -84,10 +84,10 @@ impl Recorder {
 }
 
 fn filter_of(table: &crate::table::Table) -> TableFilter {
-    match (table.filter(), table.filter_error()) {
-        (Some(_), _) => TableFilter::Readable,
-        (None, Some(_)) => TableFilter::Damaged,
-        (None, None) => TableFilter::Missing,
+    match (table.has_filter(), table.filter_error()) {
+        (true, _) => TableFilter::Readable,
+        (false, Some(_)) => TableFilter::Damaged,
+        (false, None) => TableFilter::Missing,
     }
 }
 

@@ -1,0 +1,276 @@
+//! Binary fuse filters: from hashes to an array of fingerprints.
+//!
+//! Every key has three slots, one in each of three neighbouring segments of the array, and is
+//! taken for present if the fingerprints there, combined by xor, give its own. An absent key is
+//! so with probability `2^-width`. Making the array means solving one equation a key: slots that
+//! a single key has left are peeled off until none is left, and the equations are then solved
+//! backwards. With about 1.13 slots a key (more in small filters) peeling nearly always comes to
+//! its end; if not, another seed gives every key other slots.
+//!
+//! Thomas Mueller Graf and Daniel Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor
+//! Filters", 2022, whose segment lengths and array sizes these are.
+
+/// Slots a key.
+const ARITY: u64 = 3;
+
+/// With 2^18 slots a segment, the second slot's 18 bits of a hash and the third's do not overlap.
+pub const MAX_SEGMENT_LG: u32 = 18;
+
+/// Where keys have their slots. On disk: do not change what follows from the fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Geometry {
+    /// Decides, with a key's hash, which slots it has.
+    pub seed: u64,
+    /// A segment has `1 << segment_lg` slots, at most 2^18.
+    pub segment_lg: u32,
+    /// How many segments a key's first slot can be in; there are two more.
+    pub starts: u32,
+}
+
+impl Geometry {
+    /// The smallest array in which that many keys, at least one, are likely to find room.
+    fn of(keys: usize) -> Geometry {
+        // Small errors of logarithms only make other arrays that work, too.
+        let ln = (keys.max(2) as f64).ln();
+        let segment_lg = (ln / 3.33f64.ln() + 2.25) as u32;
+        let segment_lg = segment_lg.min(MAX_SEGMENT_LG);
+        let slots_per_key = (0.875 + 0.25 * 1e6f64.ln() / ln).max(1.125);
+        let segments = (keys as f64 * slots_per_key / f64::from(1 << segment_lg)).ceil() as u32;
+        Geometry { seed: 0, segment_lg, starts: segments.saturating_sub(2).max(1) }
+    }
+
+    /// The length of the array.
+    pub fn slots(&self) -> u64 {
+        (u64::from(self.starts) + ARITY - 1) << self.segment_lg
+    }
+
+    /// A hash that knows the seed.
+    #[inline]
+    pub fn seeded(&self, hash: u64) -> u64 {
+        let product = (hash ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        product ^ product >> 32
+    }
+
+    /// The slots of the key of this seeded hash.
+    #[inline]
+    pub fn slots_of(&self, seeded: u64) -> [u64; 3] {
+        let starts = u64::from(self.starts) << self.segment_lg;
+        let first = ((u128::from(seeded) * u128::from(starts)) >> 64) as u64;
+        let mask = (1 << self.segment_lg) - 1;
+        let second = (first + (1 << self.segment_lg)) ^ (seeded >> MAX_SEGMENT_LG & mask);
+        let third = (first + (2 << self.segment_lg)) ^ (seeded & mask);
+        [first, second, third]
+    }
+}
+
+/// The fingerprint of the key of this seeded hash, before it is cut to its width: the lowest bits
+/// count.
+#[inline]
+pub fn fingerprint(seeded: u64) -> u64 {
+    // Bits that do not choose slots come down first.
+    seeded.wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32)
+}
+
+/// What [`solve`] makes.
+#[derive(Debug)]
+pub struct Solution {
+    /// Where keys have their slots.
+    pub geometry: Geometry,
+    /// 64 bits a slot, of which any number of the lowest may be kept.
+    pub array: Vec<u64>,
+    /// The number of hashes, each counted once.
+    pub keys: u64,
+}
+
+/// The array for the keys of these hashes, of which there is one at least. Keys of one hash are
+/// one key. `None` if no seed of many works, which no honest hashes bring about.
+pub fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
+    const ATTEMPTS: u64 = 64;
+    let mut geometry = Geometry::of(hashes.len());
+    for attempt in 0..ATTEMPTS {
+        geometry.seed = attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        if let Some(array) = Peeling::new(&geometry).solve(&hashes) {
+            return Some(Solution { geometry, array, keys: hashes.len() as u64 });
+        }
+        if attempt == 0 {
+            // Two equal hashes can never be told apart.
+            hashes.sort_unstable();
+            hashes.dedup();
+            geometry = Geometry::of(hashes.len());
+        }
+    }
+    None
+}
+
+/// Slots with the keys they are shared by.
+struct Peeling<'a> {
+    geometry: &'a Geometry,
+    /// For each slot four times the number of its keys, and the xor of which slot of theirs, from
+    /// 0, it is.
+    counts: Vec<u8>,
+    /// For each slot the xor of its keys' seeded hashes.
+    xors: Vec<u64>,
+}
+
+const ONE: u8 = 4;
+
+impl Peeling<'_> {
+    fn new(geometry: &Geometry) -> Peeling<'_> {
+        let slots = geometry.slots() as usize;
+        Peeling { geometry, counts: vec![0; slots], xors: vec![0; slots] }
+    }
+
+    fn solve(mut self, hashes: &[u64]) -> Option<Vec<u64>> {
+        self.add_all(hashes)?;
+        let order = self.peel(hashes.len())?;
+        // A slot's keys are all gone, and its xor is 0 or was peeled; in reverse order every slot
+        // is set before a key counts on it.
+        for (seeded, which) in order.into_iter().rev() {
+            let [own, second, third] = self.slots_from(seeded, which);
+            self.xors[own] = fingerprint(seeded) ^ self.xors[second] ^ self.xors[third];
+        }
+        Some(self.xors)
+    }
+
+    /// `None` if a slot has more keys than can be counted.
+    fn add_all(&mut self, hashes: &[u64]) -> Option<()> {
+        for &hash in hashes {
+            let seeded = self.geometry.seeded(hash);
+            for (which, slot) in (0..).zip(self.geometry.slots_of(seeded)) {
+                let slot = slot as usize;
+                self.counts[slot] = self.counts[slot].checked_add(ONE)? ^ which;
+                self.xors[slot] ^= seeded;
+            }
+        }
+        Some(())
+    }
+
+    /// The keys in the order in which they were alone in a slot, and which of their slots that
+    /// was. `None` unless that comes to be of all.
+    fn peel(&mut self, keys: usize) -> Option<Vec<(u64, u8)>> {
+        // Whether a slot is single cannot be predicted, and branches on it took half the time:
+        // every slot is written down, and only those that are single count. A slot comes to be so
+        // once at most.
+        let is_single = |count: u8| usize::from(count / ONE == 1);
+        let mut singles = vec![0; self.counts.len() + 1];
+        let mut end = 0;
+        for (slot, &count) in self.counts.iter().enumerate() {
+            singles[end] = slot;
+            end += is_single(count);
+        }
+        let mut order = Vec::with_capacity(keys);
+        let mut at = 0;
+        while at < end {
+            let slot = singles[at];
+            at += 1;
+            if is_single(self.counts[slot]) == 0 {
+                continue;
+            }
+            let seeded = self.xors[slot];
+            let which = self.counts[slot] % ONE;
+            order.push((seeded, which));
+            self.counts[slot] = 0;
+            let [_, second, third] = self.slots_from(seeded, which);
+            for (slot, which) in [(second, (which + 1) % 3), (third, (which + 2) % 3)] {
+                self.counts[slot] = (self.counts[slot] - ONE) ^ which;
+                self.xors[slot] ^= seeded;
+                singles[end] = slot;
+                end += is_single(self.counts[slot]);
+            }
+        }
+        (order.len() == keys).then_some(order)
+    }
+
+    /// A key's slots, that with number `which` first.
+    #[inline]
+    fn slots_from(&self, seeded: u64, which: u8) -> [usize; 3] {
+        let [a, b, c] = self.geometry.slots_of(seeded).map(|slot| slot as usize);
+        match which {
+            0 => [a, b, c],
+            1 => [b, c, a],
+            _ => [c, a, b],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SplitMix64.
+    fn hashes(seed: u64, count: usize) -> Vec<u64> {
+        let mix = |x: u64| {
+            let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            x ^ x >> 31
+        };
+        (1..=count as u64).map(|i| mix(seed.wrapping_add(i << 20))).collect()
+    }
+
+    fn holds(solution: &Solution, hash: u64) -> bool {
+        let seeded = solution.geometry.seeded(hash);
+        let slots = solution.geometry.slots_of(seeded);
+        slots.iter().fold(fingerprint(seeded), |sum, &slot| sum ^ solution.array[slot as usize])
+            == 0
+    }
+
+    #[test]
+    fn every_size_is_solved() {
+        for seed in 0..20 {
+            println!("seed {seed}");
+            for keys in (1..200).chain([1_000, 5_000, 20_000]) {
+                let hashes = hashes(seed, keys);
+                let solution = solve(hashes.clone()).unwrap();
+                assert_eq!(solution.keys, keys as u64);
+                assert_eq!(solution.array.len() as u64, solution.geometry.slots());
+                assert!(hashes.iter().all(|&hash| holds(&solution, hash)));
+                assert!(!holds(&solution, !seed), "64 bits agree by chance");
+            }
+        }
+    }
+
+    #[test]
+    fn slots_are_three_in_neighbouring_segments() {
+        for geometry in [
+            Geometry { seed: 0, segment_lg: 0, starts: 1 },
+            Geometry { seed: 7, segment_lg: 5, starts: 3 },
+            Geometry { seed: 1, segment_lg: MAX_SEGMENT_LG, starts: u32::MAX },
+        ] {
+            for hash in hashes(3, 1_000).into_iter().chain([0, u64::MAX]) {
+                let slots = geometry.slots_of(geometry.seeded(hash));
+                let segments = slots.map(|slot| slot >> geometry.segment_lg);
+                assert_eq!(segments, [segments[0], segments[0] + 1, segments[0] + 2]);
+                assert!(slots[2] < geometry.slots());
+            }
+        }
+    }
+
+    #[test]
+    fn slots_a_key_fall_to_nine_eighths() {
+        let per_key = |keys: usize| Geometry::of(keys).slots() as f64 / keys as f64;
+        for (keys, limit) in [(100, 1.95), (1_000, 1.5), (20_000, 1.24), (1_000_000, 1.14)] {
+            assert!((1.125..limit).contains(&per_key(keys)), "{keys} keys: {}", per_key(keys));
+        }
+    }
+
+    #[test]
+    fn equal_hashes_count_once() {
+        let once = hashes(1, 3_000);
+        let often: Vec<u64> = once.iter().chain(&once).chain(&once[..10]).copied().collect();
+        let solution = solve(often).unwrap();
+        assert_eq!(solution.keys, 3_000);
+        assert!(once.iter().all(|&hash| holds(&solution, hash)));
+        assert_eq!(solve(vec![5; 1_000]).unwrap().keys, 1);
+    }
+
+    #[test]
+    fn a_seed_that_does_not_work_is_followed_by_another() {
+        let solved_by_first = (0..2_000).filter(|&seed| {
+            let solution = solve(hashes(seed, 20)).unwrap();
+            assert!(hashes(seed, 20).iter().all(|&hash| holds(&solution, hash)));
+            solution.geometry.seed == 0
+        });
+        let first = solved_by_first.count();
+        assert!((1_500..2_000).contains(&first), "{first} of 2000");
+    }
+}

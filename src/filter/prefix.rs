@@ -1,0 +1,190 @@
+//! Prefixes of keys, by which a scan of one prefix can leave whole tables out.
+//!
+//! A table written with a [`PrefixExtractor`] has a filter over the prefixes of its keys beside
+//! the one over the keys: the bytes of [`crate::filter::whole_table`], under
+//! [`PREFIX_FILTER_NAME`] and the extractor's own name. Keys without a prefix are not in it.
+
+use std::fmt::Debug;
+use std::ops::Bound;
+
+/// What precedes the extractor's name in the metaindex.
+pub const PREFIX_FILTER_NAME: &str = "minikv.prefix-filter.v1.binary-fuse.";
+
+/// Says what the prefix of a key is.
+///
+/// Scans rely on one law: if `prefix(key)` is `Some(p)`, then it is `Some(p)` too for every
+/// longer key that starts with `key`. "The first four bytes, if there are as many" keeps it; "up
+/// to four bytes" breaks it, and scans would miss entries.
+///
+/// ```
+/// use minikv::filter::prefix::{DelimitedPrefix, PrefixExtractor};
+///
+/// let until_slash = DelimitedPrefix::new(b'/');
+/// assert_eq!(until_slash.prefix(b"user/7"), Some(&b"user/"[..]));
+/// assert_eq!(until_slash.prefix(b"user"), None);
+/// ```
+pub trait PrefixExtractor: Send + Sync + Debug + 'static {
+    /// The name on disk. Change it when the prefix of any key changes: filters are asked under
+    /// the name they were written with only.
+    fn name(&self) -> &str;
+
+    /// The prefix of `key`, if it has one.
+    fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]>;
+}
+
+/// The first bytes of keys, as many for each; shorter keys have no prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FixedPrefix {
+    name: String,
+    bytes: usize,
+}
+
+impl FixedPrefix {
+    /// The prefix of that many bytes.
+    pub fn new(bytes: usize) -> FixedPrefix {
+        FixedPrefix { name: format!("minikv.fixed.{bytes}"), bytes }
+    }
+}
+
+impl PrefixExtractor for FixedPrefix {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        key.get(..self.bytes)
+    }
+}
+
+/// A key up to and with the first delimiter; keys without one have no prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelimitedPrefix {
+    name: String,
+    delimiter: u8,
+}
+
+impl DelimitedPrefix {
+    /// The prefix that ends with this byte.
+    pub fn new(delimiter: u8) -> DelimitedPrefix {
+        DelimitedPrefix { name: format!("minikv.delimited.{delimiter:02x}"), delimiter }
+    }
+}
+
+impl PrefixExtractor for DelimitedPrefix {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        let at = key.iter().position(|&byte| byte == self.delimiter)?;
+        Some(&key[..=at])
+    }
+}
+
+/// The one prefix that all keys of a range have, in byte order; `None` if there may be several.
+pub fn prefix_of_range<'k>(
+    extractor: &dyn PrefixExtractor,
+    lower: Bound<&'k [u8]>,
+    upper: Bound<&'k [u8]>,
+) -> Option<&'k [u8]> {
+    let (Bound::Included(from) | Bound::Excluded(from)) = lower else { return None };
+    let (Bound::Included(to) | Bound::Excluded(to)) = upper else { return None };
+    let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+    // Keys between two that start alike start so, too.
+    if let Some(prefix) = extractor.prefix(&from[..common]) {
+        return Some(prefix);
+    }
+    // "a" to before "b" is all that starts with "a", and is how scans of a prefix are often put.
+    let ends_before = matches!(upper, Bound::Excluded(_))
+        && to.len() == common + 1
+        && from.get(common).is_some_and(|&byte| byte.checked_add(1) == Some(to[common]));
+    if ends_before { extractor.prefix(&from[..=common]) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_of_keys() {
+        let fixed = FixedPrefix::new(3);
+        assert_eq!(fixed.name(), "minikv.fixed.3");
+        assert_eq!(fixed.prefix(b"abcd"), Some(&b"abc"[..]));
+        assert_eq!(fixed.prefix(b"abc"), Some(&b"abc"[..]));
+        assert_eq!(fixed.prefix(b"ab"), None);
+        let delimited = DelimitedPrefix::new(b'/');
+        assert_eq!(delimited.name(), "minikv.delimited.2f");
+        assert_eq!(delimited.prefix(b"a/b/c"), Some(&b"a/"[..]));
+        assert_eq!(delimited.prefix(b"/"), Some(&b"/"[..]));
+        assert_eq!(delimited.prefix(b"abc"), None);
+    }
+
+    #[test]
+    fn ranges_within_one_prefix() {
+        let fixed = FixedPrefix::new(2);
+        let delimited = DelimitedPrefix::new(b'/');
+        let of = |extractor: &dyn PrefixExtractor, lower: Bound<&str>, upper: Bound<&str>| {
+            let own = |bound: Bound<&str>| bound.map(|key| key.as_bytes().to_vec());
+            let (lower, upper) = (own(lower), own(upper));
+            let slice = |bound: &Bound<Vec<u8>>| bound.as_ref().map(|key| key.clone());
+            let (lower, upper) = (slice(&lower), slice(&upper));
+            let prefix = prefix_of_range(
+                extractor,
+                lower.as_ref().map(|key| &key[..]),
+                upper.as_ref().map(|key| &key[..]),
+            );
+            prefix.map(|prefix| String::from_utf8(prefix.to_vec()).unwrap())
+        };
+        use Bound::{Excluded, Included, Unbounded};
+        let some = |prefix: &str| Some(prefix.to_string());
+        assert_eq!(of(&fixed, Included("abc"), Included("abd")), some("ab"));
+        assert_eq!(of(&fixed, Excluded("abc"), Excluded("abd")), some("ab"));
+        assert_eq!(of(&fixed, Included("ab"), Excluded("ac")), some("ab"));
+        assert_eq!(of(&fixed, Included("abx"), Excluded("ac")), some("ab"));
+        assert_eq!(of(&fixed, Included("ab"), Included("ac")), None, "the key ac, too");
+        assert_eq!(of(&fixed, Included("ab"), Excluded("aca")), None);
+        assert_eq!(of(&fixed, Included("ab"), Excluded("ad")), None);
+        assert_eq!(of(&fixed, Included("a"), Included("ab")), None);
+        assert_eq!(of(&fixed, Included("ab"), Unbounded), None);
+        assert_eq!(of(&fixed, Unbounded, Excluded("ab")), None);
+        assert_eq!(of(&delimited, Included("a/"), Excluded("a0")), some("a/"));
+        assert_eq!(of(&delimited, Included("a/x"), Excluded("a/y")), some("a/"));
+        assert_eq!(of(&delimited, Included("a"), Excluded("b")), None);
+    }
+
+    /// Short keys over few letters: what is said of a range is true of every key in it.
+    #[test]
+    fn every_key_of_such_a_range_has_its_prefix() {
+        let mut keys = vec![Vec::new()];
+        for at in 0..120 {
+            for byte in [b'/', b'0', b'1', 0xff] {
+                let key: Vec<u8> = [&keys[at][..], &[byte]].concat();
+                keys.push(key);
+            }
+        }
+        keys.sort();
+        let extractors: [&dyn PrefixExtractor; 3] =
+            [&FixedPrefix::new(1), &FixedPrefix::new(2), &DelimitedPrefix::new(b'/')];
+        let mut ranges = 0;
+        for extractor in extractors {
+            for from in keys.iter().step_by(3) {
+                for to in &keys {
+                    for upper in [Bound::Included(&to[..]), Bound::Excluded(&to[..])] {
+                        let lower = Bound::Included(&from[..]);
+                        let Some(prefix) = prefix_of_range(extractor, lower, upper) else {
+                            continue;
+                        };
+                        ranges += 1;
+                        for key in keys.iter().filter(|key| {
+                            let below = matches!(upper, Bound::Included(_)) && *key == to;
+                            *key >= from && (*key < to || below)
+                        }) {
+                            assert_eq!(extractor.prefix(key), Some(prefix), "{from:?} {upper:?}");
+                        }
+                    }
+                }
+            }
+        }
+        assert!(ranges > 1_000, "{ranges}");
+    }
+}

@@ -1,0 +1,440 @@
+//! The filter of a whole table: one over all its user keys. Ours, not LevelDB's. Do not change:
+//! on disk.
+//!
+//! ```text
+//! array: slots of `width` bits, the lowest first, filled up to whole bytes
+//!     | seed: fixed64 | keys: fixed64 | starts: fixed32 | segment_lg: 1 byte | width: 1 byte
+//!
+//! the one key "k" at 10 bits a key; h = a921e3704fda881d, s = e3839f8bc1bea9ea:
+//!   0  (12 bytes)  00 00 00 e5 00 ...        its slots are 3, 4 and 9, its fingerprint e5
+//!   12 (8 bytes)   00 00 00 00 00 00 00 00   seed
+//!   20 (8 bytes)   01 00 00 00 00 00 00 00   keys
+//!   28 (4 bytes)   01 00 00 00               starts
+//!   32             02                        segment_lg: (1 + 2) << 2 = 12 slots
+//!   33             08                        width
+//! ```
+//!
+//! The array has `(starts + 2) << segment_lg` slots. Slot `i` is the bits from `i * width` on;
+//! bit `b` is `1 << (b & 7)` of byte `b >> 3`. From the key's hash `h`, XXH3's of 64 bits with
+//! seed 0, in arithmetic mod 2^64:
+//! - `s` is `p ^ p >> 32`, where `p` is `(h ^ seed) * 0x9e3779b97f4a7c15`;
+//! - the key's slots are `a`, the high half of the 128-bit product `s * (starts << segment_lg)`;
+//!   `a + (1 << segment_lg)`, its lowest `segment_lg` bits xor those of `s >> 18`; and
+//!   `a + (2 << segment_lg)`, its lowest `segment_lg` bits xor those of `s`;
+//! - its fingerprint is the lowest `width` bits of `s * 0xd6e8feb86659fd93` rotated left by 32.
+//!
+//! The key may be there if its three slots and its fingerprint are 0 by xor. An absent one is
+//! taken for present with probability `2^-width`. [`crate::filter::fuse`] makes the array.
+//!
+//! No keys make a filter that is all zeros behind an empty array, and matches nothing. Bytes that
+//! are not laid out so are not understood, and match everything.
+//!
+//! The filter lies in a meta block of its own, without compression, under [`TABLE_FILTER_NAME`]
+//! in the metaindex. A filter of key prefixes ([`crate::filter::prefix`]) is the same bytes under
+//! another name. LevelDB looks in the metaindex for the name of its own filter only and skips
+//! these. `docs/filters-compared.md` has the measurements that chose this kind among others.
+
+use std::cell::Cell;
+
+use bytes::Bytes;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::filter::fuse::{self, Geometry, MAX_SEGMENT_LG, Solution};
+use crate::format::coding::{get_fixed32, get_fixed64};
+
+/// The name of a whole-table filter in the metaindex. Another version or kind gets another name,
+/// and readers that do not know it read the table without.
+pub const TABLE_FILTER_NAME: &str = "minikv.table-filter.v1.binary-fuse";
+
+/// The largest number of bits a key.
+pub const MAX_BITS_PER_KEY: u32 = 64;
+
+/// Slots are read as part of eight bytes, of which the first bit may be any.
+const MAX_WIDTH: u32 = 57;
+
+const TAIL_BYTES: usize = 8 + 8 + 4 + 1 + 1;
+
+/// The hash by which whole-table filters know a key. A lookup takes it once for all tables.
+#[inline]
+pub fn key_hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+/// A key with its hash, which is taken when first asked for: not every table needs it.
+#[derive(Debug)]
+pub struct KeyHash<'k> {
+    key: &'k [u8],
+    hash: Cell<Option<u64>>,
+}
+
+impl<'k> KeyHash<'k> {
+    /// Of this key.
+    pub fn new(key: &'k [u8]) -> KeyHash<'k> {
+        KeyHash { key, hash: Cell::new(None) }
+    }
+
+    /// The [`key_hash`].
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.hash.get().unwrap_or_else(|| {
+            let hash = key_hash(self.key);
+            self.hash.set(Some(hash));
+            hash
+        })
+    }
+}
+
+/// The width of fingerprints that `bits_per_key`, 1 to 64, pays for in a table of 20,000 keys:
+/// there are 1.23 slots a key, more in smaller tables and less in larger ones.
+pub fn fingerprint_bits(bits_per_key: u32) -> u32 {
+    (bits_per_key * 100 / 123).max(1)
+}
+
+/// Gathers the keys of a table, eight bytes each, and makes their filter.
+#[derive(Debug)]
+pub struct TableFilterBuilder {
+    bits_per_key: u32,
+    hashes: Vec<u64>,
+}
+
+impl TableFilterBuilder {
+    /// A filter of `bits_per_key` bits a key, 1 to 64; what is beyond is brought within. Small
+    /// tables get more: the rate is to be no worse for them.
+    pub fn new(bits_per_key: u32) -> TableFilterBuilder {
+        let bits_per_key = bits_per_key.clamp(1, MAX_BITS_PER_KEY);
+        TableFilterBuilder { bits_per_key, hashes: Vec::new() }
+    }
+
+    /// Adds a key. The same key again, straight after, counts once.
+    #[inline]
+    pub fn add_key(&mut self, key: &[u8]) {
+        self.add_hash(key_hash(key));
+    }
+
+    /// Adds the key of this [`key_hash`].
+    #[inline]
+    pub fn add_hash(&mut self, hash: u64) {
+        if self.hashes.last() != Some(&hash) {
+            self.hashes.push(hash);
+        }
+    }
+
+    /// The filter's bytes, without trailer. Needs, for a moment, some thirty bytes of memory a key.
+    pub fn finish(self) -> Vec<u8> {
+        if self.hashes.is_empty() {
+            return vec![0; TAIL_BYTES];
+        }
+        let Some(Solution { geometry, array, keys }) = fuse::solve(self.hashes) else {
+            // Every reader takes an empty block for one that knows nothing.
+            return Vec::new();
+        };
+        let paid_for = u64::from(self.bits_per_key) * keys / geometry.slots();
+        let width = (paid_for as u32).max(fingerprint_bits(self.bits_per_key)).min(MAX_WIDTH);
+        let mut bytes = packed(&array, width);
+        bytes.extend_from_slice(&geometry.seed.to_le_bytes());
+        bytes.extend_from_slice(&keys.to_le_bytes());
+        bytes.extend_from_slice(&geometry.starts.to_le_bytes());
+        bytes.extend_from_slice(&[geometry.segment_lg as u8, width as u8]);
+        bytes
+    }
+}
+
+/// The lowest `width` bits of each slot, without gaps.
+fn packed(array: &[u64], width: u32) -> Vec<u8> {
+    let bits = array.len() as u64 * u64::from(width);
+    let mut bytes = Vec::with_capacity(bits.div_ceil(8) as usize + TAIL_BYTES);
+    let (mut pending, mut pending_bits) = (0u128, 0);
+    for slot in array {
+        pending |= u128::from(slot & mask(width)) << pending_bits;
+        pending_bits += width;
+        while pending_bits >= 8 {
+            bytes.push(pending as u8);
+            pending >>= 8;
+            pending_bits -= 8;
+        }
+    }
+    if pending_bits > 0 {
+        bytes.push(pending as u8);
+    }
+    bytes
+}
+
+fn mask(width: u32) -> u64 {
+    u64::MAX >> (u64::BITS - width)
+}
+
+/// A whole-table filter that can be asked. Immutable and thread-safe.
+#[derive(Clone)]
+pub struct TableFilter {
+    contents: Bytes,
+    geometry: Geometry,
+    keys: u64,
+    width: u32,
+}
+
+impl TableFilter {
+    /// The filter of these bytes; `None` if they are not one, or not one of this version.
+    pub fn decode(contents: Bytes) -> Option<TableFilter> {
+        let array_bytes = contents.len().checked_sub(TAIL_BYTES)?;
+        let [segment_lg, width] = *contents.last_chunk()?;
+        let (segment_lg, width) = (u32::from(segment_lg), u32::from(width));
+        let geometry = Geometry {
+            seed: get_fixed64(&contents, array_bytes)?,
+            segment_lg,
+            starts: get_fixed32(&contents, array_bytes + 16)?,
+        };
+        let keys = get_fixed64(&contents, array_bytes + 8)?;
+        let understood = if keys == 0 {
+            array_bytes == 0 && geometry == Geometry::default() && width == 0
+        } else {
+            (1..=MAX_WIDTH).contains(&width)
+                && segment_lg <= MAX_SEGMENT_LG
+                && geometry.starts > 0
+                && keys <= geometry.slots()
+                && (geometry.slots() * u64::from(width)).div_ceil(8) == array_bytes as u64
+        };
+        understood.then_some(TableFilter { contents, geometry, keys, width })
+    }
+
+    /// Whether the key of this [`key_hash`] may be one of the filter's.
+    #[inline]
+    pub fn may_match_hash(&self, hash: u64) -> bool {
+        if self.keys == 0 {
+            return false;
+        }
+        let seeded = self.geometry.seeded(hash);
+        let [first, second, third] = self.geometry.slots_of(seeded).map(|slot| self.slot(slot));
+        (first ^ second ^ third ^ fuse::fingerprint(seeded)) & mask(self.width) == 0
+    }
+
+    /// Whether `key` may be one of the filter's.
+    pub fn may_match(&self, key: &[u8]) -> bool {
+        self.may_match_hash(key_hash(key))
+    }
+
+    /// A slot in the lowest `width` bits; others above. The tail is long enough that eight bytes
+    /// follow the beginning of every slot.
+    #[inline]
+    fn slot(&self, slot: u64) -> u64 {
+        let bit = slot * u64::from(self.width);
+        let at = (bit / 8) as usize;
+        match self.contents.get(at..at + 8).and_then(|bytes| bytes.first_chunk()) {
+            Some(bytes) => u64::from_le_bytes(*bytes) >> (bit % 8),
+            None => 0,
+        }
+    }
+
+    /// The number of keys the filter was made of.
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// The bits compared for a key: the filter is wrong once in `2^fingerprint_bits`.
+    pub fn fingerprint_bits(&self) -> u32 {
+        self.width
+    }
+
+    /// How often the filter says "maybe" of an absent key.
+    pub fn false_positive_rate(&self) -> f64 {
+        if self.keys == 0 { 0.0 } else { (-f64::from(self.width)).exp2() }
+    }
+
+    /// How many bytes of memory the filter takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.contents.len()
+    }
+}
+
+impl std::fmt::Debug for TableFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableFilter")
+            .field("keys", &self.keys)
+            .field("fingerprint_bits", &self.width)
+            .field("geometry", &self.geometry)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(seed: u64, i: u64) -> Vec<u8> {
+        format!("{seed}/{i}").into_bytes()
+    }
+
+    fn build(bits_per_key: u32, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+        let mut builder = TableFilterBuilder::new(bits_per_key);
+        keys.for_each(|key| builder.add_key(&key));
+        builder.finish()
+    }
+
+    fn filter(bits_per_key: u32, seed: u64, keys: u64) -> TableFilter {
+        decode(build(bits_per_key, (0..keys).map(|i| key(seed, i)))).unwrap()
+    }
+
+    fn decode(bytes: Vec<u8>) -> Option<TableFilter> {
+        TableFilter::decode(bytes.into())
+    }
+
+    #[test]
+    fn the_worked_example_holds() {
+        assert_eq!(key_hash(b"k"), 0xa921_e370_4fda_881d);
+        let mut expected = [0; 34];
+        expected[3] = 0xe5;
+        (expected[20], expected[28], expected[32], expected[33]) = (1, 1, 2, 8);
+        assert_eq!(build(10, [b"k".to_vec()].into_iter()), expected);
+    }
+
+    /// A filter of several hundred keys, so that every part of the layout counts. If this fails,
+    /// filters on disk are no longer read: they must stay so, and a new name goes with new bytes.
+    #[test]
+    fn bytes_on_disk_stay() {
+        let bytes = build(12, (0..300).map(|i| key(0, i)));
+        assert_eq!((bytes.len(), crate::format::crc::value(&bytes)), (526, 3_091_306_699));
+    }
+
+    #[test]
+    fn the_hash_is_xxh3() {
+        // From the test vectors of the xxHash specification's reference implementation.
+        assert_eq!(key_hash(b""), 0x2d06_8005_38d3_94c2);
+    }
+
+    #[test]
+    fn no_key_is_denied() {
+        for (seed, keys) in (0..).zip([0, 1, 2, 3, 7, 64, 100, 999, 10_000, 100_000]) {
+            for bits_per_key in [0, 1, 2, 5, 8, 10, 16, 33, 64, 99] {
+                if keys > 10_000 && bits_per_key % 5 != 0 {
+                    continue;
+                }
+                let filter = filter(bits_per_key, seed, keys);
+                assert_eq!(filter.keys(), keys);
+                for i in 0..keys {
+                    assert!(filter.may_match(&key(seed, i)), "{i} of {keys} keys, {bits_per_key}");
+                }
+            }
+        }
+    }
+
+    /// With the theory's rate, this many wrong answers or more on either side come about once in
+    /// some 30,000 runs.
+    fn assert_rate(wrong: u64, lookups: u64, rate: f64) {
+        let expected = lookups as f64 * rate;
+        let deviation = (expected * (1.0 - rate)).sqrt();
+        let off = (wrong as f64 - expected) / deviation;
+        assert!(off.abs() < 4.2, "{wrong} of {lookups} wrong, {off:.1} deviations from {expected}");
+    }
+
+    #[test]
+    fn rates_are_those_of_the_theory() {
+        for (bits_per_key, width) in [(1, 1), (2, 1), (4, 3), (8, 6), (10, 8), (12, 9), (16, 13)] {
+            for keys in [300, 20_000] {
+                let mut wrong = 0;
+                for seed in 0..5 {
+                    let filter = filter(bits_per_key, seed, keys);
+                    assert_eq!(filter.fingerprint_bits(), width);
+                    let rate = filter.false_positive_rate();
+                    assert_eq!(rate, 0.5f64.powi(width as i32));
+                    let absent = (keys..keys + 200_000).map(|i| key(seed, i));
+                    wrong += absent.filter(|key| filter.may_match(key)).count() as u64;
+                }
+                assert_rate(wrong, 1_000_000, 0.5f64.powi(width as i32));
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_takes_the_bits_it_may() {
+        let bits = |bits_per_key, keys| {
+            filter(bits_per_key, 1, keys).memory_bytes() as f64 * 8.0 / keys as f64
+        };
+        for bits_per_key in 2..=64 {
+            for keys in [20_000, 60_000] {
+                let taken = bits(bits_per_key, keys);
+                assert!(taken <= f64::from(bits_per_key), "{taken} of {bits_per_key}");
+                assert!(taken > f64::from(bits_per_key) * 0.59, "{taken} of {bits_per_key}");
+            }
+        }
+        assert!(bits(10, 1_000) < 12.0 && bits(10, 100) < 18.0);
+    }
+
+    #[test]
+    fn versions_of_a_key_count_once() {
+        let twice = (0..100).flat_map(|i| [key(0, i), key(0, i)]);
+        assert_eq!(build(10, twice), build(10, (0..100).map(|i| key(0, i))));
+    }
+
+    #[test]
+    fn no_keys_match_nothing() {
+        let filter = decode(build(10, std::iter::empty())).unwrap();
+        assert_eq!((filter.keys(), filter.false_positive_rate()), (0, 0.0));
+        assert!(!filter.may_match(b"") && !filter.may_match(b"key"));
+    }
+
+    #[test]
+    fn slots_keep_their_place_whatever_their_width() {
+        for width in 1..=MAX_WIDTH {
+            let array: Vec<u64> =
+                (1..101).map(|i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+            let mut contents = packed(&array, width);
+            assert_eq!(contents.len(), (100 * width as usize).div_ceil(8));
+            contents.extend([0xff; TAIL_BYTES]);
+            let filter = TableFilter {
+                contents: contents.into(),
+                geometry: Geometry::default(),
+                keys: 1,
+                width,
+            };
+            for (i, slot) in (0..).zip(&array) {
+                assert_eq!(filter.slot(i) & mask(width), slot & mask(width));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_laid_out_so_is_not_understood() {
+        let good = build(10, (0..100).map(|i| key(0, i)));
+        assert!(decode(good.clone()).is_some());
+        let patched = |from_end: usize, bytes: &[u8]| {
+            let mut patched = good.clone();
+            let at = patched.len() - from_end;
+            patched[at..at + bytes.len()].copy_from_slice(bytes);
+            patched
+        };
+        let mut empty_with_a_seed = vec![0; TAIL_BYTES];
+        empty_with_a_seed[0] = 1;
+        for bytes in [
+            Vec::new(),
+            vec![0; TAIL_BYTES - 1],
+            vec![0; TAIL_BYTES + 1],
+            empty_with_a_seed,
+            good[1..].to_vec(),
+            [&[0][..], &good].concat(),
+            patched(1, &[0]),
+            patched(1, &[9]),
+            patched(1, &[58]),
+            patched(2, &[19]),
+            patched(2, &[255]),
+            patched(6, &[0; 4]),
+            patched(6, &u32::MAX.to_le_bytes()),
+            patched(14, &u64::MAX.to_le_bytes()),
+            patched(14, &[0; 8]),
+        ] {
+            assert!(decode(bytes.clone()).is_none(), "{bytes:02x?}");
+        }
+    }
+
+    #[test]
+    fn no_change_of_a_byte_panics() {
+        let good = build(10, (0..20).map(|i| key(0, i)));
+        for at in 0..good.len() {
+            for byte in 0..=255 {
+                let mut bytes = good.clone();
+                bytes[at] = byte;
+                if let Some(filter) = decode(bytes) {
+                    let _ = (0..30).filter(|&i| filter.may_match(&key(0, i))).count();
+                }
+            }
+        }
+    }
+}

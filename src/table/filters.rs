@@ -1,0 +1,118 @@
+//! The filters of an open table.
+//!
+//! A table may have three: LevelDB's filter block, with a filter for each data block; one over
+//! all keys; one over the prefixes of all keys. Each is a meta block with its name in the
+//! metaindex. What is missing, damaged or of a kind not known is read without.
+
+use crate::base::{Error, Result};
+use crate::filter::prefix::PREFIX_FILTER_NAME;
+use crate::filter::whole_table::TABLE_FILTER_NAME;
+use crate::filter::{FilterBlockReader, PrefixExtractor, TableFilter};
+use crate::format::handle::BlockHandle;
+use crate::table::builder::FILTER_PREFIX;
+use crate::table::reader::TableContext;
+
+/// The filter block a table was opened with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterInfo {
+    /// The name it was found under, without `filter.`.
+    pub name: String,
+    /// The size of the filter block.
+    pub bytes: usize,
+    /// The number of filters, empty ones included.
+    pub filters: usize,
+    /// The number of empty filters.
+    pub empty_filters: usize,
+}
+
+/// The filters that could be read.
+#[derive(Debug, Default)]
+pub struct Filters {
+    /// The filter block, and the name it was found under.
+    pub block: Option<(String, FilterBlockReader)>,
+    /// The filter over all keys.
+    pub table: Option<TableFilter>,
+    /// The filter over the prefixes of all keys.
+    pub prefix: Option<TableFilter>,
+    /// Why one that is there could not be read.
+    pub error: Option<Error>,
+}
+
+impl Filters {
+    /// Opens what `context` knows of `meta`, the names and handles of the metaindex. `read` reads
+    /// a meta block.
+    ///
+    /// # Errors
+    /// An error of the file. Damage is kept in `error`.
+    pub fn open(
+        meta: &[(Vec<u8>, BlockHandle)],
+        context: &TableContext,
+        read: impl Fn(BlockHandle) -> Result<bytes::Bytes>,
+    ) -> Result<Filters> {
+        let mut filters = Filters::default();
+        let Some(policy) = &context.filter_policy else { return Ok(filters) };
+        let handle_of = |name: &str| {
+            meta.iter().find(|(other, _)| other == name.as_bytes()).map(|&(_, handle)| handle)
+        };
+        let names = std::iter::once(policy.name()).chain(policy.aliases().iter().copied());
+        let found = names.map(|name| (name, handle_of(&[FILTER_PREFIX, name].concat())));
+        if let Some((name, Some(handle))) = found.into_iter().find(|(_, handle)| handle.is_some()) {
+            let block = filters.note(read(handle).and_then(|contents| {
+                let filter = FilterBlockReader::new(policy.clone(), contents);
+                if filter.is_malformed() { Err(malformed(handle)) } else { Ok(filter) }
+            }))?;
+            filters.block = block.map(|block| (name.to_owned(), block));
+        }
+        let open = |handle| {
+            read(handle).and_then(|bytes| TableFilter::decode(bytes).ok_or(malformed(handle)))
+        };
+        if let Some(handle) = handle_of(TABLE_FILTER_NAME) {
+            filters.table = filters.note(open(handle))?;
+        }
+        if let Some(extractor) = &context.prefix_extractor
+            && let Some(handle) = handle_of(&prefix_filter_name(&**extractor))
+        {
+            filters.prefix = filters.note(open(handle))?;
+        }
+        Ok(filters)
+    }
+
+    /// Keeps damage, and passes other errors on.
+    fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Ok(filter) => Ok(Some(filter)),
+            Err(error @ Error::Io { .. }) => Err(error),
+            Err(error) => {
+                self.error.get_or_insert(error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// What is known of the filter block.
+    pub fn block_info(&self) -> Option<FilterInfo> {
+        self.block.as_ref().map(|(name, filter)| FilterInfo {
+            name: name.clone(),
+            bytes: filter.memory_bytes(),
+            filters: filter.filter_count(),
+            empty_filters: filter.empty_filter_count(),
+        })
+    }
+
+    /// How many bytes of memory they take.
+    pub fn memory_bytes(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |(_, filter)| filter.memory_bytes());
+        let whole = [&self.table, &self.prefix].into_iter().flatten();
+        block + whole.map(TableFilter::memory_bytes).sum::<usize>()
+    }
+}
+
+/// The name of the extractor's filter in the metaindex.
+pub fn prefix_filter_name(extractor: &dyn PrefixExtractor) -> String {
+    [PREFIX_FILTER_NAME, extractor.name()].concat()
+}
+
+fn malformed(handle: BlockHandle) -> Error {
+    Error::corruption("filter block is malformed").at(handle.offset)
+}
