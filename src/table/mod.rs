@@ -6,6 +6,8 @@
 
 pub mod block_cache;
 pub mod builder;
+#[cfg(test)]
+mod filter_tests;
 pub mod filters;
 pub mod index;
 pub mod iter;

@@ -439,8 +439,8 @@ fn random_options(rng: &mut Rng) -> (TableOptions, TableContext) {
     };
     let options = TableOptions {
         order,
-        filter_policy: if rng.below(2) == 0 { bloom() } else { None },
-        table_filter_bits_per_key: None,
+        filter_policy: bloom().filter(|_| rng.below(2) == 0),
+        table_filter_bits_per_key: Some(rng.below(12) as u32).filter(|bits| *bits > 0),
         prefix_filter: None,
         block_bytes: 1 + rng.below(2000),
         block_restart_interval: 1 + rng.below(20),
@@ -449,6 +449,7 @@ fn random_options(rng: &mut Rng) -> (TableOptions, TableContext) {
     let cache_bytes = [0, 1000, 1 << 20][rng.below(3)];
     let context = TableContext {
         block_cache: Some(Arc::new(BlockCache::new(cache_bytes))),
+        filter_policy: bloom(),
         paranoid: rng.below(2) == 0,
         ..context_of(&options)
     };

@@ -1,12 +1,16 @@
 //! The engine as a program meets it: one test for each promise.
 
 mod explain;
+mod filters;
 mod reads;
 mod recovery;
 mod writes;
 
 #[path = "../support/recount.rs"]
 mod recount;
+#[path = "../support/rng.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+mod rng;
 
 use std::collections::BTreeMap;
 

@@ -88,6 +88,14 @@ impl<'a> Advised<'a> {
                 size(self.report.cache_bytes)
             ));
         }
+        if self.advice.plan.is_some_and(|plan| matches!(self.with[plan].filters, Filters::Table(_)))
+        {
+            said.push(
+                "LevelDB reads tables with table filters, and does not see the filters; `both` \
+                 would have its own beside them."
+                    .to_string(),
+            );
+        }
         if !self.own_lookups {
             said.push(format!(
                 "These {} lookups were made up, {} of them of absent keys. Give your own: \

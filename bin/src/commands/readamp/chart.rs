@@ -135,6 +135,7 @@ pub struct Point {
     pub y: f64,
     pub low: f64,
     pub high: f64,
+    pub class: &'static str,
     pub said: String,
 }
 
@@ -178,10 +179,10 @@ pub fn rates(title: &str, unit: &str, points: &[Point], curves: &[Curve]) -> Str
         let x = at(point.x);
         let (low, high) = (scale.at(point.low.max(least)), scale.at(point.high));
         let y = scale.at(point.y.max(least));
-        let said = escape(&point.said);
+        let (said, class) = (escape(&point.said), point.class);
         let _ = writeln!(
             out,
-            "<g class=\"measured\"><title>{said}</title>\
+            "<g class=\"measured {class}\"><title>{said}</title>\
              <line x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\"/>\
              <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
         );

@@ -6,6 +6,7 @@ use minikv::filter::math::false_positive_probability;
 use minikv::{BloomFilterPolicy, base::stats::NUM_LEVELS};
 
 use super::chart::{self, Bar, Curve, Point, Span, escape};
+use super::filters::Filters;
 use super::measure::{Class, Measured, Pass};
 use super::report::{Report, percent};
 use crate::output::Table;
@@ -82,7 +83,8 @@ impl Report {
                 percent(high),
                 percent(rate.predicted),
             );
-            Some(Point { x: f64::from(bits), y: rate.measured(), low, high, said })
+            let class = family(m);
+            Some(Point { x: f64::from(bits), y: rate.measured(), low, high, class, said })
         };
         let points: Vec<_> = self.measured.iter().filter_map(point).collect();
         let (Some(most), Some(least)) =
@@ -96,19 +98,26 @@ impl Report {
             let rate = false_positive_probability(u64::from(bits) * CURVE_KEYS, CURVE_KEYS, probes);
             (f64::from(bits), rate)
         };
-        let predicted = |m: &Measured| Some((f64::from(m.filters.bits()?), m.rate?.predicted));
-        let mut of_these: Vec<_> = self.measured.iter().filter_map(predicted).collect();
-        of_these.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let predicted = |of: &'static str| {
+            let point = |m: &Measured| Some((f64::from(m.filters.bits()?), m.rate?.predicted));
+            let of_family = self.measured.iter().filter(|m| family(m) == of);
+            let mut points: Vec<_> = of_family.filter_map(point).collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            points
+        };
         let curves = [
             Curve { class: "textbook", points: (least..=most).map(textbook).collect() },
-            Curve { class: "predicted", points: of_these },
+            Curve { class: "predicted bloom", points: predicted("bloom") },
+            Curve { class: "predicted fuse", points: predicted("fuse") },
         ];
         page.push_str(
             "<h2>False positives against bits per key</h2>\n<p class=\"key\">\
-             <span><i style=\"background:var(--measured)\"></i>measured, with 95 % interval</span>\
-             <span><i class=\"line\" style=\"color:var(--theory)\"></i>theory, for large filters \
-             </span><span><i class=\"line dashed\" style=\"color:var(--theory)\"></i>predicted for \
-             these small filters and LevelDB's double hashing</span></p>\n",
+             <span><i style=\"background:var(--bloom)\"></i>LevelDB's block filters, measured, with \
+             95 % interval</span>\
+             <span><i style=\"background:var(--fuse)\"></i>table filters, measured</span>\
+             <span><i class=\"line\" style=\"color:var(--soft)\"></i>theory of bloom filters, for \
+             large ones</span><span><i class=\"line dashed\" style=\"color:var(--soft)\"></i>\
+             predicted for each kind: block filters are small and hash twice</span></p>\n",
         );
         let title = "False-positive rate against bits per key";
         page.push_str(&chart::rates(title, "bits per key", &points, &curves));
@@ -142,6 +151,14 @@ impl Report {
         for (title, table) in self.all_tables() {
             let _ = writeln!(page, "<p>{}</p>\n{}", escape(&title), html_table(&table));
         }
+    }
+}
+
+/// Which theory the filters that are asked follow.
+fn family(m: &Measured) -> &'static str {
+    match m.filters {
+        Filters::Table(_) | Filters::Both(_) => "fuse",
+        _ => "bloom",
     }
 }
 

@@ -160,7 +160,7 @@ impl Report {
                 &thousands(rate.tried),
                 &thousands(rate.wrong),
                 &percent(rate.measured()),
-                &format!("{} to {}", percent(low), percent(high)),
+                &interval(low, high),
                 &percent(rate.predicted),
                 if rate.agrees() { "within" } else { "outside" },
             ]);
@@ -264,7 +264,10 @@ impl Report {
         let measured = percent(rate.measured());
         let predicted = percent(rate.predicted);
         let Some(Control { rate: control, .. }) = control else {
-            return format!("wrong for {measured} where {predicted} is predicted.");
+            return format!(
+                "wrong for {measured} where {predicted} is predicted; of twenty intervals of 95 %, \
+                 one does not hold what it should."
+            );
         };
         let (good, theory) = (percent(control.measured()), percent(rate.textbook));
         let (_, high) = control.interval();
@@ -318,6 +321,12 @@ pub fn percent(rate: f64) -> String {
         p if p < 0.1 => format!("{p:.3} %"),
         p => format!("{p:.2} %"),
     }
+}
+
+/// `0.82 to 0.98 %`.
+pub fn interval(low: f64, high: f64) -> String {
+    let (low, high) = (percent(low), percent(high));
+    format!("{} to {high}", low.trim_end_matches(" %"))
 }
 
 fn micros(nanos: u64) -> String {

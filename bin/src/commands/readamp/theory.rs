@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::control::Independent;
 use super::rates::wilson;
-use super::report::{percent, wrap};
+use super::report::{interval, percent, wrap};
 use crate::output::{Progress, Table};
 use crate::workload::Rng;
 
@@ -146,7 +146,7 @@ impl Theory {
             "m/n",
             "best k",
             "rate",
-            "bits needed for it",
+            "bits needed",
             "LevelDB's k",
             "predicted",
             "measured",
@@ -163,7 +163,7 @@ impl Theory {
                 &row.leveldb_probes.to_string(),
                 &percent(row.leveldb.predicted),
                 &percent(row.leveldb.measured()),
-                &format!("{} to {}", percent(low), percent(high)),
+                &interval(low, high),
                 if row.leveldb.agrees() { "within" } else { "outside" },
             ]);
         }

@@ -1,0 +1,27 @@
+//! Opens a database, writes, reads, deletes: `cargo run --example embed [DIR]`.
+
+use minikv::{Db, Options, Result, WriteOptions};
+
+fn main() -> Result<()> {
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let dir = std::env::args_os().nth(1).map_or(temporary.path().join("db"), Into::into);
+
+    let db = Db::open(&dir, Options::default().create_if_missing(true))?;
+    db.put("fruit/apple", "red or green")?;
+    db.put("fruit/banana", "yellow")?;
+    // Unsynced writes survive the end of the process; synced ones a loss of power too.
+    db.put_with(&WriteOptions::default().sync(true), "fruit/cherry", "dark red")?;
+    db.delete("fruit/banana")?;
+
+    for name in ["apple", "banana", "cherry"] {
+        match db.get(format!("fruit/{name}"))? {
+            Some(value) => println!("{name} is {}", String::from_utf8_lossy(&value)),
+            None => println!("{name} is not here"),
+        }
+    }
+
+    // Dropping the last handle closes too, but cannot tell an error.
+    db.close()?;
+    println!("a LevelDB database is in {}", dir.display());
+    Ok(())
+}

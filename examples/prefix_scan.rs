@@ -1,0 +1,34 @@
+//! Keys under one prefix, a range, the last few, and a cursor that turns round:
+//! `cargo run --example prefix_scan`.
+
+use minikv::{Db, Options, Result};
+
+fn main() -> Result<()> {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
+    for day in 1..=28 {
+        db.put(format!("temperature/2024-02-{day:02}"), format!("{}", day % 10))?;
+        db.put(format!("wind/2024-02-{day:02}"), format!("{}", day % 7))?;
+    }
+
+    println!("temperatures: {}", db.prefix("temperature/")?.count());
+
+    println!("the second week:");
+    for entry in db.range("temperature/2024-02-08".."temperature/2024-02-15")? {
+        let (key, value) = entry?;
+        println!("  {} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+    }
+
+    println!("the last three winds, newest first:");
+    for entry in db.prefix("wind/")?.rev().take(3) {
+        let (key, value) = entry?;
+        println!("  {} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
+    }
+
+    // A cursor lends its key and value instead of handing them out, and moves both ways.
+    let mut cursor = db.cursor()?;
+    cursor.seek("temperature/2024-02-20")?;
+    cursor.prev()?;
+    println!("before the 20th comes {}", String::from_utf8_lossy(cursor.key()));
+    Ok(())
+}

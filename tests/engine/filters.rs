@@ -1,0 +1,352 @@
+//! Filters of every kind and layout: what they save, and that they change no answer.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+use minikv::base::stats::LevelTrace;
+use minikv::{
+    BloomFilterPolicy, Db, DelimitedPrefix, FilterLayout, FilterPolicy, FixedPrefix, Options,
+    ReadOptions,
+};
+
+use crate::rng::{Rng, seed};
+use crate::small;
+
+const LAYOUTS: [FilterLayout; 4] =
+    [FilterLayout::None, FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
+
+/// Even numbers, some of them twice, some deleted; level 0 and one below have tables.
+fn fill(dir: &Path, options: Options) -> Db {
+    let db = Db::open(dir, options).unwrap();
+    let key = |i: u32| format!("{:06}", 2 * i);
+    (0..4_000).for_each(|i| db.put(key(i), format!("value {i}")).unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    (0..4_000).step_by(7).for_each(|i| db.put(key(i), format!("new value {i}")).unwrap());
+    (0..4_000).step_by(11).for_each(|i| db.delete(key(i)).unwrap());
+    db.flush().unwrap();
+    db
+}
+
+#[test]
+fn an_absent_key_costs_no_index_search_where_tables_have_their_own_filter() {
+    for layout in LAYOUTS {
+        let dir = tempfile::tempdir().unwrap();
+        let db = fill(dir.path(), small().filter(layout, 10));
+        let mut sum = LevelTrace::default();
+        for i in 0..2_000 {
+            let (value, trace) = db.get_traced(format!("{:06}", 2 * i + 1)).unwrap();
+            assert_eq!(value, None);
+            sum.add(&trace.total());
+        }
+        let considered = sum.tables_considered;
+        assert!(considered > 3_000, "{considered}");
+        let (by_table, by_block, none) = match layout {
+            FilterLayout::None => (0, 0, considered),
+            FilterLayout::Block => (0, considered, 0),
+            FilterLayout::Table | FilterLayout::Both => (considered, 0, 0),
+        };
+        assert_eq!((sum.table_filter_checks, sum.filter_checks), (by_table, by_block));
+        let wrong = sum.table_filter_false_positives;
+        assert_eq!(sum.index_seeks, by_block + none + wrong, "{layout:?}");
+        assert_eq!(sum.data_blocks(), none + wrong + sum.filter_false_positives, "{layout:?}");
+        assert!(wrong < 45 && sum.filter_false_positives < 90, "{layout:?}: {sum:?}");
+    }
+}
+
+#[test]
+fn every_layout_gives_the_same_answers() {
+    let dirs = LAYOUTS.map(|layout| (layout, tempfile::tempdir().unwrap()));
+    let dbs: Vec<Db> =
+        dirs.iter().map(|(layout, dir)| fill(dir.path(), small().filter(*layout, 10))).collect();
+    let keys: Vec<String> = (0..8_100).map(|i| format!("{i:06}")).collect();
+    let expected: Vec<_> = dbs[0].iter().unwrap().map(|entry| entry.unwrap()).collect();
+    assert_eq!(expected.len(), 4_000 - 4_000usize.div_ceil(11));
+    let unfiltered = ReadOptions::default().use_filter(false);
+    let answers = dbs[0].multi_get_with(&unfiltered, &keys).unwrap();
+    for db in &dbs {
+        assert!(db.iter().unwrap().map(|entry| entry.unwrap()).eq(expected.iter().cloned()));
+        assert_eq!(db.multi_get(&keys).unwrap(), answers);
+        assert_eq!(db.multi_get_with(&unfiltered, &keys).unwrap(), answers);
+        for (key, answer) in keys.iter().zip(&answers) {
+            assert_eq!(db.get(key).unwrap(), *answer);
+            assert_eq!(db.get_with(&unfiltered, key).unwrap(), *answer);
+        }
+    }
+    // Whatever a table has, a database opened with other options reads it.
+    drop(dbs);
+    for (layout, dir) in &dirs {
+        for other in LAYOUTS {
+            let db = Db::open_read_only(dir.path(), small().filter(other, 16)).unwrap();
+            assert_eq!(db.multi_get(&keys).unwrap(), answers);
+            let totals = db.stats().reads.total();
+            let of_table = matches!(layout, FilterLayout::Table | FilterLayout::Both);
+            assert_eq!(totals.table_filter_checks > 0, of_table, "{layout:?} {other:?}");
+            assert_eq!(totals.filter_checks > 0, *layout == FilterLayout::Block);
+        }
+        let db = Db::open_read_only(dir.path(), small().filter_policy(None)).unwrap();
+        assert_eq!(db.multi_get(&keys).unwrap(), answers);
+        assert_eq!(db.stats().reads.total().all_filter_checks(), 0);
+    }
+}
+
+#[test]
+fn multi_get_asks_whole_table_filters() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = fill(dir.path(), small().filter(FilterLayout::Table, 16));
+    let absent: Vec<String> = (0..1_000).map(|i| format!("{:06}", 2 * i + 1)).collect();
+    assert!(db.multi_get(&absent).unwrap().iter().all(Option::is_none));
+    let totals = db.stats().reads.total();
+    assert!(totals.table_filter_checks > 1_500, "{totals:?}");
+    assert_eq!(totals.index_seeks, totals.table_filter_false_positives);
+}
+
+#[test]
+fn levels_may_have_filters_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = (1..7)
+        .fold(small().filter(FilterLayout::Table, 12), |options, level| {
+            options.filter_at_level(level, FilterLayout::None, 0)
+        })
+        .filter_at_level(2, FilterLayout::Both, 3)
+        .filter_at_level(2, FilterLayout::None, 3);
+    let db = fill(dir.path(), options.clone());
+    let stats = db.stats();
+    let deepest = stats.levels.iter().rposition(|level| level.files > 0).unwrap();
+    assert!(deepest > 0 && stats.levels[0].files > 0);
+    for i in 0..8_000 {
+        db.get(format!("{i:06}")).unwrap();
+    }
+    let reads = db.stats().reads;
+    let checks =
+        |level: usize| (reads.levels[level].table_filter_checks, reads.levels[level].filter_checks);
+    assert_eq!(checks(0), (reads.levels[0].tables_considered, 0));
+    assert_eq!(checks(deepest), (0, 0));
+    assert!(reads.levels[deepest].data_blocks() > 5_000);
+
+    // The same database with LevelDB's filters on that level only.
+    let options = options.filter_at_level(deepest, FilterLayout::Block, 10);
+    db.close().unwrap();
+    let db = Db::open(dir.path(), options).unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    let before = db.stats().reads.levels[deepest].clone();
+    for i in 0..8_000 {
+        db.get(format!("{i:06}")).unwrap();
+    }
+    let reads = db.stats().reads.levels[deepest].clone();
+    assert_eq!(before.all_filter_checks(), 0);
+    assert!(reads.filter_checks > 7_000 && reads.table_filter_checks == 0);
+}
+
+#[test]
+fn a_moved_table_keeps_its_filter() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = (1..7).fold(small().filter(FilterLayout::Both, 10), |options, level| {
+        options.filter_at_level(level, FilterLayout::None, 0)
+    });
+    let db = Db::open(dir.path(), options.write_buffer_bytes(16 << 10)).unwrap();
+    for i in 0..3_000 {
+        db.put(format!("{i:06}"), format!("{i:030}")).unwrap();
+    }
+    db.wait_idle().unwrap();
+    let levels = db.stats().levels;
+    assert!(levels[1..].iter().any(|level| level.moves > 0), "{levels:?}");
+    (0..3_000).for_each(|i| assert!(db.get(format!("{i:06}")).unwrap().is_some()));
+    let below = db.stats().reads.levels[1..].iter().fold(0, |n, l| n + l.table_filter_checks);
+    assert!(below > 0, "tables came below with their filters");
+}
+
+/// Counts nothing, and is not LevelDB's.
+#[derive(Debug)]
+struct Custom(BloomFilterPolicy);
+
+impl FilterPolicy for Custom {
+    fn name(&self) -> &str {
+        "test.Custom"
+    }
+
+    fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>) {
+        self.0.create(keys, dst);
+    }
+
+    fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
+        self.0.may_match(key, filter)
+    }
+
+    fn generator(&self) -> Box<dyn minikv::filter::FilterGenerator> {
+        self.0.generator()
+    }
+}
+
+#[test]
+fn a_custom_policy_stays_the_per_block_one() {
+    let bloom = || Some(Arc::new(BloomFilterPolicy::new(10)) as Arc<dyn FilterPolicy>);
+    let custom = || Some(Arc::new(Custom(BloomFilterPolicy::new(10))) as Arc<dyn FilterPolicy>);
+    let dir = tempfile::tempdir().unwrap();
+    let options = small().filter(FilterLayout::Table, 12).filter_policy(custom());
+    let options = options.filter_at_level(0, FilterLayout::Both, 10);
+    fill(dir.path(), options).close().unwrap();
+    // With the policy every table has a per-block filter; LevelDB's policy knows none of them.
+    for (policy, of_block) in [(custom(), true), (bloom(), false)] {
+        let db = Db::open_read_only(dir.path(), small().filter_policy(policy)).unwrap();
+        for i in 0..1_000 {
+            db.get(format!("{i:06}")).unwrap();
+        }
+        let reads = db.stats().reads;
+        assert!(reads.levels[0].table_filter_checks > 0 && reads.levels[0].filter_checks == 0);
+        assert_eq!(reads.levels[1..].iter().any(|level| level.filter_checks > 0), of_block);
+    }
+}
+
+#[test]
+fn filters_that_cannot_be_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for options in [
+        small().filter(FilterLayout::Table, 0),
+        small().filter(FilterLayout::Block, 65),
+        small().filter_at_level(0, FilterLayout::Both, 0),
+        small().filter_at_level(7, FilterLayout::Block, 10),
+    ] {
+        let error = Db::open(dir.path(), options).unwrap_err().to_string();
+        assert!(error.contains("bits a key") || error.contains("no level 7"), "{error}");
+    }
+    Db::open(dir.path(), small().filter(FilterLayout::None, 0)).unwrap();
+}
+
+/// Some keys without a prefix, among those of forty prefixes; several levels.
+fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>>) {
+    let db = Db::open(dir, options).unwrap();
+    let mut model = BTreeMap::new();
+    let seed = seed();
+    println!("MINIKV_SEED={seed}");
+    let mut rng = Rng::new(seed);
+    for round in 0..6 {
+        for _ in 0..400 {
+            let key = match rng.below(9) {
+                0 => format!("{:02}", rng.below(40)),
+                // Each round leaves prefixes out: those are what filters can tell.
+                _ => format!("{:02}/{:03}", rng.below(8) * 5 + round % 5, rng.below(60)),
+            };
+            if rng.one_in(6) {
+                db.delete(&key).unwrap();
+                model.remove(key.as_bytes());
+            } else {
+                let value = format!("{round}");
+                db.put(&key, &value).unwrap();
+                model.insert(key.into_bytes(), value.into_bytes());
+            }
+        }
+        db.flush().unwrap();
+        if round == 2 {
+            db.compact_range::<&str>(..).unwrap();
+        }
+    }
+    (db, model)
+}
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn entries(iter: impl Iterator<Item = minikv::Result<(bytes::Bytes, bytes::Bytes)>>) -> Entries {
+    iter.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
+
+#[test]
+fn scans_of_a_prefix_leave_tables_out_and_miss_nothing() {
+    for layout in [FilterLayout::Block, FilterLayout::Table] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = small().filter(layout, 16).filter_prefix(DelimitedPrefix::new(b'/'));
+        let (db, model) = fill_prefixes(dir.path(), options);
+        let unfiltered = ReadOptions::default().use_filter(false);
+        let mut prefixes: Vec<String> = (0..45).map(|i| format!("{i:02}/")).collect();
+        prefixes.extend((0..45).map(|i| format!("{i:02}/0")));
+        prefixes.extend(["", "0", "07", "1"].map(String::from));
+        for prefix in &prefixes {
+            let wanted: Entries = model
+                .iter()
+                .filter(|(key, _)| key.starts_with(prefix.as_bytes()))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            assert_eq!(entries(db.prefix(prefix).unwrap()), wanted, "{prefix}");
+            let mut backward = entries(db.prefix(prefix).unwrap().rev());
+            backward.reverse();
+            assert_eq!(backward, wanted, "{prefix}");
+            let before = db.stats().reads.total().prefix_filter_checks;
+            assert_eq!(entries(db.prefix_with(&unfiltered, prefix).unwrap()), wanted);
+            assert_eq!(db.stats().reads.total().prefix_filter_checks, before);
+        }
+        let reads = db.stats().reads;
+        let level_0 = &reads.levels[0];
+        assert!(level_0.prefix_filter_negatives > 100, "{reads:?}");
+        assert!(level_0.prefix_filter_checks > level_0.prefix_filter_negatives);
+        assert!(reads.levels[1..].iter().any(|level| level.prefix_filter_checks > 0));
+
+        // A prefix that no table has costs no index search and no block.
+        let before = db.stats().reads.total();
+        assert_eq!(db.prefix("17x/").unwrap().count(), 0);
+        let after = db.stats().reads.total();
+        assert!(after.prefix_filter_negatives > before.prefix_filter_negatives);
+        assert_eq!(after.index_seeks, before.index_seeks);
+        assert_eq!(after.data_blocks(), before.data_blocks());
+    }
+}
+
+#[test]
+fn ranges_within_a_prefix_leave_tables_out_and_miss_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, model) = fill_prefixes(dir.path(), small().filter_prefix(FixedPrefix::new(3)));
+    let mut rng = Rng::new(seed());
+    let key = |rng: &mut Rng, prefix| match rng.below(4) {
+        0 => format!("{prefix:02}/"),
+        1 => format!("{prefix:02}0"),
+        2 => format!("{:02}", rng.below(40)),
+        _ => format!("{prefix:02}/{:03}", rng.below(60)),
+    };
+    for _ in 0..2_000 {
+        let prefix = rng.below(42);
+        let (a, b) = (key(&mut rng, prefix).into_bytes(), key(&mut rng, prefix).into_bytes());
+        let (from, to) = if a <= b { (a, b) } else { (b, a) };
+        let lower = if rng.one_in(4) { Bound::Excluded(&from) } else { Bound::Included(&from) };
+        let upper = if rng.one_in(2) { Bound::Excluded(&to) } else { Bound::Included(&to) };
+        let is_empty = from == to
+            && (matches!(lower, Bound::Excluded(_)) || matches!(upper, Bound::Excluded(_)));
+        let wanted: Entries = match is_empty {
+            true => Vec::new(),
+            false => model
+                .range::<Vec<u8>, _>((lower, upper))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect(),
+        };
+        assert_eq!(
+            entries(db.range::<Vec<u8>>((lower, upper)).unwrap()),
+            wanted,
+            "{lower:?} {upper:?}"
+        );
+        let mut both_ends = db.range::<Vec<u8>>((lower, upper)).unwrap();
+        let (mut front, mut back) = (Vec::new(), Vec::new());
+        loop {
+            let from_front = rng.one_in(2);
+            let entry = if from_front { both_ends.next() } else { both_ends.next_back() };
+            let Some(entry) = entry else { break };
+            let (key, value) = entry.unwrap();
+            let side = if from_front { &mut front } else { &mut back };
+            side.push((key.to_vec(), value.to_vec()));
+        }
+        front.extend(back.into_iter().rev());
+        assert_eq!(front, wanted, "{lower:?} {upper:?}");
+    }
+    let total = db.stats().reads.total();
+    assert!(total.prefix_filter_negatives > 100, "{total:?}");
+}
+
+#[test]
+fn levels_without_filters_have_no_prefix_filters() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = small().filter(FilterLayout::None, 0).filter_prefix(FixedPrefix::new(2));
+    let (db, model) = fill_prefixes(dir.path(), options);
+    assert_eq!(
+        db.prefix("01").unwrap().count(),
+        model.range(b"01".to_vec()..b"02".to_vec()).count()
+    );
+    assert_eq!(db.stats().reads.total().prefix_filter_checks, 0);
+}
