@@ -495,3 +495,123 @@ fn bloom_shape(filter: Option<&[u8]>, keys: u64) -> FilterShape {
     let (probes, array) = filter.and_then(|filter| filter.split_last()).unwrap_or((&0, &[]));
     FilterShape::Bloom { bits: array.len() as u64 * 8, keys, probes: u32::from(*probes) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::base::BytewiseComparator;
+    use crate::filter::BloomFilterPolicy;
+    use crate::format::compress::Compression;
+    use crate::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};
+    use crate::fs::{Fs, MemFs};
+    use crate::table::builder::{TableBuilder, TableOptions};
+    use crate::table::reader::TableContext;
+
+    fn bloom(bits: u32) -> Arc<dyn FilterPolicy> {
+        Arc::new(BloomFilterPolicy::new(bits))
+    }
+
+    /// A table of every `step`th number up to 3000, with filters of 10 bits a key.
+    fn table(fs: &MemFs, name: &str, step: usize) -> Table {
+        let order = KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)));
+        let path = Path::new(name);
+        let options = TableOptions {
+            order: order.clone(),
+            filter_policy: Some(bloom(10)),
+            table_filter_bits_per_key: None,
+            prefix_filter: None,
+            block_bytes: 1024,
+            block_restart_interval: 16,
+            compression: Compression::None,
+        };
+        let mut builder = TableBuilder::new(fs.create(path).unwrap(), path.into(), options);
+        for i in (0..3000).step_by(step) {
+            builder.add(&internal_key(&key(i), 7, KeyKind::Value), b"some value").unwrap();
+        }
+        builder.finish().unwrap();
+        let context = TableContext {
+            order,
+            filter_policy: Some(bloom(10)),
+            prefix_extractor: None,
+            block_cache: None,
+            paranoid: false,
+        };
+        let file = fs.open(path).unwrap();
+        let file_bytes = file.len().unwrap();
+        Table::open(file, file_bytes, path.into(), &context).unwrap()
+    }
+
+    fn key(i: usize) -> Vec<u8> {
+        format!("key{i:05}").into_bytes()
+    }
+
+    fn replay(keys: &[Vec<u8>], present: impl Fn(usize) -> bool) -> (Vec<Outcome>, Held) {
+        let fs = MemFs::new();
+        let plan = |blocks, table| Plan { blocks, table };
+        let plans = vec![
+            plan(BlockFilters::None, TableFilters::None),
+            plan(BlockFilters::Own, TableFilters::Own),
+            plan(BlockFilters::New(bloom(10)), TableFilters::None),
+            plan(BlockFilters::New(bloom(10)), TableFilters::New(10)),
+        ];
+        let lookups = keys.iter().enumerate();
+        let lookups = lookups.map(|(i, key)| Lookup { key, present: present(i) }).collect();
+        let order = UserComparator::new(Arc::new(BytewiseComparator));
+        let mut shadow = Shadow::new(order, plans, lookups).keep_filters();
+        for (level, name, step) in [(0, "/new", 6), (1, "/old", 2)] {
+            let table = table(&fs, name, step);
+            shadow.table(level, &table, &key(0), &key(2999)).unwrap();
+        }
+        shadow.finish()
+    }
+
+    #[test]
+    fn a_lookup_ends_at_the_first_table_that_has_the_key() {
+        let keys: Vec<_> = (0..3000).rev().map(key).collect();
+        let (outcomes, held) = replay(&keys, |i| (2999 - i).is_multiple_of(2));
+        assert_eq!((held.tables, held.entries), (2, 500 + 1500));
+        let [none, own, new, both] = &outcomes[..] else { panic!("four plans") };
+        // Of 1500 present keys 500 are in the first table, and the others are asked for in it.
+        let levels = &none.present.levels;
+        assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
+        assert_eq!(none.absent.total().tables_considered, 3000);
+        assert_eq!(none.filter_bytes, 0);
+        for trace in [&own.present, &own.absent] {
+            let total = trace.total();
+            let said =
+                total.filter_negatives + total.filter_true_positives + total.filter_false_positives;
+            assert_eq!(total.filter_checks, said);
+            assert_eq!(total.data_blocks(), total.filter_checks - total.filter_negatives);
+        }
+        assert_eq!(own.present.total().filter_true_positives, 1500);
+        assert_eq!((&own.present, &own.absent), (&new.present, &new.absent), "the same filters");
+        assert_eq!((own.filter_bytes, own.tried.clone()), (new.filter_bytes, new.tried.clone()));
+        let of_both = both.all().total();
+        assert_eq!((of_both.filter_checks, of_both.table_filter_checks), (0, 2500 + 3000));
+        assert_eq!(of_both.table_filter_true_positives, 1500);
+        let fewer = of_both.data_blocks();
+        assert!(fewer < 1600 && fewer < none.all().data_blocks() / 3, "{fewer}");
+        assert!(both.made.iter().all(|made| made.block.is_some() && made.table.is_some()));
+        assert!(none.made.iter().all(|made| made.block.is_none() && made.table.is_none()));
+    }
+
+    #[test]
+    fn a_key_looked_up_again_is_one_try() {
+        let keys = vec![key(1); 50];
+        let (outcomes, _) = replay(&keys, |_| false);
+        let tried: u64 = outcomes[2].tried.iter().flat_map(|shapes| shapes.values()).sum();
+        assert_eq!((tried, outcomes[2].absent.total().filter_checks), (2, 100));
+        assert_eq!(outcomes[2].among_keys.tried_squared, 4, "one key, tried twice");
+        assert_eq!(outcomes[2].among_filters.tried_squared, 2, "two filters, tried once each");
+    }
+
+    #[test]
+    fn keys_past_the_last_one_come_to_no_block() {
+        let (outcomes, _) = replay(&[key(2999)], |_| false);
+        let total = outcomes[0].absent.total();
+        // The separator after the last key is "l": the last block is searched.
+        assert_eq!((total.tables_considered, total.index_seeks, total.data_blocks()), (2, 2, 2));
+    }
+}

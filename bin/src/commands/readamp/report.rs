@@ -316,7 +316,7 @@ fn show(n: f64) -> String {
 pub fn percent(rate: f64) -> String {
     let percent = rate * 100.0;
     match percent {
-        p if p == 0.0 => "0 %".to_string(),
+        0.0 => "0 %".to_string(),
         p if p < 0.01 => format!("{p:.4} %"),
         p if p < 0.1 => format!("{p:.3} %"),
         p => format!("{p:.2} %"),
