@@ -431,3 +431,78 @@ impl WriteOptions {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bits a key of the three kinds of filters that tables of a level get; 0 for none.
+    fn bits(options: &Options, level: usize) -> [u32; 3] {
+        let order = InternalComparator::new(Arc::new(BytewiseComparator));
+        let table = options.table_options(&order, level);
+        let block = table.filter_policy.map_or(0, |policy| {
+            let mut filter = Vec::new();
+            policy.create(&[b"key"; 800], &mut filter);
+            filter.len() as u32 / 100
+        });
+        let prefix = table.prefix_filter.map_or(0, |(_, bits)| bits);
+        [block, table.table_filter_bits_per_key.unwrap_or(0), prefix]
+    }
+
+    #[test]
+    fn each_level_has_its_filters() {
+        let default = Options::default();
+        assert_eq!(bits(&default, 0), [10, 0, 0]);
+        let options = default
+            .filter_prefix(crate::filter::FixedPrefix::new(4))
+            .filter(FilterLayout::Both, 12)
+            .filter_at_level(1, FilterLayout::Block, 8)
+            .filter_at_level(2, FilterLayout::Table, 16)
+            .filter_at_level(3, FilterLayout::None, 5)
+            .filter_at_level(4, FilterLayout::None, 5)
+            .filter_at_level(4, FilterLayout::Both, 6);
+        let expected = [[12, 12, 12], [8, 0, 8], [0, 16, 16], [0, 0, 0], [6, 6, 6], [12, 12, 12]];
+        assert_eq!([0, 1, 2, 3, 4, 5].map(|level| bits(&options, level)), expected);
+    }
+
+    #[test]
+    fn the_later_of_policy_and_layout_counts() {
+        let bloom = |bits| Some(Arc::new(BloomFilterPolicy::new(bits)) as Arc<dyn FilterPolicy>);
+        let of = |options: Options| bits(&options, 0);
+        let layout = Options::default().filter(FilterLayout::Table, 16);
+        assert_eq!(of(layout.clone()), [0, 16, 0]);
+        assert_eq!(of(layout.clone().filter_policy(bloom(4))), [4, 0, 0]);
+        assert_eq!(of(layout.clone().filter_policy(None)), [0, 0, 0]);
+        assert_eq!(of(layout.filter_policy(None).filter(FilterLayout::Both, 9)), [9, 9, 0]);
+        let none = Options::default().filter_policy(None);
+        assert!(none.usable_filter_policy().is_none());
+        let one_level = none.filter_at_level(2, FilterLayout::Both, 9);
+        assert_eq!((of(one_level.clone()), bits(&one_level, 2)), ([0, 0, 0], [9, 9, 0]));
+    }
+
+    /// Byte order, but case does not count.
+    #[derive(Debug)]
+    struct CaseBlind;
+
+    impl Comparator for CaseBlind {
+        fn name(&self) -> &str {
+            "test.CaseBlind"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+        }
+
+        fn equal_means_same_bytes(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn keys_that_are_equal_in_other_bytes_get_no_filters() {
+        let options = Options::default().comparator(Arc::new(CaseBlind));
+        assert_eq!(bits(&options.clone().filter(FilterLayout::Both, 10), 0), [0, 0, 0]);
+        let prefix = options.filter_prefix(crate::filter::FixedPrefix::new(4));
+        assert!(prefix.checked().unwrap_err().to_string().contains("test.CaseBlind"));
+    }
+}

@@ -232,7 +232,8 @@ fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>
                 db.delete(&key).unwrap();
                 model.remove(key.as_bytes());
             } else {
-                let value = format!("{round}");
+                // Long enough that the keys of a prefix fill several tables.
+                let value = format!("{round:0500}");
                 db.put(&key, &value).unwrap();
                 model.insert(key.into_bytes(), value.into_bytes());
             }
