@@ -50,7 +50,8 @@ impl Report {
             "lookups": self.lookups,
             "different_keys": self.different_keys,
             "lookups_chosen": self.lookups_named,
-            "configurations": self.measured.iter().map(|m| self.configuration(m)).collect::<Vec<_>>(),
+            "configurations":
+                self.measured.iter().map(|m| self.configuration(m)).collect::<Vec<_>>(),
             "remarks": self.remarks(),
         })
     }
@@ -69,7 +70,8 @@ impl Report {
                 json["level"] = json!(level);
                 json
             }).collect::<Vec<_>>(),
-            "false_positives_with_independent_hash": control.map(|control| rate_json(&control.rate)),
+            "false_positives_with_independent_hash":
+                control.map(|control| rate_json(&control.rate)),
             "cold": pass_json(&m.cold),
             "warm": pass_json(&m.warm),
         })
