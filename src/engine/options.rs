@@ -442,7 +442,7 @@ mod tests {
         let table = options.table_options(&order, level);
         let block = table.filter_policy.map_or(0, |policy| {
             let mut filter = Vec::new();
-            policy.create(&[b"key"; 800], &mut filter);
+            policy.create(&[&b"key"[..]; 800], &mut filter);
             filter.len() as u32 / 100
         });
         let prefix = table.prefix_filter.map_or(0, |(_, bits)| bits);
