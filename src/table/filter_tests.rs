@@ -103,7 +103,7 @@ fn the_rest_of_the_table_is_leveldbs() {
     let more: usize = filters.iter().map(|filter| filter.memory_bytes()).sum();
     assert_eq!(summary.filter_bytes, plain_summary.filter_bytes + more as u64);
     assert_eq!(table.filter_memory_bytes() as u64, summary.filter_bytes);
-    assert_eq!(table.pinned_bytes() as u64, summary.filter_bytes + summary.index_bytes);
+    assert!(table.pinned_bytes() as u64 >= summary.filter_bytes + summary.index_bytes);
 }
 
 #[test]

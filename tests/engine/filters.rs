@@ -276,11 +276,10 @@ fn scans_of_a_prefix_leave_tables_out_and_miss_nothing() {
             assert_eq!(entries(db.prefix_with(&unfiltered, prefix).unwrap()), wanted);
             assert_eq!(db.stats().reads.total().prefix_filter_checks, before);
         }
-        let reads = db.stats().reads;
-        let level_0 = &reads.levels[0];
-        assert!(level_0.prefix_filter_negatives > 100, "{reads:?}");
-        assert!(level_0.prefix_filter_checks > level_0.prefix_filter_negatives);
-        assert!(reads.levels[1..].iter().any(|level| level.prefix_filter_checks > 0));
+        // Which level a table is in by then depends on how far compactions have come.
+        let reads = db.stats().reads.total();
+        assert!(reads.prefix_filter_negatives > 100, "{reads:?}");
+        assert!(reads.prefix_filter_checks > reads.prefix_filter_negatives);
 
         // A prefix that no table has costs no index search and no block.
         let before = db.stats().reads.total();
