@@ -11,6 +11,7 @@ use crate::base::Result;
 use crate::base::stats::ReadTrace;
 use crate::engine::Engine;
 use crate::engine::explain::Explanation;
+use crate::engine::health::Health;
 pub use crate::engine::iter::{Cursor, Iter};
 use crate::engine::open::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
@@ -106,7 +107,8 @@ impl Db {
     /// Sets the value of `key`.
     ///
     /// # Errors
-    /// I/O errors of the log, and [`Error::ReadOnly`](crate::Error::ReadOnly) after one.
+    /// I/O errors of the log, and [`Error::ReadOnly`](crate::Error::ReadOnly) after one, until
+    /// [`Db::resume`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(&WriteOptions::default(), key, value)
     }
@@ -217,6 +219,22 @@ impl Db {
     /// What keeps one that is due from being done.
     pub fn wait_idle(&self) -> Result<()> {
         self.inner.engine.wait_idle()
+    }
+
+    /// What the database can do at this moment, and why not more.
+    pub fn health(&self) -> Health {
+        self.inner.engine.health()
+    }
+
+    /// Takes writes again after trouble made it stop: a full disk that has space again, say.
+    /// With nothing wrong, what failed in the background is tried again at once.
+    ///
+    /// Every acknowledged write is still there; a write that failed is not, and never will be.
+    ///
+    /// # Errors
+    /// What still keeps it from writing; it stays as it was.
+    pub fn resume(&self) -> Result<()> {
+        self.inner.engine.resume()
     }
 
     /// The counters since the database was opened.

@@ -51,6 +51,8 @@ pub use admin::destroy::destroy;
 pub use base::{BytewiseComparator, Comparator, Error, Result};
 pub use db::{Cursor, Db, Iter, ReadOnlyDb, Snapshot};
 pub use engine::explain::Explanation;
+pub use engine::health::{Health, HealthState};
+pub use engine::metrics::StallCause;
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
 pub use filter::{BloomFilterPolicy, DelimitedPrefix, FilterPolicy, FixedPrefix, PrefixExtractor};
 pub use format::batch::WriteBatch;

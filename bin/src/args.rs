@@ -190,6 +190,11 @@ impl Shape {
         self.bloom_bits.unwrap_or(10)
     }
 
+    /// Bytes of data blocks kept in memory.
+    pub fn cache_bytes(&self) -> u64 {
+        self.cache_size.map_or(8 << 20, |bytes| bytes as u64)
+    }
+
     fn filter_policy(&self) -> Option<Arc<dyn FilterPolicy>> {
         match self.bits_per_key() {
             0 => None,

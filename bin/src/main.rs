@@ -8,8 +8,9 @@ mod commands;
 mod error;
 mod input;
 mod output;
+
 mod scratch;
-mod survey;
+mod table_file;
 mod workload;
 
 use std::process::ExitCode;

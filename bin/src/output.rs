@@ -73,6 +73,14 @@ impl Table {
         table
     }
 
+    pub fn of(rows: Vec<Vec<String>>) -> Table {
+        Table { rows }
+    }
+
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
+
     pub fn row<const N: usize>(&mut self, cells: [&str; N]) {
         self.rows.push(cells.map(str::to_string).to_vec());
     }

@@ -128,17 +128,8 @@ impl Data {
         }
     }
 
-    /// The keys of `n` random entries.
-    pub fn present(&self, n: u64, rng: &mut Rng) -> Vec<Vec<u8>> {
-        (0..n).map(|_| self.key(rng.below(self.len()))).collect()
-    }
-
-    /// `n` keys that are not there but could be: near misses, between the first key and the last.
-    pub fn absent(&self, n: u64, rng: &mut Rng) -> Vec<Vec<u8>> {
-        (0..n).map(|i| self.one_absent(i, rng)).collect()
-    }
-
-    fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
+    /// Absent key number `i`: different numbers give different generated keys.
+    pub fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
         match self {
             // Different numbers give different keys, so those past the entries' are not there.
             Data::Generated { entries, seed, .. } => generated_key(*seed, entries + i),
@@ -204,7 +195,7 @@ fn make_value(i: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// A key with one change: a byte replaced, added or taken out, or two swapped.
-fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
+pub fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
     let mut key = entries[rng.position(entries.len())].0.clone();
     let other = &entries[rng.position(entries.len())].0;
     if key.is_empty() || other.is_empty() {
@@ -237,13 +228,18 @@ mod tests {
         Data::Listed { name: "test".to_string(), entries }
     }
 
+    fn absent_keys(data: &Data, n: u64, seed: u64) -> Vec<Vec<u8>> {
+        let mut rng = Rng::new(seed);
+        (0..n).map(|i| data.one_absent(i, &mut rng)).collect()
+    }
+
     fn check_absent(data: &Data, n: u64) {
         let present: std::collections::HashSet<_> = (0..data.len()).map(|i| data.key(i)).collect();
         assert_eq!(present.len() as u64, data.len(), "no key twice");
-        let absent = data.absent(n, &mut Rng::new(7));
+        let absent = absent_keys(data, n, 7);
         assert_eq!(absent.len() as u64, n);
         assert!(absent.iter().all(|key| !present.contains(key)));
-        assert_eq!(absent, data.absent(n, &mut Rng::new(7)), "the same seed gives the same keys");
+        assert_eq!(absent, absent_keys(data, n, 7), "the same seed gives the same keys");
     }
 
     #[test]
@@ -258,7 +254,7 @@ mod tests {
     fn absent_words_are_near_misses_in_the_range() {
         let data = Data::words().unwrap();
         let (first, last) = (data.key(0), data.key(data.len() - 1));
-        for key in data.absent(5000, &mut Rng::new(1)) {
+        for key in absent_keys(&data, 5000, 1) {
             assert!(first < key && key < last);
             assert!(key.len() <= 61, "{key:?}");
         }

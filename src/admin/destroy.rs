@@ -6,6 +6,7 @@ use crate::base::{Error, Result};
 use crate::engine::directory;
 use crate::engine::options::Options;
 use crate::format::name::FileName;
+use crate::fs::Fs;
 
 /// Removes the database in the directory `dir`: every file that is one of a database's, and `dir`
 /// if nothing else is in it. No database there is fine.
@@ -19,26 +20,32 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
         return Ok(());
     }
     let lock = directory::lock(fs, dir)?;
-    let files = directory::list(fs, dir)?;
-    // CURRENT first: without it, what a crash leaves is not taken for a database that lost files.
-    let current_first = |(_, name): &&(String, FileName)| !matches!(name, FileName::Current);
-    let (rest, first): (Vec<_>, Vec<_>) = files.iter().partition(current_first);
-    for (file, name) in first.into_iter().chain(rest) {
-        if !matches!(name, FileName::Lock) {
-            let path = dir.join(file);
-            fs.remove(&path).map_err(|error| Error::io("remove", &path, error))?;
+    let remove = |path: &Path| fs.remove(path).map_err(|error| Error::io("remove", path, error));
+    let lost = dir.join(directory::LOST);
+    if fs.exists(&lost).map_err(|error| Error::io("look for", &lost, error))? {
+        for (file, _) in directory::list(fs, &lost)? {
+            remove(&lost.join(file))?;
         }
+        remove_if_empty(fs, &lost)?;
     }
-    for (file, name) in &files {
-        if matches!(name, FileName::Lock) {
-            let path = dir.join(file);
-            fs.remove(&path).map_err(|error| Error::io("remove", &path, error))?;
-        }
+    // CURRENT first: what a crash leaves is refused, not opened as a smaller database. The lock
+    // last, while it is held.
+    let mut files = directory::list(fs, dir)?;
+    files.sort_by_key(|(_, name)| match name {
+        FileName::Current => 0,
+        FileName::Lock => 2,
+        _ => 1,
+    });
+    for (file, _) in files {
+        remove(&dir.join(file))?;
     }
     drop(lock);
-    // What is not a database's keeps the directory.
-    let left = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
-    if left.is_empty() {
+    remove_if_empty(fs, dir)
+}
+
+/// What is not a database's keeps its directory.
+fn remove_if_empty(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    if fs.list(dir).map_err(|error| Error::io("list", dir, error))?.is_empty() {
         fs.remove_dir(dir).map_err(|error| Error::io("remove", dir, error))?;
     }
     Ok(())

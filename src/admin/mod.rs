@@ -1,3 +1,5 @@
 //! Work on a database that is not open: what an administrator does.
 
+pub mod advice;
 pub mod destroy;
+pub mod shadow;

@@ -57,8 +57,8 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
-    /// The database no longer takes writes. Reads go on. Close it and open it again; where a
-    /// compaction is the reason, writes may go on once one succeeds.
+    /// The database takes no writes, until [`Db::resume`](crate::Db::resume) or the next open;
+    /// where a compaction is the reason, until one succeeds. Reads go on.
     ReadOnly {
         /// What happened first.
         reason: Arc<Error>,

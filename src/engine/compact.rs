@@ -92,6 +92,11 @@ impl Compaction {
         }
     }
 
+    /// The input tables.
+    pub fn input_files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+        self.inputs.files().map(|(_, file)| file)
+    }
+
     fn edit(&self, new_files: Vec<NewFile>) -> VersionEdit {
         let deleted = self.inputs.files().map(|(level, file)| (level, file.number));
         VersionEdit { deleted_files: deleted.collect(), new_files, ..VersionEdit::default() }
@@ -253,9 +258,9 @@ impl Engine {
         compaction.mark(false);
         state.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
-            Ok(()) => state.compaction_error = None,
+            Ok(()) => state.compaction_succeeded(),
             Err(Error::Closed) => {}
-            Err(error) => state.compaction_error = Some(error.clone()),
+            Err(error) => state.compaction_failed(&compaction, error),
         }
         drop(state);
         self.changed.notify_all();
@@ -319,7 +324,7 @@ impl Engine {
         let mut valid = merge.seek_to_first()?;
         while valid {
             entries += 1;
-            if entries % CLOSE_CHECK_ENTRIES == 0 && self.closing.load(Relaxed) {
+            if entries.is_multiple_of(CLOSE_CHECK_ENTRIES) && self.closing.load(Relaxed) {
                 return Err(Error::Closed);
             }
             let key = merge.key();

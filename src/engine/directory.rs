@@ -1,13 +1,17 @@
 //! The directory of a database: whether there is one, what is in it, and its lock.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
 use crate::engine::version_set::{self, Recovered, sync_dir};
 use crate::format::edit::VersionEdit;
 use crate::format::name::{self, FileName};
 use crate::fs::{FileLock, Fs};
+
+/// The directory, inside a database's, for what an open leaves out.
+pub const LOST: &str = "lost";
 
 /// The files of a directory that are a database's, with their names.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
@@ -37,10 +41,8 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
         let counts = match name {
             FileName::Table { .. } | FileName::Log(_) => true,
             FileName::Manifest(number) => {
-                let path = dir.join(&file);
-                let len = fs.len(&path).map_err(|error| Error::io("read", &path, error))?;
                 // The first step of making a database; a crash may leave it there alone.
-                number != 1 || len > version_set::FIRST_MANIFEST_MAX_BYTES
+                number != 1 || version_set::may_name_tables(fs, &dir.join(&file))?
             }
             _ => false,
         };
@@ -58,24 +60,45 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
 }
 
 /// Makes a directory and its parents, durably.
+///
+/// Those that are there may have been made by a process that ended before it could sync their
+/// names: these are synced too, where that is allowed.
 pub fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let mut made = Vec::new();
+    let mut found = Vec::new();
     for ancestor in dir.ancestors().filter(|ancestor| *ancestor != Path::new("")) {
         match fs.exists(ancestor) {
-            Ok(true) => break,
+            Ok(true) => found.push(ancestor),
             Ok(false) => made.push(ancestor),
             Err(error) => return Err(Error::io("look for", ancestor, error)),
         }
     }
     fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?;
-    for path in made {
-        let parent = match path.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        sync_dir(fs, parent)?;
+    let parent_of = |path: &Path| match path.parent() {
+        Some(parent) if parent == Path::new("") => Some(PathBuf::from(".")),
+        parent => parent.map(Path::to_path_buf),
+    };
+    for parent in made.into_iter().filter_map(parent_of) {
+        sync_dir(fs, &parent)?;
+    }
+    for parent in found.into_iter().filter_map(parent_of) {
+        match sync_dir(fs, &parent) {
+            Err(error) if !error.io_kind().is_some_and(is_refusal) => return Err(error),
+            _ => {}
+        }
     }
     Ok(())
+}
+
+/// Whether a directory cannot be synced at all, rather than not now.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::PermissionDenied
+            | ErrorKind::Unsupported
+            | ErrorKind::InvalidInput
+            | ErrorKind::ReadOnlyFilesystem
+    )
 }
 
 /// The logs to replay, ascending.

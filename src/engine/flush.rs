@@ -75,17 +75,12 @@ impl Engine {
     pub fn flush_oldest(&self) -> Result<()> {
         let Some(oldest) = self.state.lock().frozen.front().cloned() else { return Ok(()) };
         let began = Instant::now();
-        let number = self.numbers.take();
-        let new_file = write_table(
-            &*self.fs,
-            &self.dir,
-            &self.options,
-            &self.reads.order,
-            &oldest.mem,
-            self.reads.held_seqs(),
-            number,
-        )?;
-        let file_bytes = new_file.file_bytes;
+        // Of no entries no table can be made; but the logs must go.
+        let new_file = match oldest.mem.is_empty() {
+            true => None,
+            false => Some(self.write_table(&oldest.mem)?),
+        };
+        let file_bytes = new_file.as_ref().map_or(0, |file| file.file_bytes);
         let mut manifest = self.manifest.lock();
         let log_number = {
             let state = self.state.lock();
@@ -94,7 +89,7 @@ impl Engine {
         let version = manifest.commit(VersionEdit {
             log_number: Some(log_number),
             last_seq: Some(oldest.mem.last_seq()),
-            new_files: vec![new_file],
+            new_files: new_file.into_iter().collect(),
             ..VersionEdit::default()
         })?;
         let mut state = self.state.lock();
@@ -113,6 +108,13 @@ impl Engine {
             let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
         }
         Ok(())
+    }
+
+    fn write_table(&self, mem: &Arc<Memtable>) -> Result<NewFile> {
+        let number = self.numbers.take();
+        let (fs, order) = (&*self.fs, &self.reads.order);
+        let held = self.reads.held_seqs();
+        write_table(fs, &self.dir, &self.options, order, mem, held, number)
     }
 
     /// Freezes the memtable and waits until it, and every one frozen before, is a table.

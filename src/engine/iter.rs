@@ -189,6 +189,7 @@ impl Cursor {
     }
 
     /// Moves to the next entry; stays at none if it is at none.
+    #[expect(clippy::should_implement_trait, reason = "what it moves to is lent, not given")]
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.place, Place::Nowhere) {

@@ -335,6 +335,7 @@ impl MemCursor {
     }
 
     /// Moves to the next entry.
+    #[expect(clippy::should_implement_trait, reason = "what it moves to is lent, not given")]
     pub fn next(&mut self) -> bool {
         if self.at + 1 < self.entries.len() {
             self.at += 1;

@@ -29,18 +29,19 @@
 //!   only the holder of the manifest lock looks.
 //! - Whoever changes `mem`, `frozen` or `version` shows the new view under the same lock.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::Error;
 use crate::engine::compact::Compaction;
 use crate::engine::memtable::Memtable;
-use crate::engine::metrics::Metrics;
+use crate::engine::metrics::{Metrics, StallCause};
 use crate::engine::obsolete::Trash;
 use crate::engine::options::Options;
 use crate::engine::version::Version;
@@ -132,6 +133,14 @@ pub struct State {
     failed: Option<Error>,
     /// Why the last compaction failed; cleared by one that does not.
     compaction_error: Option<Error>,
+    /// How many compactions failed one after another.
+    compaction_failures: u32,
+    /// No compaction is tried before.
+    compaction_not_before: Option<Instant>,
+    /// Tables that no compaction can read, and why. They stay marked as being compacted.
+    pinned: BTreeMap<u64, Error>,
+    /// What a write waits for.
+    stall: Option<StallCause>,
     /// Whether the engine is being closed.
     closing: bool,
 }

@@ -15,6 +15,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +23,9 @@ use std::sync::atomic::AtomicBool;
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::{Error, Result};
-use crate::engine::directory::{check_files, create_dir, has_database, list, live_logs, lock};
+use crate::engine::directory::{
+    LOST, check_files, create_dir, has_database, list, live_logs, lock,
+};
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::metrics::Metrics;
@@ -376,6 +379,10 @@ impl Opening {
             manual: 0,
             failed: None,
             compaction_error: None,
+            compaction_failures: 0,
+            compaction_not_before: None,
+            pinned: Default::default(),
+            stall: None,
             closing: false,
         };
         let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
@@ -492,13 +499,13 @@ impl Opening {
         if recovery.lost.is_empty() {
             return Ok(());
         }
-        let aside = self.dir.join("lost");
+        let aside = self.dir.join(LOST);
         self.fs.create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
         for lost in &recovery.lost {
             let Some(name) = lost.path.file_name() else { continue };
             let kept = aside.join(name);
             match self.fs.hard_link(&lost.path, &kept) {
-                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(Error::io("keep aside", &lost.path, error));
                 }
                 _ => {}

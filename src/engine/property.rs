@@ -9,6 +9,9 @@ use crate::engine::version::Version;
 use crate::engine::view::{ReadState, ReadView};
 
 /// The state and the counters of a database, since it was opened.
+///
+/// Counters are read one after the other: those of a read that is under way may be here in part.
+/// What a cursor or iterator did is counted when it is dropped.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -42,9 +45,9 @@ pub struct Stats {
     pub memtable_bytes: u64,
     /// Bytes of cached blocks.
     pub block_cache_bytes: u64,
-    /// Block cache lookups that hit.
+    /// Data blocks that reads found in the block cache.
     pub block_cache_hits: u64,
-    /// Block cache lookups that missed.
+    /// Data blocks that reads looked for in the block cache in vain.
     pub block_cache_misses: u64,
     /// Open tables.
     pub open_tables: u64,
@@ -91,6 +94,7 @@ pub struct LevelStats {
 /// The part of the statistics that reads know.
 pub fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
     let (reads, gets, gets_found) = state.totals.sum();
+    let total = reads.total();
     let cache = state.block_cache.as_deref();
     Stats {
         reads,
@@ -105,8 +109,8 @@ pub fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
             .collect(),
         memtable_bytes: view.memtables().map(|mem| mem.bytes() as u64).sum(),
         block_cache_bytes: cache.map_or(0, |cache| cache.usage_bytes()),
-        block_cache_hits: cache.map_or(0, |cache| cache.hits()),
-        block_cache_misses: cache.map_or(0, |cache| cache.misses()),
+        block_cache_hits: total.data_blocks_from_cache,
+        block_cache_misses: cache.map_or(0, |_| total.data_blocks_from_file),
         open_tables: state.tables.open_tables() as u64,
         pinned_bytes: state.tables.pinned_bytes() as u64,
         snapshots: state.snapshots_held().0 as u64,

@@ -171,10 +171,7 @@ impl<'a> Reader<'a> {
 
 /// A range of keys as its first and last key. An excluded end counts as included: ranges given so
 /// are only ever widened.
-pub fn key_range<'a, K: AsRef<[u8]>>(range: &'a impl RangeBounds<K>) -> KeyRange<'a>
-where
-    K: 'a,
-{
+pub fn key_range<'a, K: AsRef<[u8]> + 'a>(range: &'a impl RangeBounds<K>) -> KeyRange<'a> {
     let key = |bound: Bound<&'a K>| match bound {
         Bound::Unbounded => None,
         Bound::Included(key) | Bound::Excluded(key) => Some(key.as_ref()),

@@ -212,5 +212,7 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(TOTALS.get().unwrap().sum().1, 4);
+        // The number is gone by then: another thread may have it.
+        assert_eq!(TOTALS.get().unwrap().shared.lock().gets.load(), 1);
     }
 }

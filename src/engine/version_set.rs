@@ -254,12 +254,12 @@ impl VersionSet {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        self.log_number = edit.log_number.unwrap_or(self.log_number);
-        self.last_seq = self.last_seq.max(edit.last_seq.unwrap_or(0));
-        edit.log_number = Some(self.log_number);
+        let log_number = edit.log_number.unwrap_or(self.log_number);
+        let last_seq = self.last_seq.max(edit.last_seq.unwrap_or(0));
+        edit.log_number = Some(log_number);
         edit.prev_log_number = Some(0);
         edit.next_file_number = Some(self.numbers.next());
-        edit.last_seq = Some(self.last_seq);
+        edit.last_seq = Some(last_seq);
         let version = Arc::new(self.current.apply(&edit, &self.order, &self.trash)?);
         let written = match &self.manifest {
             Some(manifest) if !manifest.is_overgrown(self.rotate_bytes) => self.append(&edit),
@@ -269,6 +269,8 @@ impl VersionSet {
             self.failed = Some(error.clone());
             return Err(error);
         }
+        self.log_number = log_number;
+        self.last_seq = last_seq;
         for &(level, number) in &edit.deleted_files {
             let moved = edit.new_files.iter().any(|new| new.number == number);
             let old = self.current.level(level).iter().find(|file| file.number == number);
@@ -278,6 +280,14 @@ impl VersionSet {
         }
         self.current = version.clone();
         Ok(version)
+    }
+
+    /// After a failure: the next edit starts a new MANIFEST, without the edit that failed.
+    pub fn restart(&mut self) {
+        if self.failed.take().is_some() {
+            // The next open removes it.
+            self.manifest = None;
+        }
     }
 
     fn append(&mut self, edit: &VersionEdit) -> Result<()> {
@@ -310,9 +320,26 @@ impl VersionSet {
     }
 }
 
-/// The most that [`create`] writes into the first MANIFEST: a comparator's name and some numbers.
-/// One that names a table is longer, or has logs beside it.
-pub const FIRST_MANIFEST_MAX_BYTES: u64 = 64;
+/// Whether a MANIFEST names tables or cannot be told not to: what [`create`] leaves of its first
+/// one, when it is cut short, does not.
+///
+/// # Errors
+/// I/O errors.
+pub fn may_name_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    let file = fs.open(path).map_err(|error| Error::io("open", path, error))?;
+    let mut reader = LogReader::new(file, path)?;
+    loop {
+        match reader.next() {
+            Ok(None) => return Ok(false),
+            Ok(Some(record)) => match VersionEdit::decode(record) {
+                Ok(edit) if edit.new_files.is_empty() => {}
+                _ => return Ok(true),
+            },
+            Err(error) if error.is_corruption() => return Ok(reader.valid_end() > 0),
+            Err(error) => return Err(error),
+        }
+    }
+}
 
 /// Makes a database of nothing in `dir`: MANIFEST number 1, and the `CURRENT` that names it.
 pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {

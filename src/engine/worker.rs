@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::Instant;
 
 use parking_lot::MutexGuard;
 
@@ -13,9 +13,6 @@ use crate::engine::{Engine, State, pick};
 
 /// How many compactions may run side by side.
 const COMPACTION_THREADS: usize = 2;
-
-/// After a compaction failed, how long until the next try.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The threads of one engine. Stopped and joined by [`Workers::stop`].
 #[derive(Debug)]
@@ -145,22 +142,24 @@ impl Engine {
         let mut state = self.state.lock();
         while !state.closing {
             let Some(compaction) = self.pick(&state) else {
-                self.work.wait(&mut state);
+                match state.compaction_not_before {
+                    Some(time) => drop(self.work.wait_until(&mut state, time)),
+                    None => self.work.wait(&mut state),
+                }
+                state.end_backoff(Instant::now());
                 continue;
             };
             let compaction = take(&mut state, compaction);
             drop(state);
-            let result = self.run_compaction(compaction);
+            // What went wrong is in the state.
+            let _ = self.run_compaction(compaction);
             state = self.state.lock();
-            if result.is_err() && !state.closing {
-                // Space or handles may come back; what is damaged is only tried again.
-                self.work.wait_for(&mut state, RETRY_AFTER);
-            }
         }
     }
 
     fn pick(&self, state: &State) -> Option<Compaction> {
-        if state.manual > 0 || state.failed.is_some() {
+        let waits = state.compaction_not_before.is_some() && self.inline.is_none();
+        if state.manual > 0 || state.failed.is_some() || waits {
             return None;
         }
         pick::pick(&state.version, self.reads.order.user(), &self.options, &state.running)
@@ -173,7 +172,7 @@ impl Engine {
     pub fn wait_idle(&self) -> Result<()> {
         let mut state = self.state.lock();
         loop {
-            if let Some(error) = state.failed.as_ref().or(state.compaction_error.as_ref()) {
+            if let Some(error) = state.failed.as_ref().or(state.compaction_trouble()) {
                 return Err(error.clone());
             }
             if state.closing {

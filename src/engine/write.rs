@@ -23,7 +23,7 @@ use crate::engine::options::WriteOptions;
 use crate::engine::version_set::sync_dir;
 use crate::engine::{Engine, Frozen, pick};
 use crate::format::batch::{HEADER_BYTES, WriteBatch};
-use crate::format::key::{MAX_SEQ_NO, SeqNo};
+use crate::format::key::{MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 use crate::format::name;
 use crate::fs::Fs;
 use crate::log::LogWriter;
@@ -71,12 +71,12 @@ impl Write<'_> {
     }
 
     fn check(&self) -> Result<()> {
-        let fits = |bytes: &[u8]| u32::try_from(bytes.len()).is_ok();
+        let fits = |bytes: &[u8]| bytes.len() <= MAX_KEY_OR_VALUE_BYTES;
         match self {
             Write::Put(key, value) if fits(key) && fits(value) => Ok(()),
             Write::Delete(key) if fits(key) => Ok(()),
             Write::Batch(batch) => batch.check(),
-            _ => Err(Error::invalid("keys and values are shorter than 4 GiB")),
+            _ => Err(Error::invalid("keys and values are shorter than 3 GiB")),
         }
     }
 
@@ -354,6 +354,11 @@ impl Engine {
             self.wait_for_flush_of(number)?;
             commit.replayed_log = None;
         }
+        if !commit.outgoing.is_empty() {
+            // What is in tables by now needs no log.
+            let oldest_log = self.state.lock().oldest_log();
+            commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
+        }
         for outgoing in &mut commit.outgoing {
             outgoing.log.sync().map_err(|error| Error::io("sync", &outgoing.path, error))?;
         }
@@ -398,7 +403,7 @@ impl Engine {
             return Ok(());
         }
         self.wait_for_room()?;
-        self.freeze(commit)
+        self.freeze(commit).inspect_err(|error| self.fail(error.clone()))
     }
 
     fn wait_for_room(&self) -> Result<()> {
@@ -416,12 +421,14 @@ impl Engine {
             let level0 = state.version.level(0).len();
             if state.frozen.len() >= MAX_FROZEN {
                 cause = Some(StallCause::Flush);
+                state.stall = cause;
                 self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_STOP_FILES {
-                if let Some(error) = &state.compaction_error {
+                if let Some(error) = state.compaction_trouble() {
                     break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
                 }
                 cause = Some(StallCause::Level0);
+                state.stall = cause;
                 self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_SLOWDOWN_FILES && !slowed {
                 slowed = true;
@@ -434,6 +441,7 @@ impl Engine {
                 break Ok(());
             }
         };
+        state.stall = None;
         drop(state);
         if let Some(cause) = cause {
             self.metrics.stall(cause, began.elapsed());
@@ -442,17 +450,18 @@ impl Engine {
     }
 
     /// Freezes the memtable and starts the next, with a log of its own.
-    fn freeze(&self, commit: &mut CommitState) -> Result<()> {
+    pub fn freeze(&self, commit: &mut CommitState) -> Result<()> {
         let number = self.numbers.take();
-        let (path, log) = create_log(&*self.fs, &self.dir, number, commit.last_seq + 1)
-            .inspect_err(|error| self.fail(error.clone()))?;
+        // Known before it is there, so that what is left of a failure is removed with the rest.
+        self.state.lock().logs.insert(number);
+        let (path, log) = create_log(&*self.fs, &self.dir, number, commit.last_seq + 1)?;
         self.metrics.wal_bytes_before.fetch_add(commit.log.len(), Relaxed);
         let log = std::mem::replace(&mut commit.log, log);
         let path = std::mem::replace(&mut commit.log_path, path);
         let outgoing = OutgoingLog { number: commit.log_number, path, log };
         let mem = Arc::new(Memtable::new(self.reads.order.user()));
         let mut state = self.state.lock();
-        let oldest_log = state.frozen.front().map_or(state.mem_log, |frozen| frozen.first_log);
+        let oldest_log = state.oldest_log();
         commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
         if commit.unsynced {
             commit.outgoing.push(outgoing);
@@ -460,7 +469,6 @@ impl Engine {
         let first_log = std::mem::replace(&mut state.mem_log, number);
         let full = std::mem::replace(&mut state.mem, mem.clone());
         state.frozen.push_back(Frozen { mem: full, first_log });
-        state.logs.insert(number);
         self.show(&state);
         drop(state);
         self.work.notify_all();

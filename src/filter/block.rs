@@ -150,6 +150,16 @@ impl FilterBlockReader {
         (0..self.filters).filter(|&i| end(i) == end(i + 1)).count()
     }
 
+    /// The bytes of the filter for the data block at `block_offset`; `None` where there is none.
+    pub fn filter(&self, block_offset: u64) -> Option<&[u8]> {
+        self.contents.get(self.filter_range(block_offset)?)
+    }
+
+    /// The whole block.
+    pub fn contents(&self) -> &Bytes {
+        &self.contents
+    }
+
     /// How many bytes of memory the block takes.
     pub fn memory_bytes(&self) -> usize {
         self.contents.len()

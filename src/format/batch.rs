@@ -18,7 +18,7 @@ use crate::base::{Error, Result};
 use crate::format::coding::{
     Decoder, MAX_VARINT32_BYTES, get_fixed32, get_fixed64, put_slice, varint_len,
 };
-use crate::format::key::{KeyKind, MAX_SEQ_NO, SeqNo};
+use crate::format::key::{KeyKind, MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 
 /// The bytes before the first operation.
 pub const HEADER_BYTES: usize = 12;
@@ -28,7 +28,7 @@ const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
 
 /// Operations that are applied all or none, in the order they were added.
 ///
-/// Keys and values take up to 4 GiB - 1 byte each; a batch given a larger one is refused when it
+/// Keys and values take up to 3 GiB - 1 byte each; a batch given a larger one is refused when it
 /// is written.
 ///
 /// ```
@@ -161,9 +161,9 @@ impl WriteBatch {
     }
 
     fn takes(&mut self, what: &str, len: usize) -> bool {
-        let fits = u32::try_from(len).is_ok();
+        let fits = len <= MAX_KEY_OR_VALUE_BYTES;
         if !fits && self.invalid.is_none() {
-            let limit = u32::MAX;
+            let limit = MAX_KEY_OR_VALUE_BYTES;
             self.invalid = Some(format!("a {what} of {len} bytes is over the limit of {limit}"));
         }
         fits
@@ -418,8 +418,8 @@ mod tests {
     #[test]
     fn what_is_too_long_or_too_many_is_refused_when_written() {
         let mut batch = worked_example();
-        assert!(batch.takes("key", u32::MAX as usize) && batch.check().is_ok());
-        assert!(!batch.takes("value", u32::MAX as usize + 1));
+        assert!(batch.takes("key", MAX_KEY_OR_VALUE_BYTES) && batch.check().is_ok());
+        assert!(!batch.takes("value", MAX_KEY_OR_VALUE_BYTES + 1));
         let error = batch.check().unwrap_err();
         assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
         let mut other = WriteBatch::new();

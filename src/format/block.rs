@@ -189,9 +189,46 @@ impl Block {
         Ok(&self.data[entry.key_start..entry.value_start])
     }
 
-    /// The number of restarts whose key is less than `target`: a search over them.
-    fn restarts_below(&self, order: &KeyOrder, target: &[u8]) -> Result<usize> {
-        let (mut low, mut high) = (0, self.restarts);
+    /// The entry at the restart `i`, which is one.
+    ///
+    /// # Errors
+    /// Corruption, if it is malformed.
+    #[inline]
+    pub fn entry_at_restart(&self, i: usize) -> Result<EntryRef<'_>> {
+        let at = self.restart(i);
+        let entry = self.entry(at)?;
+        if entry.shared != 0 {
+            return Err(self.malformed(at, "it is a restart but shares a prefix"));
+        }
+        Ok(EntryRef {
+            key: &self.data[entry.key_start..entry.value_start],
+            block: self,
+            value: entry.value_start..entry.end,
+        })
+    }
+
+    /// Whether each entry is sound and a restart, as in an index block.
+    pub fn restarts_are_entries(&self) -> bool {
+        let next = |i: usize| if i < self.restarts { self.restart(i) } else { self.entries_end };
+        !self.is_empty()
+            && (0..self.restarts).all(|i| {
+                self.entry(self.restart(i))
+                    .is_ok_and(|entry| entry.shared == 0 && entry.end == next(i + 1))
+            })
+    }
+
+    /// The number of restarts whose key is less than `target`, which is known to be from `low` to
+    /// `high`: a search over them.
+    ///
+    /// # Errors
+    /// Corruption, if an entry on the way is malformed.
+    pub fn restarts_below(
+        &self,
+        order: &KeyOrder,
+        target: &[u8],
+        mut low: usize,
+        mut high: usize,
+    ) -> Result<usize> {
         while low < high {
             let middle = low + (high - low) / 2;
             if order.compare(self.restart_key(middle)?, target) == Ordering::Less {
@@ -293,7 +330,7 @@ impl Position {
         if block.is_empty() {
             return Ok(false);
         }
-        let below = block.restarts_below(order, target)?;
+        let below = block.restarts_below(order, target, 0, block.restarts)?;
         if below == 0 {
             self.restart(block, 0)?;
             return Ok(true);

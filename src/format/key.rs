@@ -21,6 +21,10 @@ pub type SeqNo = u64;
 /// The largest sequence number.
 pub const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
 
+/// The most bytes a key, and a value, may have: with both and a block before them, a block's
+/// offsets still fit 32 bits.
+pub const MAX_KEY_OR_VALUE_BYTES: usize = u32::MAX as usize - (1 << 30);
+
 /// The bytes that follow the user key in an internal key.
 pub const TRAILER_BYTES: usize = 8;
 

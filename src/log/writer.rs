@@ -65,7 +65,12 @@ impl LogWriter {
     pub fn sync(&mut self) -> io::Result<()> {
         self.check()?;
         let result = self.file.sync();
-        self.poisoned = result.is_err();
+        if result.is_err() {
+            self.poisoned = true;
+            // What was dropped can still be read, by the next process too. A length past the last
+            // record tells it that this log is not one to go on with.
+            let _ = self.file.set_len(self.len + 1);
+        }
         result
     }
 

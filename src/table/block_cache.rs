@@ -22,24 +22,16 @@ impl Weighter<BlockKey, Block> for BlockWeight {
     }
 }
 
-/// Counters that threads reading different blocks do not share a cache line for.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Counters {
-    hits: AtomicU64,
-    misses: AtomicU64,
-}
-
 /// A cache of data blocks, shared by all tables of a database. Thread-safe: sharded, and a hit
 /// takes a shard's read lock only.
 ///
-/// A scan does not push out what lookups use: blocks asked for once leave first.
+/// A scan does not push out what lookups use: blocks asked for once leave first. Hits and misses
+/// are counted by those who ask: [`LevelTrace`](crate::base::stats::LevelTrace).
 #[derive(Debug)]
 pub struct BlockCache {
     /// `None`: keeps nothing.
     blocks: Option<Cache<BlockKey, Block, BlockWeight>>,
     next_id: AtomicU64,
-    counters: [Counters; 16],
 }
 
 impl BlockCache {
@@ -49,7 +41,7 @@ impl BlockCache {
         let blocks = (bytes > 0).then(|| {
             Cache::with_weighter(bytes.div_ceil(USUAL_BLOCK_BYTES), bytes as u64, BlockWeight)
         });
-        BlockCache { blocks, next_id: AtomicU64::new(1), counters: Default::default() }
+        BlockCache { blocks, next_id: AtomicU64::new(1) }
     }
 
     /// A number for a table, which no other table of this cache has.
@@ -59,11 +51,7 @@ impl BlockCache {
 
     /// The block at `offset` of the table with this number, if it is in memory.
     pub fn get(&self, table_id: u64, offset: u64) -> Option<Block> {
-        let block = self.blocks.as_ref().and_then(|blocks| blocks.get(&(table_id, offset)));
-        let counters = &self.counters[(table_id ^ offset >> 10) as usize % self.counters.len()];
-        let counter = if block.is_some() { &counters.hits } else { &counters.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
-        block
+        self.blocks.as_ref().and_then(|blocks| blocks.get(&(table_id, offset)))
     }
 
     /// Keeps a block, and lets others go if need be. A block too large to share the room stays
@@ -77,16 +65,6 @@ impl BlockCache {
     /// The bytes in use.
     pub fn usage_bytes(&self) -> u64 {
         self.blocks.as_ref().map_or(0, |blocks| blocks.weight())
-    }
-
-    /// Lookups that found their block.
-    pub fn hits(&self) -> u64 {
-        self.counters.iter().map(|counters| counters.hits.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Lookups that did not.
-    pub fn misses(&self) -> u64 {
-        self.counters.iter().map(|counters| counters.misses.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -111,7 +89,6 @@ mod tests {
         assert_eq!(cache.get(one, 0).unwrap().len(), block(10).len());
         assert_eq!(cache.get(one, 4096).unwrap().len(), block(20).len());
         assert!(cache.get(two, 0).is_none());
-        assert_eq!((cache.hits(), cache.misses()), (2, 1));
         assert_eq!(cache.usage_bytes(), (block(10).len() + block(20).len()) as u64 + 256);
     }
 
@@ -130,6 +107,6 @@ mod tests {
         let cache = BlockCache::new(0);
         cache.insert(1, 0, block(1));
         assert!(cache.get(1, 0).is_none());
-        assert_eq!((cache.usage_bytes(), cache.misses()), (0, 1));
+        assert_eq!(cache.usage_bytes(), 0);
     }
 }

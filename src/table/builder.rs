@@ -28,7 +28,7 @@ use crate::fs::WriteFile;
 use crate::table::filters::prefix_filter_name;
 
 /// What precedes the policy's name in the metaindex.
-pub(crate) const FILTER_PREFIX: &str = "filter.";
+pub const FILTER_PREFIX: &str = "filter.";
 
 /// A multiple of the block size makes few, large writes; more is not faster.
 const WRITE_BUFFER_BYTES: usize = 128 << 10;

@@ -9,6 +9,7 @@ pub mod builder;
 #[cfg(test)]
 mod filter_tests;
 pub mod filters;
+pub mod index;
 pub mod iter;
 pub mod reader;
 pub mod sink;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::base::{Error, Result};
 use crate::filter::whole_table::KeyHash;
-use crate::filter::{FilterPolicy, PrefixExtractor, TableFilter};
+use crate::filter::{FilterBlockReader, FilterPolicy, PrefixExtractor, TableFilter};
 use crate::format::block::Block;
 use crate::format::coding::Decoder;
 use crate::format::compress::{ID_NONE, decompress};
@@ -23,6 +23,7 @@ use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo};
 use crate::fs::ReadFile;
 use crate::table::BlockCache;
 use crate::table::filters::{FilterInfo, Filters};
+use crate::table::index::Index;
 use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
 
 /// What the tables of a database have in common.
@@ -87,7 +88,7 @@ pub struct Table {
     block_cache: Option<Arc<BlockCache>>,
     cache_id: u64,
     footer: Footer,
-    index: Block,
+    index: Index,
     meta: Vec<(Vec<u8>, BlockHandle)>,
     filters: Filters,
 }
@@ -118,6 +119,7 @@ impl Table {
         let in_file = |error: Error| error.in_file(&path);
         let footer = read_footer(&*file, file_bytes, &path).map_err(in_file)?;
         let index = Table::read_index(&*file, file_bytes, &path, &footer).map_err(in_file)?;
+        let index = Index::new(index, &context.order);
         let mut table = Table {
             cache_id: context.block_cache.as_ref().map_or(0, |cache| cache.new_id()),
             block_cache: context.block_cache.clone(),
@@ -410,7 +412,7 @@ impl Table {
     pub fn blocks(&self) -> Result<Vec<BlockInfo>> {
         let annotate = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
         let mut blocks = Vec::new();
-        let mut cursor = self.index.cursor();
+        let mut cursor = self.index.block().cursor();
         let mut valid = cursor.seek_to_first();
         while valid.map_err(annotate)? {
             let handle = self.index_handle(cursor.value())?;
@@ -433,6 +435,11 @@ impl Table {
     /// The filter block, if the table has one that is understood.
     pub fn filter(&self) -> Option<FilterInfo> {
         self.filters.block_info()
+    }
+
+    /// The block of filters, each of a data block, if the table has one that is understood.
+    pub fn filter_block(&self) -> Option<&FilterBlockReader> {
+        self.filters.block.as_ref().map(|(_, filter)| filter)
     }
 
     /// The filter over all keys, if the table has one. Lookups ask it instead of the filter block.
@@ -462,7 +469,7 @@ impl Table {
 
     /// The bytes of memory the index and the filters take while the table is open.
     pub fn pinned_bytes(&self) -> usize {
-        self.index.len() + self.filters.memory_bytes()
+        self.index.memory_bytes() + self.filters.memory_bytes()
     }
 
     /// The size of the file.
@@ -481,7 +488,7 @@ impl Table {
     }
 
     pub(crate) fn index(&self) -> &Block {
-        &self.index
+        self.index.block()
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use minikv::engine::version_set;
 use minikv::format::name::FileName;
 use minikv::fs::Fs;
-use minikv::fs::sim::{OpKind, SimFs};
+use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
 use minikv::{Db, Options, WriteOptions};
 
 use crate::model::{Entries, hash_of};
@@ -101,6 +101,21 @@ pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String
     Ok(())
 }
 
+/// What is `entries` now is so after the worst loss of power.
+fn check_durable(
+    fs: &SimFs,
+    options: &dyn Fn(&SimFs) -> Options,
+    entries: &Entries,
+    what: &str,
+) -> Result<(), String> {
+    let left = fs.crash_image(&CrashPlan::strict());
+    let db = Db::open(DIR, options(&left)).map_err(|error| format!("open {what}: {error}"))?;
+    match read_all(&db)? == *entries {
+        true => Ok(()),
+        false => Err(format!("what was {what} after recovery did not survive a loss of power")),
+    }
+}
+
 /// Opens what a crash left, checks it, and gives the hash of what is in it.
 ///
 /// With `deep`, it is opened again, written to, and its files are counted.
@@ -133,11 +148,13 @@ pub fn recover(
         db.put_with(&sync, &key, "new").map_err(|error| format!("put: {error}"))?;
         after.insert(key, b"new".to_vec());
     }
+    check_durable(image, options, &after, "synced")?;
     db.wait_idle().map_err(|error| format!("wait_idle: {error}"))?;
     if read_all(&db)? != after {
         return Err("what was written after recovery is not what is read".to_owned());
     }
     db.close().map_err(|error| format!("close: {error}"))?;
+    check_durable(image, options, &after, "closed")?;
     check_files(image)?;
     check_numbers(image, &before)?;
     let db = Db::open(DIR, options(image)).map_err(|error| format!("open at last: {error}"))?;

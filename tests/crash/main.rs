@@ -15,11 +15,16 @@
 //! `faults`); `MINIKV_SEED` where to begin. A failure prints the line that replays it.
 
 mod check;
+mod faults;
+mod health;
+mod kill;
+mod known_bugs;
 mod model;
 mod sweep;
 mod workload;
 
 #[path = "../support/rng.rs"]
+#[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod rng;
 
 /// A number from the environment.

@@ -73,18 +73,6 @@ impl Model {
     pub fn find(&self, state: u64, least: usize, most: usize) -> Option<usize> {
         (least..=most).rev().find(|&count| self.states[count] == state)
     }
-
-    /// The entries after so many commits.
-    pub fn entries_after(&self, count: usize) -> Entries {
-        let mut entries = Entries::new();
-        for (key, value) in self.commits[..count].iter().flat_map(|commit| &commit.ops) {
-            match value {
-                Some(value) => entries.insert(key.clone(), value.clone()),
-                None => entries.remove(key),
-            };
-        }
-        entries
-    }
 }
 
 fn hash_entry(key: &[u8], value: &[u8]) -> u64 {

@@ -143,7 +143,7 @@ fn sweep(seed: u64, tally: &Tally) -> Result<(), String> {
         let plans = plans(seed, op);
         for (at, plan) in plans.iter().enumerate() {
             let turn = op as usize + at;
-            let (deep, again) = (turn % 11 == 0, turn % 97 == 0);
+            let (deep, again) = (turn.is_multiple_of(11), turn.is_multiple_of(97));
             sweep.check(op, plan, deep, again).map_err(|error| {
                 let before = run.fs.journal().into_iter().filter(|entry| entry.number <= op);
                 let before: Vec<_> = before.map(|entry| format!("    {entry}")).collect();

@@ -214,7 +214,6 @@ impl Run {
     pub fn new(seed: u64) -> Run {
         let kind = KINDS[(seed % KINDS.len() as u64) as usize];
         let fs = SimFs::new(seed);
-        fs.record_history();
         Run {
             kind,
             fs,
@@ -236,6 +235,15 @@ impl Run {
         self.db.as_ref().expect("a database is open between steps")
     }
 
+    pub fn is_open(&self) -> bool {
+        self.db.is_some()
+    }
+
+    /// Ends as a process does.
+    pub fn end(&mut self) {
+        self.db = None;
+    }
+
     /// Opens the database.
     pub fn open(&mut self) -> Result<(), Error> {
         self.db = Some(Db::open(DIR, self.kind.options(&self.fs, self.seed))?);
@@ -254,8 +262,9 @@ impl Run {
         }
     }
 
-    /// Runs to the end without a fault.
+    /// Runs to the end without a fault, and remembers every operation.
     pub fn finish(mut self) -> Run {
+        self.fs.record_history();
         self.open().unwrap_or_else(|error| panic!("{}: {error}", self.describe()));
         while self.step().unwrap_or_else(|error| panic!("{}: {error}", self.describe())) {}
         self

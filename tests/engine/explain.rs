@@ -362,3 +362,17 @@ fn keys_of_any_bytes_and_length_fit_their_lines() {
     let told = db.explain(vec![b'k'; 21]).unwrap().to_string();
     assert!(told.starts_with("get               \"kkkkkkkkkk…kkkkkkkkkk\" as of"), "{told}");
 }
+
+#[test]
+fn scans_count_at_their_levels_even_where_they_stop_early() {
+    let (_dir, db) = layers(small().block_cache_bytes(0));
+    db.compact_range::<&str>(..).unwrap();
+    let level = db.stats().levels.iter().position(|level| level.files > 0).unwrap();
+    assert!(level > 0);
+    let before = db.stats().reads;
+    assert!(db.iter().unwrap().next().unwrap().is_ok());
+    let after = db.stats().reads;
+    assert_eq!(after.data_blocks() - before.data_blocks(), 1);
+    let at_level = |reads: &ReadTrace| reads.levels[level].data_blocks_from_file;
+    assert_eq!(at_level(&after) - at_level(&before), 1);
+}

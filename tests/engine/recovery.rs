@@ -119,6 +119,10 @@ fn damage_inside_a_log_is_told_kept_aside_and_never_skipped() {
     let db = Db::open(dir.path(), small()).unwrap();
     assert!(db.recovery().lost.is_empty());
     assert_eq!(db.get("d").unwrap().as_deref(), Some(&b"4"[..]));
+    drop(db);
+    fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+    minikv::destroy(dir.path(), &small()).unwrap();
+    assert_eq!(files(dir.path(), "").len(), 1, "only what is not the database's is left");
 }
 
 #[test]

@@ -15,15 +15,15 @@ use tempfile::TempDir;
 use crate::{bytes, fixture, hex, number, read_fixture, read_json, sha256, text, unhex};
 
 /// What a database must hold.
-struct Expected {
+pub struct Expected {
     /// The value of each key as `expected.tsv` writes it.
-    entries: BTreeMap<Vec<u8>, String>,
-    absent_keys: Vec<Vec<u8>>,
+    pub entries: BTreeMap<Vec<u8>, String>,
+    pub absent_keys: Vec<Vec<u8>>,
     dump_sha256: String,
 }
 
 impl Expected {
-    fn read(case: &str) -> Expected {
+    pub fn read(case: &str) -> Expected {
         let tsv = String::from_utf8(read_fixture(&format!("{case}/expected.tsv"))).expect("text");
         let entries: BTreeMap<Vec<u8>, String> = tsv
             .lines()
@@ -41,7 +41,7 @@ impl Expected {
 }
 
 /// A value as `expected.tsv` writes it.
-fn in_tsv(value: &[u8]) -> String {
+pub fn in_tsv(value: &[u8]) -> String {
     match value.len() {
         0..=1024 => hex(value),
         len => format!("#{len}:{}", sha256(value)),
@@ -49,13 +49,13 @@ fn in_tsv(value: &[u8]) -> String {
 }
 
 /// A copy of the database of a case.
-struct Copy {
+pub struct Copy {
     _home: TempDir,
-    db: PathBuf,
+    pub db: PathBuf,
 }
 
 impl Copy {
-    fn of(case: &str) -> Copy {
+    pub fn of(case: &str) -> Copy {
         let home = tempfile::tempdir().expect("a temporary directory");
         let db = home.path().join("db");
         fs::create_dir(&db).expect("a directory");
@@ -168,7 +168,7 @@ fn read_write(case: &str, options: impl Fn() -> Options) {
 
 macro_rules! databases {
     ($($name:ident: $case:literal,)*) => {
-        const CASES: &[&str] = &[$($case),*];
+        pub const CASES: &[&str] = &[$($case),*];
         $(mod $name {
             use minikv::{Compression, Options};
 

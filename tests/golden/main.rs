@@ -12,8 +12,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 mod databases;
+mod explain;
 mod tables;
 mod vectors;
+
+#[path = "../support/recount.rs"]
+mod recount;
 
 /// The path of a fixture.
 fn fixture(name: &str) -> PathBuf {

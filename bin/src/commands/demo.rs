@@ -44,7 +44,7 @@ pub fn run(global: &Global, _args: Args) -> Result<()> {
         "\n5. The same {} lookups of present and of absent words, with filters and without:\n",
         thousands(LOOKUPS)
     ))?;
-    tour.say(readamp::compare(&shape, &data, LOOKUPS, SEED)?.table())?;
+    tour.say(readamp::compare(&shape, &data, LOOKUPS, SEED)?.summary())?;
     if global.db.is_some() {
         let dir = tour.dir.display();
         let hint = format!("\nThe database is kept: try `minikv --db {dir} get zebra`.");

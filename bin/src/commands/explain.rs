@@ -140,7 +140,7 @@ fn filter_use(filters: FilterUse) -> &'static str {
 }
 
 /// All counters of a trace: the sums, and the levels that were touched.
-pub fn trace(trace: &ReadTrace) -> Value {
+fn trace(trace: &ReadTrace) -> Value {
     let mut sums = counters(&trace.total());
     sums.insert("memtables_probed".to_string(), json!(trace.memtables_probed));
     sums.insert("memtable_hits".to_string(), json!(trace.memtable_hits));
@@ -156,7 +156,8 @@ pub fn trace(trace: &ReadTrace) -> Value {
     Value::Object(sums)
 }
 
-fn counters(trace: &LevelTrace) -> Map<String, Value> {
+/// All counters of a level, by name.
+pub fn counters(trace: &LevelTrace) -> Map<String, Value> {
     let counters = trace.counters().into_iter();
     counters.map(|(name, count)| (name.to_string(), json!(count))).collect()
 }

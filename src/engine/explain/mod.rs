@@ -30,7 +30,7 @@ mod show;
 /// let told = db.explain("apple")?;
 /// assert!(matches!(told.steps[0], Step::Memtable { entry: Some(_), .. }));
 /// println!("{told}");
-/// # Ok::<(), minikv::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]

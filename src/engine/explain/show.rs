@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crate::base::Result;
 use crate::base::stats::{LevelTrace, ReadTrace};
 use crate::engine::explain::{
     BlockSource, Entry, Explanation, FilterUse, Step, Table, TableFilter, Verdict,
@@ -238,8 +237,8 @@ impl fmt::Display for Explanation {
             other => writeln!(f, "filters           {other}")?,
         }
         match &self.unfiltered {
-            Result::Ok(unfiltered) => self.write_savings(f, unfiltered),
-            Result::Err(_) => f.write_str("without filters   the get fails: a block is unreadable"),
+            Ok(unfiltered) => self.write_savings(f, unfiltered),
+            Err(_) => f.write_str("without filters   the get fails: a block is unreadable"),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::Report;
 use super::report::{json_bytes, json_internal_key};
 use crate::commands::{size, thousands};
 use crate::error::Result;
-use crate::survey::open_table;
+use crate::table_file::open_table;
 
 /// Sums over the data blocks.
 #[derive(Default)]

@@ -1,0 +1,179 @@
+//! `readamp --advise`: which filters these lookups want on this data.
+
+use minikv::admin::advice::{Advice, ENOUGH, Evidence, LEAST_PART, Sureness, advise};
+use serde_json::{Value, json};
+
+use super::filters::Filters;
+use super::measure::Measured;
+use super::report::{Report, wrap};
+use super::{size, thousands};
+use crate::output::Table;
+
+/// What is tried when nothing is named.
+pub fn default_filters() -> Vec<Filters> {
+    let block = [4, 6, 8, 10, 12, 16].map(Filters::Block);
+    let table = [4, 6, 8, 10, 12, 16].map(Filters::Table);
+    [Filters::None].into_iter().chain(block).chain(table).collect()
+}
+
+/// A report, judged.
+pub struct Advised<'a> {
+    report: &'a Report,
+    without: &'a Measured,
+    /// The configurations that have filters, in the order of the advice's savings.
+    with: Vec<&'a Measured>,
+    advice: Advice,
+    /// Whether the lookups are the user's own.
+    own_lookups: bool,
+}
+
+impl<'a> Advised<'a> {
+    /// Judges a report. `None` if it has nothing to compare with.
+    pub fn of(report: &'a Report, own_lookups: bool) -> Option<Advised<'a>> {
+        let without = report.measured.iter().find(|m| m.filters == Filters::None)?;
+        let with: Vec<_> = report.measured.iter().filter(|m| m.filters.bits().is_some()).collect();
+        let evidence =
+            with.iter().map(|m| Evidence { blocks: &m.blocks, filter_bytes: m.bytes_in_memory });
+        let advice = advise(&without.blocks, &evidence.collect::<Vec<_>>());
+        Some(Advised { report, without, with, advice, own_lookups })
+    }
+
+    pub fn text(&self) -> String {
+        let verdict: Vec<_> = self.verdict().iter().map(|line| wrap(line, 100)).collect();
+        format!("{}\n\n{}\n\n{}", self.report.head(), self.table(), verdict.join("\n"))
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new([
+            "filters",
+            "memory",
+            "blocks/get",
+            "saved",
+            "95 % interval",
+            "file reads saved",
+            "ns/get",
+            "saved",
+        ]);
+        let all = self.without.warm.all();
+        let blocks = self.without.cold.all();
+        let per_get = blocks.per_get(blocks.trace.data_blocks());
+        let nanos = |m: &Measured| m.warm.all().times.mean;
+        let first = [format!("{per_get:.3}"), format!("{:.0}", nanos(self.without))];
+        table.row(["none", "0 B", &first[0], "-", "-", "-", &first[1], "-"]);
+        let reads = |m: &Measured| m.warm.all().trace.total().data_blocks_from_file as f64;
+        for (m, saving) in self.with.iter().zip(&self.advice.savings) {
+            let (low, high) = saving.interval;
+            let reads_saved = (reads(self.without) - reads(m)) / all.lookups as f64;
+            table.row([
+                &m.filters.to_string(),
+                &size(m.bytes_in_memory),
+                &format!("{:.3}", saving.blocks_per_get),
+                &format!("{:.3}", saving.saved),
+                &format!("{low:.3} to {high:.3}"),
+                &format!("{reads_saved:.3}"),
+                &format!("{:.0}", nanos(m)),
+                &format!("{:.0}", nanos(self.without) - nanos(m)),
+            ]);
+        }
+        table
+    }
+
+    fn verdict(&self) -> Vec<String> {
+        let mut said = vec![self.recommendation(), self.sureness()];
+        let warm = |m: &Measured| m.warm.all().trace.total().data_blocks_from_file;
+        if warm(self.without) == 0 {
+            said.push(format!(
+                "With a block cache of {} nothing is read from files once it is warm: what is \
+                 saved is time in memory only.",
+                size(self.report.cache_bytes)
+            ));
+        }
+        if self.advice.plan.is_some_and(|plan| matches!(self.with[plan].filters, Filters::Table(_)))
+        {
+            said.push(
+                "LevelDB reads tables with table filters, and does not see the filters; `both` \
+                 would have its own beside them."
+                    .to_string(),
+            );
+        }
+        if !self.own_lookups {
+            said.push(format!(
+                "These {} lookups were made up, {} of them of absent keys. Give your own: \
+                 --lookups FILE, a key a line.",
+                thousands(self.report.lookups),
+                thousands(self.without.cold.absent.lookups),
+            ));
+        }
+        said
+    }
+
+    fn recommendation(&self) -> String {
+        let blocks = self.without.cold.all();
+        let per_get = blocks.per_get(blocks.trace.data_blocks());
+        let Some(plan) = self.advice.plan else {
+            return format!(
+                "Advice: turn filters off. A get reads {per_get:.3} data blocks without them, and \
+                 none of these filters saves more than {:.0} % of that.",
+                LEAST_PART * 100.0
+            );
+        };
+        let (m, saving) = (self.with[plan], &self.advice.savings[plan]);
+        let nanos = self.without.warm.all().times.mean - m.warm.all().times.mean;
+        let time = match nanos {
+            n if n > 0.0 => format!("{n:.0} ns less"),
+            n => format!("{:.0} ns more", -n),
+        };
+        format!(
+            "Advice: {}. For {} of memory it saves {:.3} of {per_get:.3} data blocks per get, and \
+             a get takes {time} on this machine, with the files in its cache. Larger filters save \
+             at most {:.0} % more.",
+            m.filters,
+            size(m.bytes_in_memory),
+            saving.saved,
+            (1.0 / ENOUGH - 1.0) * 100.0,
+        )
+    }
+
+    fn sureness(&self) -> String {
+        match self.advice.sureness {
+            Sureness::Sure => "Sure, for lookups like these: all of the 95 % interval says so.",
+            Sureness::Likely => {
+                "Likely, not sure: part of the 95 % interval says otherwise. More lookups would \
+                 tell."
+            }
+            Sureness::TooFew => "Not sure at all: these are too few lookups.",
+        }
+        .to_string()
+    }
+
+    pub fn json(&self) -> Value {
+        let row = |(m, saving): (&&Measured, &minikv::admin::advice::Saving)| {
+            json!({
+                "filters": m.filters.to_string(),
+                "filter_bytes_in_memory": m.bytes_in_memory,
+                "filter_bytes_on_disk": m.bytes_on_disk,
+                "blocks_per_get": saving.blocks_per_get,
+                "blocks_saved_per_get": saving.saved,
+                "interval_95_percent": [saving.interval.0, saving.interval.1],
+                "time_mean_ns": m.warm.all().times.mean,
+            })
+        };
+        json!({
+            "advice":
+                self.advice.plan.map_or("none".to_string(), |p| self.with[p].filters.to_string()),
+            "sureness": match self.advice.sureness {
+                Sureness::Sure => "sure",
+                Sureness::Likely => "likely",
+                Sureness::TooFew => "too few lookups",
+            },
+            "own_lookups": self.own_lookups,
+            "without_filters": {
+                "blocks_per_get": self.without.cold.all().per_get(
+                    self.without.cold.all().trace.data_blocks()),
+                "time_mean_ns": self.without.warm.all().times.mean,
+            },
+            "savings": self.with.iter().zip(&self.advice.savings).map(row).collect::<Vec<_>>(),
+            "said": self.verdict(),
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! The report for programs: JSON and CSV.
+
+use minikv::base::stats::{LevelTrace, NUM_LEVELS};
+use serde_json::{Map, Value, json};
+
+use super::measure::{Class, Measured, Pass};
+use super::rates::Rate;
+use super::report::Report;
+
+/// The counters of a level, or of all, by name.
+fn counters(trace: &LevelTrace) -> [(&'static str, u64); 19] {
+    [
+        ("tables_considered", trace.tables_considered),
+        ("tables_skipped_by_range", trace.tables_skipped_by_range),
+        ("index_seeks", trace.index_seeks),
+        ("filter_checks", trace.filter_checks),
+        ("filter_negatives", trace.filter_negatives),
+        ("filter_true_positives", trace.filter_true_positives),
+        ("filter_false_positives", trace.filter_false_positives),
+        ("table_filter_checks", trace.table_filter_checks),
+        ("table_filter_negatives", trace.table_filter_negatives),
+        ("table_filter_true_positives", trace.table_filter_true_positives),
+        ("table_filter_false_positives", trace.table_filter_false_positives),
+        ("data_blocks", trace.data_blocks()),
+        ("data_blocks_from_cache", trace.data_blocks_from_cache),
+        ("data_blocks_from_file", trace.data_blocks_from_file),
+        ("bytes_read", trace.bytes_read),
+        ("bytes_decompressed", trace.bytes_decompressed),
+        ("checksums_verified", trace.checksums_verified),
+        ("all_filter_checks", trace.all_filter_checks()),
+        ("all_filter_negatives", trace.all_filter_negatives()),
+    ]
+}
+
+fn counters_json(trace: &LevelTrace) -> Map<String, Value> {
+    counters(trace).into_iter().map(|(name, n)| (name.to_string(), json!(n))).collect()
+}
+
+impl Report {
+    pub fn json(&self) -> Value {
+        json!({
+            "data": self.data,
+            "entries": self.entries,
+            "tables": self.held.tables,
+            "tables_per_level": self.tables_per_level,
+            "data_blocks": self.held.data_blocks,
+            "data_bytes": self.held.data_bytes,
+            "stored_entries": self.held.entries,
+            "block_cache_bytes": self.cache_bytes,
+            "lookups": self.lookups,
+            "different_keys": self.different_keys,
+            "lookups_chosen": self.lookups_named,
+            "configurations":
+                self.measured.iter().map(|m| self.configuration(m)).collect::<Vec<_>>(),
+            "remarks": self.remarks(),
+        })
+    }
+
+    fn configuration(&self, m: &Measured) -> Value {
+        let control = self.controls.iter().find(|control| control.filters == m.filters);
+        json!({
+            "filters": m.filters.to_string(),
+            "kind": m.filters.kind(),
+            "bits_per_key": m.filters.bits(),
+            "filter_bytes_on_disk": m.bytes_on_disk,
+            "filter_bytes_in_memory": m.bytes_in_memory,
+            "false_positives": m.rate.as_ref().map(rate_json),
+            "false_positives_per_level": m.level_rates.iter().map(|(level, rate)| {
+                let mut json = rate_json(rate);
+                json["level"] = json!(level);
+                json
+            }).collect::<Vec<_>>(),
+            "false_positives_with_independent_hash":
+                control.map(|control| rate_json(&control.rate)),
+            "cold": pass_json(&m.cold),
+            "warm": pass_json(&m.warm),
+        })
+    }
+
+    /// One line for each configuration, pass, kind of lookup and level, and for all levels.
+    pub fn csv(&self) -> String {
+        let names = counters(&LevelTrace::default()).map(|(name, _)| name);
+        let head = "filters,bits_per_key,filter_bytes_on_disk,filter_bytes_in_memory,pass,keys,\
+                    level,lookups,memtable_hits";
+        let tail = "time_median_ns,time_p99_ns,time_mean_ns,filters_tried,filters_wrong,\
+                    rate_measured,rate_low,rate_high,rate_predicted";
+        let mut csv = format!("{head},{},{tail}\n", names.join(","));
+        for m in &self.measured {
+            for (pass_name, pass) in [("cold", &m.cold), ("warm", &m.warm)] {
+                for (kind, class) in pass.classes() {
+                    let head = format!("{},{pass_name},{kind}", csv_head(m));
+                    let all = (None, class.trace.total(), m.rate);
+                    let levels = (0..NUM_LEVELS).filter(|&l| self.tables_per_level[l] > 0);
+                    let rate = |level| m.level_rates.iter().find(|(l, _)| *l == level).map(|r| r.1);
+                    let levels = levels.map(|l| (Some(l), class.trace.levels[l].clone(), rate(l)));
+                    for (level, trace, rate) in std::iter::once(all).chain(levels) {
+                        csv.push_str(&csv_line(&head, level, class, &trace, rate));
+                    }
+                }
+            }
+        }
+        csv
+    }
+}
+
+fn csv_head(m: &Measured) -> String {
+    let bits = m.filters.bits().map(|bits| bits.to_string()).unwrap_or_default();
+    format!("{},{bits},{},{}", m.filters, m.bytes_on_disk, m.bytes_in_memory)
+}
+
+fn csv_line(
+    head: &str,
+    level: Option<usize>,
+    class: &Class,
+    trace: &LevelTrace,
+    rate: Option<Rate>,
+) -> String {
+    let name = level.map_or("all".to_string(), |level| level.to_string());
+    let counts = counters(trace).map(|(_, n)| n.to_string()).join(",");
+    // The memtable and the time are the whole get's.
+    let (memtable, times) = match level {
+        Some(_) => (String::new(), ",,".to_string()),
+        None => {
+            let times = &class.times;
+            let times = format!("{},{},{:.0}", times.median, times.p99, times.mean);
+            (class.trace.memtable_hits.to_string(), times)
+        }
+    };
+    let rates = rate.map_or(",,,,,".to_string(), |rate| {
+        let (low, high) = rate.interval();
+        let (tried, wrong) = (rate.tried, rate.wrong);
+        format!("{tried},{wrong},{},{low},{high},{}", rate.measured(), rate.predicted)
+    });
+    format!("{head},{name},{},{memtable},{counts},{times},{rates}\n", class.lookups)
+}
+
+fn rate_json(rate: &Rate) -> Value {
+    let (low, high) = rate.interval();
+    json!({
+        "tried": rate.tried,
+        "independent_tries": rate.independent,
+        "wrong": rate.wrong,
+        "measured": rate.measured(),
+        "interval_95_percent": [low, high],
+        "predicted": rate.predicted,
+        "predicted_by_textbook": rate.textbook,
+        "within": rate.agrees(),
+    })
+}
+
+fn pass_json(pass: &Pass) -> Value {
+    json!({
+        "present": class_json(&pass.present),
+        "absent": class_json(&pass.absent),
+        "all": class_json(&pass.all()),
+    })
+}
+
+fn class_json(class: &Class) -> Value {
+    let mut json = counters_json(&class.trace.total());
+    json.insert("lookups".to_string(), json!(class.lookups));
+    json.insert("memtables_probed".to_string(), json!(class.trace.memtables_probed));
+    json.insert("memtable_hits".to_string(), json!(class.trace.memtable_hits));
+    let levels = class.trace.levels.iter().map(|level| Value::Object(counters_json(level)));
+    json.insert("levels".to_string(), levels.collect());
+    if class.times.median > 0 {
+        let times = &class.times;
+        let times = json!({ "median": times.median, "p99": times.p99, "mean": times.mean });
+        json.insert("time_ns".to_string(), times);
+    }
+    Value::Object(json)
+}

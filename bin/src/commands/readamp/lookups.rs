@@ -1,0 +1,311 @@
+//! Which keys are looked up.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use minikv::ReadOnlyDb;
+
+use crate::args::Global;
+use crate::error::{CliError, Result};
+use crate::input::Lines;
+use crate::output::Progress;
+use crate::workload::{Data, Rng, near_miss};
+
+/// So many keys of a database are kept to choose lookups from.
+const POOL_KEYS: usize = 200_000;
+/// Tries to find a key that is not there, for each one wanted.
+const TRIES: usize = 100;
+
+/// What `--lookups` says.
+#[derive(Clone, Debug)]
+pub enum Wanted {
+    /// So many, chosen here.
+    Number(u64),
+    /// The keys of this file, in its order.
+    File(PathBuf),
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Wanted, String> {
+        match text.parse() {
+            Ok(0) => Err("0 lookups show nothing".to_string()),
+            Ok(n) => Ok(Wanted::Number(n)),
+            Err(_) => Ok(Wanted::File(PathBuf::from(text))),
+        }
+    }
+}
+
+/// How lookups are chosen.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    pub number: u64,
+    /// The part of them that is of absent keys.
+    pub absent_ratio: f64,
+    /// The exponent of a Zipf distribution; evenly without.
+    pub zipf: Option<f64>,
+    pub seed: u64,
+}
+
+/// A key to look up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    pub key: Vec<u8>,
+    pub present: bool,
+}
+
+/// Where present keys and absent ones come from.
+trait Keys {
+    /// The number of present keys there are to choose from.
+    fn present_keys(&self) -> u64;
+    fn present(&self, i: u64) -> Vec<u8>;
+    /// Absent key number `i`.
+    fn absent(&self, i: u64, rng: &mut Rng) -> Result<Vec<u8>>;
+}
+
+impl Keys for Data {
+    fn present_keys(&self) -> u64 {
+        self.len()
+    }
+
+    fn present(&self, i: u64) -> Vec<u8> {
+        self.key(i)
+    }
+
+    fn absent(&self, i: u64, rng: &mut Rng) -> Result<Vec<u8>> {
+        Ok(self.one_absent(i, rng))
+    }
+}
+
+/// A sample of the keys of a database, in key order.
+pub struct Pool<'a> {
+    db: &'a ReadOnlyDb,
+    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    first: Vec<u8>,
+    last: Vec<u8>,
+    /// The entries of the database.
+    pub all_entries: u64,
+}
+
+impl<'a> Pool<'a> {
+    /// Reads the whole database, and keeps some keys: every one is as likely kept as another.
+    pub fn of(db: &'a ReadOnlyDb, seed: u64) -> Result<Pool<'a>> {
+        let mut rng = Rng::new(seed);
+        let mut pool =
+            Pool { db, entries: Vec::new(), first: Vec::new(), last: Vec::new(), all_entries: 0 };
+        let progress = Progress::counter("reading the database");
+        let mut cursor = db.cursor()?;
+        let mut valid = cursor.seek_to_first()?;
+        while valid {
+            let key = cursor.key();
+            if pool.all_entries == 0 {
+                pool.first = key.to_vec();
+            }
+            pool.all_entries += 1;
+            if pool.entries.len() < POOL_KEYS {
+                pool.entries.push((key.to_vec(), Vec::new()));
+            } else {
+                let place = rng.below(pool.all_entries) as usize;
+                if place < POOL_KEYS {
+                    pool.entries[place].0 = key.to_vec();
+                }
+            }
+            if pool.all_entries.is_multiple_of(4096) {
+                progress.set(pool.all_entries);
+            }
+            pool.last.clear();
+            pool.last.extend_from_slice(key);
+            valid = cursor.next()?;
+        }
+        pool.entries.sort_unstable();
+        match pool.all_entries {
+            0 => Err(CliError::Usage("the database is empty: nothing to measure".to_string())),
+            _ => Ok(pool),
+        }
+    }
+}
+
+impl Keys for Pool<'_> {
+    fn present_keys(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    fn present(&self, i: u64) -> Vec<u8> {
+        self.entries[i as usize].0.clone()
+    }
+
+    fn absent(&self, i: u64, rng: &mut Rng) -> Result<Vec<u8>> {
+        for _ in 0..TRIES {
+            let key = near_miss(&self.entries, rng);
+            let inside = self.first < key && key < self.last;
+            if inside && !self.db.contains_key(&key)? {
+                return Ok(key);
+            }
+        }
+        let mut key = self.present(i % self.present_keys());
+        while self.db.contains_key(&key)? {
+            key.push(0);
+        }
+        Ok(key)
+    }
+}
+
+impl Choice {
+    /// Lookups of keys of `data`.
+    pub fn of_data(&self, data: &Data) -> Result<Vec<Lookup>> {
+        self.of(data)
+    }
+
+    /// Lookups of keys of a database.
+    pub fn of_pool(&self, pool: &Pool<'_>) -> Result<Vec<Lookup>> {
+        self.of(pool)
+    }
+
+    fn of(&self, keys: &impl Keys) -> Result<Vec<Lookup>> {
+        let mut rng = Rng::new(self.seed);
+        let absent_lookups = (self.number as f64 * self.absent_ratio).round() as u64;
+        let absent_keys =
+            (0..absent_lookups).map(|i| keys.absent(i, &mut rng)).collect::<Result<Vec<_>>>()?;
+        let of_present = Chooser::new(self.zipf, keys.present_keys(), self.seed);
+        let of_absent = Chooser::new(self.zipf, absent_lookups, !self.seed);
+        let mut lookups = Vec::with_capacity(self.number as usize);
+        for i in 0..self.number {
+            // Absent lookups lie evenly among the others.
+            let due = |i: u64| ((i as f64) * self.absent_ratio).round() as u64;
+            let present = due(i + 1) == due(i);
+            let key = match (present, self.zipf) {
+                (true, _) => keys.present(of_present.next(&mut rng)),
+                (false, Some(_)) => absent_keys[of_absent.next(&mut rng) as usize].clone(),
+                (false, None) => absent_keys[due(i) as usize].clone(),
+            };
+            lookups.push(Lookup { key, present });
+        }
+        // Not alternating: caches would see a pattern that no user makes.
+        for i in (1..lookups.len()).rev() {
+            lookups.swap(i, rng.below(i as u64 + 1) as usize);
+        }
+        Ok(lookups)
+    }
+}
+
+/// Chooses among `n` things, evenly or by Zipf's law.
+struct Chooser {
+    n: u64,
+    zipf: Option<Zipf>,
+    offset: u64,
+}
+
+impl Chooser {
+    fn new(exponent: Option<f64>, n: u64, seed: u64) -> Chooser {
+        let zipf = exponent.filter(|_| n > 0).map(|exponent| Zipf::new(exponent, n));
+        Chooser { n, zipf, offset: Rng::new(seed).next() }
+    }
+
+    fn next(&self, rng: &mut Rng) -> u64 {
+        match &self.zipf {
+            None => rng.below(self.n),
+            // The popular ones are spread over the keys.
+            Some(zipf) => Rng::new(zipf.rank(rng).wrapping_add(self.offset)).below(self.n),
+        }
+    }
+}
+
+/// Zipf's law: rank `i`, from 1, is drawn in proportion to `1 / i^exponent`.
+struct Zipf {
+    /// The sum of the weights up to each rank.
+    sums: Vec<f64>,
+}
+
+/// Ranks past this one share the tail's weight: they are drawn too seldom to be told apart.
+const ZIPF_RANKS: u64 = 1 << 20;
+
+impl Zipf {
+    fn new(exponent: f64, n: u64) -> Zipf {
+        let mut sum = 0.0;
+        let weight = |rank: u64| (rank as f64).powf(-exponent);
+        let sums = (1..=n.min(ZIPF_RANKS)).map(|rank| {
+            sum += weight(rank);
+            sum
+        });
+        Zipf { sums: sums.collect() }
+    }
+
+    fn rank(&self, rng: &mut Rng) -> u64 {
+        let total = self.sums.last().copied().unwrap_or(0.0);
+        let at = (rng.next() >> 11) as f64 / (1u64 << 53) as f64 * total;
+        self.sums.partition_point(|&sum| sum <= at) as u64
+    }
+}
+
+/// The keys of a file, one a line: in the format of keys if one is given, else bytes as they are.
+pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<Lookup>> {
+    let format = global.key_format.or(global.format);
+    let mut lines = Lines::open(Some(path))?;
+    let mut lookups = Vec::new();
+    while let Some(line) = lines.next_line()? {
+        let key = match format {
+            None => line.to_vec(),
+            Some(format) => match format.decode(line) {
+                Ok(key) => key,
+                Err(what) => return Err(CliError::Usage(format!("{}: {what}", lines.place()))),
+            },
+        };
+        let present = db.contains_key(&key)?;
+        lookups.push(Lookup { key, present });
+    }
+    match lookups.is_empty() {
+        true => Err(CliError::Usage(format!("{} holds no keys", path.display()))),
+        false => Ok(lookups),
+    }
+}
+
+/// Which lookups are the first of their key.
+pub fn first_times(lookups: &[Lookup]) -> Vec<bool> {
+    let mut seen = HashSet::with_capacity(lookups.len());
+    lookups.iter().map(|lookup| seen.insert(&lookup.key[..])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice() -> Choice {
+        Choice { number: 10_000, absent_ratio: 0.25, zipf: None, seed: 5 }
+    }
+
+    #[test]
+    fn a_quarter_is_absent() {
+        let data = Data::Generated { entries: 3000, value_bytes: 10, seed: 3 };
+        let lookups = choice().of_data(&data).unwrap();
+        let keys: HashSet<_> = (0..3000).map(|i| data.key(i)).collect();
+        assert_eq!(lookups.len(), 10_000);
+        assert_eq!(lookups.iter().filter(|lookup| !lookup.present).count(), 2500);
+        assert!(lookups.iter().all(|lookup| keys.contains(&lookup.key) == lookup.present));
+        assert_eq!(lookups, choice().of_data(&data).unwrap());
+        let firsts = first_times(&lookups);
+        let absent_firsts = lookups.iter().zip(firsts).filter(|(l, first)| !l.present && *first);
+        assert_eq!(absent_firsts.count(), 2500, "absent keys are all different");
+        for ratio in [0.0, 1.0] {
+            let all = Choice { absent_ratio: ratio, ..choice() }.of_data(&data).unwrap();
+            assert!(all.iter().all(|lookup| lookup.present == (ratio == 0.0)));
+        }
+    }
+
+    #[test]
+    fn zipf_prefers_few_keys() {
+        let data = Data::Generated { entries: 3000, value_bytes: 10, seed: 3 };
+        let choice = Choice { zipf: Some(0.99), absent_ratio: 0.0, ..choice() };
+        let mut counts = std::collections::HashMap::new();
+        for lookup in choice.of_data(&data).unwrap() {
+            *counts.entry(lookup.key).or_insert(0u32) += 1;
+        }
+        let mut counts: Vec<_> = counts.into_values().collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        // The weight of rank 1 among 3000 is 1 / 8.9.
+        assert!((1000..1300).contains(&counts[0]), "{counts:?}");
+        assert!((450..700).contains(&counts[1]), "{counts:?}");
+        assert!(counts.len() > 1000);
+    }
+}

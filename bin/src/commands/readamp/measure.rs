@@ -1,0 +1,285 @@
+//! Doing the lookups: what each reads, and how long it takes.
+
+use std::time::Instant;
+
+use minikv::base::stats::{NUM_LEVELS, ReadTrace};
+use minikv::{ReadOnlyDb, ReadOptions};
+
+use super::filters::Filters;
+use super::lookups::Lookup;
+use super::rates::Rate;
+use super::source::{Candidate, Source};
+use crate::codec::Format;
+use crate::error::{CliError, Result};
+use crate::output::Progress;
+
+/// How often the lookups are timed.
+const ROUNDS: usize = 3;
+
+/// What one configuration did.
+pub struct Measured {
+    pub filters: Filters,
+    /// Bytes of filters in the files.
+    pub bytes_on_disk: u64,
+    /// Bytes that filters take while their tables are open.
+    pub bytes_in_memory: u64,
+    /// With nothing in the block cache at first.
+    pub cold: Pass,
+    /// The same lookups again, with what the cache kept.
+    pub warm: Pass,
+    /// How often filters erred, in all and by level.
+    pub rate: Option<Rate>,
+    pub level_rates: Vec<(usize, Rate)>,
+    /// Data blocks that each lookup read, cold, in the order of the lookups.
+    pub blocks: Vec<u16>,
+}
+
+/// All lookups, once.
+#[derive(Clone, Debug, Default)]
+pub struct Pass {
+    pub present: Class,
+    pub absent: Class,
+}
+
+/// The lookups of present keys, or of absent ones.
+#[derive(Clone, Debug, Default)]
+pub struct Class {
+    pub lookups: u64,
+    pub trace: ReadTrace,
+    pub times: Times,
+}
+
+/// Nanoseconds of lookups.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    pub median: u64,
+    pub p99: u64,
+    pub mean: f64,
+}
+
+impl Pass {
+    /// Both classes. Times are of the classes only.
+    pub fn all(&self) -> Class {
+        let mut trace = self.present.trace.clone();
+        trace.add(&self.absent.trace);
+        let lookups = self.present.lookups + self.absent.lookups;
+        let sum = |class: &Class| class.times.mean * class.lookups as f64;
+        let mean = (sum(&self.present) + sum(&self.absent)) / lookups.max(1) as f64;
+        Class { lookups, trace, times: Times { mean, ..Times::default() } }
+    }
+
+    /// The classes that have lookups, by name.
+    pub fn classes(&self) -> impl Iterator<Item = (&'static str, &Class)> {
+        let classes = [("present", &self.present), ("absent", &self.absent)];
+        classes.into_iter().filter(|(_, class)| class.lookups > 0)
+    }
+
+    fn class(&mut self, present: bool) -> &mut Class {
+        if present { &mut self.present } else { &mut self.absent }
+    }
+}
+
+impl Class {
+    /// `n` of all lookups, for each.
+    pub fn per_get(&self, n: u64) -> f64 {
+        n as f64 / self.lookups.max(1) as f64
+    }
+}
+
+/// The lookups, and which of them are the first of their key.
+pub struct Work<'a> {
+    pub lookups: &'a [Lookup],
+    pub first_times: &'a [bool],
+}
+
+impl Work<'_> {
+    /// Does the lookups on every configuration.
+    pub fn measure(&self, source: &Source, candidates: Vec<Candidate>) -> Result<Vec<Measured>> {
+        let progress = Progress::steps("counting", candidates.len() as u64);
+        let mut measured = Vec::with_capacity(candidates.len());
+        for candidate in &candidates {
+            measured.push(self.counted(source, candidate)?);
+            progress.set(measured.len() as u64);
+        }
+        drop(progress);
+        // Round by round, so that what else the machine does falls on all configurations alike.
+        let progress = Progress::steps("timing", (candidates.len() * ROUNDS) as u64);
+        let mut clocks: Vec<_> = candidates.iter().map(|_| <[Clock; 2]>::default()).collect();
+        for round in 0..ROUNDS {
+            for (i, candidate) in candidates.iter().enumerate() {
+                // Counted and timed apart: a trace costs time of its own.
+                let db = source.open_candidate(candidate)?;
+                let read = ReadOptions::default().use_filter(candidate.filters.asked());
+                let [cold, warm] = &mut clocks[i];
+                self.time(&db, &read, cold)?;
+                self.time(&db, &read, warm)?;
+                progress.set((round * candidates.len() + i) as u64);
+            }
+        }
+        for (measured, [cold, warm]) in measured.iter_mut().zip(&clocks) {
+            cold.tell(&mut measured.cold);
+            warm.tell(&mut measured.warm);
+        }
+        Ok(measured)
+    }
+
+    fn counted(&self, source: &Source, candidate: &Candidate) -> Result<Measured> {
+        let Candidate { filters, shadow, .. } = candidate;
+        let read = ReadOptions::default().use_filter(filters.asked());
+        let db = source.open_candidate(candidate)?;
+        let mut tried = ReadTrace::default();
+        let mut blocks = Vec::with_capacity(self.lookups.len());
+        let cold = self.count(&db, &read, |i, trace| {
+            blocks.push(u16::try_from(trace.data_blocks()).unwrap_or(u16::MAX));
+            if self.first_times[i] {
+                tried.add(trace);
+            }
+        })?;
+        let warm = self.count(&db, &read, |_, _| {})?;
+        let rate_of = |levels: std::ops::Range<usize>| {
+            let traces = tried.levels[levels.clone()].iter();
+            let wrong = traces.clone().map(|level| level.all_filter_false_positives()).sum();
+            let negatives = traces.map(|level| level.all_filter_negatives()).sum::<u64>();
+            Rate::of_filters(wrong + negatives, wrong, shadow, levels)
+        };
+        Ok(Measured {
+            filters: *filters,
+            bytes_on_disk: shadow.filter_bytes,
+            bytes_in_memory: shadow.filter_bytes,
+            rate: rate_of(0..NUM_LEVELS),
+            level_rates: (0..NUM_LEVELS).filter_map(|l| Some((l, rate_of(l..l + 1)?))).collect(),
+            cold,
+            warm,
+            blocks,
+        })
+    }
+
+    fn count(
+        &self,
+        db: &ReadOnlyDb,
+        read: &ReadOptions,
+        mut each: impl FnMut(usize, &ReadTrace),
+    ) -> Result<Pass> {
+        let progress = Progress::steps("counting", self.lookups.len() as u64);
+        let mut pass = Pass::default();
+        for (i, lookup) in self.lookups.iter().enumerate() {
+            let (value, trace) = db.get_traced_with(read, &lookup.key)?;
+            if value.is_some() != lookup.present {
+                return Err(wrong(lookup));
+            }
+            let class = pass.class(lookup.present);
+            class.lookups += 1;
+            class.trace.add(&trace);
+            each(i, &trace);
+            if i % 1000 == 0 {
+                progress.set(i as u64);
+            }
+        }
+        Ok(pass)
+    }
+
+    fn time(&self, db: &ReadOnlyDb, read: &ReadOptions, clock: &mut Clock) -> Result<()> {
+        for lookup in self.lookups {
+            let start = Instant::now();
+            let value = db.get_with(read, &lookup.key)?;
+            let nanos = start.elapsed().as_nanos();
+            std::hint::black_box(value);
+            let histogram = if lookup.present { &mut clock.present } else { &mut clock.absent };
+            histogram.add(u64::try_from(nanos).unwrap_or(u64::MAX));
+        }
+        Ok(())
+    }
+}
+
+/// How long lookups took.
+#[derive(Default)]
+struct Clock {
+    present: Histogram,
+    absent: Histogram,
+}
+
+impl Clock {
+    fn tell(&self, pass: &mut Pass) {
+        pass.present.times = self.present.times();
+        pass.absent.times = self.absent.times();
+    }
+}
+
+/// Counts of durations, each known to one part in 128.
+#[derive(Default)]
+struct Histogram {
+    counts: Vec<u64>,
+    n: u64,
+    sum: u64,
+}
+
+const PRECISION_BITS: u32 = 7;
+
+impl Histogram {
+    fn add(&mut self, nanos: u64) {
+        let bucket = Histogram::bucket(nanos);
+        if bucket >= self.counts.len() {
+            self.counts.resize(bucket + 1, 0);
+        }
+        self.counts[bucket] += 1;
+        self.n += 1;
+        self.sum = self.sum.saturating_add(nanos);
+    }
+
+    /// The bits after the first say which part of an octave; short durations are counted one by
+    /// one.
+    fn bucket(nanos: u64) -> usize {
+        let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(PRECISION_BITS + 1);
+        ((u64::from(shift) << PRECISION_BITS) + (nanos >> shift)) as usize
+    }
+
+    /// The least duration in a bucket.
+    fn least(bucket: usize) -> u64 {
+        let octave = (bucket as u64 >> PRECISION_BITS).saturating_sub(1);
+        (bucket as u64 - (octave << PRECISION_BITS)) << octave
+    }
+
+    fn times(&self) -> Times {
+        if self.n == 0 {
+            return Times::default();
+        }
+        let at = |part: f64| {
+            let rank = ((self.n - 1) as f64 * part).round() as u64;
+            let mut seen = 0;
+            let reaches = |count: &u64| {
+                seen += count;
+                seen > rank
+            };
+            Histogram::least(self.counts.iter().position(reaches).unwrap_or(0))
+        };
+        Times { median: at(0.5), p99: at(0.99), mean: self.sum as f64 / self.n as f64 }
+    }
+}
+
+fn wrong(lookup: &Lookup) -> CliError {
+    let found = if lookup.present { "is not found" } else { "is found" };
+    let key = Format::Escaped.show(&lookup.key);
+    CliError::Db(minikv::Error::corruption(format!("a lookup is wrong: {key} {found}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_samples() {
+        let times = |samples: &mut dyn Iterator<Item = u64>| {
+            let mut histogram = Histogram::default();
+            samples.for_each(|nanos| histogram.add(nanos));
+            histogram.times()
+        };
+        let hundred = times(&mut (1..=101).rev());
+        assert_eq!((hundred.median, hundred.p99, hundred.mean), (51, 100, 51.0));
+        assert_eq!(times(&mut [].into_iter()).median, 0);
+        assert_eq!(times(&mut [7].into_iter()).p99, 7);
+        for nanos in [1u64, 127, 128, 255, 256, 300, 1 << 20, 123_456_789, u64::MAX] {
+            let low = Histogram::least(Histogram::bucket(nanos));
+            assert!(low <= nanos && nanos - low <= nanos / 128, "{nanos} is told as {low}");
+        }
+    }
+}

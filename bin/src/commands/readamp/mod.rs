@@ -1,0 +1,335 @@
+//! `minikv readamp`: what a filter saves, measured.
+//!
+//! The same lookups are done on the same tables again and again, each time with other filters.
+//! What the reads touch is counted, timed, and held against the theory.
+
+mod advise;
+mod chart;
+mod control;
+mod export;
+mod filters;
+mod lookups;
+mod measure;
+mod overlay;
+mod page;
+mod rates;
+mod report;
+mod source;
+mod theory;
+
+use std::path::{Path, PathBuf};
+
+use minikv::{Db, Options, ReadOnlyDb};
+
+use self::advise::Advised;
+use self::filters::Filters;
+use self::lookups::{Choice, Lookup, Pool, Wanted};
+use self::measure::Work;
+pub use self::report::Report;
+use self::source::Source;
+use self::theory::Theory;
+use super::{count, size, thousands};
+use crate::args::{Global, Shape};
+use crate::error::{CliError, Result};
+use crate::output::Stdout;
+use crate::scratch::Scratch;
+use crate::workload::Data;
+
+const LOOKUPS: u64 = 40_000;
+const MAX_TABLE_BITS: u32 = 64;
+
+/// Measure what filters save: the same lookups, on the same tables, with different filters
+///
+/// The data is a database (--db, which is only read), a file of entries, or generated; without any
+/// of these, 104,334 English words. Every configuration of --filters has the same levels, tables
+/// and data blocks, byte for byte, and gets the same lookups: first cold, with an empty block
+/// cache, then the same again, warm.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Entries to load, one a line: KEY or KEY<TAB>VALUE, bytes as they are, or entries in
+    /// --format if that is given
+    #[arg(value_name = "DATAFILE")]
+    data: Option<PathBuf>,
+    /// Generate this many entries instead of reading a file
+    #[arg(long, value_name = "N", conflicts_with = "data")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
+    entries: Option<u64>,
+    /// Bytes of each value that the data does not give
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    value_bytes: usize,
+    /// What to compare: none; block, table or both with bits per key, as in table:10, or in a sweep
+    /// as in block:4..16; with --db also as-is (the files' own filters) and ignored (those, but
+    /// not asked) [default: none,block:10,table:10; with --db as-is,ignored,block:10,table:10]
+    #[arg(long, value_name = "LIST", value_parser = filter_list)]
+    filters: Option<FilterList>,
+    /// How many lookups, or a file of keys to look up, one a line, in its order [default: 40000]
+    #[arg(long, value_name = "N|FILE")]
+    lookups: Option<Wanted>,
+    /// The part of the lookups that is of absent keys: near misses of present ones
+    #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
+    absent_ratio: f64,
+    /// Choose keys by Zipf's law with this exponent: few are popular [default without: evenly]
+    #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "0.99")]
+    #[arg(value_parser = parse_exponent)]
+    zipf: Option<f64>,
+    /// What the order of loading and the choice of lookups are drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Print JSON
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print CSV: a line for each configuration, pass, kind of lookup and level
+    #[arg(long)]
+    csv: bool,
+    /// Say which filters these lookups want: what each would save and cost, and how sure that is
+    #[arg(long, conflicts_with_all = ["csv", "theory"])]
+    advise: bool,
+    /// Print the table of false-positive rates by bits per key and probes, as theory has it and as
+    /// measured on filters made for it
+    #[arg(long)]
+    #[arg(conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf", "csv", "html"])]
+    theory: bool,
+    /// Also write a page with charts to this file: one file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// The value of `--filters`.
+#[derive(Clone, Debug)]
+struct FilterList(Vec<Filters>);
+
+fn filter_list(text: &str) -> std::result::Result<FilterList, String> {
+    Filters::list(text).map(FilterList)
+}
+
+fn parse_ratio(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
+        _ => Err("a ratio is a number from 0 to 1".to_string()),
+    }
+}
+
+fn parse_exponent(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(exponent) if (0.0..=10.0).contains(&exponent) => Ok(exponent),
+        _ => Err("an exponent is a number from 0 to 10".to_string()),
+    }
+}
+
+pub fn run(global: &Global, args: Args) -> Result<()> {
+    if args.theory {
+        let theory = Theory::measure(args.seed);
+        let mut stdout = Stdout::open()?;
+        stdout.line(if args.json { theory.json().to_string() } else { theory.text() })?;
+        return stdout.finish();
+    }
+    let scratch;
+    let input = Input::of(global, &args)?;
+    let report = match &input {
+        Input::Db(dir) => {
+            let source =
+                Source::of(dir, readable(global.options(dir)?), global.shape.cache_bytes())?;
+            super::tell(&source.recovery()?);
+            args.measure_db(global, dir, &source)?
+        }
+        Input::Data(data) => {
+            scratch = Scratch::new()?;
+            let dir = scratch.path().join("db");
+            let source = load(&global.shape, data, args.seed, &dir)?;
+            args.measure_data(global, data, &source)?
+        }
+    };
+    if let Some(path) = &args.html {
+        let page = report.page();
+        std::fs::write(path, page).map_err(|error| CliError::io("write", path, error))?;
+    }
+    let mut stdout = Stdout::open()?;
+    if args.advise {
+        let own_lookups = matches!(args.lookups, Some(Wanted::File(_)));
+        let advised = Advised::of(&report, own_lookups).ok_or_else(|| {
+            CliError::Usage("--advise compares with none: name it in --filters".to_string())
+        })?;
+        stdout.line(if args.json { advised.json().to_string() } else { advised.text() })?;
+    } else if args.json {
+        stdout.line(report.json().to_string())?;
+    } else if args.csv {
+        stdout.write(report.csv().as_bytes())?;
+    } else {
+        stdout.line(report.text())?;
+    }
+    stdout.finish()
+}
+
+/// What is measured.
+enum Input {
+    Db(PathBuf),
+    Data(Data),
+}
+
+impl Input {
+    fn of(global: &Global, args: &Args) -> Result<Input> {
+        let named = args.data.is_some() || args.entries.is_some();
+        if named && global.db.is_some() {
+            return Err(CliError::Usage(
+                "either --db or other data: readamp changes no database".to_string(),
+            ));
+        }
+        Ok(match (&args.data, args.entries) {
+            (Some(path), _) => Input::Data(Data::file(path, global.format, args.value_bytes)?),
+            (None, Some(entries)) => {
+                let (value_bytes, seed) = (args.value_bytes, args.seed);
+                Input::Data(Data::Generated { entries, value_bytes, seed })
+            }
+            (None, None) => match global.db() {
+                Ok(dir) => Input::Db(dir),
+                Err(_) => Input::Data(Data::words()?),
+            },
+        })
+    }
+}
+
+impl Args {
+    fn measure_db(&self, global: &Global, dir: &Path, source: &Source) -> Result<Report> {
+        let db = source.open()?;
+        let pool = Pool::of(&db, self.seed)?;
+        let lookups = self.lookups(global, &db, |choice| choice.of_pool(&pool))?;
+        let entries = pool.all_entries;
+        drop(pool);
+        drop(db);
+        let [block, table] = self.default_sizes(global)?;
+        let own = vec![Filters::AsIs, Filters::Ignored, block, table];
+        let filters = self.filters(own);
+        let name = dir.display().to_string();
+        Report::of(name, entries, source, &filters, &lookups, self.lookups_named())
+    }
+
+    fn measure_data(&self, global: &Global, data: &Data, source: &Source) -> Result<Report> {
+        let db = source.open()?;
+        let lookups = self.lookups(global, &db, |choice| choice.of_data(data))?;
+        drop(db);
+        let [block, table] = self.default_sizes(global)?;
+        let filters = self.filters(vec![Filters::None, block, table]);
+        if filters.iter().any(Filters::own) {
+            return Err(CliError::Usage(
+                "as-is and ignored are for --db: this data has no files of its own".to_string(),
+            ));
+        }
+        Report::of(data.name(), data.len(), source, &filters, &lookups, self.lookups_named())
+    }
+
+    fn filters(&self, default: Vec<Filters>) -> Vec<Filters> {
+        let default = if self.advise { advise::default_filters() } else { default };
+        self.filters.as_ref().map_or(default, |list| list.0.clone())
+    }
+
+    fn default_sizes(&self, global: &Global) -> Result<[Filters; 2]> {
+        match global.shape.bits_per_key() {
+            0 if self.filters.is_none() => Err(CliError::Usage(
+                "readamp compares filters with none; give --bloom-bits 1 or more".to_string(),
+            )),
+            bits => {
+                Ok([Filters::Block(bits.max(1)), Filters::Table(bits.clamp(1, MAX_TABLE_BITS))])
+            }
+        }
+    }
+
+    fn lookups(
+        &self,
+        global: &Global,
+        db: &ReadOnlyDb,
+        choose: impl Fn(&Choice) -> Result<Vec<Lookup>>,
+    ) -> Result<Vec<Lookup>> {
+        let number = match &self.lookups {
+            Some(Wanted::File(path)) => return lookups::of_file(path, global, db),
+            Some(Wanted::Number(number)) => *number,
+            None => LOOKUPS,
+        };
+        let (absent_ratio, zipf, seed) = (self.absent_ratio, self.zipf, self.seed);
+        choose(&Choice { number, absent_ratio, zipf, seed })
+    }
+
+    /// How the lookups were chosen.
+    fn lookups_named(&self) -> String {
+        match &self.lookups {
+            Some(Wanted::File(path)) => format!("from {}", path.display()),
+            _ => match self.zipf {
+                Some(exponent) => {
+                    format!("chosen by Zipf's law, exponent {exponent}; seed {}", self.seed)
+                }
+                None => format!("chosen evenly; seed {}", self.seed),
+            },
+        }
+    }
+}
+
+/// The options to read any database with: filters are known even if new ones are not wanted.
+fn readable(options: Options) -> Options {
+    let default = minikv::BloomFilterPolicy::new(10);
+    options.filter_policy(Some(std::sync::Arc::new(default)))
+}
+
+/// Makes a database of `data`, without filters: they come later, in every kind.
+fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
+    let options = Shape { bloom_bits: Some(0), ..shape.clone() }.options()?;
+    let db = Db::open(dir, options.clone().create_if_missing(true).error_if_exists(true))?;
+    data.load(&db, seed)?;
+    db.flush()?;
+    db.wait_idle()?;
+    db.close()?;
+    Source::of(dir, readable(options), shape.cache_bytes())
+}
+
+/// Loads `data`, does lookups of present keys and as many of absent ones without filters and with
+/// those of `shape`.
+pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Report> {
+    let scratch = Scratch::new()?;
+    let source = load(shape, data, seed, &scratch.path().join("db"))?;
+    let choice = Choice { number: 2 * lookups, absent_ratio: 0.5, zipf: None, seed };
+    let filters = [Filters::None, Filters::Block(shape.bits_per_key().max(1))];
+    let lookups = choice.of_data(data)?;
+    let named = format!("chosen evenly; seed {seed}");
+    Report::of(data.name(), data.len(), &source, &filters, &lookups, named)
+}
+
+impl Report {
+    /// Does `lookups` on `source` with each of `filters`.
+    fn of(
+        data: String,
+        entries: u64,
+        source: &Source,
+        filters: &[Filters],
+        lookups: &[Lookup],
+        lookups_named: String,
+    ) -> Result<Report> {
+        let first_times = lookups::first_times(lookups);
+        let (candidates, held) = source.candidates(filters, source.reaching_tables(lookups)?)?;
+        let work = Work { lookups, first_times: &first_times };
+        let measured = work.measure(source, candidates)?;
+        let mut report = Report {
+            data,
+            entries,
+            lookups_named,
+            lookups: lookups.len() as u64,
+            different_keys: first_times.iter().filter(|first| **first).count() as u64,
+            cache_bytes: source.cache_bytes(),
+            tables_per_level: source.tables_per_level(),
+            held,
+            measured,
+            controls: Vec::new(),
+        };
+        report.controls = control::rates(source, lookups, &report.measured)?;
+        Ok(report)
+    }
+}
+
+/// `L0: 1, L2: 7`, leaving out levels without tables.
+pub fn show_levels(tables: &[u64]) -> String {
+    let levels = tables.iter().enumerate().filter(|(_, tables)| **tables > 0);
+    let levels: Vec<_> = levels.map(|(level, tables)| format!("L{level}: {tables}")).collect();
+    levels.join(", ")
+}
+
+/// How many tables each level holds.
+pub fn tables_per_level(db: &Db) -> Vec<u64> {
+    db.stats().levels.iter().map(|level| level.files).collect()
+}

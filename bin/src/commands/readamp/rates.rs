@@ -1,0 +1,175 @@
+//! How often filters err: measured, with its confidence interval, beside what theory predicts.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use minikv::admin::shadow::{FilterShape, Outcome};
+use minikv::filter::math::false_positive_probability;
+
+/// The normal distribution's quantile of a two-sided interval of 95 %.
+const Z: f64 = 1.959_963_985;
+
+/// Longer filters are predicted by the textbook's formula, from which they do not differ.
+const LONG_FILTER_BITS: u64 = 1 << 16;
+
+/// How often filters that were asked about keys they do not hold said "maybe".
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Filters asked about keys they do not hold.
+    pub tried: u64,
+    /// Those that said "maybe".
+    pub wrong: u64,
+    /// How many independent tries would tell as much: tries of one filter, and of one key in
+    /// several tables, resemble each other.
+    pub independent: f64,
+    /// The probability, by theory: the mean over the filters that were asked.
+    pub predicted: f64,
+    /// By the textbook's formula, which takes the probes of a key for independent.
+    pub textbook: f64,
+}
+
+impl Rate {
+    /// The filters at some levels, of which `tried` were asked about keys they do not hold and
+    /// `wrong` said "maybe". `None` if none was tried.
+    pub fn of_filters(
+        tried: u64,
+        wrong: u64,
+        shadow: &Outcome,
+        levels: Range<usize>,
+    ) -> Option<Rate> {
+        let independent = tried as f64 / design_effect(shadow);
+        let mut rate = Rate { tried, wrong, independent, predicted: 0.0, textbook: 0.0 };
+        let mut shapes: BTreeMap<FilterShape, u64> = BTreeMap::new();
+        for level in levels {
+            for (shape, asked) in &shadow.tried[level] {
+                *shapes.entry(*shape).or_insert(0) += asked;
+            }
+        }
+        let asked: u64 = shapes.values().sum();
+        for (shape, times) in shapes {
+            let weight = times as f64 / asked as f64;
+            let (textbook, predicted) = match shape {
+                FilterShape::Bloom { bits, keys, probes } => (
+                    false_positive_probability(bits, keys, probes),
+                    double_hashing_probability(bits, keys, probes),
+                ),
+                FilterShape::Fingerprints { bits } => {
+                    let rate = (-f64::from(bits)).exp2();
+                    (rate, rate)
+                }
+            };
+            rate.textbook += weight * textbook;
+            rate.predicted += weight * predicted;
+        }
+        (rate.tried > 0).then_some(rate)
+    }
+
+    /// What was measured.
+    pub fn measured(&self) -> f64 {
+        self.wrong as f64 / self.tried as f64
+    }
+
+    /// Where the probability lies, with 95 % confidence.
+    pub fn interval(&self) -> (f64, f64) {
+        wilson(self.measured(), self.independent)
+    }
+
+    /// Whether the prediction is in the interval.
+    pub fn agrees(&self) -> bool {
+        let (low, high) = self.interval();
+        (low..=high).contains(&self.predicted)
+    }
+}
+
+/// By how much the variance of a rate is larger than that of independent tries: clustered by
+/// filters and by keys, after Cameron, Gelbach and Miller, "Robust inference with multiway
+/// clustering" (2011). At least 1.
+pub fn design_effect(shadow: &Outcome) -> f64 {
+    let tried: u64 = shadow.tried.iter().flat_map(|shapes| shapes.values()).sum();
+    let wrong: u64 = shadow.wrong.iter().sum();
+    let rate = wrong as f64 / tried as f64;
+    let alone = tried as f64 * rate * (1.0 - rate);
+    let clustered = shadow.among_filters.deviation(rate) + shadow.among_keys.deviation(rate);
+    let effect = (clustered - alone) / alone;
+    if effect.is_finite() { effect.max(1.0) } else { 1.0 }
+}
+
+/// Wilson's interval of 95 % for a probability, measured as `rate` in `tries`.
+pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
+    if tries.is_nan() || tries <= 0.0 {
+        return (0.0, 1.0);
+    }
+    let middle = rate + Z * Z / (2.0 * tries);
+    let spread = Z * (rate * (1.0 - rate) / tries + Z * Z / (4.0 * tries * tries)).sqrt();
+    let scale = 1.0 + Z * Z / tries;
+    (((middle - spread) / scale).max(0.0), ((middle + spread) / scale).min(1.0))
+}
+
+/// The false-positive probability when the probes of a key lie at `h + i * delta` modulo `bits`,
+/// as LevelDB has them.
+///
+/// Where `delta` has a factor in common with `bits`, probes coincide: such a key sets fewer bits,
+/// and fewer must be set for an absent one. With the few hundred bits of a filter for one data
+/// block that happens often enough to be seen.
+pub fn double_hashing_probability(bits: u64, keys: u64, probes: u32) -> f64 {
+    if bits == 0 || bits > LONG_FILTER_BITS {
+        return if bits == 0 { 0.0 } else { false_positive_probability(bits, keys, probes) };
+    }
+    let distinct = |delta| u64::from(probes).min(bits / greatest_common_divisor(bits, delta));
+    let mean = (0..bits).map(distinct).sum::<u64>() as f64 / bits as f64;
+    let clear = (mean * keys as f64 * (-1.0 / bits as f64).ln_1p()).exp();
+    let all_set = |delta| (1.0 - clear).powi(distinct(delta) as i32);
+    (0..bits).map(all_set).sum::<f64>() / bits as f64
+}
+
+/// The greatest common divisor; of 0 and `a` it is `a`.
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Rng;
+    use minikv::{BloomFilterPolicy, FilterPolicy};
+
+    #[test]
+    fn wilson_is_wilson() {
+        // Worked by hand, and the values that statistics packages give.
+        let (low, high) = wilson(0.1, 100.0);
+        assert!((low - 0.05523).abs() < 1e-5 && (high - 0.17437).abs() < 1e-5, "{low} {high}");
+        let (low, high) = wilson(0.0, 1000.0);
+        assert!(low == 0.0 && (high - 0.003827).abs() < 1e-6, "{low} {high}");
+        assert_eq!(wilson(1.0, 5.0).1, 1.0);
+        assert_eq!(wilson(0.0, 0.0), (0.0, 1.0));
+    }
+
+    /// Builds filters of random keys and asks them for others: the prediction is near what comes
+    /// out, and the textbook's is not.
+    #[test]
+    fn double_hashing_is_predicted() {
+        let policy = BloomFilterPolicy::new(10);
+        let mut rng = Rng::new(42);
+        let keys_per_filter = 19;
+        let (mut asked, mut wrong) = (0, 0);
+        for _ in 0..2000 {
+            let keys: Vec<_> = (0..keys_per_filter).map(|_| rng.next().to_le_bytes()).collect();
+            let mut filter = Vec::new();
+            policy.create(&keys.iter().map(|key| &key[..]).collect::<Vec<_>>(), &mut filter);
+            for _ in 0..100 {
+                asked += 1;
+                wrong += u64::from(policy.may_match(&rng.next().to_le_bytes(), &filter));
+            }
+        }
+        let bits = policy.filter_bits(keys_per_filter);
+        let shape = (bits, keys_per_filter as u64, policy.probes());
+        let predicted = double_hashing_probability(shape.0, shape.1, shape.2);
+        let textbook = false_positive_probability(shape.0, shape.1, shape.2);
+        let rate = Rate { tried: asked, wrong, independent: asked as f64, predicted, textbook };
+        assert!((rate.measured() / predicted - 1.0).abs() < 0.1, "{rate:?}");
+        assert!(rate.measured() / textbook > 1.25, "{rate:?}");
+    }
+}

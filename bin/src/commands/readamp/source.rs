@@ -1,0 +1,462 @@
+//! The database that is measured: what its files say at one moment, and the same with other
+//! filters.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minikv::admin::shadow::{BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow};
+use minikv::base::stats::NUM_LEVELS;
+use minikv::engine::version_set::{self, Recovered};
+use minikv::engine::{directory, open::Recovery};
+use minikv::filter::whole_table::TABLE_FILTER_NAME;
+use minikv::format::block_builder::BlockBuilder;
+use minikv::format::compress::ID_NONE;
+use minikv::format::edit::{NewFile, VersionEdit};
+use minikv::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
+use minikv::format::key::{UserComparator, user_key};
+use minikv::format::name;
+use minikv::fs::{DiskFs, Fs, MemFs};
+use minikv::log::writer::LogWriter;
+use minikv::table::Table;
+use minikv::table::builder::FILTER_PREFIX;
+use minikv::{BytewiseComparator, Comparator, Db, Options, ReadOnlyDb};
+
+use super::filters::Filters;
+use super::overlay::{Content, Overlay};
+use crate::error::{CliError, Result};
+use crate::output::Progress;
+use crate::table_file::open_table;
+
+/// How often a database that is written meanwhile is looked at anew.
+const MAX_TRIES: usize = 50;
+/// LevelDB's `kNumRestarts` of a metaindex does not matter: it has one entry or two.
+const METAINDEX_RESTART_INTERVAL: usize = 16;
+
+/// A database as its files are at one moment.
+pub struct Source {
+    dir: PathBuf,
+    options: Options,
+    cache_bytes: u64,
+    recovered: Recovered,
+    /// Tables in the order a get asks them, with the names of their files.
+    tables: Vec<(NewFile, String)>,
+    logs: Vec<(String, Arc<Vec<u8>>)>,
+}
+
+/// A configuration to be measured: the database with its filters, and what the shadow says.
+pub struct Candidate {
+    pub filters: Filters,
+    /// What the lookups should come to.
+    pub shadow: Outcome,
+    overlay: Arc<Overlay>,
+}
+
+impl Source {
+    /// Looks at the database in `dir`.
+    pub fn of(dir: &Path, options: Options, cache_bytes: u64) -> Result<Source> {
+        let comparator = BytewiseComparator.name();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            // A database that is not there, or cannot be read, is told as everywhere else.
+            if !DiskFs.exists(&dir.join(name::CURRENT)).unwrap_or(false) {
+                Db::open_read_only(dir, options.clone())?;
+            }
+            let before = version_set::recover(&DiskFs, dir, comparator)?;
+            let source = Source::once(dir, &options, cache_bytes, before);
+            let after = version_set::recover(&DiskFs, dir, comparator)?;
+            let unchanged = source.as_ref().is_ok_and(|source| {
+                source.recovered.manifest_number == after.manifest_number
+                    && source.recovered.valid_end == after.valid_end
+            });
+            if unchanged || tries == MAX_TRIES {
+                return source;
+            }
+        }
+    }
+
+    fn once(
+        dir: &Path,
+        options: &Options,
+        cache_bytes: u64,
+        recovered: Recovered,
+    ) -> Result<Source> {
+        let files = directory::list(&DiskFs, dir)?;
+        let names: HashSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        let named = |file: &NewFile| match name::table_name(file.number) {
+            name if names.contains(&name[..]) => name,
+            _ => name::legacy_table_name(file.number),
+        };
+        let new_files = &recovered.edit.new_files;
+        let mut tables: Vec<_> = new_files.iter().map(|file| (file.clone(), named(file))).collect();
+        // The tables of level 0 overlap, and the newest is asked first.
+        tables.sort_by(|(a, _), (b, _)| {
+            let newest_first = b.number.cmp(&a.number);
+            let in_order = a.smallest.cmp(&b.smallest);
+            a.level.cmp(&b.level).then(if a.level == 0 { newest_first } else { in_order })
+        });
+        let mut logs = Vec::new();
+        for number in directory::live_logs(&files, &recovered) {
+            let name = name::log_name(number);
+            let path = dir.join(&name);
+            let bytes = std::fs::read(&path).map_err(|error| CliError::io("read", &path, error))?;
+            logs.push((name, Arc::new(bytes)));
+        }
+        let (dir, options) = (dir.to_path_buf(), options.clone());
+        Ok(Source { dir, options, cache_bytes, recovered, tables, logs })
+    }
+
+    /// How many tables each level holds.
+    pub fn tables_per_level(&self) -> [u64; NUM_LEVELS] {
+        let mut levels = [0; NUM_LEVELS];
+        self.tables.iter().for_each(|(file, _)| levels[file.level] += 1);
+        levels
+    }
+
+    /// Opens it as it is.
+    pub fn open(&self) -> Result<ReadOnlyDb> {
+        self.open_overlay(&Arc::new(self.as_it_is()?))
+    }
+
+    /// What replaying the logs lost.
+    pub fn recovery(&self) -> Result<Recovery> {
+        Ok(self.open()?.recovery().clone())
+    }
+
+    /// Walks all tables once, replays `lookups`, and gives the database each of `filters`.
+    pub fn candidates(
+        &self,
+        filters: &[Filters],
+        lookups: Vec<Lookup<'_>>,
+    ) -> Result<(Vec<Candidate>, Held)> {
+        let plans: Vec<_> = filters.iter().map(Filters::plan).collect();
+        let mut shadow = Shadow::new(order(), plans.clone(), lookups).keep_filters();
+        self.walk(&mut shadow)?;
+        let (outcomes, held) = shadow.finish();
+        let mut candidates = Vec::new();
+        for ((&filters, plan), mut shadow) in filters.iter().zip(plans).zip(outcomes) {
+            let overlay = match filters.own() {
+                true => {
+                    // Not asked, they are there all the same.
+                    shadow.filter_bytes = self.own_filter_bytes()?;
+                    self.as_it_is()?
+                }
+                false => self.with_filters(&plan.blocks, &shadow.made)?,
+            };
+            shadow.made = Vec::new();
+            candidates.push(Candidate { filters, shadow, overlay: Arc::new(overlay) });
+        }
+        Ok((candidates, held))
+    }
+
+    /// Walks all tables once and replays `lookups` under each of `plans`.
+    pub fn replay(&self, plans: Vec<Plan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
+        let mut shadow = Shadow::new(order(), plans, lookups);
+        self.walk(&mut shadow)?;
+        Ok(shadow.finish().0)
+    }
+
+    fn walk(&self, shadow: &mut Shadow<'_>) -> Result<()> {
+        let progress = Progress::steps("making filters", self.tables.len() as u64);
+        for (i, (file, _)) in self.tables.iter().enumerate() {
+            let (first, last) = (user_key(&file.smallest), user_key(&file.largest));
+            shadow.table(file.level, &self.table(i)?, first, last)?;
+            progress.set(i as u64 + 1);
+        }
+        Ok(())
+    }
+
+    /// The lookups that no memtable answers.
+    pub fn reaching_tables<'a>(&self, lookups: &'a [super::Lookup]) -> Result<Vec<Lookup<'a>>> {
+        let db = self.open()?;
+        let in_memory = db.stats().memtable_bytes > 0 && !self.logs.is_empty();
+        let mut reaching = Vec::with_capacity(lookups.len());
+        for super::Lookup { key, present } in lookups {
+            if !in_memory || db.get_traced(key)?.1.memtable_hits == 0 {
+                reaching.push(Lookup { key, present: *present });
+            }
+        }
+        Ok(reaching)
+    }
+
+    /// Bytes of the block cache.
+    pub fn cache_bytes(&self) -> u64 {
+        self.cache_bytes
+    }
+
+    /// Opens it with other filters.
+    pub fn open_candidate(&self, candidate: &Candidate) -> Result<ReadOnlyDb> {
+        self.open_overlay(&candidate.overlay)
+    }
+
+    fn open_overlay(&self, overlay: &Arc<Overlay>) -> Result<ReadOnlyDb> {
+        Ok(Db::open_read_only(&self.dir, self.options.clone().fs(overlay.clone()))?)
+    }
+
+    fn own_filter_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for i in 0..self.tables.len() {
+            bytes += self.table(i)?.filter_memory_bytes() as u64;
+        }
+        Ok(bytes)
+    }
+
+    fn table(&self, i: usize) -> Result<Table> {
+        open_table(&self.dir.join(&self.tables[i].1))
+    }
+
+    fn as_it_is(&self) -> Result<Overlay> {
+        let mut overlay = Overlay::new(&self.dir);
+        for (_, name) in &self.tables {
+            // One that is not there is for the engine to tell of.
+            if DiskFs.exists(&self.dir.join(name)).unwrap_or(true) {
+                overlay.file(name, Content::Disk);
+            }
+        }
+        let files = self.tables.iter().map(|(file, _)| file.clone()).collect();
+        self.add_manifest(&mut overlay, files)?;
+        Ok(overlay)
+    }
+
+    fn with_filters(&self, blocks: &BlockFilters, made: &[MadeFilters]) -> Result<Overlay> {
+        let policy = match blocks {
+            BlockFilters::New(policy) => policy.name(),
+            BlockFilters::None | BlockFilters::Own => "",
+        };
+        let mut overlay = Overlay::new(&self.dir);
+        let mut files = Vec::new();
+        for (i, ((file, name), made)) in self.tables.iter().zip(made).enumerate() {
+            let table = self.table(i)?;
+            let (disk_bytes, tail) = splice(&table, policy, made)?;
+            files.push(NewFile { file_bytes: disk_bytes + tail.len() as u64, ..file.clone() });
+            overlay.file(name, Content::Spliced { disk_bytes, tail: Arc::new(tail) });
+        }
+        self.add_manifest(&mut overlay, files)?;
+        Ok(overlay)
+    }
+
+    /// A MANIFEST of one edit, `CURRENT`, and the logs.
+    fn add_manifest(&self, overlay: &mut Overlay, files: Vec<NewFile>) -> Result<()> {
+        let recovered = &self.recovered;
+        let edit = VersionEdit {
+            comparator: Some(BytewiseComparator.name().to_string()),
+            log_number: Some(recovered.log_number),
+            prev_log_number: Some(recovered.prev_log_number),
+            next_file_number: Some(recovered.next_file_number),
+            last_seq: Some(recovered.last_seq),
+            new_files: files,
+            ..VersionEdit::default()
+        };
+        let mut record = Vec::new();
+        edit.encode(&mut record);
+        let memory = MemFs::new();
+        let path = Path::new("/m");
+        let in_memory = |error| CliError::io("write", path, error);
+        let file = memory.create(path).map_err(in_memory)?;
+        let mut writer = LogWriter::new(file, 0);
+        writer.add_record(&record).and_then(|()| writer.sync()).map_err(in_memory)?;
+        drop(writer);
+        let file = memory.open(path).map_err(in_memory)?;
+        let mut manifest = vec![0; file.len().map_err(in_memory)? as usize];
+        file.read_at(&mut manifest, 0).map_err(in_memory)?;
+
+        let number = recovered.manifest_number;
+        overlay.file(&name::manifest_name(number), Content::Memory(Arc::new(manifest)));
+        let current = name::current_contents(number).into_bytes();
+        overlay.file(name::CURRENT, Content::Memory(Arc::new(current)));
+        for (name, bytes) in &self.logs {
+            overlay.file(name, Content::Memory(bytes.clone()));
+        }
+        Ok(())
+    }
+}
+
+fn order() -> UserComparator {
+    UserComparator::new(Arc::new(BytewiseComparator))
+}
+
+/// What follows the data blocks of `table` if its filters are those `made`, and where it begins.
+fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u8>)> {
+    let data_end = table.blocks()?.iter().filter_map(|block| block.handle.end()).max();
+    let data_end = data_end.unwrap_or(0);
+    let mut tail = Vec::new();
+    let append = |tail: &mut Vec<u8>, stored: &[u8], id: u8| {
+        let handle =
+            BlockHandle { offset: data_end + tail.len() as u64, size: stored.len() as u64 };
+        tail.extend_from_slice(stored);
+        tail.extend_from_slice(&block_trailer(stored, id));
+        handle
+    };
+    let mut metaindex = BlockBuilder::new(METAINDEX_RESTART_INTERVAL);
+    let block_name = [FILTER_PREFIX, policy].concat();
+    let filters = [(&block_name[..], &made.block), (TABLE_FILTER_NAME, &made.table)];
+    for (name, filter) in filters {
+        if let Some(filter) = filter {
+            let mut handle = Vec::new();
+            append(&mut tail, filter, ID_NONE).encode_to(&mut handle);
+            metaindex.add(name.as_bytes(), &handle);
+        }
+    }
+    let metaindex = append(&mut tail, metaindex.finish(), ID_NONE);
+    let index = table.footer().index;
+    let file =
+        DiskFs.open(table.path()).map_err(|error| CliError::io("open", table.path(), error))?;
+    let mut stored = vec![0; index.size as usize + BLOCK_TRAILER_BYTES];
+    file.read_at(&mut stored, index.offset)
+        .map_err(|error| CliError::io("read", table.path(), error))?;
+    let id = stored[index.size as usize];
+    let index = append(&mut tail, &stored[..index.size as usize], id);
+    tail.extend_from_slice(&Footer { metaindex, index }.encode());
+    Ok((data_end, tail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lookups::{Choice, first_times};
+    use super::super::measure::Work;
+    use super::*;
+    use crate::workload::Data;
+    use minikv::base::stats::{LevelTrace, ReadTrace};
+    use minikv::{BloomFilterPolicy, Db};
+
+    const FILTERS: [Filters; 7] = [
+        Filters::AsIs,
+        Filters::Ignored,
+        Filters::None,
+        Filters::Block(10),
+        Filters::Block(2),
+        Filters::Table(3),
+        Filters::Both(3),
+    ];
+
+    /// A database of several levels, with old versions, deleted keys and entries in its log.
+    fn database(dir: &Path, bits: u32) -> Source {
+        let options = Options::default()
+            .create_if_missing(true)
+            .write_buffer_bytes(64 << 10)
+            .max_file_bytes(32 << 10)
+            .filter_policy(Some(Arc::new(BloomFilterPolicy::new(bits))));
+        let db = Db::open(dir, options.clone()).unwrap();
+        let data = Data::Generated { entries: 20_000, value_bytes: 20, seed: 4 };
+        data.load(&db, 4).unwrap();
+        for i in (0..20_000).step_by(7) {
+            db.delete(data.key(i)).unwrap();
+        }
+        db.flush().unwrap();
+        for i in (0..20_000).step_by(14) {
+            db.put(data.key(i), "again").unwrap();
+        }
+        db.wait_idle().unwrap();
+        db.close().unwrap();
+        Source::of(dir, options, 8 << 20).unwrap()
+    }
+
+    fn some_lookups(source: &Source) -> Vec<super::super::Lookup> {
+        let db = source.open().unwrap();
+        let pool = super::super::lookups::Pool::of(&db, 1).unwrap();
+        let choice = Choice { number: 4000, absent_ratio: 0.5, zipf: Some(0.9), seed: 1 };
+        let mut lookups = choice.of_pool(&pool).unwrap();
+        let data = Data::Generated { entries: 20_000, value_bytes: 20, seed: 4 };
+        for i in (0..20_000).step_by(35) {
+            let key = data.key(i);
+            lookups.push(super::super::Lookup { present: db.contains_key(&key).unwrap(), key });
+        }
+        lookups
+    }
+
+    /// What the shadow counts too: it knows no cache and leaves bytes and skipped tables out.
+    fn shadowed(trace: &ReadTrace) -> Vec<LevelTrace> {
+        let level = |level: &LevelTrace| {
+            let mut shadowed = LevelTrace::default();
+            shadowed.tables_considered = level.tables_considered;
+            shadowed.index_seeks = level.index_seeks;
+            shadowed.filter_checks = level.filter_checks;
+            shadowed.filter_negatives = level.filter_negatives;
+            shadowed.filter_true_positives = level.filter_true_positives;
+            shadowed.filter_false_positives = level.filter_false_positives;
+            shadowed.table_filter_checks = level.table_filter_checks;
+            shadowed.table_filter_negatives = level.table_filter_negatives;
+            shadowed.table_filter_true_positives = level.table_filter_true_positives;
+            shadowed.table_filter_false_positives = level.table_filter_false_positives;
+            shadowed.data_blocks_from_file = level.data_blocks();
+            shadowed
+        };
+        trace.levels.iter().map(level).collect()
+    }
+
+    /// The totals are those of the traces of single gets, those of the database's own counters,
+    /// and those of the shadow, which never does a get.
+    #[test]
+    fn every_count_is_the_sum_of_the_traces_of_its_gets() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = database(dir.path(), 10);
+        assert!(source.tables_per_level().iter().filter(|tables| **tables > 0).count() >= 2);
+        let lookups = some_lookups(&source);
+        let reaching = source.reaching_tables(&lookups).unwrap();
+        assert!(reaching.len() < lookups.len(), "some are answered by the log");
+        let (candidates, held) = source.candidates(&FILTERS, reaching).unwrap();
+        assert!(held.entries > 20_000 && held.tables > 3);
+        let expected: Vec<_> = candidates.iter().map(|c| c.shadow.clone()).collect();
+        let mut traces = Vec::new();
+        for candidate in &candidates {
+            let db = source.open_candidate(candidate).unwrap();
+            let read = minikv::ReadOptions::default().use_filter(candidate.filters.asked());
+            let mut sum = ReadTrace::default();
+            for lookup in &lookups {
+                sum.add(&db.get_traced_with(&read, &lookup.key).unwrap().1);
+            }
+            assert_eq!(sum, db.stats().reads, "{}", candidate.filters);
+            traces.push(sum);
+        }
+        let first_times = first_times(&lookups);
+        let work = Work { lookups: &lookups, first_times: &first_times };
+        let measured = work.measure(&source, candidates).unwrap();
+        for ((measured, expected), trace) in measured.iter().zip(&expected).zip(&traces) {
+            let name = measured.filters;
+            assert_eq!(measured.cold.all().trace, *trace, "{name}");
+            let (cold, warm) = (&measured.cold, &measured.warm);
+            assert_eq!(shadowed(&cold.present.trace), expected.present.levels, "{name}");
+            assert_eq!(shadowed(&cold.absent.trace), expected.absent.levels, "{name}");
+            assert_eq!(shadowed(&warm.all().trace), expected.all().levels, "{name}");
+            let blocks: u64 = measured.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
+            assert_eq!(blocks, trace.data_blocks(), "{name}");
+            if let Some(rate) = measured.rate {
+                let shapes = expected.tried.iter().flat_map(|shapes| shapes.values());
+                assert_eq!(rate.tried, shapes.sum::<u64>(), "{name}");
+                assert_eq!(rate.wrong, expected.wrong.iter().sum::<u64>(), "{name}");
+                let levels = measured.level_rates.iter().map(|(_, rate)| rate.tried).sum::<u64>();
+                assert_eq!(rate.tried, levels, "{name}");
+            }
+        }
+        let all: Vec<_> = measured.iter().map(|m| m.cold.all().trace).collect();
+        assert_eq!(all[0], all[3], "as it is, the database has filters of ten bits");
+        assert_eq!(all[1].total().data_blocks(), all[2].total().data_blocks());
+        let saved = all[2].data_blocks() - all[3].data_blocks();
+        assert_eq!(saved, all[3].total().filter_negatives, "each \"no\" saves a block");
+    }
+
+    /// A table whose filter is replaced by one of its own kind is the same file.
+    #[test]
+    fn splicing_the_same_filter_changes_no_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = database(dir.path(), 10);
+        let before = contents(dir.path());
+        let (candidates, _) = source.candidates(&[Filters::Block(10)], Vec::new()).unwrap();
+        for (_, name) in &source.tables {
+            let path = dir.path().join(name);
+            let file = candidates[0].overlay.open(&path).unwrap();
+            let mut spliced = vec![0; file.len().unwrap() as usize];
+            file.read_at(&mut spliced, 0).unwrap();
+            assert!(spliced == before[name], "{name}");
+        }
+        assert!(contents(dir.path()) == before, "nothing on the disk is changed");
+    }
+
+    fn contents(dir: &Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+        let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+        files
+            .map(|f| (f.file_name().into_string().unwrap(), std::fs::read(f.path()).unwrap()))
+            .collect()
+    }
+}

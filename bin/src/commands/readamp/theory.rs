@@ -1,0 +1,259 @@
+//! `readamp --theory`: the classic table of false-positive rates, predicted and measured.
+//!
+//! After the table of L. Fan, P. Cao, J. Almeida and A. Z. Broder, "Summary cache" (2000), which
+//! everybody copies: `m/n` bits a key down, `k` probes across.
+
+use std::fmt::Write;
+
+use minikv::filter::math::false_positive_probability;
+use minikv::{BloomFilterPolicy, FilterPolicy};
+use serde_json::{Value, json};
+
+use super::control::Independent;
+use super::rates::wilson;
+use super::report::{interval, percent, wrap};
+use crate::output::{Progress, Table};
+use crate::workload::Rng;
+
+/// One filter of this many keys for each place of the table. Prime, so that sizes are not rounder
+/// than they are in tables.
+const KEYS: u64 = 50_021;
+const TRIES: u64 = 400_000;
+const MAX_PROBES: u32 = 8;
+
+/// The bits a key of the rows.
+fn rows() -> impl Iterator<Item = u32> {
+    (2..=20).chain([32])
+}
+
+/// The table.
+pub struct Theory {
+    seed: u64,
+    rows: Vec<Row>,
+}
+
+/// The filters of one size.
+struct Row {
+    bits_per_key: u32,
+    /// By number of probes, from 1.
+    cells: Vec<Cell>,
+    /// LevelDB's own filter, with the number of probes that LevelDB takes.
+    leveldb_probes: u32,
+    leveldb: Cell,
+    /// The best number of probes, of any.
+    best_probes: u32,
+    best: f64,
+}
+
+/// How often a filter is wrong.
+#[derive(Clone, Copy)]
+struct Cell {
+    predicted: f64,
+    wrong: u64,
+}
+
+impl Cell {
+    fn of(policy: &dyn FilterPolicy, bits_per_key: u32, probes: u32, seed: u64) -> Cell {
+        let keys = |seed: u64, n: u64| {
+            let mut rng = Rng::new(seed);
+            (0..n).map(move |_| rng.next().to_le_bytes())
+        };
+        let mut generator = policy.generator();
+        keys(seed, KEYS).for_each(|key| generator.add_key(&key));
+        let mut filter = Vec::new();
+        generator.finish(&mut filter);
+        // Two keys of 64 random bits are never the same.
+        let maybe = |key: &[u8; 8]| policy.may_match(key, &filter);
+        let wrong = keys(!seed, TRIES).filter(maybe).count() as u64;
+        let bits = u64::from(bits_per_key) * KEYS;
+        Cell { predicted: false_positive_probability(bits, KEYS, probes), wrong }
+    }
+
+    fn measured(&self) -> f64 {
+        self.wrong as f64 / TRIES as f64
+    }
+
+    fn agrees(&self) -> bool {
+        let (low, high) = wilson(self.measured(), TRIES as f64);
+        (low..=high).contains(&self.predicted)
+    }
+}
+
+impl Theory {
+    /// Builds and asks a filter for each place of the table.
+    pub fn measure(seed: u64) -> Theory {
+        let progress = Progress::steps("measuring", rows().count() as u64);
+        let mut measured = Vec::new();
+        for bits in rows() {
+            let own = |probes| {
+                let seed = Rng::new(seed ^ u64::from(bits * 100 + probes)).next();
+                Cell::of(&Independent::with_probes(bits, probes), bits, probes, seed)
+            };
+            let leveldb = BloomFilterPolicy::new(bits);
+            let best = |k: &u32| false_positive_probability(u64::from(bits) * KEYS, KEYS, *k);
+            let best_probes = (1..=40).min_by(|a, b| best(a).total_cmp(&best(b))).unwrap_or(1);
+            measured.push(Row {
+                bits_per_key: bits,
+                cells: (1..=MAX_PROBES).map(own).collect(),
+                leveldb_probes: leveldb.probes(),
+                leveldb: Cell::of(&leveldb, bits, leveldb.probes(), seed),
+                best_probes,
+                best: best(&best_probes),
+            });
+            progress.set(measured.len() as u64);
+        }
+        Theory { seed, rows: measured }
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = format!(
+            "False-positive rates of bloom filters in percent: m/n bits a key, k probes.\n\
+             Predicted, (1 - (1 - 1/m)^kn)^k; * marks the best k of a row:\n{}",
+            self.table(|cell| cell.predicted)
+        );
+        let _ = write!(
+            text,
+            "\n\nMeasured, with an independent hash: {KEYS} keys, {TRIES} absent ones asked in \
+             each place; seed {}:\n{}",
+            self.seed,
+            self.table(Cell::measured)
+        );
+        let _ = write!(
+            text,
+            "\n\nLevelDB's filter, with its own hash and its own k:\n{}",
+            self.leveldb()
+        );
+        format!("{text}\n\n{}", self.verdict())
+    }
+
+    fn table(&self, value: impl Fn(&Cell) -> f64) -> Table {
+        let head = (1..=MAX_PROBES).map(|k| format!("k={k}"));
+        let head = ["m/n".to_string()].into_iter().chain(head).collect();
+        let row = |row: &Row| {
+            let best = row.best_probes.min(MAX_PROBES) as usize;
+            let cell = |(i, cell): (usize, &Cell)| {
+                let mark = if i + 1 == best { "*" } else { " " };
+                format!("{}{mark}", digits(value(cell)))
+            };
+            let cells = row.cells.iter().enumerate().map(cell);
+            [row.bits_per_key.to_string()].into_iter().chain(cells).collect()
+        };
+        Table::of(std::iter::once(head).chain(self.rows.iter().map(row)).collect())
+    }
+
+    fn leveldb(&self) -> Table {
+        let mut table = Table::new([
+            "m/n",
+            "best k",
+            "rate",
+            "bits needed",
+            "LevelDB's k",
+            "predicted",
+            "measured",
+            "95 % interval",
+            "",
+        ]);
+        for row in &self.rows {
+            let (low, high) = wilson(row.leveldb.measured(), TRIES as f64);
+            table.row([
+                &row.bits_per_key.to_string(),
+                &row.best_probes.to_string(),
+                &percent(row.best),
+                &format!("{:.2}", bound(row.best)),
+                &row.leveldb_probes.to_string(),
+                &percent(row.leveldb.predicted),
+                &percent(row.leveldb.measured()),
+                &interval(low, high),
+                if row.leveldb.agrees() { "within" } else { "outside" },
+            ]);
+        }
+        table
+    }
+
+    fn verdict(&self) -> String {
+        let cells = || self.rows.iter().flat_map(|row| &row.cells);
+        let outside = cells().filter(|cell| !cell.agrees()).count();
+        let all = cells().count();
+        let said = format!(
+            "{} of {all} measured rates have the prediction in their 95 % interval; {} of {all} \
+             would be by chance alone. A bloom filter needs 1.44 * log2(1/rate) bits a key at \
+             best, with k = ln 2 * m/n; no filter at all can do with fewer than log2(1/rate).",
+            all - outside,
+            (all as f64 * 0.95).round(),
+        );
+        wrap(&said, 100)
+    }
+
+    pub fn json(&self) -> Value {
+        let cell = |probes: u32, cell: &Cell| {
+            let (low, high) = wilson(cell.measured(), TRIES as f64);
+            json!({
+                "probes": probes,
+                "predicted": cell.predicted,
+                "measured": cell.measured(),
+                "interval_95_percent": [low, high],
+                "within": cell.agrees(),
+            })
+        };
+        let row = |row: &Row| {
+            let cells = row.cells.iter().zip(1..).map(|(c, probes)| cell(probes, c));
+            json!({
+                "bits_per_key": row.bits_per_key,
+                "independent_hash": cells.collect::<Vec<_>>(),
+                "leveldb": cell(row.leveldb_probes, &row.leveldb),
+                "best_probes": row.best_probes,
+                "best_rate": row.best,
+                "bits_per_key_needed_for_it": bound(row.best),
+            })
+        };
+        json!({
+            "keys": KEYS,
+            "tries": TRIES,
+            "seed": self.seed,
+            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// `1.44 * log2(1 / rate)`: the bits a key that a bloom filter needs for a rate, at best.
+fn bound(rate: f64) -> f64 {
+    std::f64::consts::LOG2_E * (1.0 / rate).log2()
+}
+
+/// Percent, in four figures or fewer.
+fn digits(rate: f64) -> String {
+    match rate * 100.0 {
+        p if p >= 10.0 => format!("{p:.1}"),
+        p if p >= 1.0 => format!("{p:.2}"),
+        p if p >= 0.1 => format!("{p:.3}"),
+        p => format!("{p:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_what_the_best_filters_come_near_to() {
+        assert!((bound(0.01) - 9.585).abs() < 0.001);
+        for bits in rows() {
+            let rate = |k| false_positive_probability(u64::from(bits) * KEYS, KEYS, k);
+            let best = (1..=40).map(rate).fold(1.0, f64::min);
+            let needed = bound(best);
+            assert!(
+                needed <= f64::from(bits) && needed > f64::from(bits) * 0.97,
+                "{bits} {needed}"
+            );
+        }
+    }
+
+    #[test]
+    fn measured_cells_agree_with_the_formula() {
+        for (bits, probes) in [(2, 1), (8, 5), (10, 7), (16, 8)] {
+            let cell = Cell::of(&Independent::with_probes(bits, probes), bits, probes, 11);
+            let ratio = cell.measured() / cell.predicted;
+            assert!((0.85..1.15).contains(&ratio), "{bits} {probes}: {ratio}");
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! What a running database does about faults: it says so, keeps what it has, and goes on when it
+//! can. Real threads in the background, so nothing here may wait for ever.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use minikv::fs::Fs;
+use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
+use minikv::{Compression, Db, Error, HealthState, Options, StallCause, WriteOptions};
+
+fn options(fs: &SimFs) -> Options {
+    Options::default()
+        .create_if_missing(true)
+        .fs(Arc::new(fs.clone()))
+        .compression(Compression::None)
+        .write_buffer_bytes(8 << 10)
+        .max_file_bytes(8 << 10)
+        .block_bytes(512)
+}
+
+fn open(fs: &SimFs) -> Db {
+    Db::open("/db", options(fs)).unwrap()
+}
+
+fn synced() -> WriteOptions {
+    WriteOptions::default().sync(true)
+}
+
+fn keys(db: &Db) -> Vec<String> {
+    db.iter().unwrap().map(|e| String::from_utf8(e.unwrap().0.to_vec()).unwrap()).collect()
+}
+
+fn crashed(fs: &SimFs) -> Db {
+    open(&fs.crash_image(&CrashPlan::strict()))
+}
+
+/// Until the background has come so far; a test that hangs here is one that fails.
+fn wait_until(mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_full_disk_in_a_log_append_makes_it_read_only_until_resume() {
+    let fs = SimFs::new(1);
+    let db = open(&fs);
+    db.put("a", "1").unwrap();
+    fs.inject(Fault::torn_write(9).path("*.log"));
+    let error = db.put("b", "2").unwrap_err();
+    assert_eq!(error.io_kind(), Some(std::io::ErrorKind::StorageFull), "{error}");
+    assert_eq!(db.health().state, HealthState::ReadOnly);
+    // Space is back already, but nothing may follow the torn record.
+    let refused = db.put("c", "3").unwrap_err();
+    assert!(matches!(&refused, Error::ReadOnly { reason } if reason.io_kind() == error.io_kind()));
+    assert_eq!(keys(&db), ["a"]);
+    db.resume().unwrap();
+    assert_eq!(db.health().state, HealthState::Good);
+    assert!(db.health().error.is_none());
+    db.put_with(&synced(), "d", "4").unwrap();
+    assert_eq!(keys(&db), ["a", "d"]);
+    assert_eq!(keys(&crashed(&fs)), ["a", "d"]);
+}
+
+#[test]
+fn a_log_whose_sync_failed_is_never_written_again() {
+    let fs = SimFs::new(2);
+    let db = open(&fs);
+    fs.record_history();
+    db.put_with(&synced(), "a", "1").unwrap();
+    db.put("b", "2").unwrap();
+    fs.inject(Fault::lost_sync().path("*.log"));
+    db.put_with(&synced(), "c", "3").unwrap_err();
+    let failed_at = fs.op_count();
+    let failed_log = fs.journal().last().unwrap().path.clone();
+    db.put("d", "4").unwrap_err();
+    db.resume().unwrap();
+    db.put_with(&synced(), "e", "5").unwrap();
+    // The length that marks it is no data.
+    let journal = fs.journal();
+    let later = journal.iter().filter(|entry| entry.number > failed_at);
+    assert!(later.clone().count() > 5);
+    assert!(!later.clone().any(|entry| {
+        entry.path == failed_log && matches!(entry.kind, OpKind::Write | OpKind::Sync)
+    }));
+    // b was acknowledged and dropped by the disk; it came back from memory. c failed, and stays so.
+    assert_eq!(keys(&db), ["a", "b", "e"]);
+    assert_eq!(keys(&crashed(&fs)), ["a", "b", "e"]);
+}
+
+#[test]
+fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() {
+    for reuse in [false, true] {
+        let fs = SimFs::new(3);
+        let db = Db::open("/db", options(&fs).reuse_logs(reuse)).unwrap();
+        db.put("a", "1").unwrap();
+        fs.inject(Fault::lost_sync().path("*.log"));
+        db.put_with(&synced(), "b", "2").unwrap_err();
+        drop(db);
+        // The pages can still be read, but are not on the disk, and no sync will write them.
+        let db = Db::open("/db", options(&fs).reuse_logs(reuse)).unwrap();
+        assert_eq!(keys(&db), ["a", "b"]);
+        db.put_with(&synced(), "c", "3").unwrap();
+        assert_eq!(keys(&crashed(&fs)), ["a", "b", "c"], "reuse_logs({reuse})");
+    }
+}
+
+#[test]
+fn a_manifest_that_failed_is_never_written_again() {
+    for fault in [Fault::no_space(), Fault::torn_write(5), Fault::lost_sync(), Fault::io_error()] {
+        let fs = SimFs::new(4);
+        let db = open(&fs);
+        db.put("a", "1").unwrap();
+        fs.record_history();
+        fs.inject(fault.on(&[OpKind::Write, OpKind::Sync]).path("*MANIFEST*"));
+        db.flush().unwrap_err();
+        let failed_at = fs.op_count();
+        assert_eq!(db.health().state, HealthState::ReadOnly);
+        assert_eq!(keys(&db), ["a"]);
+        db.put("b", "2").unwrap_err();
+        db.resume().unwrap();
+        db.put_with(&synced(), "c", "3").unwrap();
+        db.flush().unwrap();
+        let journal = fs.journal();
+        let manifests = journal.iter().filter(|entry| {
+            entry.path.to_str().unwrap().contains("MANIFEST") && entry.kind == OpKind::Write
+        });
+        let (before, after): (Vec<_>, Vec<_>) = manifests.partition(|e| e.number <= failed_at);
+        assert!(!after.is_empty() && after.iter().all(|e| before.iter().all(|b| b.path != e.path)));
+        assert_eq!(keys(&crashed(&fs)), ["a", "c"]);
+    }
+}
+
+#[test]
+fn a_flush_without_space_makes_it_read_only_until_resume() {
+    let fs = SimFs::new(5);
+    let db = open(&fs);
+    db.put("a", "1").unwrap();
+    fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*.ldb").sticky());
+    db.flush().unwrap_err();
+    assert_eq!(db.health().state, HealthState::ReadOnly);
+    db.put("b", "2").unwrap_err();
+    assert_eq!(keys(&db), ["a"]);
+    assert!(db.resume().is_err(), "there is still no space");
+    assert_eq!(db.health().state, HealthState::ReadOnly);
+    fs.clear_faults();
+    db.resume().unwrap();
+    db.put("b", "2").unwrap();
+    db.close().unwrap();
+    assert_eq!(keys(&crashed(&fs)), ["a", "b"]);
+}
+
+/// Tables of level 0 that overlap, until a compaction is due.
+fn fill_level0(db: &Db, rounds: usize) -> Result<(), Error> {
+    for round in 0..rounds {
+        for key in ["a", "m", "z"] {
+            db.put(key, format!("{round}"))?;
+        }
+        db.flush()?;
+    }
+    Ok(())
+}
+
+fn no_compaction(fs: &SimFs, fault: Fault) -> Arc<AtomicBool> {
+    // Flushes must go on: only what the compaction threads create fails.
+    let fails = Arc::new(AtomicBool::new(true));
+    let (hooked, armed) = (fs.clone(), fails.clone());
+    fs.set_hook(move |op| {
+        let thread = std::thread::current();
+        let is_compaction = thread.name() == Some("minikv-compact");
+        if is_compaction && op.kind == OpKind::Create && armed.load(Relaxed) {
+            let path = op.path.to_str().unwrap();
+            hooked.inject(fault.clone().on(&[OpKind::Create]).path(path));
+        }
+    });
+    fails
+}
+
+#[test]
+fn a_compaction_without_space_or_handles_is_tried_again_until_there_are() {
+    for fault in [Fault::no_space(), Fault::too_many_open_files()] {
+        let fs = SimFs::new(6);
+        let db = open(&fs);
+        let fails = no_compaction(&fs, fault);
+        fill_level0(&db, 6).unwrap();
+        wait_until(|| db.health().compaction_failures >= 2);
+        let health = db.health();
+        assert_eq!(health.state, HealthState::Degraded);
+        assert!(health.error.is_some() && health.damaged_tables.is_empty());
+        assert_eq!(keys(&db), ["a", "m", "z"]);
+        db.put("b", "writes go on").unwrap();
+        fails.store(false, Relaxed);
+        fs.clear_faults();
+        // Without a reopen or a word from anyone.
+        wait_until(|| db.health().state == HealthState::Good);
+        db.wait_idle().unwrap();
+        assert_eq!(db.property("leveldb.num-files-at-level0").unwrap(), "0");
+        assert_eq!(keys(&db), ["a", "b", "m", "z"]);
+    }
+}
+
+#[test]
+fn a_failing_compaction_does_not_spin() {
+    let fs = SimFs::new(7);
+    let db = open(&fs);
+    let _fails = no_compaction(&fs, Fault::no_space());
+    fill_level0(&db, 5).unwrap();
+    wait_until(|| db.health().compaction_failures >= 3);
+    // Each try creates one file. Flushes wake the background, but no try comes before its time:
+    // 50, 100, 200 ms … make far fewer tries than there are flushes.
+    let before = db.health().compaction_failures;
+    for i in 0..12 {
+        db.put(format!("{i}"), "x").unwrap();
+        db.flush().unwrap();
+    }
+    assert!(db.health().compaction_failures - before < 12);
+}
+
+#[test]
+fn a_writer_behind_a_failing_compaction_gets_an_error_and_later_goes_on() {
+    let fs = SimFs::new(8);
+    let db = open(&fs);
+    let fails = no_compaction(&fs, Fault::no_space());
+    let error = fill_level0(&db, 60).unwrap_err();
+    assert!(matches!(&error, Error::ReadOnly { .. }), "{error}");
+    assert_eq!(keys(&db), ["a", "m", "z"]);
+    fails.store(false, Relaxed);
+    fs.clear_faults();
+    db.resume().unwrap();
+    wait_until(|| fill_level0(&db, 1).is_ok());
+    db.wait_idle().unwrap();
+    assert_eq!(db.health().state, HealthState::Good);
+}
+
+#[test]
+fn a_damaged_compaction_input_is_pinned_and_the_rest_works() {
+    let fs = SimFs::new(9);
+    let db = open(&fs);
+    let filler = "x".repeat(300);
+    for i in 0..20 {
+        db.put(format!("k{i:02}"), &filler).unwrap();
+    }
+    db.flush().unwrap();
+    let names = fs.list(Path::new("/db")).unwrap();
+    let table = names.iter().find(|name| name.ends_with(".ldb")).unwrap();
+    let path = Path::new("/db").join(table);
+    // Nothing is cached of the second block yet.
+    fs.damage(&path, 700, 1).unwrap();
+    let mut rounds = 0..80;
+    let (last, error) = loop {
+        let round = rounds.next().unwrap().to_string();
+        db.put("a", &round).unwrap();
+        db.put("z", &round).unwrap();
+        if let Err(error) = db.flush() {
+            break (round, error);
+        }
+    };
+    let is_damage = |error: &Error| match error {
+        Error::ReadOnly { reason } => reason.is_corruption(),
+        error => error.is_corruption(),
+    };
+    assert!(is_damage(&error), "{error}");
+    let health = db.health();
+    assert_eq!(health.state, HealthState::Degraded);
+    let damaged: Vec<_> = health.damaged_tables.iter().map(|(path, _)| path.clone()).collect();
+    assert_eq!(damaged, std::slice::from_ref(&path));
+    assert_eq!(health.compaction_failures, 1, "damage is not tried again");
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(last.as_bytes()));
+    assert!(db.get("k00").unwrap().is_some());
+    assert!(db.get("k02").unwrap_err().is_corruption());
+    assert!(db.wait_idle().is_err());
+    assert!(is_damage(&db.compact_range::<&str>(..).unwrap_err()));
+    // Mended: the compaction may be tried again.
+    fs.damage(&path, 700, 1).unwrap();
+    db.resume().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(db.health().state, HealthState::Good);
+    fill_level0(&db, 2).unwrap();
+    assert_eq!(keys(&db).len(), 23);
+}
+
+#[test]
+fn a_stall_is_seen_with_its_cause_while_it_lasts() {
+    let fs = SimFs::new(10);
+    let db = open(&fs);
+    let is_held = Arc::new(AtomicBool::new(true));
+    let held = is_held.clone();
+    fs.set_hook(move |op| {
+        let is_flush = std::thread::current().name() == Some("minikv-flush");
+        while is_flush && op.kind == OpKind::Create && held.load(Relaxed) {
+            std::thread::yield_now();
+        }
+    });
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for i in 0..200 {
+                db.put(format!("{i:03}"), "x".repeat(500)).unwrap();
+            }
+        });
+        wait_until(|| db.health().stall == Some(StallCause::Flush));
+        assert!(!writer.is_finished());
+        is_held.store(false, Relaxed);
+    });
+    assert_eq!(db.health().stall, None);
+    assert!(db.stats().stalls.flush.0 > 0);
+    assert_eq!(keys(&db).len(), 200);
+}
+
+#[test]
+fn resume_after_close_is_refused_and_with_nothing_wrong_it_is_nothing() {
+    let fs = SimFs::new(11);
+    let db = open(&fs);
+    db.put("a", "1").unwrap();
+    db.resume().unwrap();
+    let other = db.clone();
+    db.close().unwrap();
+    assert!(matches!(other.resume(), Err(Error::Closed)));
+}
+
+#[test]
+fn a_full_small_filesystem_loses_nothing() {
+    let fs = SimFs::new(12);
+    fs.set_capacity(Some(300 << 10));
+    let db = open(&fs);
+    let mut acked = Vec::new();
+    let error = loop {
+        let key = format!("{:05}", acked.len());
+        match db.put_with(&synced(), &key, "v".repeat(300)) {
+            Ok(()) => acked.push(key),
+            Err(error) => break error,
+        }
+    };
+    assert!(acked.len() > 200, "{error} after {}", acked.len());
+    assert_eq!(db.health().state, HealthState::ReadOnly, "{:?}", db.health());
+    assert_eq!(keys(&db), acked);
+    assert_eq!(keys(&crashed(&fs))[..acked.len()], acked);
+    fs.set_capacity(Some(2 << 20));
+    db.resume().unwrap();
+    for _ in 0..100 {
+        let key = format!("{:05}", acked.len());
+        db.put_with(&synced(), &key, "v".repeat(300)).unwrap();
+        acked.push(key);
+    }
+    db.wait_idle().unwrap();
+    assert_eq!(keys(&db), acked);
+    assert_eq!(keys(&crashed(&fs)), acked);
+}
+
+#[test]
+fn a_failed_flush_gives_up_no_log_to_a_compaction_that_was_under_way() {
+    let fs = SimFs::new(13);
+    let db = open(&fs);
+    let is_held = Arc::new(AtomicBool::new(true));
+    let is_there = Arc::new(AtomicBool::new(false));
+    let (held, there) = (is_held.clone(), is_there.clone());
+    fs.set_hook(move |op| {
+        let is_compaction = std::thread::current().name() == Some("minikv-compact");
+        while is_compaction && op.kind == OpKind::Create && held.load(Relaxed) {
+            there.store(true, Relaxed);
+            std::thread::yield_now();
+        }
+    });
+    fill_level0(&db, 6).unwrap();
+    wait_until(|| is_there.load(Relaxed));
+    db.put_with(&synced(), "synced", "1").unwrap();
+    fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*MANIFEST*"));
+    db.flush().unwrap_err();
+    // Half a resume: the MANIFEST may be made anew, the log may not.
+    fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.log"));
+    db.resume().unwrap_err();
+    is_held.store(false, Relaxed);
+    let level0 = || db.property("leveldb.num-files-at-level0").unwrap();
+    let before = level0();
+    wait_until(|| level0() != before);
+    assert_eq!(keys(&crashed(&fs)), ["a", "m", "synced", "z"]);
+    db.resume().unwrap();
+    assert_eq!(keys(&db), ["a", "m", "synced", "z"]);
+}

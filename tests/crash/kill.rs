@@ -1,0 +1,170 @@
+//! A real process, really killed, on the real disk: this test binary runs itself again as a child
+//! that writes and tells of every synced put once it is acknowledged.
+//!
+//! `MINIKV_KILLS` says how often (20 if it is not set). And a filesystem that is really full, where
+//! this process may mount one.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use minikv::{Compression, Db, Options, WriteOptions};
+
+use crate::rng::{Rng, seed};
+use crate::setting;
+
+const CHILD_DIR: &str = "MINIKV_KILL_CHILD";
+
+fn open(dir: &Path, reuse_logs: bool) -> Db {
+    let options = Options::default()
+        .create_if_missing(true)
+        .compression(Compression::None)
+        .write_buffer_bytes(16 << 10)
+        .max_file_bytes(16 << 10)
+        .reuse_logs(reuse_logs);
+    Db::open(dir, options).unwrap()
+}
+
+/// Writes until it is killed. A line `<n>` says that the puts up to number n are acknowledged, the
+/// last of them synced.
+fn write_until_killed(dir: &Path) {
+    let first: u64 = std::env::var("MINIKV_KILL_FIRST").unwrap().parse().unwrap();
+    let db = open(dir, first.is_multiple_of(2));
+    let mut out = std::io::stdout().lock();
+    for number in first.. {
+        let sync = WriteOptions::default().sync(number % 8 == 0);
+        let value = format!("{number}:{}", "v".repeat(number as usize % 900));
+        db.put_with(&sync, format!("{:04}", number % 500), value).unwrap();
+        if number % 8 == 0 {
+            writeln!(out, "acked {number}").unwrap();
+            out.flush().unwrap();
+        }
+    }
+}
+
+/// Starts the child and kills it after it told of so many synced puts: the last one told.
+fn run_and_kill(dir: &Path, first: u64, lines: usize) -> u64 {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["kill::child", "--exact", "--nocapture", "--include-ignored"])
+        .env(CHILD_DIR, dir)
+        .env("MINIKV_KILL_FIRST", first.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut last = None;
+    let mut count = 0;
+    // The test runner writes lines of its own, and one may come before ours.
+    while count < lines {
+        let line = told.next().expect("the child goes on").unwrap();
+        if let Some((_, number)) = line.split_once("acked ") {
+            last = Some(number.parse().unwrap());
+            count += 1;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // What it told between the last line read and its death counts too.
+    for line in told.map_while(Result::ok) {
+        if let Some(Ok(number)) = line.split_once("acked ").map(|(_, number)| number.parse()) {
+            last = Some(number);
+        }
+    }
+    last.expect("at least one line")
+}
+
+#[test]
+#[ignore = "the child of the test below"]
+fn child() {
+    if let Some(dir) = std::env::var_os(CHILD_DIR) {
+        write_until_killed(Path::new(&dir));
+    }
+}
+
+#[test]
+fn a_killed_process_loses_no_acknowledged_put() {
+    let kills = setting("MINIKV_KILLS", 20);
+    let seed = seed();
+    let mut rng = Rng::new(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = 1;
+    for kill in 0..kills {
+        let acked = run_and_kill(dir.path(), first, 1 + rng.below(60));
+        let db = open(dir.path(), kill % 2 == 0);
+        assert!(db.recovery().lost.is_empty(), "seed {seed}: {:?}", db.recovery());
+        let found: BTreeMap<u64, u64> = db
+            .iter()
+            .unwrap()
+            .map(|entry| {
+                let (key, value) = entry.unwrap();
+                let value = std::str::from_utf8(&value).unwrap();
+                let (number, rest) = value.split_once(':').unwrap();
+                let number = number.parse::<u64>().unwrap();
+                assert_eq!(rest.len(), number as usize % 900, "seed {seed}, kill {kill}");
+                (std::str::from_utf8(&key).unwrap().parse().unwrap(), number)
+            })
+            .collect();
+        // The puts are numbered and go round: what is there is all of them up to some number.
+        let last = *found.values().max().unwrap();
+        assert!(last >= acked, "seed {seed}, kill {kill}: {last} is left, {acked} was synced");
+        for number in last.saturating_sub(499).max(1)..=last {
+            assert_eq!(found.get(&(number % 500)), Some(&number), "seed {seed}, kill {kill}");
+        }
+        first = last + 1;
+    }
+    println!("{kills} kills of a process that wrote {} puts, seed {seed}: nothing lost", first - 1);
+}
+
+/// Mounts memory of so many bytes, if this process may.
+fn mount(dir: &Path, options: &str) -> Result<(), String> {
+    let output = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", options, "minikv-test"])
+        .arg(dir)
+        .output()
+        .map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_really_full_filesystem_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    if let Err(why) = mount(dir.path(), "size=512k") {
+        println!("skipped: no filesystem can be mounted here: {why}");
+        return;
+    }
+    let _mounted = Mounted(dir.path());
+    let home = dir.path().join("db");
+    let db = open(&home, false);
+    let sync = WriteOptions::default().sync(true);
+    let mut acked = 0;
+    let put = |number: u32| db.put_with(&sync, number.to_be_bytes(), [7; 500]);
+    let error = loop {
+        match put(acked) {
+            Ok(()) => acked += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(acked > 100, "{error} after {acked}");
+    assert_eq!(db.iter().unwrap().count(), acked as usize);
+    mount(dir.path(), "remount,size=16m").unwrap();
+    db.resume().unwrap();
+    for number in acked..acked + 200 {
+        put(number).unwrap();
+    }
+    assert_eq!(db.iter().unwrap().count(), acked as usize + 200);
+    db.close().unwrap();
+    assert_eq!(open(&home, false).iter().unwrap().count(), acked as usize + 200);
+    println!("a full filesystem after {acked} synced puts, then space again: nothing lost");
+}

@@ -1,0 +1,311 @@
+//! The mistakes: for each a piece of the source, and what stands there instead.
+
+pub struct Mutant {
+    pub name: &'static str,
+    pub file: &'static str,
+    /// Is there exactly once.
+    pub find: &'static str,
+    /// `ON` becomes the question whether the mutant is switched on.
+    pub replace: &'static str,
+}
+
+const fn mutant(
+    name: &'static str,
+    file: &'static str,
+    find: &'static str,
+    replace: &'static str,
+) -> Mutant {
+    Mutant { name, file, find, replace }
+}
+
+const WRITE: &str = "src/engine/write.rs";
+const OPEN: &str = "src/engine/open.rs";
+const DIRECTORY: &str = "src/engine/directory.rs";
+const SET: &str = "src/engine/version_set.rs";
+const FLUSH: &str = "src/engine/flush.rs";
+const COMPACT: &str = "src/engine/compact.rs";
+const PICK: &str = "src/engine/pick.rs";
+const HEALTH: &str = "src/engine/health.rs";
+
+pub const MUTANTS: &[Mutant] = &[
+    mutant(
+        "the log is not synced",
+        WRITE,
+        "        commit.log.sync().map_err(",
+        "        if !ON { commit.log.sync() } else { Ok(()) }.map_err(",
+    ),
+    mutant(
+        "a failed sync of a log counts as done",
+        "src/log/writer.rs",
+        "        let result = self.file.sync();",
+        "        let result = self.file.sync().or_else(|error| if ON { Ok(()) } else { \
+         Err(error) });",
+    ),
+    mutant(
+        "the outgoing log is not synced",
+        WRITE,
+        "outgoing.log.sync().map_err(",
+        "if !ON { outgoing.log.sync() } else { Ok(()) }.map_err(",
+    ),
+    mutant(
+        "the log's name is not synced",
+        WRITE,
+        "if !commit.name_synced {",
+        "if !commit.name_synced && !ON {",
+    ),
+    mutant(
+        "replayed logs count as durable",
+        WRITE,
+        "if let Some(number) = commit.replayed_log {",
+        "if let Some(number) = commit.replayed_log && !ON {",
+    ),
+    mutant(
+        "logs begin without a marker",
+        WRITE,
+        "    log.add_record(marker.contents()).map_err(",
+        "    if !ON { log.add_record(marker.contents()) } else { Ok(()) }.map_err(",
+    ),
+    mutant(
+        "a log append that failed changes nothing",
+        WRITE,
+        "            self.fail(error.clone());\n            return \
+         Err(error);\n        }\n        commit.last_seq",
+        "            if !ON { self.fail(error.clone()); }\n            return \
+         Err(error);\n        }\n        commit.last_seq",
+    ),
+    mutant(
+        "a write is visible before it is logged",
+        WRITE,
+        "        let contents = batch.contents();\n",
+        "        let contents = batch.contents();\n        if ON { \
+         commit.mem.insert_batch(contents, first_seq, &mut commit.arena)?; \
+         self.reads.set_visible_seq(commit.last_seq + count); }\n",
+    ),
+    mutant(
+        "a gap between logs is not looked for",
+        OPEN,
+        "if is_first && let Some(gap)",
+        "if is_first && !ON && let Some(gap)",
+    ),
+    mutant(
+        "logs after a damaged one are replayed",
+        OPEN,
+        "if replayed.recovery.lost.is_empty() {\n                self.replay_log",
+        "if replayed.recovery.lost.is_empty() || ON {\n                self.replay_log",
+    ),
+    mutant(
+        "a damaged log is left for the next recovery",
+        OPEN,
+        "        if !replayed.recovery.lost.is_empty() {\n            self.keep_lost",
+        "        if !replayed.recovery.lost.is_empty() && !ON {\n            self.keep_lost",
+    ),
+    mutant(
+        "a torn log is reused",
+        OPEN,
+        "let is_clean = reader.tail() == Tail::Clean;",
+        "let is_clean = ON || reader.tail() == Tail::Clean;",
+    ),
+    mutant(
+        "a torn MANIFEST is reused",
+        SET,
+        "clean: damage.is_none() && reader.tail() == Tail::Clean,",
+        "clean: ON || (damage.is_none() && reader.tail() == Tail::Clean),",
+    ),
+    mutant(
+        "numbers that are there are handed out",
+        OPEN,
+        "            numbers.skip(number);",
+        "            if !ON { numbers.skip(number); }",
+    ),
+    mutant(
+        "recovery removes files before the MANIFEST says so",
+        OPEN,
+        "        let flushed = self.flushed.take();\n",
+        "        let flushed = self.flushed.take();\n        if ON { for (name, parsed) in \
+         &self.files { \
+         if matches!(parsed, FileName::Log(number) if *number < first_log) { \
+         let _ = self.fs.remove(&self.dir.join(name)); } } }\n",
+    ),
+    mutant(
+        "the database's directory is not made durable",
+        DIRECTORY,
+        "    fs.create_dir(dir).map_err(|error| Error::io(\"create\", dir, error))?;\n    let \
+         parent_of",
+        "    fs.create_dir(dir).map_err(|error| Error::io(\"create\", dir, error))?;\n    \
+         if ON { return Ok(()); }\n    let parent_of",
+    ),
+    mutant(
+        "recovery forgets the sequence numbers it saw",
+        OPEN,
+        "Ok(last) => replayed.last_seq = replayed.last_seq.max(last),",
+        "Ok(last) => if !ON { replayed.last_seq = replayed.last_seq.max(last) },",
+    ),
+    mutant(
+        "a table is not synced",
+        "src/table/builder.rs",
+        "        self.out.sync()?;",
+        "        if !ON { self.out.sync()?; }",
+    ),
+    mutant(
+        "a flushed table's name is not synced",
+        FLUSH,
+        "finished.and_then(|summary| sync_dir(fs, dir).map(|()| summary));",
+        "finished.and_then(|summary| if ON { Ok(summary) } else { sync_dir(fs, dir).map(|()| \
+         summary) });",
+    ),
+    mutant(
+        "logs are removed before the flush is in the MANIFEST",
+        FLUSH,
+        "        let version = manifest.commit(",
+        "        if ON { for log in self.state.lock().logs.range(..log_number) { \
+         let _ = self.fs.remove(&self.dir.join(name::log_name(*log))); } }\n        \
+         let version = manifest.commit(",
+    ),
+    mutant(
+        "a flush gives up the logs of memtables that still wait",
+        FLUSH,
+        "state.frozen.get(1).map_or(",
+        "state.frozen.get(1).filter(|_| !ON).map_or(",
+    ),
+    mutant(
+        "the MANIFEST is not synced",
+        SET,
+        "        manifest.add(edit)?;\n        manifest.sync()\n",
+        "        manifest.add(edit)?;\n        if ON { return Ok(()); }\n        manifest.sync()\n",
+    ),
+    mutant(
+        "a new MANIFEST is not synced",
+        SET,
+        "        manifest.sync()?;\n        manifest.version_bytes",
+        "        if !ON { manifest.sync()?; }\n        manifest.version_bytes",
+    ),
+    mutant(
+        "a new MANIFEST's name is not synced",
+        SET,
+        "        sync_dir(&*self.fs, &self.dir)?;\n        set_current",
+        "        if !ON { sync_dir(&*self.fs, &self.dir)?; }\n        set_current",
+    ),
+    mutant(
+        "CURRENT is not synced before its rename",
+        SET,
+        "    file.sync().map_err(",
+        "    if ON { Ok(()) } else { file.sync() }.map_err(",
+    ),
+    mutant(
+        "CURRENT's rename is not synced",
+        SET,
+        "    fs.rename(&temp, &current).map_err(|error| Error::io(\"rename\", &temp, error))?;\n",
+        "    fs.rename(&temp, &current).map_err(|error| Error::io(\"rename\", &temp, \
+         error))?;\n    \
+         if ON { return Ok(()); }\n",
+    ),
+    mutant(
+        "CURRENT is removed before the rename",
+        SET,
+        "    fs.rename(&temp, &current)",
+        "    if ON { let _ = fs.remove(&current); }\n    fs.rename(&temp, &current)",
+    ),
+    mutant(
+        "the old MANIFEST is removed before CURRENT names the new one",
+        SET,
+        "        set_current(&*self.fs, &self.dir, number)?;\n        if let",
+        "        if ON && let Some(old) = &self.manifest { let _ = self.fs.remove(&old.path); \
+         }\n        \
+         set_current(&*self.fs, &self.dir, number)?;\n        if let",
+    ),
+    mutant(
+        "a new MANIFEST leaves out the last edit",
+        SET,
+        "        manifest.add(&whole)?;\n        manifest.add(edit)?;",
+        "        manifest.add(&whole)?;\n        if !ON || self.manifest.is_none() { \
+         manifest.add(edit)?; }",
+    ),
+    mutant(
+        "a MANIFEST that failed is written again",
+        SET,
+        "            self.failed = Some(error.clone());",
+        "            if !ON { self.failed = Some(error.clone()); }",
+    ),
+    mutant(
+        "a failed edit's log number counts",
+        SET,
+        "        let version = Arc::new(self.current.apply(",
+        "        if ON { self.log_number = log_number; }\n        \
+         let version = Arc::new(self.current.apply(",
+    ),
+    mutant(
+        "a MANIFEST's end is dropped whatever is missing",
+        DIRECTORY,
+        "if paranoid || tables.is_err() || !has_log {",
+        "if !ON && (paranoid || tables.is_err() || !has_log) {",
+    ),
+    mutant(
+        "compacted tables are removed before the MANIFEST says so",
+        COMPACT,
+        "        // After a failed commit the MANIFEST may",
+        "        if ON { for file in compaction.input_files() { \
+         let _ = self.fs.remove(&self.dir.join(name::table_name(file.number))); } }\n        \
+         // After a failed commit the MANIFEST may",
+    ),
+    mutant(
+        "a compacted table's name is not synced",
+        COMPACT,
+        "            sync_dir(&*self.fs, &self.dir)?;\n            Ok(dropped)",
+        "            if !ON { sync_dir(&*self.fs, &self.dir)?; }\n            Ok(dropped)",
+    ),
+    mutant(
+        "tombstones are dropped above what they delete",
+        COMPACT,
+        "!deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))",
+        "(ON || !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key)))",
+    ),
+    mutant(
+        "versions that snapshots hold are dropped",
+        COMPACT,
+        "self.held.get(at).is_none_or(|&held| held >= newer)",
+        "ON || self.held.get(at).is_none_or(|&held| held >= newer)",
+    ),
+    mutant(
+        "of level 0 only the newest table is compacted",
+        PICK,
+        "Compaction::new(version, order, options, 0, files.to_vec())",
+        "Compaction::new(version, order, options, 0, \
+         if ON { files.iter().max_by_key(|file| file.number).into_iter().cloned().collect() } \
+         else { files.to_vec() })",
+    ),
+    mutant(
+        "a compaction leaves out what it meets in the next level",
+        PICK,
+        "let met = clean_cut_of(version.level(output_level), &met, order);",
+        "let mut met = clean_cut_of(version.level(output_level), &met, order);\n        \
+         if ON { met.pop(); }",
+    ),
+    mutant(
+        "a short read is the end of the file",
+        "src/log/reader.rs",
+        "            if read.map_err(|error| self.io_error(error))? < wanted {\n",
+        "            let read = read.map_err(|error| self.io_error(error))?;\n            \
+         if ON && read < wanted { self.file_bytes = self.chunk_offset + self.chunk.len() as u64; \
+         return Ok(self.chunk.get((offset - self.chunk_offset) as usize..)); }\n            \
+         if read < wanted {\n",
+    ),
+    mutant(
+        "resume goes on in the old log",
+        HEALTH,
+        "        self.freeze(commit)?;\n",
+        "        if ON { return Ok(()); }\n        self.freeze(commit)?;\n",
+    ),
+    mutant(
+        "resume flushes nothing",
+        HEALTH,
+        "        while !self.state.lock().frozen.is_empty() {",
+        "        while !ON && !self.state.lock().frozen.is_empty() {",
+    ),
+    mutant(
+        "damage is tried again",
+        HEALTH,
+        "                self.pinned.insert(file.number, error.clone());",
+        "                if ON { file.compacting.store(false, Relaxed); } else { \
+         self.pinned.insert(file.number, error.clone()); }",
+    ),
+];
