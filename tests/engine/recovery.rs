@@ -42,7 +42,8 @@ fn a_killed_process_loses_nothing_it_was_told_is_written() {
     for i in 0..3000 {
         db.put(format!("{i:05}"), format!("{i}")).unwrap();
     }
-    // The files of a process that was killed here.
+    // The files of a process that was killed here; nothing moves while they are copied.
+    db.wait_idle().unwrap();
     let killed = copy(dir.path());
     let before = contents(&db);
     assert_eq!(before.len(), 3000);
