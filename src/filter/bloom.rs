@@ -97,6 +97,12 @@ impl FilterPolicy for BloomFilterPolicy {
         may_match_hash(bloom_hash(key), filter)
     }
 
+    /// Both goleveldb and LevelDB before 1.18 write the older name, and their hashes differ for
+    /// keys that end in a byte of 0x80 or above: either may have it.
+    fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
+        may_match_hash(bloom_hash(key), filter) || may_match_hash(early_bloom_hash(key), filter)
+    }
+
     fn generator(&self) -> Box<dyn FilterGenerator> {
         Box::new(BloomGenerator { policy: *self, hashes: Vec::new() })
     }
@@ -194,8 +200,18 @@ impl Modulus {
     }
 }
 
+/// The hash of LevelDB before 1.18, whose last one to three bytes were signed where C's `char` is.
+fn early_bloom_hash(key: &[u8]) -> u32 {
+    hash_with_tail(key, BLOOM_SEED, |byte| byte as i8 as u32)
+}
+
 #[inline]
 fn hash(data: &[u8], seed: u32) -> u32 {
+    hash_with_tail(data, seed, u32::from)
+}
+
+#[inline(always)]
+fn hash_with_tail(data: &[u8], seed: u32, tail_byte: impl Fn(u8) -> u32) -> u32 {
     const M: u32 = 0xc6a4_a793;
     let mut h = seed ^ (data.len() as u32).wrapping_mul(M);
     let (words, tail) = data.as_chunks::<4>();
@@ -205,7 +221,7 @@ fn hash(data: &[u8], seed: u32) -> u32 {
     }
     if !tail.is_empty() {
         for (i, &byte) in tail.iter().enumerate() {
-            h = h.wrapping_add(u32::from(byte) << (8 * i));
+            h = h.wrapping_add(tail_byte(byte) << (8 * i));
         }
         h = h.wrapping_mul(M);
         h ^= h >> 24;
@@ -216,6 +232,24 @@ fn hash(data: &[u8], seed: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn under_the_older_name_filters_of_either_hash_hide_nothing() {
+        let policy = BloomFilterPolicy::new(10);
+        let mut hidden = 0;
+        for i in 0..1000 {
+            let key = format!("{i:06}\u{e9}");
+            let (mut early, mut today) = (Vec::new(), Vec::new());
+            let hash = early_bloom_hash(key.as_bytes());
+            policy.create_of_hashes([hash].into_iter(), &mut early);
+            policy.create(&[key.as_bytes()], &mut today);
+            assert!(policy.may_match_alias(key.as_bytes(), &early));
+            assert!(policy.may_match_alias(key.as_bytes(), &today));
+            hidden += usize::from(!policy.may_match(key.as_bytes(), &early));
+        }
+        assert!(hidden > 900, "the hashes differ: {hidden}");
+        assert_eq!(early_bloom_hash(b"plain"), bloom_hash(b"plain"));
+    }
 
     /// The definition as LevelDB states it, with 64-bit remainders: the oracle of the fast one.
     fn naive_create(bits_per_key: u32, keys: &[&[u8]], dst: &mut Vec<u8>) {

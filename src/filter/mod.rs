@@ -15,6 +15,6 @@ pub mod whole_table;
 
 pub use block::{FilterBlockBuilder, FilterBlockReader};
 pub use bloom::BloomFilterPolicy;
-pub use policy::{FilterGenerator, FilterPolicy, InternalFilterPolicy};
+pub use policy::{AliasedFilterPolicy, FilterGenerator, FilterPolicy, InternalFilterPolicy};
 pub use prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub use whole_table::{TableFilter, TableFilterBuilder};

@@ -15,6 +15,12 @@ pub trait FilterPolicy: Send + Sync + Debug + 'static {
         &[]
     }
 
+    /// As [`may_match`](FilterPolicy::may_match), for a filter found under one of the other names,
+    /// which may have been made a little differently.
+    fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
+        self.may_match(key, filter)
+    }
+
     /// Appends to `dst` the filter of `keys`, in the order given, which may repeat.
     fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>);
 
@@ -87,8 +93,34 @@ impl FilterPolicy for InternalFilterPolicy {
         self.user.may_match(user_key(key), filter)
     }
 
+    fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
+        self.user.may_match_alias(user_key(key), filter)
+    }
+
     fn generator(&self) -> Box<dyn FilterGenerator> {
         Box::new(InternalGenerator(self.user.generator()))
+    }
+}
+
+/// A policy as it reads filters found under one of its other names.
+#[derive(Clone, Debug)]
+pub struct AliasedFilterPolicy(pub Arc<dyn FilterPolicy>);
+
+impl FilterPolicy for AliasedFilterPolicy {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>) {
+        self.0.create(keys, dst);
+    }
+
+    fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
+        self.0.may_match_alias(key, filter)
+    }
+
+    fn generator(&self) -> Box<dyn FilterGenerator> {
+        self.0.generator()
     }
 }
 

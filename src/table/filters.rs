@@ -4,10 +4,14 @@
 //! all keys; one over the prefixes of all keys. Each is a meta block with its name in the
 //! metaindex. What is missing, damaged or of a kind not known is read without.
 
+use std::sync::Arc;
+
 use crate::base::{Error, Result};
 use crate::filter::prefix::PREFIX_FILTER_NAME;
 use crate::filter::whole_table::TABLE_FILTER_NAME;
-use crate::filter::{FilterBlockReader, PrefixExtractor, TableFilter};
+use crate::filter::{
+    AliasedFilterPolicy, FilterBlockReader, FilterPolicy, PrefixExtractor, TableFilter,
+};
 use crate::format::handle::BlockHandle;
 use crate::table::builder::FILTER_PREFIX;
 use crate::table::reader::TableContext;
@@ -59,7 +63,11 @@ impl Filters {
         let found = names.map(|name| (name, handle_of(&[FILTER_PREFIX, name].concat())));
         if let Some((name, Some(handle))) = found.into_iter().find(|(_, handle)| handle.is_some()) {
             let block = filters.note(read(handle).and_then(|contents| {
-                let filter = FilterBlockReader::new(policy.clone(), contents);
+                let policy: Arc<dyn FilterPolicy> = match name == policy.name() {
+                    true => policy.clone(),
+                    false => Arc::new(AliasedFilterPolicy(policy.clone())),
+                };
+                let filter = FilterBlockReader::new(policy, contents);
                 if filter.is_malformed() { Err(malformed(handle)) } else { Ok(filter) }
             }))?;
             filters.block = block.map(|block| (name.to_owned(), block));
