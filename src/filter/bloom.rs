@@ -238,7 +238,7 @@ mod tests {
         let policy = BloomFilterPolicy::new(10);
         let mut hidden = 0;
         for i in 0..1000 {
-            let key = format!("{i:06}\u{e9}");
+            let key = format!("{i:05}\u{e9}");
             let (mut early, mut today) = (Vec::new(), Vec::new());
             let hash = early_bloom_hash(key.as_bytes());
             policy.create_of_hashes([hash].into_iter(), &mut early);
