@@ -13,6 +13,7 @@ const PAGES: &[&str] = &[
     "docs/tour.md",
     "docs/format.md",
     "docs/filters.md",
+    "docs/read-amplification.md",
     "docs/leveldb.md",
     "docs/durability.md",
 ];

@@ -68,8 +68,8 @@ impl<'a> Advised<'a> {
                 &m.filters.to_string(),
                 &size(m.bytes_in_memory),
                 &format!("{:.3}", saving.blocks_per_get),
-                &format!("{:.3}", saving.saved),
-                &format!("{low:.3} to {high:.3}"),
+                &signed(saving.saved),
+                &format!("{} to {}", signed(low), signed(high)),
                 &format!("{reads_saved:.3}"),
                 &format!("{:.0}", nanos(m)),
                 &format!("{:.0}", nanos(self.without) - nanos(m)),
@@ -176,4 +176,9 @@ impl<'a> Advised<'a> {
             "said": self.verdict(),
         })
     }
+}
+
+/// Without a sign before nothing.
+fn signed(n: f64) -> String {
+    format!("{:.3}", (n * 1000.0).round() / 1000.0 + 0.0)
 }

@@ -317,6 +317,7 @@ pub fn percent(rate: f64) -> String {
     let percent = rate * 100.0;
     match percent {
         0.0 => "0 %".to_string(),
+        p if p < 0.0001 => format!("{p:.1e} %"),
         p if p < 0.01 => format!("{p:.4} %"),
         p if p < 0.1 => format!("{p:.3} %"),
         p => format!("{p:.2} %"),

@@ -48,6 +48,8 @@ struct Row {
 /// How often a filter is wrong.
 #[derive(Clone, Copy)]
 struct Cell {
+    bits: u64,
+    probes: u32,
     predicted: f64,
     wrong: u64,
 }
@@ -66,15 +68,32 @@ impl Cell {
         let maybe = |key: &[u8; 8]| policy.may_match(key, &filter);
         let wrong = keys(!seed, TRIES).filter(maybe).count() as u64;
         let bits = u64::from(bits_per_key) * KEYS;
-        Cell { predicted: false_positive_probability(bits, KEYS, probes), wrong }
+        let predicted = false_positive_probability(bits, KEYS, probes);
+        Cell { bits, probes, predicted, wrong }
     }
 
     fn measured(&self) -> f64 {
         self.wrong as f64 / TRIES as f64
     }
 
+    /// Where the rate of such filters lies, with 95 % confidence. There is one filter: besides the
+    /// chance of the tries there is that of how full it came out.
+    fn interval(&self) -> (f64, f64) {
+        let rate = self.measured();
+        let (bits, probes) = (self.bits as f64, f64::from(self.probes));
+        let load = probes * KEYS as f64 / bits;
+        let clear = (-load).exp();
+        // The variance of the share of bits that are set, and what it does to its k-th power.
+        let of_share = clear * (1.0 - (1.0 + load) * clear) / bits;
+        let slope = probes * rate / (1.0 - clear);
+        let of_tries = rate * (1.0 - rate) / TRIES as f64;
+        let variance = of_tries + slope * slope * of_share;
+        let tries = if rate > 0.0 { rate * (1.0 - rate) / variance } else { TRIES as f64 };
+        wilson(rate, tries)
+    }
+
     fn agrees(&self) -> bool {
-        let (low, high) = wilson(self.measured(), TRIES as f64);
+        let (low, high) = self.interval();
         (low..=high).contains(&self.predicted)
     }
 }
@@ -154,7 +173,7 @@ impl Theory {
             "",
         ]);
         for row in &self.rows {
-            let (low, high) = wilson(row.leveldb.measured(), TRIES as f64);
+            let (low, high) = row.leveldb.interval();
             table.row([
                 &row.bits_per_key.to_string(),
                 &row.best_probes.to_string(),
@@ -186,7 +205,7 @@ impl Theory {
 
     pub fn json(&self) -> Value {
         let cell = |probes: u32, cell: &Cell| {
-            let (low, high) = wilson(cell.measured(), TRIES as f64);
+            let (low, high) = cell.interval();
             json!({
                 "probes": probes,
                 "predicted": cell.predicted,
