@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{CommandFactory, Parser, ValueEnum};
-use minikv::{
-    BloomFilterPolicy, BytewiseComparator, Comparator, Compression, FilterPolicy, Options,
-};
+use minikv::filter::whole_table::MAX_BITS_PER_KEY;
+use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Options};
 
 use crate::codec::Format;
 use crate::commands::Command;
@@ -164,12 +163,7 @@ impl Global {
 impl Shape {
     /// The library's options.
     pub fn options(&self) -> Result<Options> {
-        if self.filter_layout != FilterLayout::Block {
-            return Err(CliError::Unsupported(
-                "this build has no whole-table filters; use --filter-layout block".to_string(),
-            ));
-        }
-        let mut options = Options::default().filter_policy(self.filter_policy());
+        let mut options = self.filters(Options::default())?;
         if let Some(kind) = self.compression {
             options = options.compression(kind.to_library()?);
         }
@@ -195,10 +189,22 @@ impl Shape {
         self.cache_size.map_or(8 << 20, |bytes| bytes as u64)
     }
 
-    fn filter_policy(&self) -> Option<Arc<dyn FilterPolicy>> {
+    fn filters(&self, options: Options) -> Result<Options> {
+        let layout = match (self.bits_per_key(), self.filter_layout) {
+            (0, _) => return Ok(options.filter_policy(None)),
+            // LevelDB takes any number, though more than 43 bits only take space.
+            (bits, FilterLayout::Block) => {
+                return Ok(options.filter_policy(Some(Arc::new(BloomFilterPolicy::new(bits)))));
+            }
+            (_, FilterLayout::Table) => minikv::FilterLayout::Table,
+            (_, FilterLayout::Both) => minikv::FilterLayout::Both,
+        };
         match self.bits_per_key() {
-            0 => None,
-            bits => Some(Arc::new(BloomFilterPolicy::new(bits))),
+            bits @ 1..=MAX_BITS_PER_KEY => Ok(options.filter(layout, bits)),
+            bits => Err(CliError::Usage(format!(
+                "--bloom-bits {bits} is too much for the filter of a whole table, which has at \
+                 most {MAX_BITS_PER_KEY} bits a key"
+            ))),
         }
     }
 
@@ -285,8 +291,6 @@ mod tests {
 
     #[test]
     fn what_this_build_lacks_is_refused_by_name() {
-        let shape = Shape { filter_layout: FilterLayout::Both, ..Shape::default() };
-        assert_eq!(shape.options().unwrap_err().exit_code(), 6);
         #[cfg(not(feature = "zstd"))]
         {
             let shape = Shape { compression: Some(CompressionKind::Zstd), ..Shape::default() };

@@ -463,7 +463,7 @@ fn a_full_disk_behind_stdout_is_an_error() {
 #[test]
 fn bad_usage_is_one_line_and_exit_code_2() {
     let place = Place::new();
-    let bad: [(&[&str], &str); 12] = [
+    let bad: [(&[&str], &str); 14] = [
         (&["frobnicate"], "frobnicate"),
         (&["get"], "KEY"),
         (&["put", "a"], "VALUE"),
@@ -473,6 +473,8 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         (&["get", "a", "--format", "xml"], "xml"),
         (&["put", "a", "b", "--block-size", "4KB"], "KiB"),
         (&["put", "a", "b", "--bloom-bits", "1001"], "1001"),
+        (&["put", "a", "b", "--bloom-bits", "65", "--filter-layout", "both"], "at most 64"),
+        (&["put", "a", "b", "--filter-layout", "sieve"], "sieve"),
         (&["completions", "tcl"], "tcl"),
         (&["man", "nope"], "nope"),
         (&["destroy"], "--yes"),
@@ -488,15 +490,7 @@ fn bad_usage_is_one_line_and_exit_code_2() {
 #[test]
 fn what_this_build_cannot_do_is_refused_by_name() {
     let place = Place::new();
-    let refused: [(&[&str], &str); 3] = [
-        (&["--filter-layout", "table"], "--filter-layout block"),
-        (&["--filter-layout", "both"], "--filter-layout block"),
-        (&["--comparator", "idb_cmp1"], "idb_cmp1"),
-    ];
-    for (options, word) in refused {
-        let args = [options, &["put", "a", "b"]].concat();
-        place.run(&args).fails(6, &[word]);
-    }
+    place.run(&["put", "a", "b", "--comparator", "idb_cmp1"]).fails(6, &["idb_cmp1"]);
     if cfg!(not(feature = "zstd")) {
         place.run(&["put", "a", "b", "--compression", "zstd"]).fails(6, &["zstd", "--features"]);
     }
@@ -504,6 +498,35 @@ fn what_this_build_cannot_do_is_refused_by_name() {
     place.ok(&["put", "a", "b", "--comparator", "leveldb.BytewiseComparator"]);
     let ran = place.run(&["get", "a", "--comparator", "reverse"]);
     ran.fails(6, &["reverse", "the database wants leveldb.BytewiseComparator"]);
+}
+
+#[test]
+fn filter_layouts_are_those_of_new_tables() {
+    for (layout, bits, of_block, of_table) in
+        [("block", "10", true, false), ("table", "16", false, true), ("both", "12", true, true)]
+    {
+        let place = Place::new();
+        place.feed(&["load"], b"a\t1\nb\t2\n").ok();
+        place.ok(&["compact", "--filter-layout", layout, "--bloom-bits", bits]);
+        let names = contents(&place.db());
+        let table = place.db().join(names.keys().find(|name| name.ends_with(".ldb")).unwrap());
+        let json = place.ok(&["inspect", "--json", table.to_str().unwrap()]);
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(json["filter"]["name"] == "leveldb.BuiltinBloomFilter2", of_block, "{json}");
+        assert_eq!(json["filter"].is_null(), !of_block, "{json}");
+        assert_eq!(json["table_filter"]["keys"] == 2, of_table, "{json}");
+        assert_eq!(json["table_filter"].is_null(), !of_table, "{json}");
+        let text = place.text(&["inspect", table.to_str().unwrap()]);
+        assert_eq!(text.contains("table filter: minikv.table-filter.v1.binary-fuse"), of_table);
+
+        // Gets ask it, whatever the layout they are told.
+        assert_eq!(place.text(&["get", "b"]), "2");
+        let told = place.run(&["explain", "ab", "--filter-layout", "block"]);
+        assert_eq!(told.code, Some(1));
+        let told = String::from_utf8(told.stdout).unwrap();
+        assert_eq!(told.contains("table filter"), of_table, "{told}");
+        assert_eq!(told.contains("block filter"), !of_table, "{told}");
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use minikv::filter::whole_table::TABLE_FILTER_NAME;
 use minikv::format::compress::{ID_NONE, ID_SNAPPY, ID_ZSTD};
 use minikv::format::handle::BlockHandle;
 use minikv::format::key::{KeyKind, ParsedKey};
@@ -191,7 +192,8 @@ fn summary(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
         report.set("smallest", json_internal_key(smallest));
         report.set("largest", json_internal_key(largest));
     }
-    filter(table, totals, report)
+    filter(table, totals, report)?;
+    table_filter(table, report)
 }
 
 fn filter(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
@@ -218,6 +220,32 @@ fn filter(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
         size(filter.bytes as u64),
         thousands(filter.filters as u64),
         thousands(filter.empty_filters as u64),
+    ))
+}
+
+fn table_filter(table: &Table, report: &mut Report) -> Result<()> {
+    let Some(filter) = table.table_filter() else {
+        report.set("table_filter", Value::Null);
+        return Ok(());
+    };
+    let (bytes, keys) = (filter.memory_bytes(), filter.keys());
+    report.set(
+        "table_filter",
+        json!({
+            "name": TABLE_FILTER_NAME,
+            "bytes": bytes,
+            "keys": keys,
+            "fingerprint_bits": filter.fingerprint_bits(),
+            "false_positive_rate": filter.false_positive_rate(),
+        }),
+    );
+    report.line(format!(
+        "table filter: {TABLE_FILTER_NAME}, {}, {} keys, {:.1} bits a key, wrong for one absent \
+         key in {}",
+        size(bytes as u64),
+        thousands(keys),
+        bytes as f64 * 8.0 / keys.max(1) as f64,
+        thousands(1 << filter.fingerprint_bits()),
     ))
 }
 

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use minikv::Db;
+use minikv::{Db, FilterLayout};
 use minikv_interop::ffi::Op;
-use minikv_interop::{LevelDb, repair};
+use minikv_interop::{LevelDb, Settings, repair};
 use rng::Rng;
 use sides::{Engine, Shape, Side, check};
 use tempfile::TempDir;
@@ -210,6 +210,43 @@ fn each_reads_what_the_other_left_open() {
         copy(&copied, &again);
         scene.check_with(Side::Minikv, &again);
         drop(engine);
+    }
+}
+
+/// LevelDB looks for its own filter's name only.
+#[test]
+fn leveldb_reads_tables_with_filters_it_does_not_know() {
+    let seed = rng::seed();
+    for (round, layout) in
+        [FilterLayout::Table, FilterLayout::Both].into_iter().cycle().take(rounds(6)).enumerate()
+    {
+        let mut scene = Scene::new("other filters", seed, round);
+        scene.shape = Shape {
+            bloom_bits: Some(10),
+            layout,
+            prefix_filter: true,
+            reverse: false,
+            ..scene.shape
+        };
+        let dir = scene.dir.clone();
+        let mut levels = [false; 7];
+        while levels[1..] == [false; 6] {
+            scene.make(Side::Minikv, &mut levels);
+        }
+        let db = Db::open_read_only(&dir, scene.shape.options()).unwrap();
+        check(&db, &scene.model, &scene.shape, &mut scene.rng);
+        let reads = db.stats().reads.total();
+        assert!(reads.table_filter_checks > 0 && reads.filter_checks == 0, "{reads:?}");
+        drop(db);
+
+        let settings = Settings { bloom_bits: Some(10), ..scene.shape.settings() };
+        let db = LevelDb::open(&dir, &settings).unwrap();
+        check(&db, &scene.model, &scene.shape, &mut scene.rng);
+        scene.write(&db, 500);
+        db.compact(None);
+        check(&db, &scene.model, &scene.shape, &mut scene.rng);
+        drop(db);
+        scene.check_with(Side::Minikv, &dir);
     }
 }
 

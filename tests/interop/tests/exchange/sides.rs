@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use minikv::{
-    BloomFilterPolicy, Comparator, Compression, Db, FilterPolicy, Options, ReadOnlyDb, ReadOptions,
+    Comparator, Compression, Db, FilterLayout, FixedPrefix, Options, ReadOnlyDb, ReadOptions,
     WriteBatch,
 };
 use minikv_interop::ffi::{Entry, Op};
@@ -23,9 +23,14 @@ pub struct Shape {
     pub max_file_bytes: usize,
     pub snappy: bool,
     pub bloom_bits: Option<u32>,
+    /// What LevelDB knows nothing of.
+    pub layout: FilterLayout,
+    pub prefix_filter: bool,
     pub reuse_logs: bool,
     pub reverse: bool,
 }
+
+const LAYOUTS: [FilterLayout; 3] = [FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
 
 impl Shape {
     pub fn random(rng: &mut Rng) -> Shape {
@@ -36,6 +41,8 @@ impl Shape {
             max_file_bytes: *rng.pick(&[8 << 10, 64 << 10, 2 << 20]),
             snappy: rng.one_in(2),
             bloom_bits: *rng.pick(&[None, Some(10), Some(10), Some(1), Some(50)]),
+            layout: *rng.pick(&LAYOUTS),
+            prefix_filter: rng.one_in(3),
             reuse_logs: rng.one_in(2),
             reverse: rng.one_in(6),
         }
@@ -47,7 +54,6 @@ impl Shape {
     }
 
     pub fn options(&self) -> Options {
-        let bloom = |bits| Arc::new(BloomFilterPolicy::new(bits)) as Arc<dyn FilterPolicy>;
         let options = Options::default()
             .create_if_missing(true)
             .paranoid_checks(true)
@@ -56,11 +62,15 @@ impl Shape {
             .block_restart_interval(self.block_restart_interval)
             .max_file_bytes(self.max_file_bytes as u64)
             .compression(if self.snappy { Compression::Snappy } else { Compression::None })
-            .filter_policy(self.bloom_bits.map(bloom))
             .reuse_logs(self.reuse_logs);
-        match self.reverse {
-            true => options.comparator(Arc::new(Reverse)),
-            false => options,
+        let options = match self.bloom_bits {
+            None => options.filter_policy(None),
+            Some(bits) => options.filter(self.layout, bits),
+        };
+        match (self.reverse, self.prefix_filter) {
+            (true, _) => options.comparator(Arc::new(Reverse)),
+            (false, true) => options.filter_prefix(FixedPrefix::new(2)),
+            (false, false) => options,
         }
     }
 
