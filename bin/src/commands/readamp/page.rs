@@ -112,8 +112,8 @@ impl Report {
         ];
         page.push_str(
             "<h2>False positives against bits per key</h2>\n<p class=\"key\">\
-             <span><i style=\"background:var(--bloom)\"></i>LevelDB's block filters, measured, with \
-             95 % interval</span>\
+             <span><i style=\"background:var(--bloom)\"></i>LevelDB's block filters, measured, \
+             with 95 % interval</span>\
              <span><i style=\"background:var(--fuse)\"></i>table filters, measured</span>\
              <span><i class=\"line\" style=\"color:var(--soft)\"></i>theory of bloom filters, for \
              large ones</span><span><i class=\"line dashed\" style=\"color:var(--soft)\"></i>\

@@ -274,7 +274,7 @@ impl Report {
         let verdict = if rate.interval().0 > high.max(rate.predicted) {
             "LevelDB's 32-bit hash does not spread these keys"
         } else {
-            "the prediction takes LevelDB's hashes for random, and those of these keys are not quite"
+            "the prediction takes LevelDB's hashes for random, and those of these keys are not"
         };
         format!(
             "wrong for {measured} where {predicted} is predicted. With an independent hash of 64 \

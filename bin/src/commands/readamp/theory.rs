@@ -132,8 +132,8 @@ impl Theory {
         );
         let _ = write!(
             text,
-            "\n\nMeasured, with an independent hash: {KEYS} keys, {TRIES} absent ones asked in each \
-             place; seed {}:\n{}",
+            "\n\nMeasured, with an independent hash: {KEYS} keys, {TRIES} absent ones asked in \
+             each place; seed {}:\n{}",
             self.seed,
             self.table(Cell::measured)
         );
