@@ -159,8 +159,7 @@ impl<'a> Advised<'a> {
             })
         };
         json!({
-            "advice":
-                self.advice.plan.map_or("none".to_string(), |p| self.with[p].filters.to_string()),
+            "advice": self.advice.plan.map_or(Filters::None, |p| self.with[p].filters).to_string(),
             "sureness": match self.advice.sureness {
                 Sureness::Sure => "sure",
                 Sureness::Likely => "likely",

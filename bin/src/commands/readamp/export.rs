@@ -38,6 +38,7 @@ fn counters_json(trace: &LevelTrace) -> Map<String, Value> {
 
 impl Report {
     pub fn json(&self) -> Value {
+        let configurations = self.measured.iter().map(|m| self.configuration(m));
         json!({
             "data": self.data,
             "entries": self.entries,
@@ -50,8 +51,7 @@ impl Report {
             "lookups": self.lookups,
             "different_keys": self.different_keys,
             "lookups_chosen": self.lookups_named,
-            "configurations":
-                self.measured.iter().map(|m| self.configuration(m)).collect::<Vec<_>>(),
+            "configurations": configurations.collect::<Vec<_>>(),
             "remarks": self.remarks(),
         })
     }
@@ -70,8 +70,7 @@ impl Report {
                 json["level"] = json!(level);
                 json
             }).collect::<Vec<_>>(),
-            "false_positives_with_independent_hash":
-                control.map(|control| rate_json(&control.rate)),
+            "false_positives_with_independent_hash": control.map(|c| rate_json(&c.rate)),
             "cold": pass_json(&m.cold),
             "warm": pass_json(&m.warm),
         })

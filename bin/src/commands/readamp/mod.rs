@@ -86,8 +86,8 @@ pub struct Args {
     advise: bool,
     /// Print the table of false-positive rates by bits per key and probes, as theory has it and as
     /// measured on filters made for it
-    #[arg(long)]
-    #[arg(conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf", "csv", "html"])]
+    #[arg(long, conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf"])]
+    #[arg(conflicts_with_all = ["csv", "html"])]
     theory: bool,
     /// Also write a page with charts to this file: one file that needs nothing else
     #[arg(long, value_name = "FILE")]
