@@ -22,7 +22,7 @@ pub const CURRENT: &str = "CURRENT";
 pub const LOCK: &str = "LOCK";
 /// The name of LevelDB's text log.
 pub const INFO_LOG: &str = "LOG";
-/// The name of LevelDB's text log of the session before.
+/// The name of LevelDB's text log of the run before.
 pub const OLD_INFO_LOG: &str = "LOG.old";
 
 const MANIFEST_PREFIX: &str = "MANIFEST-";
@@ -36,7 +36,7 @@ pub enum FileName {
     Lock,
     /// LevelDB's text log.
     InfoLog {
-        /// Whether it is that of the session before.
+        /// Whether it is that of the run before.
         old: bool,
     },
     /// A write-ahead log.
