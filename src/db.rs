@@ -213,6 +213,34 @@ impl Db {
         self.inner.engine.compact_range(key_range(&range))
     }
 
+    /// Makes a copy of the database as it is at this moment in the directory `dir`, which must be
+    /// empty or not there: a database of its own, durable when this returns.
+    ///
+    /// Tables are not copied but get a second name there (a hard link), unless the filesystem
+    /// cannot; logs are copied. Reads and writes go on meanwhile. Cut short by a crash, it leaves
+    /// a directory that no open takes for a database.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let home = tempfile::tempdir()?;
+    /// # let (path, copy) = (home.path().join("db"), home.path().join("copy"));
+    /// let db = Db::open(&path, Options::default().create_if_missing(true))?;
+    /// db.put("kept", "1")?;
+    /// db.checkpoint(&copy)?;
+    /// db.put("later", "1")?;
+    /// let copied = Db::open(&copy, Options::default())?;
+    /// assert!(copied.contains_key("kept")? && !copied.contains_key("later")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`](crate::Error::DatabaseExists) and
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there is something in `dir`;
+    /// I/O errors, after which what was made is removed again.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.inner.engine.checkpoint(dir.as_ref())
+    }
+
     /// Waits until no flush or compaction runs or is due.
     ///
     /// # Errors

@@ -47,6 +47,7 @@ pub mod fs;
 pub mod log;
 pub mod table;
 
+pub use admin::checkpoint::checkpoint;
 pub use admin::destroy::destroy;
 pub use base::{BytewiseComparator, Comparator, Error, Result};
 pub use db::{Cursor, Db, Iter, ReadOnlyDb, Snapshot};

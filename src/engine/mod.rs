@@ -50,6 +50,7 @@ use crate::engine::view::{ReadState, ReadView};
 use crate::engine::write::{CommitState, WriteQueue};
 use crate::fs::Fs;
 
+pub mod checkpoint;
 pub mod compact;
 pub mod directory;
 pub mod explain;

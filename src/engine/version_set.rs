@@ -237,6 +237,11 @@ impl VersionSet {
         self.log_number
     }
 
+    /// The highest sequence number in the tables.
+    pub fn last_seq(&self) -> SeqNo {
+        self.last_seq
+    }
+
     /// The MANIFEST's number; 0 before the first edit.
     pub fn manifest_number(&self) -> u64 {
         self.manifest.as_ref().map_or(0, |manifest| manifest.number)
@@ -343,23 +348,29 @@ pub fn may_name_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
 
 /// Makes a database of nothing in `dir`: MANIFEST number 1, and the `CURRENT` that names it.
 pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
-    let path = dir.join(name::manifest_name(1));
-    let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-    let mut manifest = Manifest { number: 1, path, log: LogWriter::new(file, 0), version_bytes: 0 };
-    manifest.add(&VersionEdit {
+    let edit = VersionEdit {
         comparator: Some(comparator.to_owned()),
         log_number: Some(0),
         next_file_number: Some(2),
         last_seq: Some(0),
         ..VersionEdit::default()
-    })?;
-    manifest.sync()?;
+    };
+    write_manifest(fs, dir, 1, &edit)?;
     sync_dir(fs, dir)?;
-    set_current(fs, dir, manifest.number)
+    set_current(fs, dir, 1)
+}
+
+/// Writes the MANIFEST `number` of one edit, and syncs it. Its name is the caller's to sync.
+pub fn write_manifest(fs: &dyn Fs, dir: &Path, number: u64, edit: &VersionEdit) -> Result<()> {
+    let path = dir.join(name::manifest_name(number));
+    let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+    let mut manifest = Manifest { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
+    manifest.add(edit)?;
+    manifest.sync()
 }
 
 /// Names a MANIFEST, durable under its own name, in `CURRENT`.
-fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
+pub fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
     let temp = dir.join(name::temp_name(manifest_number));
     let current = dir.join(name::CURRENT);
     let contents = name::current_contents(manifest_number);

@@ -1,0 +1,47 @@
+//! A checkpoint of a database that is not open.
+
+use std::path::Path;
+
+use crate::base::{Error, Result};
+use crate::engine::checkpoint::{Moment, OpenLog, check_empty, write_copy};
+use crate::engine::directory;
+use crate::engine::options::Options;
+use crate::engine::version_set;
+use crate::format::edit::VersionEdit;
+
+/// Makes a copy of the database in the directory `dir` in the directory `dest`, which must be
+/// empty or not there. [`Db::checkpoint`](crate::Db::checkpoint) does it for one that is open.
+///
+/// The database is locked meanwhile, but not changed. What an open would leave out of damaged logs
+/// it leaves out of the copy's: they are copied as they are.
+///
+/// # Errors
+/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or
+/// [`Error::InvalidArgument`] if there is something in `dest`; corruption that an open refuses,
+/// too; I/O errors.
+pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Options) -> Result<()> {
+    let (dir, dest, fs) = (dir.as_ref(), dest.as_ref(), &*options.fs);
+    if !directory::has_database(fs, dir)? {
+        return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
+    }
+    check_empty(fs, dest)?;
+    let _lock = directory::lock(fs, dir)?;
+    let recovered = version_set::recover(fs, dir, options.comparator.name())?;
+    let files = directory::list(fs, dir)?;
+    directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
+    let mut logs = Vec::new();
+    for number in directory::live_logs(&files, &recovered) {
+        logs.extend(OpenLog::open(fs, dir, number, u64::MAX)?);
+    }
+    let taken = files.iter().filter_map(|(_, name)| name.number());
+    let next_file_number =
+        taken.map(|number| number.saturating_add(1)).fold(recovered.next_file_number, u64::max);
+    let edit = VersionEdit {
+        comparator: Some(options.comparator.name().to_owned()),
+        log_number: Some(recovered.log_number),
+        prev_log_number: Some(recovered.prev_log_number),
+        last_seq: Some(recovered.last_seq),
+        ..recovered.edit
+    };
+    write_copy(fs, dir, dest, Moment { edit, logs, next_file_number })
+}

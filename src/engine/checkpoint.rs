@@ -1,0 +1,217 @@
+//! A checkpoint: a copy of a database as it is at one moment, in a directory of its own.
+//!
+//! Tables never change, so a second name is copy enough; where the filesystem gives none, their
+//! bytes are copied. Logs do change, and are copied up to where they were. `CURRENT` comes last,
+//! when everything it leads to is durable: what a crash leaves before is refused by an open.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::engine::Engine;
+use crate::engine::directory::create_dir;
+use crate::engine::version_set::{set_current, sync_dir, write_manifest};
+use crate::format::edit::VersionEdit;
+use crate::format::name;
+use crate::fs::{Fs, ReadFile};
+
+const COPY_BYTES: u64 = 1 << 20;
+
+/// What a copy is made of. While it lives, its logs are readable, and the caller sees to it that
+/// its tables are there.
+#[derive(Debug)]
+pub struct Moment {
+    /// The whole version and its numbers, but for the next file number.
+    pub edit: VersionEdit,
+    /// The logs that are live.
+    pub logs: Vec<OpenLog>,
+    /// No file has this number or one past it.
+    pub next_file_number: u64,
+}
+
+/// A log as it was at the moment.
+#[derive(Debug)]
+pub struct OpenLog {
+    /// The number in its name.
+    pub number: u64,
+    /// The file; its name may be gone since.
+    pub file: Arc<dyn ReadFile>,
+    /// Its length at the moment. What it has grown since is not part of it.
+    pub bytes: u64,
+}
+
+impl OpenLog {
+    /// Opens a log; `None` if it is not there. Of its bytes, `limit` at most belong to it.
+    pub fn open(fs: &dyn Fs, dir: &Path, number: u64, limit: u64) -> Result<Option<OpenLog>> {
+        let path = dir.join(name::log_name(number));
+        let file = match fs.open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io("open", &path, error)),
+        };
+        let bytes = file.len().map_err(|error| Error::io("read", &path, error))?.min(limit);
+        Ok(Some(OpenLog { number, file, bytes }))
+    }
+}
+
+impl Engine {
+    /// Makes a copy of the database as it is now in the directory `dest`.
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`], if there is something in it; I/O
+    /// errors, after which what was made is removed again.
+    pub fn checkpoint(&self, dest: &Path) -> Result<()> {
+        check_empty(&*self.fs, dest)?;
+        // Nobody writes, and no version is shown, while these are held.
+        let commit = self.commit.lock();
+        let manifest = self.manifest.lock();
+        // Its tables live as long as it does.
+        let version = manifest.current().clone();
+        let mut edit = version.to_edit();
+        edit.comparator = Some(self.reads.order.user().get().name().to_owned());
+        edit.log_number = Some(manifest.log_number());
+        edit.last_seq = Some(manifest.last_seq());
+        let numbers = self.state.lock().logs.clone();
+        let mut logs = Vec::new();
+        for &number in numbers.range(manifest.log_number()..) {
+            // Past its last record the log may hold what a failed write left.
+            let limit = match number == commit.log_number {
+                true => commit.log.len(),
+                false => u64::MAX,
+            };
+            logs.extend(OpenLog::open(&*self.fs, &self.dir, number, limit)?);
+        }
+        drop(manifest);
+        drop(commit);
+        let next_file_number = self.numbers.next();
+        let moment = Moment { edit, logs, next_file_number };
+        write_copy(&*self.fs, &self.dir, dest, moment)
+    }
+}
+
+/// Checks that `dest` is an empty directory, or nothing.
+pub fn check_empty(fs: &dyn Fs, dest: &Path) -> Result<()> {
+    let look = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
+    if !look(dest)? {
+        return Ok(());
+    }
+    if look(&dest.join(name::CURRENT))? {
+        return Err(Error::DatabaseExists { path: dest.to_path_buf() });
+    }
+    match fs.list(dest).map_err(|error| Error::io("list", dest, error))?.is_empty() {
+        true => Ok(()),
+        false => Err(Error::invalid(format!("{} is not empty", dest.display()))),
+    }
+}
+
+/// Makes a database of `moment`, whose tables are in `dir`, in the directory `dest`, which is
+/// empty or not there.
+pub fn write_copy(fs: &dyn Fs, dir: &Path, dest: &Path, moment: Moment) -> Result<()> {
+    let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
+    let mut copy = Copy { fs, dir, dest, made: Vec::new() };
+    let result = create_dir(fs, dest).and_then(|()| copy.write(moment));
+    if result.is_err() {
+        copy.undo(!was_there);
+    }
+    result
+}
+
+/// A copy being made.
+struct Copy<'a> {
+    fs: &'a dyn Fs,
+    dir: &'a Path,
+    dest: &'a Path,
+    made: Vec<PathBuf>,
+}
+
+impl Copy<'_> {
+    fn write(&mut self, moment: Moment) -> Result<()> {
+        for table in &moment.edit.new_files {
+            self.table(table.number)?;
+        }
+        for log in &moment.logs {
+            let to = self.dest.join(name::log_name(log.number));
+            self.made.push(to.clone());
+            copy_file(self.fs, &*log.file, log.bytes, &to)?;
+        }
+        let number = moment.next_file_number;
+        let edit = VersionEdit { next_file_number: Some(number + 1), ..moment.edit };
+        self.made.push(self.dest.join(name::manifest_name(number)));
+        write_manifest(self.fs, self.dest, number, &edit)?;
+        sync_dir(self.fs, self.dest)?;
+        self.made.push(self.dest.join(name::temp_name(number)));
+        self.made.push(self.dest.join(name::CURRENT));
+        set_current(self.fs, self.dest, number)
+    }
+
+    fn table(&mut self, number: u64) -> Result<()> {
+        let mut missing = None;
+        for name in [name::table_name(number), name::legacy_table_name(number)] {
+            let (from, to) = (self.dir.join(&name), self.dest.join(&name));
+            self.made.push(to.clone());
+            match link_or_copy(self.fs, &from, &to) {
+                Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {
+                    self.made.pop();
+                    missing.get_or_insert(error);
+                }
+                done => return done,
+            }
+        }
+        missing.map_or(Ok(()), Err)
+    }
+
+    /// What cannot be removed stays, without a CURRENT.
+    fn undo(self, with_dir: bool) {
+        for path in self.made.iter().rev() {
+            let _ = self.fs.remove(path);
+        }
+        if with_dir {
+            let _ = self.fs.remove_dir(self.dest);
+        }
+    }
+}
+
+/// Gives a file that never changes a second name, or where the filesystem cannot, copies it. The
+/// new name is the caller's to sync.
+pub fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    let linked = fs.hard_link(from, to);
+    match linked {
+        Err(error) if cannot_link(error.kind()) => {
+            let file = fs.open(from).map_err(|error| Error::io("open", from, error))?;
+            let bytes = file.len().map_err(|error| Error::io("read", from, error))?;
+            copy_file(fs, &*file, bytes, to)
+        }
+        linked => linked.map_err(|error| Error::io("link", from, error)),
+    }
+}
+
+/// Whether two names for a file are refused for what the filesystems or the file are, so that a
+/// copy may do.
+fn cannot_link(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::CrossesDevices
+            | ErrorKind::Unsupported
+            | ErrorKind::PermissionDenied
+            | ErrorKind::TooManyLinks
+    )
+}
+
+/// Copies the first `bytes` of a file, and syncs the copy.
+fn copy_file(fs: &dyn Fs, from: &dyn ReadFile, bytes: u64, to: &Path) -> Result<()> {
+    let mut file = fs.create(to).map_err(|error| Error::io("create", to, error))?;
+    let mut buffer = Vec::new();
+    let mut at = 0;
+    while at < bytes {
+        buffer.resize((bytes - at).min(COPY_BYTES) as usize, 0);
+        let read = from.read_at(&mut buffer, at).and_then(|read| match read == buffer.len() {
+            true => Ok(()),
+            false => Err(ErrorKind::UnexpectedEof.into()),
+        });
+        read.map_err(|error| Error::io("read for", to, error))?;
+        file.write(&buffer).map_err(|error| Error::io("write", to, error))?;
+        at += buffer.len() as u64;
+    }
+    file.sync().map_err(|error| Error::io("sync", to, error))
+}
