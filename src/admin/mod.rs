@@ -3,4 +3,11 @@
 pub mod advice;
 pub mod checkpoint;
 pub mod destroy;
+pub mod findings;
+pub mod logs;
+pub mod manifest;
+pub mod scan;
 pub mod shadow;
+pub mod survey;
+pub mod tables;
+pub mod verify;

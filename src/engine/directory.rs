@@ -130,13 +130,58 @@ pub fn check_files(
     paranoid: bool,
 ) -> Result<()> {
     let tables = check_tables(dir, files, &recovered.edit);
-    let Some(damage) = &recovered.damage else { return tables };
-    let first_log = FileName::Log(recovered.log_number);
-    let has_log = recovered.log_number == 0 || files.iter().any(|(_, name)| *name == first_log);
-    if paranoid || tables.is_err() || !has_log {
+    let Some(damage) = &recovered.damage else {
+        let named: BTreeSet<u64> =
+            recovered.edit.new_files.iter().map(|file| file.number).collect();
+        return tables.and(check_end(dir, files, recovered, &named));
+    };
+    if paranoid || tables.is_err() || !has_log(files, recovered.log_number) {
         return Err(damage.clone());
     }
     Ok(())
+}
+
+/// Whether the log of this number is there; there is none of number 0.
+fn has_log(files: &[(String, FileName)], number: u64) -> bool {
+    number == 0 || files.iter().any(|(_, name)| *name == FileName::Log(number))
+}
+
+/// Checks that the MANIFEST did not lose its last edits between two records, where nothing in it
+/// shows that.
+fn check_end(
+    dir: &Path,
+    files: &[(String, FileName)],
+    recovered: &Recovered,
+    named: &BTreeSet<u64>,
+) -> Result<()> {
+    match lost_edits(files, recovered.log_number, named) {
+        None => Ok(()),
+        Some(what) => Err(Error::corruption(what + ": the database wants repair")
+            .at(recovered.valid_end)
+            .in_file(&dir.join(name::manifest_name(recovered.manifest_number)))),
+    }
+}
+
+/// What shows that a MANIFEST, which names the tables `named`, lacks its last edits: its first
+/// log is gone, which goes when its contents are in a table, and there is a newer table that no
+/// edit names. A table is newer than the log if its number is.
+pub fn lost_edits(
+    files: &[(String, FileName)],
+    log_number: u64,
+    named: &BTreeSet<u64>,
+) -> Option<String> {
+    if has_log(files, log_number) {
+        return None;
+    }
+    files.iter().find_map(|(file, name)| match name {
+        FileName::Table { number, .. } if *number > log_number && !named.contains(number) => {
+            Some(format!(
+                "the MANIFEST ends too early: {} is gone, and no edit names {file}",
+                name::log_name(log_number)
+            ))
+        }
+        _ => None,
+    })
 }
 
 fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
@@ -147,6 +192,11 @@ fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) ->
             _ => None,
         })
         .collect();
+    let mut named = BTreeSet::new();
+    if let Some(twice) = edit.new_files.iter().find(|file| !named.insert(file.number)) {
+        return Err(Error::corruption("the MANIFEST names the table at two levels")
+            .in_file(&dir.join(name::table_name(twice.number))));
+    }
     match edit.new_files.iter().find(|file| !there.contains(&file.number)) {
         None => Ok(()),
         Some(file) => Err(Error::corruption(format!(

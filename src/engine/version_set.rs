@@ -147,7 +147,11 @@ fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     }
 }
 
-fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
+/// The name of the MANIFEST that `CURRENT` names.
+///
+/// # Errors
+/// Corruption, and I/O errors.
+pub fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
     let path = dir.join(name::CURRENT);
     let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
     // A name and a newline: anything longer is not a CURRENT, and need not be read whole.

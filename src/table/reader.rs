@@ -530,6 +530,21 @@ fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> Result<Foot
     Ok(footer)
 }
 
+/// Reads a block of a file that may not be a whole table.
+///
+/// # Errors
+/// Corruption, if the block is damaged or the file ends inside it; an error of the file.
+pub fn read_loose_block(file: &dyn ReadFile, path: &Path, handle: BlockHandle) -> Result<Block> {
+    let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
+    if handle.end().is_none_or(|end| end > file_bytes) {
+        let error = Error::mismatch("the file ends inside a block", handle.size, file_bytes);
+        return Err(error.at(handle.offset).in_file(path));
+    }
+    read_stored(file, path, handle, true, &mut NoSink)
+        .and_then(|(_, contents)| Block::new(contents).map_err(|error| error.at(handle.offset)))
+        .map_err(|error| error.in_file(path))
+}
+
 /// Reads a block that lies within the file, and decompresses it.
 fn read_stored<S: TableSink>(
     file: &dyn ReadFile,

@@ -67,7 +67,7 @@ impl Copy {
 }
 
 /// Every file of a directory with its bytes.
-fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+pub fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
     let name = |entry: &fs::DirEntry| entry.file_name().into_string().expect("a UTF-8 name");
     entries.map(|entry| (name(&entry), fs::read(entry.path()).expect("a file"))).collect()

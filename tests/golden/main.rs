@@ -15,6 +15,7 @@ mod databases;
 mod explain;
 mod tables;
 mod vectors;
+mod verify;
 
 #[path = "../support/recount.rs"]
 mod recount;

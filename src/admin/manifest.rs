@@ -1,0 +1,147 @@
+//! Reading a MANIFEST that may be damaged: what its records say up to the first bad one, and what
+//! those after it give away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::admin::findings::Findings;
+use crate::base::stats::NUM_LEVELS;
+use crate::base::{Error, Result};
+use crate::format::edit::{NewFile, VersionEdit};
+use crate::format::key::SeqNo;
+use crate::format::name::FileName;
+use crate::fs::Fs;
+use crate::log::{LogReader, Tail};
+
+/// What a MANIFEST says.
+#[derive(Debug, Default)]
+pub struct Manifest {
+    /// The number in its name.
+    pub number: u64,
+    /// The file.
+    pub path: PathBuf,
+    /// The tables by level, as of the last record before the first bad one.
+    pub levels: [BTreeMap<u64, NewFile>; NUM_LEVELS],
+    /// The highest of any readable record: numbers only grow.
+    pub log_number: Option<u64>,
+    /// As of the last record before the first bad one.
+    pub prev_log_number: u64,
+    /// The highest of any readable record.
+    pub next_file_number: Option<u64>,
+    /// The highest of any readable record.
+    pub last_seq: Option<SeqNo>,
+    /// Records before the first bad one.
+    pub records: u64,
+    /// Where they end.
+    pub valid_end: u64,
+    /// The first thing that is wrong with it.
+    pub damage: Option<Error>,
+    /// Tables that any readable record drops, and none after it takes up again.
+    pub gone: BTreeSet<u64>,
+}
+
+impl Manifest {
+    /// Every table with its level.
+    pub fn files(&self) -> impl Iterator<Item = &NewFile> {
+        self.levels.iter().flat_map(|level| level.values())
+    }
+
+    fn apply(&mut self, edit: VersionEdit) {
+        for (level, number) in edit.deleted_files {
+            self.gone.insert(number);
+            if self.damage.is_none() {
+                self.levels[level].remove(&number);
+            }
+        }
+        for file in edit.new_files {
+            self.gone.remove(&file.number);
+            if self.damage.is_none() {
+                self.levels[file.level].insert(file.number, file);
+            }
+        }
+        if self.damage.is_none() {
+            self.prev_log_number = edit.prev_log_number.unwrap_or(self.prev_log_number);
+            self.records += 1;
+        }
+        self.log_number = self.log_number.max(edit.log_number);
+        self.next_file_number = self.next_file_number.max(edit.next_file_number);
+        self.last_seq = self.last_seq.max(edit.last_seq);
+    }
+
+    fn fault(&mut self, error: Error, findings: &mut Findings<'_>) {
+        findings.fault(error.clone(), &self.path);
+        self.damage.get_or_insert(error);
+    }
+}
+
+/// Reads the MANIFEST `file`. Its faults go to `findings`.
+///
+/// # Errors
+/// [`Error::Unsupported`] for another comparator, or a tag that is not known.
+pub fn read(
+    fs: &dyn Fs,
+    dir: &Path,
+    file: &str,
+    comparator: &str,
+    findings: &mut Findings<'_>,
+) -> Result<Manifest> {
+    let path = dir.join(file);
+    let number = FileName::parse(file).and_then(|name| name.number()).unwrap_or(0);
+    let mut manifest = Manifest { number, path: path.clone(), ..Manifest::default() };
+    let opened = fs.open(&path).map_err(|error| Error::io("open", &path, error));
+    let mut reader = match opened.and_then(|file| LogReader::new(file, &path)) {
+        Ok(reader) => reader,
+        Err(error) => {
+            manifest.fault(error, findings);
+            return Ok(manifest);
+        }
+    };
+    loop {
+        let is_sound = manifest.damage.is_none();
+        match reader.next() {
+            Ok(None) => break,
+            Ok(Some(record)) => match VersionEdit::decode(record) {
+                Ok(edit) => {
+                    if let Some(found) = &edit.comparator
+                        && found != comparator
+                    {
+                        return Err(Error::unsupported("comparator", found).in_file(&path));
+                    }
+                    manifest.apply(edit);
+                }
+                // Past damage, fragments of other records may come together.
+                Err(error @ Error::Unsupported { .. }) if is_sound => {
+                    return Err(error.in_file(&path));
+                }
+                Err(error) => manifest.fault(error.at(reader.record_offset()), findings),
+            },
+            Err(error) => {
+                let is_corruption = error.is_corruption();
+                manifest.fault(error, findings);
+                if !is_corruption {
+                    return Ok(manifest);
+                }
+                reader.skip_damage();
+            }
+        }
+        if manifest.damage.is_none() {
+            manifest.valid_end = reader.valid_end();
+        }
+    }
+    findings.advance(reader.valid_end());
+    if manifest.damage.is_none() {
+        let missing = [
+            ("log number", manifest.log_number.is_none()),
+            ("next file number", manifest.next_file_number.is_none()),
+            ("last sequence number", manifest.last_seq.is_none()),
+        ];
+        for (what, _) in missing.into_iter().filter(|(_, is_missing)| *is_missing) {
+            manifest.fault(Error::corruption(format!("no {what} in any edit")), findings);
+        }
+        if let Tail::Torn { offset, bytes } = reader.tail() {
+            let what = format!("ends in {bytes} bytes of a record that was not written to its end");
+            findings.note(&path, Some(offset), what);
+        }
+    }
+    Ok(manifest)
+}

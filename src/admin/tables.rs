@@ -1,0 +1,460 @@
+//! Reading a table from end to end, damaged or not: what is wrong with it, and what of it is sound.
+
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::admin::findings::Findings;
+use crate::admin::scan;
+use crate::base::{Error, Result};
+use crate::filter::whole_table::key_hash;
+use crate::format::block::{Block, BlockCursor};
+use crate::format::edit::NewFile;
+use crate::format::handle::BlockHandle;
+use crate::format::key::{ParsedKey, SeqNo, TRAILER_BYTES, user_key};
+use crate::fs::{Fs, ReadFile};
+use crate::table::Table;
+use crate::table::reader::{TableContext, read_loose_block};
+
+/// What is known of a table after reading all of it.
+#[derive(Clone, Debug, Default)]
+pub struct TableFacts {
+    /// The number in its name.
+    pub number: u64,
+    /// The file.
+    pub path: PathBuf,
+    /// Its length.
+    pub file_bytes: u64,
+    /// The entries in sound blocks.
+    pub entries: u64,
+    /// The first internal key in sound blocks.
+    pub smallest: Vec<u8>,
+    /// The last internal key in sound blocks.
+    pub largest: Vec<u8>,
+    /// The lowest sequence number in sound blocks.
+    pub min_seq: SeqNo,
+    /// The highest sequence number in sound blocks.
+    pub max_seq: SeqNo,
+    /// How many faults it has.
+    pub faults: u64,
+    /// The sound data blocks, if it has faults; of a sound table the index lists them.
+    pub blocks: Vec<BlockHandle>,
+    /// What is lost with the blocks that are not sound.
+    pub lost: Vec<Gap>,
+}
+
+/// A part of a table whose entries are lost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Gap {
+    /// Where it begins, in bytes.
+    pub offset: u64,
+    /// How long it is, in bytes.
+    pub bytes: u64,
+    /// No user key before this one is lost; `None`: nothing tells.
+    pub from: Option<Vec<u8>>,
+    /// No user key after this one is lost; `None`: nothing tells.
+    pub to: Option<Vec<u8>>,
+}
+
+/// Reads the table at `path`, all of it. `recorded` is what the MANIFEST says of it.
+///
+/// `None` if the file cannot be opened.
+pub fn examine(
+    fs: &dyn Fs,
+    path: &Path,
+    number: u64,
+    recorded: Option<&NewFile>,
+    context: &TableContext,
+    findings: &mut Findings<'_>,
+) -> Option<TableFacts> {
+    let opened = fs.open(path).map_err(|error| Error::io("open", path, error));
+    let opened = opened.and_then(|file| {
+        let len = file.len().map_err(|error| Error::io("read", path, error))?;
+        Ok((file, len))
+    });
+    let (file, len) = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            findings.fault(error, path);
+            return None;
+        }
+    };
+    let facts = TableFacts {
+        number,
+        path: path.to_path_buf(),
+        file_bytes: len,
+        min_seq: SeqNo::MAX,
+        ..TableFacts::default()
+    };
+    let faults_before = findings.fault_count;
+    let mut check = Check { path, file, context, recorded, findings, facts, last_key: Vec::new() };
+    check.run();
+    let mut facts = check.facts;
+    facts.faults = findings.fault_count - faults_before;
+    if facts.entries == 0 {
+        facts.min_seq = 0;
+    }
+    if facts.faults == 0 {
+        facts.blocks = Vec::new();
+    }
+    Some(facts)
+}
+
+struct Check<'a, 'f> {
+    path: &'a Path,
+    file: Arc<dyn ReadFile>,
+    context: &'a TableContext,
+    recorded: Option<&'a NewFile>,
+    findings: &'a mut Findings<'f>,
+    facts: TableFacts,
+    /// The last internal key of the sound blocks so far.
+    last_key: Vec<u8>,
+}
+
+/// What a sound block holds.
+struct Contents {
+    entries: u64,
+    first: Vec<u8>,
+    last: Vec<u8>,
+    min_seq: SeqNo,
+    max_seq: SeqNo,
+    /// The first thing wrong with each part that is not the data.
+    faults: Vec<Error>,
+}
+
+/// Between which keys the index says a block's are.
+struct Bounds<'a> {
+    after: Option<&'a [u8]>,
+    to: &'a [u8],
+}
+
+impl Check<'_, '_> {
+    fn run(&mut self) {
+        let len = self.facts.file_bytes;
+        let recorded_bytes = self.recorded.map_or(len, |file| file.file_bytes);
+        if recorded_bytes != len {
+            let what = "the table is not as long as the MANIFEST says";
+            self.fault(Error::mismatch(what, recorded_bytes, len));
+        }
+        // What follows a whole table does not keep it from being read.
+        let table_bytes = recorded_bytes.min(len);
+        match self.open(table_bytes) {
+            Ok((table, blocks)) => self.by_index(&table, blocks),
+            Err(error) => {
+                self.fault(error);
+                self.by_scan();
+            }
+        }
+        if self.facts.entries == 0 && self.facts.lost.is_empty() {
+            self.fault(Error::corruption("the table has no entries"));
+        }
+    }
+
+    fn fault(&mut self, error: Error) {
+        self.findings.fault(error, self.path);
+    }
+
+    fn open(&self, table_bytes: u64) -> Result<(Table, Vec<(Vec<u8>, BlockHandle)>)> {
+        let path = self.path.to_path_buf();
+        let table = Table::open(self.file.clone(), table_bytes, path, self.context)?;
+        let blocks = table.blocks()?;
+        let at_index = |what: String| {
+            Err(Error::corruption(what).at(table.footer().index.offset).in_file(self.path))
+        };
+        let mut end = 0;
+        let mut last: Option<&[u8]> = None;
+        for block in &blocks {
+            if block.separator.len() < TRAILER_BYTES {
+                return at_index("the index has a separator that is no internal key".to_owned());
+            }
+            let ascends = |last| self.context.order.compare(last, &block.separator).is_lt();
+            if block.handle.offset != end || !last.is_none_or(ascends) {
+                let offset = block.handle.offset;
+                return at_index(format!(
+                    "the index is out of order at the data block of offset {offset}"
+                ));
+            }
+            end = block.handle.end().unwrap_or(u64::MAX);
+            last = Some(&block.separator);
+        }
+        let blocks = blocks.into_iter().map(|block| (block.separator, block.handle)).collect();
+        Ok((table, blocks))
+    }
+
+    /// Reads the blocks that the index lists.
+    fn by_index(&mut self, table: &Table, blocks: Vec<(Vec<u8>, BlockHandle)>) {
+        if let Some(error) = table.filter_error() {
+            self.fault(error.clone());
+        }
+        let mut read_bytes = 0;
+        let mut after: Option<Vec<u8>> = None;
+        for (separator, handle) in blocks {
+            let bounds = Bounds { after: after.as_deref(), to: &separator };
+            let contents = table.read_block(handle, true).and_then(|(_, block)| {
+                self.block(&block, Some((table, &bounds)), handle)
+                    .map_err(|error| error.at(handle.offset))
+            });
+            match contents {
+                Ok(contents) => self.take(handle, contents),
+                Err(error) => {
+                    self.fault(error);
+                    let from = after.as_deref().map(user_key).map(<[u8]>::to_vec);
+                    self.facts.lost.push(Gap {
+                        offset: handle.offset,
+                        bytes: handle.size,
+                        from: from.or_else(|| self.recorded_range().map(|range| range.0)),
+                        to: Some(user_key(&separator).to_vec()),
+                    });
+                }
+            }
+            let bytes = handle.end().unwrap_or(0).saturating_sub(handle.offset);
+            read_bytes += bytes;
+            self.findings.advance(bytes);
+            after = Some(separator);
+        }
+        self.findings.advance(self.facts.file_bytes.saturating_sub(read_bytes));
+    }
+
+    /// First and last user key, as recorded.
+    fn recorded_range(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let recorded = self.recorded?;
+        Some((user_key(&recorded.smallest).to_vec(), user_key(&recorded.largest).to_vec()))
+    }
+
+    fn take(&mut self, handle: BlockHandle, contents: Contents) {
+        for error in contents.faults {
+            self.fault(error.at(handle.offset));
+        }
+        let facts = &mut self.facts;
+        if facts.entries == 0 {
+            facts.smallest = contents.first;
+        }
+        facts.entries += contents.entries;
+        facts.largest.clone_from(&contents.last);
+        facts.min_seq = facts.min_seq.min(contents.min_seq);
+        facts.max_seq = facts.max_seq.max(contents.max_seq);
+        facts.blocks.push(handle);
+        self.last_key = contents.last;
+    }
+
+    /// Reads the whole block. What is wrong with its entries is an error; what is wrong with
+    /// filters and bounds is in the contents.
+    fn block(
+        &self,
+        block: &Block,
+        in_table: Option<(&Table, &Bounds<'_>)>,
+        handle: BlockHandle,
+    ) -> Result<Contents> {
+        let order = &self.context.order;
+        for restart in 0..if block.is_empty() { 0 } else { block.restarts() } {
+            block.entry_at_restart(restart)?;
+        }
+        let mut contents = Contents {
+            entries: 0,
+            first: Vec::new(),
+            last: self.last_key.clone(),
+            min_seq: SeqNo::MAX,
+            max_seq: 0,
+            faults: Vec::new(),
+        };
+        let mut doubts = Doubts::default();
+        let mut has_last = self.facts.entries > 0;
+        let mut cursor = block.cursor();
+        let mut valid = cursor.seek_to_first()?;
+        while valid {
+            let key = cursor.key();
+            let parsed = ParsedKey::parse(key)?;
+            if has_last && order.compare(&contents.last, key) != Ordering::Less {
+                return Err(Error::corruption(format!(
+                    "keys are out of order: \"{}\" comes after \"{}\"",
+                    parsed.user_key.escape_ascii(),
+                    user_key(&contents.last).escape_ascii(),
+                )));
+            }
+            if contents.entries == 0 {
+                contents.first = key.to_vec();
+            }
+            self.doubt(key, parsed.user_key, in_table, handle, &mut doubts);
+            contents.last.clear();
+            contents.last.extend_from_slice(key);
+            has_last = true;
+            contents.entries += 1;
+            contents.min_seq = contents.min_seq.min(parsed.seq);
+            contents.max_seq = contents.max_seq.max(parsed.seq);
+            valid = cursor.next()?;
+        }
+        if contents.entries == 0 {
+            return Err(Error::corruption("the data block has no entries"));
+        }
+        contents.faults = doubts.told();
+        Ok(contents)
+    }
+
+    /// Whether what leads to a key does lead to it: range, index, filters.
+    fn doubt(
+        &self,
+        key: &[u8],
+        user: &[u8],
+        in_table: Option<(&Table, &Bounds<'_>)>,
+        handle: BlockHandle,
+        doubts: &mut Doubts,
+    ) {
+        let order = &self.context.order;
+        if let Some(recorded) = self.recorded {
+            let outside = order.compare(key, &recorded.smallest).is_lt()
+                || order.compare(key, &recorded.largest).is_gt();
+            doubts.note(0, outside, user, "is outside of the range that the MANIFEST records");
+        }
+        let Some((table, bounds)) = in_table else { return };
+        let misplaced = order.compare(key, bounds.to).is_gt()
+            || bounds.after.is_some_and(|after| order.compare(key, after).is_le());
+        doubts.note(1, misplaced, user, "is in a block where the index does not look for it");
+        if let Some(filter) = table.filter_block() {
+            let denied = !filter.key_may_match(handle.offset, user);
+            doubts.note(2, denied, user, "is denied by the filter of its block");
+        }
+        if let Some(filter) = table.table_filter() {
+            let denied = !filter.may_match_hash(key_hash(user));
+            doubts.note(3, denied, user, "is denied by the table's filter");
+        }
+        if let (Some(filter), Some(extractor)) =
+            (table.prefix_filter(), &self.context.prefix_extractor)
+            && let Some(prefix) = extractor.prefix(user)
+        {
+            let denied = !filter.may_match_hash(key_hash(prefix));
+            doubts.note(4, denied, user, "is denied by the filter of prefixes");
+        }
+    }
+
+    /// Reads the blocks that checksums find, without an index.
+    fn by_scan(&mut self) {
+        let found = match scan::find_blocks(&*self.file, self.path) {
+            Ok(found) => found,
+            Err(error) => {
+                self.fault(error);
+                Vec::new()
+            }
+        };
+        let mut end = 0;
+        let mut data_ends = None;
+        for (at, &handle) in found.iter().enumerate() {
+            let block = match read_loose_block(&*self.file, self.path, handle) {
+                Ok(block) => block,
+                Err(error @ Error::Unsupported { .. }) => {
+                    self.fault(error);
+                    continue;
+                }
+                // The filter block, say.
+                Err(_) => continue,
+            };
+            if let Some(named) = scan::index_of(&block, handle.offset, &found[..at]) {
+                data_ends = named.last().and_then(BlockHandle::end);
+                break;
+            }
+            let Ok(contents) = self.block(&block, None, handle) else { continue };
+            if handle.offset > end {
+                self.scan_gap(end, handle.offset, Some(user_key(&contents.first).to_vec()));
+            }
+            end = handle.end().unwrap_or(u64::MAX);
+            self.take(handle, contents);
+        }
+        let last = self.recorded_range().map(|range| range.1);
+        let has_last = self.facts.entries > 0
+            && last.as_deref().is_some_and(|last| last == user_key(&self.last_key));
+        if !has_last && data_ends.is_none_or(|data_ends| data_ends > end) {
+            let to = data_ends.unwrap_or(self.facts.file_bytes).max(end);
+            self.scan_gap(end, to, last);
+        }
+        self.findings.advance(self.facts.file_bytes);
+    }
+
+    fn scan_gap(&mut self, offset: u64, end: u64, to: Option<Vec<u8>>) {
+        let from = match self.facts.entries {
+            0 => self.recorded_range().map(|range| range.0),
+            _ => Some(user_key(&self.last_key).to_vec()),
+        };
+        self.facts.lost.push(Gap { offset, bytes: end - offset, from, to });
+    }
+}
+
+/// What leads away from a block's keys: the first key and the number of keys for each kind.
+#[derive(Default)]
+struct Doubts {
+    kinds: [Option<(Vec<u8>, u64, &'static str)>; 5],
+}
+
+impl Doubts {
+    fn note(&mut self, kind: usize, is_so: bool, key: &[u8], what: &'static str) {
+        if is_so {
+            self.kinds[kind].get_or_insert_with(|| (key.to_vec(), 0, what)).1 += 1;
+        }
+    }
+
+    fn told(self) -> Vec<Error> {
+        let told = self.kinds.into_iter().flatten().map(|(key, count, what)| {
+            let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+            Error::corruption(format!("key \"{}\"{more} {what}", key.escape_ascii()))
+        });
+        told.collect()
+    }
+}
+
+/// Moves over the entries in the sound blocks of a table.
+#[derive(Debug)]
+pub struct SoundEntries {
+    path: PathBuf,
+    file: Arc<dyn ReadFile>,
+    blocks: std::vec::IntoIter<BlockHandle>,
+    cursor: Option<BlockCursor>,
+}
+
+impl SoundEntries {
+    /// Before the first entry of the table that `facts` are of.
+    ///
+    /// # Errors
+    /// I/O errors; corruption, if it has changed since.
+    pub fn open(fs: &dyn Fs, facts: &TableFacts, context: &TableContext) -> Result<SoundEntries> {
+        let path = facts.path.clone();
+        let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        let blocks = match facts.faults {
+            0 => {
+                let table = Table::open(file.clone(), facts.file_bytes, path.clone(), context)?;
+                table.blocks()?.into_iter().map(|block| block.handle).collect()
+            }
+            _ => facts.blocks.clone(),
+        };
+        Ok(SoundEntries { path, file, blocks: blocks.into_iter(), cursor: None })
+    }
+
+    /// Moves to the next entry; false if there is none.
+    ///
+    /// # Errors
+    /// As [`SoundEntries::open`].
+    #[expect(clippy::should_implement_trait, reason = "the entry is lent, not given")]
+    pub fn next(&mut self) -> Result<bool> {
+        if let Some(cursor) = &mut self.cursor
+            && cursor.next().map_err(|error| error.in_file(&self.path))?
+        {
+            return Ok(true);
+        }
+        for handle in self.blocks.by_ref() {
+            let block = read_loose_block(&*self.file, &self.path, handle)?;
+            let cursor = self.cursor.insert(block.cursor());
+            if cursor.seek_to_first().map_err(|error| error.in_file(&self.path))? {
+                return Ok(true);
+            }
+        }
+        self.cursor = None;
+        Ok(false)
+    }
+
+    /// The internal key of the entry.
+    pub fn key(&self) -> &[u8] {
+        self.cursor.as_ref().map_or(&[], BlockCursor::key)
+    }
+
+    /// The value of the entry.
+    pub fn value(&self) -> &[u8] {
+        self.cursor.as_ref().map_or(&[], BlockCursor::value)
+    }
+}
