@@ -49,6 +49,7 @@ pub mod table;
 
 pub use admin::checkpoint::checkpoint;
 pub use admin::destroy::destroy;
+pub use admin::repair::{RepairOptions, RepairReport, repair};
 pub use admin::verify::{VerifyReport, verify};
 pub use base::{BytewiseComparator, Comparator, Error, Result};
 pub use db::{Cursor, Db, Iter, ReadOnlyDb, Snapshot};

@@ -6,6 +6,7 @@ pub mod destroy;
 pub mod findings;
 pub mod logs;
 pub mod manifest;
+pub mod repair;
 pub mod scan;
 pub mod shadow;
 pub mod survey;

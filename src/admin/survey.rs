@@ -30,7 +30,7 @@ pub struct Survey {
     pub has_current: bool,
     /// The MANIFEST that is gone by, if there is one at all.
     pub manifest: Option<Manifest>,
-    /// Why that does not say how the database was last; its levels may hold all the same.
+    /// Why that may lack the last edits, if it may: then tables count that it does not name.
     pub distrust: Option<String>,
     /// The tables that were read: those the MANIFEST names, and where it is not to be trusted,
     /// those it does not.
@@ -186,7 +186,6 @@ impl Survey {
                     "table {:06} is listed at level {other} and at level {}",
                     file.number, file.level
                 );
-                self.distrust.get_or_insert(what.clone());
                 findings.fault(Error::corruption(what), &path);
             }
         }
@@ -199,7 +198,6 @@ impl Survey {
                         "tables {:06} and {:06} of level {level} overlap",
                         pair[0].number, pair[1].number
                     );
-                    self.distrust.get_or_insert(what.clone());
                     findings.fault(Error::corruption(what), &path);
                 }
             }

@@ -1,0 +1,443 @@
+//! Repairing: what is sound of a damaged database becomes a database that opens.
+//!
+//! The rules, in the order in which they decide:
+//!
+//! 1. The MANIFEST that `CURRENT` names counts, up to its first bad record. If there is none, or
+//!    it is damaged, the newest other one does that is sound and whose tables are all there.
+//! 2. A damaged table is replaced by one of its sound blocks, at its level. If its index cannot
+//!    be read, blocks are found by their checksums (`admin/scan.rs`).
+//! 3. If the MANIFEST has lost edits, tables that it does not name count, too: where they go is
+//!    told in `plan.rs` and `merge.rs`. If it has not, they are leftovers, and do not count.
+//! 4. Logs are replayed as an open replays them. Where the MANIFEST cannot say which are live,
+//!    those are that have a sequence number past every table's: flushes go in order.
+//! 5. Nothing is deleted: what is taken out is put into `lost/`.
+//!
+//! The order on disk: new tables, their directory · the new MANIFEST, its directory · second names
+//! in `lost/`, both directories · `CURRENT` · removal of the first names. A crash before `CURRENT`
+//! is replaced leaves the damaged database with some files more; one after it, a repaired one.
+
+mod dry;
+mod merge;
+mod plan;
+mod report;
+mod writer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use report::{
+    LostRange, NewTable, Quarantined, RepairOptions, RepairReport, TableOutcome, TableRepair,
+};
+
+use crate::admin::findings::{Findings, Progress};
+use crate::admin::logs::LogFacts;
+use crate::admin::survey::{Survey, survey, table_context};
+use crate::admin::tables::{SoundEntries, TableFacts};
+use crate::base::{Error, Result};
+use crate::engine::directory;
+use crate::engine::flush::write_table;
+use crate::engine::open::Replay;
+use crate::engine::options::Options;
+use crate::engine::version_set::{FileNumbers, set_current, sync_dir, write_manifest};
+use crate::format::edit::{NewFile, VersionEdit};
+use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo, user_key};
+use crate::format::name::{self, FileName};
+use crate::table::reader::TableContext;
+use plan::{Kept, Plan};
+use writer::Writer;
+
+/// Repairs the database in the directory `dir`, which nobody may have open. A healthy one is not
+/// changed at all.
+///
+/// Everything whose newest version is in bytes that are not damaged is there afterwards, and
+/// nothing that was deleted, unless the deletion was in damaged bytes: then [`RepairReport::lost`]
+/// has the range. What is taken out is put into the directory `lost` of the database.
+///
+/// ```
+/// # use minikv::{Db, Options};
+/// use minikv::RepairOptions;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path();
+/// let options = Options::default().create_if_missing(true);
+/// Db::open(path, options.clone())?.put("key", "value")?;
+/// std::fs::remove_file(path.join("CURRENT"))?;
+/// assert!(Db::open(path, options.clone()).is_err());
+///
+/// let report = minikv::repair(path, &options, RepairOptions::default())?;
+/// assert!(!report.healthy && report.lost.is_empty());
+/// assert!(Db::open(path, options)?.contains_key("key")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`] for what
+/// this build cannot read, which is no damage; I/O errors, of reading too: what a disk cannot read
+/// now it may read later. After an error the directory is as it was, but for new files that
+/// nothing names, or repaired already.
+pub fn repair(
+    dir: impl AsRef<Path>,
+    options: &Options,
+    repair_options: RepairOptions,
+) -> Result<RepairReport> {
+    repair_with(dir, options, repair_options, |_| {})
+}
+
+/// [`repair`], which tells `progress` how far the first look at everything is.
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_with(
+    dir: impl AsRef<Path>,
+    options: &Options,
+    repair_options: RepairOptions,
+    mut progress: impl FnMut(Progress),
+) -> Result<RepairReport> {
+    let dir = dir.as_ref();
+    let mut options = options.clone().checked()?;
+    if repair_options.dry_run {
+        options.fs = Arc::new(dry::DryFs(options.fs));
+    }
+    let fs = options.fs.clone();
+    let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
+    if !exists(dir)? {
+        return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
+    }
+    let lock_path = dir.join(name::LOCK);
+    let had_lock = exists(&lock_path)?;
+    let lock = directory::lock(&*fs, dir)?;
+    let mut findings = Findings::new(&mut progress);
+    let result = look(dir, &options, &mut findings);
+    let mut report = RepairReport {
+        dry_run: repair_options.dry_run,
+        faults: std::mem::take(&mut findings.faults),
+        fault_count: findings.fault_count,
+        ..RepairReport::default()
+    };
+    let survey = match result {
+        Ok(survey) if report.fault_count > 0 || survey.distrust.is_some() => survey,
+        result => {
+            // Locking made it, and nothing else is changed.
+            if !had_lock {
+                let _ = fs.remove(&lock_path);
+            }
+            report.healthy = true;
+            let survey = result?;
+            report.manifest = survey.manifest.map(|manifest| manifest.path);
+            report.tables_kept = survey.tables.len() as u64;
+            return Ok(report);
+        }
+    };
+    let report = Repair::new(dir, &options, &survey, report).run()?;
+    drop(lock);
+    Ok(report)
+}
+
+fn look(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {
+    let survey = survey(dir, options, findings)?;
+    match findings.unsupported.take().or(findings.io.take()) {
+        Some(error) => Err(error),
+        None => Ok(survey),
+    }
+}
+
+struct Repair<'a> {
+    survey: &'a Survey,
+    context: TableContext,
+    writer: Writer<'a>,
+    report: RepairReport,
+    /// The tables of the repaired database.
+    files: Vec<NewFile>,
+    /// What goes into `lost/`, and why.
+    aside: Vec<(PathBuf, String)>,
+    /// First names that go without.
+    renumbered: Vec<PathBuf>,
+}
+
+impl<'a> Repair<'a> {
+    fn new(
+        dir: &'a Path,
+        options: &'a Options,
+        survey: &'a Survey,
+        mut report: RepairReport,
+    ) -> Repair<'a> {
+        let next = survey.manifest.as_ref().and_then(|manifest| manifest.next_file_number);
+        let numbers = FileNumbers::new(next.unwrap_or(1).max(1));
+        for number in survey.files.iter().filter_map(|(_, name)| name.number()) {
+            numbers.skip(number);
+        }
+        report.manifest = survey.manifest.as_ref().map(|manifest| manifest.path.clone());
+        report.manifest_distrusted.clone_from(&survey.distrust);
+        Repair {
+            survey,
+            context: table_context(options),
+            writer: Writer {
+                fs: options.fs.clone(),
+                dir,
+                options,
+                order: InternalComparator::new(options.comparator.clone()),
+                numbers,
+            },
+            report,
+            files: Vec::new(),
+            aside: Vec::new(),
+            renumbered: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Result<RepairReport> {
+        let (fs, dir) = (self.writer.fs.clone(), self.writer.dir);
+        self.tell_lost();
+        match plan::plan(self.survey, self.writer.options, &self.writer.order) {
+            Plan::Keep { tables } => self.keep(tables)?,
+            Plan::Merge { level } => self.merge(level)?,
+        }
+        let mut edit = self.logs()?;
+        sync_dir(&*fs, dir)?;
+
+        let number = self.writer.numbers.take();
+        edit.log_number.get_or_insert(number);
+        edit.comparator = Some(self.writer.options.comparator.name().to_owned());
+        edit.next_file_number = Some(self.writer.numbers.next());
+        edit.new_files = std::mem::take(&mut self.files);
+        write_manifest(&*fs, dir, number, &edit)?;
+        sync_dir(&*fs, dir)?;
+
+        self.set_aside_names();
+        self.report.quarantined = self.writer.keep_aside(&self.aside)?;
+        set_current(&*fs, dir, number)?;
+        let current = dir.join(name::CURRENT);
+        let kept = self.aside.into_iter().map(|(path, _)| path).filter(|path| *path != current);
+        self.writer.remove(kept.chain(self.renumbered))?;
+        Ok(self.report)
+    }
+
+    /// MANIFESTs and a bad CURRENT.
+    fn set_aside_names(&mut self) {
+        let dir = self.writer.dir;
+        for (file, name) in &self.survey.files {
+            match name {
+                FileName::Manifest(_) => {
+                    self.aside.push((dir.join(file), "replaced by a new MANIFEST".to_owned()));
+                }
+                FileName::Current if !self.survey.has_current => {
+                    self.aside.push((dir.join(file), "named no sound MANIFEST".to_owned()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn fact(&self, number: u64) -> Option<&'a TableFacts> {
+        self.survey.tables.get(&number)
+    }
+
+    /// Reports what cannot be saved of tables.
+    fn tell_lost(&mut self) {
+        for facts in self.survey.tables.values() {
+            for gap in &facts.lost {
+                self.report.lost.push(LostRange {
+                    path: facts.path.clone(),
+                    offset: gap.offset,
+                    bytes: gap.bytes,
+                    from: gap.from.clone(),
+                    to: gap.to.clone(),
+                });
+            }
+        }
+        for (number, file) in self.survey.named() {
+            if self.survey.tables.contains_key(&number) {
+                continue;
+            }
+            let path = self.writer.dir.join(name::table_name(number));
+            self.tell(path.clone(), Some(file.level), TableOutcome::Lost, 0);
+            // Without its last edits, the MANIFEST may name what a compaction has merged away.
+            if self.survey.distrust.is_none() {
+                self.report.lost.push(LostRange {
+                    path,
+                    offset: 0,
+                    bytes: file.file_bytes,
+                    from: Some(user_key(&file.smallest).to_vec()),
+                    to: Some(user_key(&file.largest).to_vec()),
+                });
+            }
+        }
+    }
+
+    fn tell(&mut self, path: PathBuf, level: Option<usize>, outcome: TableOutcome, entries: u64) {
+        self.report.tables.push(TableRepair { path, level, outcome, entries });
+    }
+
+    fn add(&mut self, file: NewFile) {
+        self.report.new_tables.push(NewTable {
+            path: self.writer.dir.join(name::table_name(file.number)),
+            level: file.level,
+            file_bytes: file.file_bytes,
+        });
+        self.files.push(file);
+    }
+
+    /// Every table keeps its level. In level 0 the number is the age: from the first damaged table
+    /// on all get new ones.
+    fn keep(&mut self, tables: Vec<Kept>) -> Result<()> {
+        let mut kept: BTreeSet<u64> = BTreeSet::new();
+        let mut is_renumbering = false;
+        for Kept { file, is_named, is_damaged } in tables {
+            let Some(facts) = self.fact(file.number) else { continue };
+            kept.insert(file.number);
+            is_renumbering |= file.level == 0 && is_damaged;
+            let level = is_named.then_some(file.level);
+            if is_damaged {
+                let new = self.rewrite(facts, file.level)?;
+                self.tell(facts.path.clone(), level, TableOutcome::Rewritten, facts.entries);
+                self.aside.push((facts.path.clone(), "damaged: replaced by what is sound".into()));
+                new.into_iter().for_each(|new| self.add(new));
+            } else if is_renumbering && file.level == 0 {
+                let new = self.writer.renumber(&facts.path, &file)?;
+                self.tell(facts.path.clone(), level, TableOutcome::Renumbered, facts.entries);
+                self.renumbered.push(facts.path.clone());
+                self.add(new);
+            } else {
+                if !is_named {
+                    self.tell(facts.path.clone(), None, TableOutcome::Placed, facts.entries);
+                }
+                self.report.tables_kept += 1;
+                self.files.push(file);
+            }
+        }
+        for facts in self.survey.tables.values().filter(|facts| facts.entries == 0) {
+            let level = self.survey.named().get(&facts.number).map(|file| file.level);
+            self.tell(facts.path.clone(), level, TableOutcome::Lost, 0);
+            self.aside.push((facts.path.clone(), "nothing in it is sound".to_owned()));
+        }
+        Ok(())
+    }
+
+    fn rewrite(&self, facts: &TableFacts, level: usize) -> Result<Option<NewFile>> {
+        let mut entries = SoundEntries::open(&*self.writer.fs, facts, &self.context)?;
+        self.writer.table(level, |table| {
+            while entries.next()? {
+                table.add(entries.key(), entries.value())?;
+            }
+            Ok(())
+        })
+    }
+
+    /// All tables become one sorted run.
+    fn merge(&mut self, level: usize) -> Result<()> {
+        let fs = &*self.writer.fs;
+        let tables: Vec<&TableFacts> = self.survey.tables.values().collect();
+        let descent = merge::Descent::find(fs, &self.context, &tables)?;
+        let max_bytes = self.writer.options.max_file_bytes;
+        let new = self.writer.tables(level, max_bytes, |out| {
+            merge::newest(fs, &self.context, &tables, &descent, &mut |key, value| {
+                out.add(key, value)
+            })
+        })?;
+        new.into_iter().for_each(|new| self.add(new));
+        let levels: BTreeMap<u64, usize> =
+            self.survey.named().into_iter().map(|(number, file)| (number, file.level)).collect();
+        for facts in self.survey.tables.values() {
+            let outcome = if facts.entries > 0 { TableOutcome::Merged } else { TableOutcome::Lost };
+            let level = levels.get(&facts.number).copied();
+            self.tell(facts.path.clone(), level, outcome, facts.entries);
+            self.aside.push((facts.path.clone(), "merged with all tables".to_owned()));
+        }
+        for ancestor in descent.ancestors() {
+            self.report.notes.push(format!(
+                "table {} shares entries with a newer one, so it is an input of a compaction: \
+                 what that had dropped is left out",
+                name::table_name(ancestor)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Which logs stay live: all of it that the new MANIFEST says of logs.
+    fn logs(&mut self) -> Result<VersionEdit> {
+        let manifest = self.survey.manifest.as_ref();
+        let recorded_seq = manifest.and_then(|manifest| manifest.last_seq).unwrap_or(0);
+        let in_tables = self.survey.tables.values().map(|facts| facts.max_seq).max().unwrap_or(0);
+        let mut edit = VersionEdit {
+            log_number: manifest.and_then(|manifest| manifest.log_number),
+            prev_log_number: Some(manifest.map_or(0, |manifest| manifest.prev_log_number)),
+            last_seq: Some(recorded_seq.max(in_tables)),
+            ..VersionEdit::default()
+        };
+        let mut live: Vec<&LogFacts> = self.survey.logs.iter().collect();
+        if self.survey.distrust.is_some() {
+            live = self.live_by_seq(in_tables);
+            edit.log_number = live.first().map(|log| log.number);
+            edit.prev_log_number = Some(0);
+            let first_is = live.first().and_then(|log| log.begins_at).unwrap_or(0);
+            if first_is > in_tables + 1 && in_tables > 0 {
+                self.report.notes.push(format!(
+                    "the first log that counts begins at sequence number {first_is}, and the \
+                     tables end at {in_tables}: what is between may be lost"
+                ));
+            }
+            edit.last_seq = edit.last_seq.max(Some(first_is.saturating_sub(1)));
+        }
+        if live.iter().any(|log| log.is_damaged) || self.survey.has_gap {
+            let numbers: Vec<u64> = live.iter().map(|log| log.number).collect();
+            let last_seq = self.flush(&numbers, edit.last_seq.unwrap_or(0))?;
+            edit.last_seq = edit.last_seq.max(Some(last_seq));
+            // The MANIFEST's own, past every log.
+            edit.log_number = None;
+            edit.prev_log_number = Some(0);
+        }
+        Ok(edit)
+    }
+
+    /// The logs that have something no table has; the others are put aside.
+    fn live_by_seq(&mut self, in_tables: SeqNo) -> Vec<&'a LogFacts> {
+        let logs = &self.survey.logs;
+        let first = logs.iter().position(|log| log.max_seq > in_tables).unwrap_or(logs.len());
+        // A log that is damaged before anything new could have had more.
+        let damaged = logs[..first].iter().position(|log| log.is_damaged);
+        let is_gap = |log: &LogFacts| log.begins_at.is_none_or(|next| next > in_tables + 1);
+        let first = match (damaged, logs.get(first)) {
+            (Some(damaged), Some(log)) if is_gap(log) => damaged,
+            _ => first,
+        };
+        for log in &logs[..first] {
+            self.aside.push((log.path.clone(), "what it holds is in tables".to_owned()));
+        }
+        logs[first..].iter().collect()
+    }
+
+    /// Replays logs into tables of level 0, as far as an open would.
+    fn flush(&mut self, numbers: &[u64], last_seq: SeqNo) -> Result<SeqNo> {
+        let Writer { fs, dir, options, order, numbers: next } = &self.writer;
+        let replay = Replay {
+            fs: &**fs,
+            dir,
+            order,
+            write_buffer_bytes: options.write_buffer_bytes,
+            paranoid: false,
+        };
+        let mut tables = Vec::new();
+        let mut flush = |memtables: &mut std::collections::VecDeque<crate::engine::Frozen>| {
+            let Some(oldest) = memtables.pop_front() else { return Ok(()) };
+            let held = vec![MAX_SEQ_NO];
+            let number = next.take();
+            tables.push(write_table(&**fs, dir, options, order, &oldest.mem, held, number)?);
+            Ok(())
+        };
+        let mut replayed = replay.run(numbers, last_seq, &mut flush)?;
+        while !replayed.memtables.is_empty() {
+            flush(&mut replayed.memtables)?;
+        }
+        tables.into_iter().for_each(|table| self.add(table));
+        let dir = self.writer.dir;
+        for &number in numbers {
+            let path = dir.join(name::log_name(number));
+            let lost = replayed.recovery.lost.iter().find(|lost| lost.path == path);
+            let why = lost.map_or("replayed into a table", |lost| lost.why.as_str());
+            self.aside.push((path, why.to_owned()));
+        }
+        self.report.lost_logs = replayed.recovery.lost;
+        Ok(replayed.last_seq)
+    }
+}

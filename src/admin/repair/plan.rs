@@ -1,0 +1,147 @@
+//! Where each table goes.
+//!
+//! Whatever the MANIFEST says before its first bad record is kept as far as it agrees with the
+//! files: levels are what keeps newer above older. Tables that it does not name, because the edits
+//! that did are lost, are placed only where sequence numbers or ranges prove that order; otherwise
+//! all tables are merged by sequence number.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::admin::repair::merge;
+use crate::admin::survey::Survey;
+use crate::admin::tables::TableFacts;
+use crate::base::Result;
+use crate::base::stats::NUM_LEVELS;
+use crate::engine::obsolete::Trash;
+use crate::engine::options::Options;
+use crate::engine::pick::target_bytes;
+use crate::engine::version::Version;
+use crate::format::edit::{NewFile, VersionEdit};
+use crate::format::key::InternalComparator;
+
+/// What to do with the tables.
+#[derive(Debug)]
+pub enum Plan {
+    /// Each stays at its level; damaged ones are rewritten there.
+    Keep {
+        /// The tables, those of level 0 from the oldest to the newest.
+        tables: Vec<Kept>,
+    },
+    /// All are merged into one sorted run at this level.
+    Merge {
+        /// The level.
+        level: usize,
+    },
+}
+
+/// A table that keeps its level.
+#[derive(Debug)]
+pub struct Kept {
+    /// What the MANIFEST records, or would.
+    pub file: NewFile,
+    /// Whether a MANIFEST named it.
+    pub is_named: bool,
+    /// Whether it is to be written anew.
+    pub is_damaged: bool,
+}
+
+/// What the MANIFEST would record of a table.
+fn as_file(facts: &TableFacts, level: usize) -> NewFile {
+    NewFile {
+        level,
+        number: facts.number,
+        file_bytes: facts.file_bytes,
+        smallest: facts.smallest.clone(),
+        largest: facts.largest.clone(),
+    }
+}
+
+/// Plans for what was seen.
+pub fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
+    let named = survey.named();
+    let unnamed: Vec<&TableFacts> = survey
+        .tables
+        .values()
+        .filter(|facts| !named.contains_key(&facts.number) && facts.entries > 0)
+        .collect();
+    let mut tables = Vec::new();
+    for (number, file) in &named {
+        let Some(facts) = survey.tables.get(number).filter(|facts| facts.entries > 0) else {
+            continue;
+        };
+        let is_damaged = facts.faults > 0;
+        let file = match is_damaged {
+            true => as_file(facts, file.level),
+            false => (*file).clone(),
+        };
+        tables.push(Kept { file, is_named: true, is_damaged });
+    }
+    let has_all = named.keys().all(|number| survey.tables.contains_key(number));
+    let listed = survey.manifest.iter().flat_map(|manifest| manifest.files()).count();
+    let is_placeable = if listed != named.len() {
+        // A table at two levels: nothing tells which of them is right.
+        false
+    } else if survey.distrust.is_none() || unnamed.is_empty() {
+        true
+    } else {
+        has_all && are_later_flushes(survey, &unnamed)
+    };
+    if is_placeable {
+        let placed = unnamed.iter().map(|facts| Kept {
+            file: as_file(facts, 0),
+            is_named: false,
+            is_damaged: facts.faults > 0,
+        });
+        tables.extend(placed);
+        tables.sort_by_key(|kept| (kept.file.level, kept.file.number));
+        if is_consistent(&tables, options, order) {
+            return Plan::Keep { tables };
+        }
+    }
+    let all: Vec<&TableFacts> = survey.tables.values().collect();
+    let bytes = all.iter().map(|facts| facts.file_bytes).sum::<u64>();
+    let level = level_for(bytes, options);
+    if merge::are_disjoint(&all, order.user()) {
+        let tables = all.into_iter().filter(|facts| facts.entries > 0).map(|facts| Kept {
+            file: as_file(facts, level),
+            is_named: named.contains_key(&facts.number),
+            is_damaged: facts.faults > 0,
+        });
+        return Plan::Keep { tables: tables.collect() };
+    }
+    Plan::Merge { level }
+}
+
+/// Whether tables that no MANIFEST names are what flushes after its last edit leave: each newer,
+/// by number and by sequence numbers, than all before it.
+fn are_later_flushes(survey: &Survey, unnamed: &[&TableFacts]) -> bool {
+    let is_unnamed = |number: u64| unnamed.iter().any(|facts| facts.number == number);
+    let before = survey.tables.values().filter(|facts| !is_unnamed(facts.number));
+    let (mut number, mut seq) = (0, 0);
+    for facts in before {
+        number = number.max(facts.number);
+        seq = seq.max(facts.max_seq);
+    }
+    unnamed.iter().all(|facts| {
+        let is_later = facts.number > number && facts.min_seq > seq;
+        (number, seq) = (facts.number, facts.max_seq);
+        is_later
+    })
+}
+
+fn is_consistent(tables: &[Kept], options: &Options, order: &InternalComparator) -> bool {
+    let edit = VersionEdit {
+        new_files: tables.iter().map(|kept| kept.file.clone()).collect(),
+        ..VersionEdit::default()
+    };
+    // No table of this version is ever removed through it.
+    let trash = Arc::new(Trash::new(options.fs.clone(), Path::new("")));
+    let applied: Result<Version> = Version::default().apply(&edit, order, &trash);
+    applied.is_ok()
+}
+
+/// The first sorted level that so many bytes do not overfill.
+fn level_for(bytes: u64, options: &Options) -> usize {
+    (1..NUM_LEVELS).find(|&level| bytes <= target_bytes(level, options)).unwrap_or(NUM_LEVELS - 1)
+}

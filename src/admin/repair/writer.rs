@@ -1,0 +1,194 @@
+//! Writing what a repair makes, and putting aside what it takes out.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::admin::repair::report::Quarantined;
+use crate::base::{Error, Result};
+use crate::engine::checkpoint::link_or_copy;
+use crate::engine::directory::LOST;
+use crate::engine::options::Options;
+use crate::engine::version_set::{FileNumbers, sync_dir};
+use crate::format::edit::NewFile;
+use crate::format::key::InternalComparator;
+use crate::format::name::{self, FileName};
+use crate::fs::Fs;
+use crate::table::builder::TableBuilder;
+
+/// Makes new files in a database's directory.
+pub struct Writer<'a> {
+    /// Where to.
+    pub fs: Arc<dyn Fs>,
+    /// The database.
+    pub dir: &'a Path,
+    /// What new tables look like.
+    pub options: &'a Options,
+    /// The order of keys.
+    pub order: InternalComparator,
+    /// Numbers nobody has.
+    pub numbers: FileNumbers,
+}
+
+impl Writer<'_> {
+    /// Writes one table of what `fill` adds; `None`, and no file, if that is nothing.
+    pub fn table(
+        &self,
+        level: usize,
+        fill: impl FnOnce(&mut Tables<'_, '_>) -> Result<()>,
+    ) -> Result<Option<NewFile>> {
+        Ok(self.tables(level, u64::MAX, fill)?.pop())
+    }
+
+    /// Writes tables of about `max_bytes` of what `fill` adds.
+    pub fn tables(
+        &self,
+        level: usize,
+        max_bytes: u64,
+        fill: impl FnOnce(&mut Tables<'_, '_>) -> Result<()>,
+    ) -> Result<Vec<NewFile>> {
+        let mut tables = Tables { writer: self, level, max_bytes, open: None, done: Vec::new() };
+        fill(&mut tables)?;
+        tables.end()?;
+        Ok(tables.done)
+    }
+
+    /// Gives a table a second number.
+    pub fn renumber(&self, path: &Path, file: &NewFile) -> Result<NewFile> {
+        let number = self.numbers.take();
+        link_or_copy(&*self.fs, path, &self.dir.join(name::table_name(number)))?;
+        Ok(NewFile { number, ..file.clone() })
+    }
+
+    /// Puts second names of files into `lost/`, durably. The first ones are still there.
+    pub fn keep_aside(&self, files: &[(PathBuf, String)]) -> Result<Vec<Quarantined>> {
+        let aside = self.dir.join(LOST);
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.fs.create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
+        let mut taken = BTreeSet::new();
+        let mut quarantined = Vec::new();
+        for (path, why) in files {
+            let Some(file) = path.file_name().and_then(|file| file.to_str()) else { continue };
+            let mut kept = aside.join(file);
+            let is_there = self.fs.exists(&kept);
+            if is_there.map_err(|error| Error::io("look for", &kept, error))? {
+                // A repair that was cut short put it there, or one before kept another file of
+                // this name.
+                if self.are_alike(path, &kept)? || file == name::CURRENT {
+                    quarantined.push(Quarantined { path: path.clone(), kept, why: why.clone() });
+                    continue;
+                }
+                kept = aside.join(self.other_name(file));
+            }
+            if taken.insert(kept.clone()) {
+                link_or_copy(&*self.fs, path, &kept)?;
+            }
+            quarantined.push(Quarantined { path: path.clone(), kept, why: why.clone() });
+        }
+        sync_dir(&*self.fs, &aside)?;
+        sync_dir(&*self.fs, self.dir)?;
+        Ok(quarantined)
+    }
+
+    /// The name with another number.
+    fn other_name(&self, file: &str) -> String {
+        let number = self.numbers.take();
+        let renamed = match FileName::parse(file) {
+            Some(FileName::Table { legacy_sst, .. }) => FileName::Table { number, legacy_sst },
+            Some(FileName::Manifest(_)) => FileName::Manifest(number),
+            _ => FileName::Log(number),
+        };
+        renamed.to_string()
+    }
+
+    fn are_alike(&self, one: &Path, other: &Path) -> Result<bool> {
+        const CHUNK_BYTES: usize = 64 << 10;
+        let open = |path: &Path| self.fs.open(path).map_err(|error| Error::io("open", path, error));
+        let (a, b) = (open(one)?, open(other)?);
+        let failed = |error| Error::io("read", one, error);
+        let len = a.len().map_err(failed)?;
+        if b.len().map_err(failed)? != len {
+            return Ok(false);
+        }
+        let (mut left, mut right) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+        let mut at = 0;
+        while at < len {
+            let read = a.read_at(&mut left, at).map_err(failed)?;
+            if read == 0
+                || b.read_at(&mut right, at).map_err(failed)? != read
+                || left[..read] != right[..read]
+            {
+                return Ok(false);
+            }
+            at += read as u64;
+        }
+        Ok(true)
+    }
+
+    /// Removes the first names of files whose second ones are durable. What cannot be removed
+    /// stays for the next open.
+    pub fn remove(&self, files: impl Iterator<Item = PathBuf>) -> Result<()> {
+        for path in files {
+            match self.fs.remove(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(Error::io("remove", path, error));
+                }
+                _ => {}
+            }
+        }
+        sync_dir(&*self.fs, self.dir)
+    }
+}
+
+/// Tables being written, one after the other.
+pub struct Tables<'w, 'a> {
+    writer: &'w Writer<'a>,
+    level: usize,
+    max_bytes: u64,
+    open: Option<(TableBuilder, NewFile)>,
+    done: Vec<NewFile>,
+}
+
+impl Tables<'_, '_> {
+    /// Adds an entry. Internal keys ascend; only where the user key changes does a table end.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.open.as_ref().is_some_and(|(table, _)| table.file_bytes() >= self.max_bytes) {
+            self.end()?;
+        }
+        let (builder, file) = match &mut self.open {
+            Some(open) => open,
+            None => {
+                let writer = self.writer;
+                let number = writer.numbers.take();
+                let path = writer.dir.join(name::table_name(number));
+                let file =
+                    writer.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+                let options = writer.options.table_options(&writer.order, self.level);
+                self.open.insert((
+                    TableBuilder::new(file, path, options),
+                    NewFile {
+                        level: self.level,
+                        number,
+                        file_bytes: 0,
+                        smallest: key.to_vec(),
+                        largest: Vec::new(),
+                    },
+                ))
+            }
+        };
+        builder.add(key, value)?;
+        file.largest.clear();
+        file.largest.extend_from_slice(key);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let Some((builder, mut file)) = self.open.take() else { return Ok(()) };
+        file.file_bytes = builder.finish()?.file_bytes;
+        self.done.push(file);
+        Ok(())
+    }
+}

@@ -1,0 +1,210 @@
+//! A database of about 64 KiB with several levels, overwrites, deletes and a live log; every state
+//! it went through; and its files, to be damaged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minikv::admin::repair::LostRange;
+use minikv::fs::sim::SimFs;
+use minikv::fs::{Fs, MemFs};
+use minikv::{Compression, Db, Options, Result, WriteBatch};
+
+use crate::rng::Rng;
+
+pub const DIR: &str = "/db";
+
+pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The bytes of every file of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files(pub BTreeMap<String, Vec<u8>>);
+
+impl Files {
+    pub fn of(fs: &dyn Fs) -> Files {
+        let dir = Path::new(DIR);
+        let names = fs.list(dir).unwrap().into_iter().filter(|name| name != "lost");
+        Files(names.map(|name| (name.clone(), read(fs, &dir.join(name)))).collect())
+    }
+
+    /// A filesystem in memory with these files.
+    pub fn load(&self) -> MemFs {
+        let fs = MemFs::new();
+        self.put_into(&fs);
+        fs
+    }
+
+    /// A simulated one, on which they are durable.
+    pub fn load_sim(&self, seed: u64) -> SimFs {
+        let fs = SimFs::new(seed);
+        self.put_into(&fs);
+        fs.sync_all();
+        fs
+    }
+
+    pub fn put_into(&self, fs: &dyn Fs) {
+        fs.create_dir(Path::new(DIR)).unwrap();
+        for (name, bytes) in &self.0 {
+            fs.create(&Path::new(DIR).join(name)).unwrap().write(bytes).unwrap();
+        }
+    }
+
+    /// The names that end or begin so, in order.
+    pub fn named(&self, part: &str) -> Vec<String> {
+        let names = self.0.keys().filter(|name| name.starts_with(part) || name.ends_with(part));
+        names.cloned().collect()
+    }
+
+    pub fn flip(&self, name: &str, at: usize, mask: u8) -> Files {
+        let mut files = self.clone();
+        files.0.get_mut(name).unwrap()[at] ^= mask;
+        files
+    }
+
+    pub fn cut(&self, name: &str, len: usize) -> Files {
+        let mut files = self.clone();
+        files.0.get_mut(name).unwrap().truncate(len);
+        files
+    }
+
+    pub fn without(&self, name: &str) -> Files {
+        let mut files = self.clone();
+        files.0.remove(name).unwrap();
+        files
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.0.values().map(Vec::len).sum()
+    }
+}
+
+pub fn read(fs: &dyn Fs, path: &Path) -> Vec<u8> {
+    let file = fs.open(path).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    assert_eq!(file.read_at(&mut bytes, 0).unwrap(), bytes.len());
+    bytes
+}
+
+pub fn options_on(fs: Arc<dyn Fs>) -> Options {
+    Options::default()
+        .fs(fs)
+        .write_buffer_bytes(4000)
+        .max_file_bytes(5000)
+        .block_bytes(500)
+        .block_restart_interval(4)
+        .block_cache_bytes(0)
+        .inline_background(Some(3))
+}
+
+pub fn options(fs: &MemFs) -> Options {
+    options_on(Arc::new(fs.clone()))
+}
+
+/// A database, and what is true of it.
+#[derive(Clone, Debug)]
+pub struct Made {
+    pub files: Files,
+    /// What it must hold.
+    pub entries: Entries,
+    /// Every value that a key ever had.
+    pub history: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
+    /// The hash of each state, after so many commits.
+    pub states: Vec<u64>,
+}
+
+/// How the database is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub seed: u64,
+    pub commits: usize,
+    pub compression: Compression,
+    /// Whether compactions are left to be done.
+    pub compacted: bool,
+}
+
+pub const SHAPE: Shape =
+    Shape { seed: 1, commits: 1500, compression: Compression::None, compacted: false };
+
+impl Made {
+    pub fn new(shape: Shape) -> Made {
+        let fs = MemFs::new();
+        let options = options(&fs).create_if_missing(true).compression(shape.compression);
+        let mut rng = Rng::new(shape.seed);
+        let mut made = Made {
+            files: Files(BTreeMap::new()),
+            entries: Entries::new(),
+            history: BTreeMap::new(),
+            states: vec![0],
+        };
+        let db = Db::open(DIR, options).unwrap();
+        for commit in 0..shape.commits {
+            let mut batch = WriteBatch::new();
+            let mut state = made.states[commit];
+            for _ in 0..if rng.one_in(10) { 4 } else { 1 } {
+                let key = format!("key{:04}", rng.below(500)).into_bytes();
+                if let Some(old) = made.entries.remove(&key) {
+                    state ^= hash_entry(&key, &old);
+                }
+                if rng.one_in(5) {
+                    batch.delete(&key);
+                    continue;
+                }
+                let value = format!("{commit}:{}", "v".repeat(20 + rng.below(120))).into_bytes();
+                batch.put(&key, &value);
+                state ^= hash_entry(&key, &value);
+                made.history.entry(key.clone()).or_default().insert(value.clone());
+                made.entries.insert(key, value);
+            }
+            db.write(batch).unwrap();
+            made.states.push(state);
+            if shape.compacted && commit == shape.commits - 20 {
+                db.compact_range::<&[u8]>(..).unwrap();
+            }
+        }
+        db.wait_idle().unwrap();
+        db.close().unwrap();
+        made.files = Files::of(&fs);
+        made
+    }
+
+    /// All keys there may be.
+    pub fn keys() -> impl Iterator<Item = Vec<u8>> {
+        (0..500).map(|i| format!("key{i:04}").into_bytes())
+    }
+}
+
+/// What a database holds, read forward, backward and by key.
+pub fn read_all(db: &Db) -> Result<Entries> {
+    let forward = db.iter()?.collect::<Result<Vec<_>>>()?;
+    let mut backward = db.iter()?.rev().collect::<Result<Vec<_>>>()?;
+    backward.reverse();
+    assert!(forward == backward, "forward and backward iteration differ");
+    let entries: Entries = forward.into_iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    for key in Made::keys() {
+        assert_eq!(db.get(&key)?.as_deref(), entries.get(&key).map(Vec::as_slice), "get");
+    }
+    Ok(entries)
+}
+
+/// Whether a key is in a range that a repair says is lost.
+pub fn is_lost(lost: &[LostRange], key: &[u8]) -> bool {
+    lost.iter().any(|range| {
+        range.from.as_deref().is_none_or(|from| from <= key)
+            && range.to.as_deref().is_none_or(|to| key <= to)
+    })
+}
+
+fn hash_entry(key: &[u8], value: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (key, value).hash(&mut hasher);
+    hasher.finish()
+}
+
+pub fn hash_of(entries: &Entries) -> u64 {
+    entries.iter().fold(0, |state, (key, value)| state ^ hash_entry(key, value))
+}
+
+pub fn path(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}

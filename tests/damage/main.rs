@@ -1,0 +1,21 @@
+//! Damaged databases: opened, read, compacted, verified, repaired.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `database` | a small database with everything in it, its files, and what it must hold |
+//! | `sweep` | every byte of it changed, and every truncation |
+//! | `repair` | what a repair saves, and what it must not bring back |
+//! | `crashes` | a crash after every operation of a repair |
+//! | `checkpoint` | copies, and crashes while they are made |
+//!
+//! `MINIKV_SWEEP_STRIDE` says every how many bytes one is changed; 1 takes some minutes.
+
+mod checkpoint;
+mod crashes;
+mod database;
+mod repair;
+mod sweep;
+
+#[path = "../support/rng.rs"]
+#[allow(dead_code, reason = "tests share it, and each uses a part")]
+mod rng;

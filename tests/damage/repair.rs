@@ -1,0 +1,311 @@
+//! What a repair saves, and what it must not bring back.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use minikv::admin::repair::TableOutcome;
+use minikv::fs::{Fs, MemFs};
+use minikv::{Compression, Db, RepairOptions, RepairReport};
+
+use crate::database::{DIR, Entries, Files, Made, SHAPE, Shape, is_lost, options, path, read_all};
+
+fn shapes() -> Vec<Shape> {
+    vec![
+        SHAPE,
+        Shape { compression: Compression::Snappy, seed: 2, ..SHAPE },
+        Shape { compacted: true, seed: 3, ..SHAPE },
+        Shape { commits: 200, seed: 4, ..SHAPE },
+    ]
+}
+
+/// Repairs, after a dry run that must say the same and change nothing.
+fn repair(fs: &MemFs, what: &str) -> RepairReport {
+    let before = Files::of(fs);
+    let dry = minikv::repair(DIR, &options(fs), RepairOptions::default().dry_run(true));
+    let dry = dry.unwrap_or_else(|error| panic!("{what}: dry run: {error}"));
+    assert!(Files::of(fs) == before, "{what}: a dry run changed something");
+    assert!(!fs.exists(&path("lost")).unwrap(), "{what}");
+    let report = minikv::repair(DIR, &options(fs), RepairOptions::default());
+    let report = report.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert_eq!(RepairReport { dry_run: false, ..dry }, report, "{what}");
+    report
+}
+
+/// Every key has its value, outside of what the report says is lost; there, a value it once had.
+fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
+    for key in Made::keys() {
+        let (got, due) = (found.get(&key), made.entries.get(&key));
+        if !is_lost(&report.lost, &key) {
+            assert_eq!(got, due, "{what}: {}\n{report:#?}", key.escape_ascii());
+        } else if let Some(got) = got {
+            assert!(made.history[&key].contains(got), "{what}: {}", key.escape_ascii());
+        }
+    }
+    assert!(found.keys().all(|key| made.history.contains_key(key)), "{what}");
+}
+
+/// Repairs damaged files and checks everything there is to check.
+fn repaired(made: &Made, files: &Files, what: &str) -> (RepairReport, Entries) {
+    let fs = files.load();
+    let report = repair(&fs, what);
+    assert!(!report.healthy, "{what}");
+    let verified = minikv::verify(DIR, &options(&fs)).unwrap();
+    assert!(verified.is_sound(), "{what}: {:#?}\n{report:#?}", verified.faults);
+    let again = Files::of(&fs);
+    let second = minikv::repair(DIR, &options(&fs), RepairOptions::default()).unwrap();
+    assert!(second.healthy && Files::of(&fs) == again, "{what}: repaired twice");
+
+    let db = Db::open(DIR, options(&fs)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(db.recovery().lost.is_empty(), "{what}");
+    let found = read_all(&db).unwrap_or_else(|error| panic!("{what}: {error}"));
+    db.compact_range::<&[u8]>(..).unwrap();
+    assert!(read_all(&db).unwrap() == found, "{what}: compacting changed what is read");
+    // What is written now is newer than all there was.
+    for key in Made::keys().step_by(9) {
+        db.put(&key, "new").unwrap();
+    }
+    for key in Made::keys().step_by(9) {
+        assert_eq!(db.get(&key).unwrap().as_deref(), Some(&b"new"[..]), "{what}");
+    }
+    // Nothing was deleted: the bytes of every file that was damaged are still there.
+    for quarantined in &report.quarantined {
+        let name = quarantined.path.file_name().unwrap().to_str().unwrap();
+        assert!(crate::database::read(&fs, &quarantined.kept) == files.0[name], "{what}: {name}");
+    }
+    (report, found)
+}
+
+fn full(made: &Made, files: &Files, what: &str) {
+    let (report, found) = repaired(made, files, what);
+    check(made, &found, &report, what);
+}
+
+/// LevelDB's repair rewrites every MANIFEST and moves every log into a table, damaged or not.
+#[test]
+fn repair_of_a_healthy_database_changes_nothing() {
+    for shape in shapes() {
+        let made = Made::new(shape);
+        for files in [made.files.clone(), made.files.without("LOCK")] {
+            let fs = files.load();
+            let report = repair(&fs, "healthy");
+            assert!(report.healthy && report.faults.is_empty(), "{report:#?}");
+            assert!(report.tables.is_empty() && report.quarantined.is_empty(), "{report:#?}");
+            assert!(Files::of(&fs) == files);
+        }
+    }
+}
+
+/// LevelDB's puts every table at level 0, where the higher number counts as newer: what a
+/// compaction wrote last, the oldest data, hides what was written after it.
+#[test]
+fn repair_that_resurrects_or_reorders() {
+    for shape in shapes() {
+        let made = Made::new(shape);
+        let manifest = made.files.named("MANIFEST").remove(0);
+        let cases = [
+            ("no CURRENT", made.files.without("CURRENT")),
+            ("no MANIFEST", made.files.without(&manifest)),
+            ("neither", made.files.without("CURRENT").without(&manifest)),
+            ("an empty MANIFEST", made.files.cut(&manifest, 0)),
+            ("an empty CURRENT", made.files.cut("CURRENT", 0)),
+        ];
+        for (what, files) in cases {
+            let (report, found) = repaired(&made, &files, what);
+            assert!(report.lost.is_empty(), "{what}: {:#?}", report.lost);
+            assert!(found == made.entries, "{what}, {shape:?}: {report:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_manifest_damaged_or_cut_anywhere_loses_nothing() {
+    for shape in shapes() {
+        let made = Made::new(shape);
+        let manifest = made.files.named("MANIFEST").remove(0);
+        let len = made.files.0[&manifest].len();
+        for at in (0..len).step_by(13).chain(len.saturating_sub(60)..len) {
+            for (what, files) in [
+                ("flip", made.files.flip(&manifest, at, 1)),
+                ("cut", made.files.cut(&manifest, at)),
+            ] {
+                let what = format!("{what} of {manifest} at {at}, {shape:?}");
+                let sound = minikv::verify(DIR, &options(&files.load())).unwrap();
+                if sound.is_sound() {
+                    // A record cut short that nobody relied on.
+                    let db = Db::open(DIR, options(&files.load())).unwrap();
+                    assert!(read_all(&db).unwrap() == made.entries, "{what}");
+                    continue;
+                }
+                let (report, found) = repaired(&made, &files, &what);
+                assert!(found == made.entries && report.lost.is_empty(), "{what}: {report:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_table_loses_its_damaged_blocks_only() {
+    for shape in shapes() {
+        let made = Made::new(shape);
+        for table in made.files.named(".ldb") {
+            let len = made.files.0[&table].len();
+            for part in 0..12 {
+                let at = (len - 1) * part / 11;
+                let what = format!("flip of {table} at {at}, {shape:?}");
+                let files = made.files.flip(&table, at, 0x10);
+                if minikv::verify(DIR, &options(&files.load())).unwrap().is_sound() {
+                    // The padding of the footer.
+                    assert!(at > len - 48, "{what}");
+                    continue;
+                }
+                let (report, found) = repaired(&made, &files, &what);
+                check(&made, &found, &report, &what);
+                let doubtful = Made::keys().filter(|key| is_lost(&report.lost, key)).count();
+                let most = if shape.compression == Compression::None { 40 } else { 120 };
+                assert!(doubtful <= most, "{what}: {doubtful} keys: {report:#?}");
+                let wrong = Made::keys().filter(|key| found.get(key) != made.entries.get(key));
+                assert!(wrong.count() <= 40, "{what}: {report:#?}");
+                assert!(report.manifest_distrusted.is_none(), "{what}");
+            }
+            for part in 0..8 {
+                let at = len * part / 8;
+                full(&made, &made.files.cut(&table, at), &format!("{table} cut at {at}"));
+            }
+            full(&made, &made.files.without(&table), &format!("no {table}, {shape:?}"));
+        }
+    }
+}
+
+/// Index and a data block both: blocks are found by their checksums.
+#[test]
+fn a_table_with_a_damaged_index_and_a_damaged_block_keeps_the_others() {
+    for compression in [Compression::None, Compression::Snappy] {
+        let made = Made::new(Shape { compression, ..SHAPE });
+        for table in made.files.named(".ldb") {
+            let len = made.files.0[&table].len();
+            let files = made.files.flip(&table, len - 60, 1).flip(&table, len / 3, 1);
+            let what = format!("{table}, {compression:?}");
+            let (report, found) = repaired(&made, &files, &what);
+            check(&made, &found, &report, &what);
+            let repaired = report.tables.iter().find(|t| t.path == path(&table)).unwrap();
+            assert!(repaired.outcome == TableOutcome::Rewritten && repaired.entries > 5, "{what}");
+        }
+    }
+}
+
+/// Everything at once, and no MANIFEST: still nothing that was not there, or that the report does
+/// not tell of.
+#[test]
+fn damaged_tables_without_a_manifest() {
+    for shape in shapes() {
+        let made = Made::new(shape);
+        let manifest = made.files.named("MANIFEST").remove(0);
+        let mut files = made.files.without(&manifest);
+        for (nth, table) in made.files.named(".ldb").into_iter().enumerate() {
+            if nth % 3 == 0 {
+                let len = files.0[&table].len();
+                files = files.flip(&table, len * (nth % 5) / 5, 0x22);
+            }
+            full(&made, &files, &format!("{nth} tables, {shape:?}"));
+        }
+    }
+}
+
+/// A damaged log ends at its first bad record, as an open has it; what is left out is kept.
+#[test]
+fn a_damaged_log_ends_where_an_open_ends_it() {
+    let made = Made::new(SHAPE);
+    let log = made.files.named(".log").pop().unwrap();
+    let len = made.files.0[&log].len();
+    assert!(len > 300, "{len} bytes of {log}");
+    let mut damaged = 0;
+    for at in (0..len).step_by(7) {
+        let files = made.files.flip(&log, at, 1);
+        let by_open = Db::open(DIR, options(&files.load())).unwrap();
+        let expected = read_all(&by_open).unwrap();
+        let what = format!("flip of {log} at {at}");
+        if minikv::verify(DIR, &options(&files.load())).unwrap().is_sound() {
+            continue;
+        }
+        damaged += 1;
+        let (report, found) = repaired(&made, &files, &what);
+        assert!(found == expected, "{what}");
+        assert_eq!(report.lost_logs, by_open.recovery().lost, "{what}");
+        assert!(report.quarantined.iter().any(|q| q.path == path(&log)), "{what}: {report:#?}");
+    }
+    assert!(damaged > 20, "{damaged}");
+}
+
+/// A crash after a compaction left some of its inputs, and the MANIFEST is gone. What the
+/// compaction dropped, a deleted key, is still in one of them; the tombstone is not.
+#[test]
+fn inputs_of_a_finished_compaction_bring_nothing_back() {
+    let fs = MemFs::new();
+    let options = options(&fs).create_if_missing(true).write_buffer_bytes(1 << 20);
+    let db = Db::open(DIR, options.clone()).unwrap();
+    for key in ["a", "deleted", "m", "z"] {
+        db.put(key, "old").unwrap();
+    }
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    let input = Files::of(&fs).named(".ldb");
+    db.delete("deleted").unwrap();
+    db.put("m", "new").unwrap();
+    db.flush().unwrap();
+    let inputs = Files::of(&fs);
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.close().unwrap();
+    let after = Files::of(&fs);
+    assert_eq!((input.len(), after.named(".ldb").len()), (1, 1));
+    let keys = |files: &Files| {
+        let fs = files.load();
+        let report = repair(&fs, "leftover");
+        let db = Db::open(DIR, crate::database::options(&fs)).unwrap();
+        (report, read_all_keys(&db))
+    };
+    // With the tables of before the compaction alone, the tombstone does it.
+    let manifest = inputs.named("MANIFEST").remove(0);
+    let (_, found) = keys(&inputs.without(&manifest));
+    assert_eq!(found, ["a=old", "m=new", "z=old"]);
+    // And with the oldest of them beside the compaction's output, that does.
+    let manifest = after.named("MANIFEST").remove(0);
+    let mut leftover = after.without(&manifest);
+    leftover.0.insert(input[0].clone(), inputs.0[&input[0]].clone());
+    let (report, found) = keys(&leftover);
+    assert_eq!(found, ["a=old", "m=new", "z=old"], "{report:#?}");
+    assert!(report.notes.iter().any(|note| note.contains(&input[0])), "{report:#?}");
+}
+
+fn read_all_keys(db: &Db) -> Vec<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let entries = db.iter().unwrap().map(Result::unwrap);
+    entries.map(|(key, value)| format!("{}={}", text(&key), text(&value))).collect()
+}
+
+/// A log whose memtable is a table already is not replayed over newer tables.
+#[test]
+fn an_old_log_is_not_replayed_over_what_is_newer() {
+    let made = Made::new(SHAPE);
+    let fs = MemFs::new();
+    let options = options(&fs).create_if_missing(true).write_buffer_bytes(1 << 20);
+    let db = Db::open(DIR, options).unwrap();
+    db.put("key", "old").unwrap();
+    let old_log = Files::of(&fs).named(".log").remove(0);
+    let old_bytes = Files::of(&fs).0[&old_log].clone();
+    db.flush().unwrap();
+    db.put("key", "new").unwrap();
+    db.flush().unwrap();
+    db.put("other", "1").unwrap();
+    db.close().unwrap();
+    let mut files = Files::of(&fs);
+    assert!(!files.0.contains_key(&old_log));
+    files.0.insert(old_log.clone(), old_bytes);
+    let manifest = files.named("MANIFEST").remove(0);
+    let fs = files.without(&manifest).load();
+    let report = repair(&fs, "old log");
+    let db = Db::open(DIR, crate::database::options(&fs)).unwrap();
+    assert_eq!(read_all_keys(&db), ["key=new", "other=1"]);
+    let aside: BTreeSet<_> = report.quarantined.iter().map(|q| q.path.clone()).collect();
+    assert!(aside.contains(Path::new(&path(&old_log))), "{report:#?}");
+    drop(made);
+}
