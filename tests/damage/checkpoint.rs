@@ -96,7 +96,7 @@ fn where_there_are_no_links_tables_are_copied() {
     const EXDEV: i32 = 18;
     let made = Made::new(SHAPE);
     let fs = made.files.load_sim(1);
-    fs.inject(Fault::os_error(EXDEV).on(&[OpKind::Link]).sticky());
+    fs.inject(Fault::os_error(EXDEV).on(&[OpKind::HardLink]).sticky());
     let options = options_on(Arc::new(fs.clone()));
     minikv::admin::checkpoint::checkpoint(DIR, COPY, &options).unwrap();
     fs.clear_faults();

@@ -22,12 +22,14 @@ fn shapes() -> Vec<Shape> {
 fn repair(fs: &MemFs, what: &str) -> RepairReport {
     let before = Files::of(fs);
     let dry = minikv::repair(DIR, &options(fs), RepairOptions::default().dry_run(true));
-    let dry = dry.unwrap_or_else(|error| panic!("{what}: dry run: {error}"));
+    let mut dry = dry.unwrap_or_else(|error| panic!("{what}: dry run: {error}"));
     assert!(Files::of(fs) == before, "{what}: a dry run changed something");
     assert!(!fs.exists(&path("lost")).unwrap(), "{what}");
     let report = minikv::repair(DIR, &options(fs), RepairOptions::default());
     let report = report.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert_eq!(RepairReport { dry_run: false, ..dry }, report, "{what}");
+    assert!(dry.dry_run && !report.dry_run);
+    dry.dry_run = false;
+    assert_eq!(dry, report, "{what}");
     report
 }
 
@@ -45,7 +47,7 @@ fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
 }
 
 /// Repairs damaged files and checks everything there is to check.
-fn repaired(made: &Made, files: &Files, what: &str) -> (RepairReport, Entries) {
+fn repaired(files: &Files, what: &str) -> (RepairReport, Entries) {
     let fs = files.load();
     let report = repair(&fs, what);
     assert!(!report.healthy, "{what}");
@@ -76,7 +78,7 @@ fn repaired(made: &Made, files: &Files, what: &str) -> (RepairReport, Entries) {
 }
 
 fn full(made: &Made, files: &Files, what: &str) {
-    let (report, found) = repaired(made, files, what);
+    let (report, found) = repaired(files, what);
     check(made, &found, &report, what);
 }
 
@@ -110,7 +112,7 @@ fn repair_that_resurrects_or_reorders() {
             ("an empty CURRENT", made.files.cut("CURRENT", 0)),
         ];
         for (what, files) in cases {
-            let (report, found) = repaired(&made, &files, what);
+            let (report, found) = repaired(&files, what);
             assert!(report.lost.is_empty(), "{what}: {:#?}", report.lost);
             assert!(found == made.entries, "{what}, {shape:?}: {report:#?}");
         }
@@ -136,7 +138,7 @@ fn a_manifest_damaged_or_cut_anywhere_loses_nothing() {
                     assert!(read_all(&db).unwrap() == made.entries, "{what}");
                     continue;
                 }
-                let (report, found) = repaired(&made, &files, &what);
+                let (report, found) = repaired(&files, &what);
                 assert!(found == made.entries && report.lost.is_empty(), "{what}: {report:#?}");
             }
         }
@@ -158,7 +160,7 @@ fn a_damaged_table_loses_its_damaged_blocks_only() {
                     assert!(at > len - 48, "{what}");
                     continue;
                 }
-                let (report, found) = repaired(&made, &files, &what);
+                let (report, found) = repaired(&files, &what);
                 check(&made, &found, &report, &what);
                 let doubtful = Made::keys().filter(|key| is_lost(&report.lost, key)).count();
                 let most = if shape.compression == Compression::None { 40 } else { 120 };
@@ -179,18 +181,24 @@ fn a_damaged_table_loses_its_damaged_blocks_only() {
 /// Index and a data block both: blocks are found by their checksums.
 #[test]
 fn a_table_with_a_damaged_index_and_a_damaged_block_keeps_the_others() {
+    let mut large = 0;
     for compression in [Compression::None, Compression::Snappy] {
         let made = Made::new(Shape { compression, ..SHAPE });
         for table in made.files.named(".ldb") {
             let len = made.files.0[&table].len();
             let files = made.files.flip(&table, len - 60, 1).flip(&table, len / 3, 1);
             let what = format!("{table}, {compression:?}");
-            let (report, found) = repaired(&made, &files, &what);
+            let (report, found) = repaired(&files, &what);
             check(&made, &found, &report, &what);
             let repaired = report.tables.iter().find(|t| t.path == path(&table)).unwrap();
+            if len < 3000 {
+                continue;
+            }
+            large += 1;
             assert!(repaired.outcome == TableOutcome::Rewritten && repaired.entries > 5, "{what}");
         }
     }
+    assert!(large > 5, "{large}");
 }
 
 /// Everything at once, and no MANIFEST: still nothing that was not there, or that the report does
@@ -228,7 +236,7 @@ fn a_damaged_log_ends_where_an_open_ends_it() {
             continue;
         }
         damaged += 1;
-        let (report, found) = repaired(&made, &files, &what);
+        let (report, found) = repaired(&files, &what);
         assert!(found == expected, "{what}");
         assert_eq!(report.lost_logs, by_open.recovery().lost, "{what}");
         assert!(report.quarantined.iter().any(|q| q.path == path(&log)), "{what}: {report:#?}");
@@ -285,7 +293,6 @@ fn read_all_keys(db: &Db) -> Vec<String> {
 /// A log whose memtable is a table already is not replayed over newer tables.
 #[test]
 fn an_old_log_is_not_replayed_over_what_is_newer() {
-    let made = Made::new(SHAPE);
     let fs = MemFs::new();
     let options = options(&fs).create_if_missing(true).write_buffer_bytes(1 << 20);
     let db = Db::open(DIR, options).unwrap();
@@ -307,5 +314,4 @@ fn an_old_log_is_not_replayed_over_what_is_newer() {
     assert_eq!(read_all_keys(&db), ["key=new", "other=1"]);
     let aside: BTreeSet<_> = report.quarantined.iter().map(|q| q.path.clone()).collect();
     assert!(aside.contains(Path::new(&path(&old_log))), "{report:#?}");
-    drop(made);
 }
