@@ -16,8 +16,8 @@ use crate::error::{CliError, Result, parser_message};
 const AFTER_HELP: &str = "\
 Sizes take KiB, MiB or GiB, e.g. 64MiB. Data goes to stdout, everything else to stderr.
 
-Exit codes: 0 done, 1 key not found, 2 usage, 3 locked by another process, 4 corruption, 5 I/O,
-6 a format or feature this build cannot read.";
+Exit codes: 0 done, 1 key not found or, by verify, damage found, 2 usage, 3 locked by another
+process, 4 corruption, 5 I/O, 6 a format or feature this build cannot read.";
 
 /// Read, write, check and measure databases in LevelDB's format
 #[derive(Debug, Parser)]

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! 0 done                 3 the database is locked by another process
-//! 1 key not found        4 corruption
-//! 2 usage                5 I/O
-//!                        6 a format or feature this build cannot read
+//! 1 key not found, or    4 corruption
+//!   damage (`verify`)    5 I/O
+//! 2 usage                6 a format or feature this build cannot read
 //! ```
 //!
 //! The line says what, where, and what to do next.
@@ -21,6 +21,8 @@ pub type Result<T, E = CliError> = std::result::Result<T, E>;
 pub enum CliError {
     /// A key that was asked for is not there. The command said which.
     NotFound,
+    /// `verify` found damage: how much, and what to do next.
+    Damaged(String),
     /// The command line, or a line of its input, cannot be meant.
     Usage(String),
     /// The library refused.
@@ -62,7 +64,7 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::ClosedPipe => 0,
-            CliError::NotFound => 1,
+            CliError::NotFound | CliError::Damaged(_) => 1,
             CliError::Usage(_) => 2,
             CliError::Io { .. } => 5,
             CliError::Unsupported(_) => 6,
@@ -75,7 +77,9 @@ impl CliError {
     pub fn message(&self) -> Option<String> {
         let message = match self {
             CliError::NotFound | CliError::ClosedPipe => return None,
-            CliError::Usage(what) | CliError::Unsupported(what) => what.clone(),
+            CliError::Damaged(what) | CliError::Usage(what) | CliError::Unsupported(what) => {
+                what.clone()
+            }
             CliError::Io { op, name, source } => {
                 format!("cannot {op} {name}: {source}{}", io_hint(source))
             }
@@ -116,7 +120,7 @@ fn db_message(error: &DbError) -> String {
         }
         DbError::DatabaseExists { .. } => "; name a directory that holds none",
         DbError::Corruption(_) => {
-            "; keep a copy of the directory before anything else writes to it"
+            "; `minikv verify` tells every fault, `minikv repair --dry-run` what can be saved"
         }
         DbError::Unsupported { what, .. } if *what == "comparator" => {
             "; only a program that has this comparator can read the database"

@@ -143,6 +143,10 @@ impl Progress {
         self.bar.set_position(position);
     }
 
+    pub fn total(&self, total: u64) {
+        self.bar.set_length(total);
+    }
+
     pub fn message(&self, text: String) {
         self.bar.set_message(text);
     }

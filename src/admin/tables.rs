@@ -199,11 +199,18 @@ impl Check<'_, '_> {
                 Err(error) => {
                     self.fault(error);
                     let from = after.as_deref().map(user_key).map(<[u8]>::to_vec);
+                    let range = self.recorded_range();
+                    let to = user_key(&separator).to_vec();
+                    // The last separator may be far beyond the last key.
+                    let ends_before = range
+                        .as_ref()
+                        .filter(|(_, last)| self.context.order.user().compare(last, &to).is_lt());
+                    let to = ends_before.map_or(to, |(_, last)| last.clone());
                     self.facts.lost.push(Gap {
                         offset: handle.offset,
                         bytes: handle.size,
-                        from: from.or_else(|| self.recorded_range().map(|range| range.0)),
-                        to: Some(user_key(&separator).to_vec()),
+                        from: from.or_else(|| range.map(|(first, _)| first)),
+                        to: Some(to),
                     });
                 }
             }

@@ -138,7 +138,13 @@ impl Made {
             states: vec![0],
         };
         let db = Db::open(DIR, options).unwrap();
-        for commit in 0..shape.commits {
+        let log_bytes = |fs: &MemFs| {
+            let logs = Files::of(fs).named(".log");
+            logs.last().map_or(0, |log| fs.len(&path(log)).unwrap())
+        };
+        let mut commit = 0;
+        // The last log is to have something in it.
+        while commit < shape.commits || log_bytes(&fs) < 2500 {
             let mut batch = WriteBatch::new();
             let mut state = made.states[commit];
             for _ in 0..if rng.one_in(10) { 4 } else { 1 } {
@@ -158,7 +164,8 @@ impl Made {
             }
             db.write(batch).unwrap();
             made.states.push(state);
-            if shape.compacted && commit == shape.commits - 20 {
+            commit += 1;
+            if shape.compacted && commit == shape.commits - 10 {
                 db.compact_range::<&[u8]>(..).unwrap();
             }
         }

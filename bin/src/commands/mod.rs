@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod batch;
+mod checkpoint;
 mod compact;
 mod completions;
 mod delete;
@@ -14,8 +15,10 @@ mod load;
 mod man;
 mod put;
 mod readamp;
+mod repair;
 mod scan;
 mod stats;
+mod verify;
 
 use clap::Subcommand;
 use minikv::engine::open::Recovery;
@@ -38,6 +41,9 @@ pub enum Command {
     Explain(explain::Args),
     Stats(stats::Args),
     Compact(compact::Args),
+    Verify(verify::Args),
+    Repair(repair::Args),
+    Checkpoint(checkpoint::Args),
     Destroy(destroy::Args),
     Inspect(inspect::Args),
     Readamp(readamp::Args),
@@ -60,6 +66,9 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Explain(args) => explain::run(global, args),
         Command::Stats(args) => stats::run(global, args),
         Command::Compact(args) => compact::run(global, args),
+        Command::Verify(args) => verify::run(global, args),
+        Command::Repair(args) => repair::run(global, args),
+        Command::Checkpoint(args) => checkpoint::run(global, args),
         Command::Destroy(args) => destroy::run(global, args),
         Command::Inspect(args) => inspect::run(global, args),
         Command::Readamp(args) => readamp::run(global, args),

@@ -1,0 +1,162 @@
+//! `minikv repair`
+
+use std::path::Path;
+
+use minikv::RepairOptions;
+use minikv::admin::repair::{LostRange, RepairReport, repair_with};
+use serde_json::{Value, json};
+
+use super::inspect::json_bytes;
+use super::verify::{json_fault, one_line};
+use super::{count, size};
+use crate::args::Global;
+use crate::codec::Format;
+use crate::error::Result;
+use crate::output::{Progress, Stdout};
+
+/// Make a damaged database one that opens again
+///
+/// Saves what is sound, keeps levels where it can, brings nothing back that was deleted, and puts
+/// what it takes out into the directory `lost` of the database. A healthy database is not changed.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Only say what would be done
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(global: &Global, args: Args) -> Result<()> {
+    let dir = global.db()?;
+    let options = global.options(&dir)?;
+    let bar = Progress::bytes("reading", Some(0));
+    let how = RepairOptions::default().dry_run(args.dry_run);
+    let report = repair_with(&dir, &options, how, |progress| {
+        bar.total(progress.total_bytes);
+        bar.set(progress.done_bytes);
+    })?;
+    drop(bar);
+    let mut stdout = Stdout::open()?;
+    match args.json {
+        true => stdout.line(json(&report).to_string())?,
+        false => print(&report, global.format(), &mut stdout)?,
+    }
+    stdout.finish()
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+fn print(report: &RepairReport, format: Format, stdout: &mut Stdout) -> Result<()> {
+    if report.healthy {
+        return stdout.line("no fault: nothing to repair, nothing changed");
+    }
+    for fault in &report.faults {
+        stdout.line(format!("fault: {}", one_line(fault)))?;
+    }
+    if let Some(why) = &report.manifest_distrusted {
+        stdout.line(format!("the MANIFEST may lack its last edits: {why}"))?;
+    }
+    for table in &report.tables {
+        let level = table.level.map_or(String::new(), |level| format!(" of level {level}"));
+        let entries = count(table.entries, "entry", "entries");
+        stdout.line(format!(
+            "table {}{level}: {}, {entries}",
+            name(&table.path),
+            table.outcome.name()
+        ))?;
+    }
+    for table in &report.new_tables {
+        let bytes = size(table.file_bytes);
+        stdout.line(format!(
+            "new table {} of level {}, {bytes}",
+            name(&table.path),
+            table.level
+        ))?;
+    }
+    for lost in &report.lost {
+        stdout.line(lost_line(lost, format))?;
+    }
+    for lost in &report.lost_logs {
+        stdout.line(format!(
+            "lost: {} bytes of {} from offset {}: {}",
+            lost.bytes,
+            name(&lost.path),
+            lost.offset,
+            lost.why
+        ))?;
+    }
+    for note in &report.notes {
+        stdout.line(format!("note: {note}"))?;
+    }
+    for file in &report.quarantined {
+        stdout.line(format!("put aside: {} ({})", file.kept.display(), file.why))?;
+    }
+    let kept = count(report.tables_kept, "table", "tables");
+    stdout.line(match report.dry_run {
+        true => format!("{kept} would stay as they are; nothing was changed (--dry-run)"),
+        false => format!("repaired; {kept} stayed as they were"),
+    })
+}
+
+fn lost_line(lost: &LostRange, format: Format) -> String {
+    let key = |key: &Option<Vec<u8>>, open: &str| match key {
+        Some(key) => format!("\"{}\"", format.show(key)),
+        None => open.to_owned(),
+    };
+    format!(
+        "lost: {} of {} at offset {}: keys from {} to {} may have older values, or be gone or back",
+        size(lost.bytes),
+        name(&lost.path),
+        lost.offset,
+        key(&lost.from, "the first"),
+        key(&lost.to, "the last"),
+    )
+}
+
+fn json(report: &RepairReport) -> Value {
+    let path = |path: &Path| path.display().to_string();
+    let key = |key: &Option<Vec<u8>>| key.as_deref().map(json_bytes);
+    json!({
+        "dry_run": report.dry_run,
+        "healthy": report.healthy,
+        "fault_count": report.fault_count,
+        "faults": report.faults.iter().map(json_fault).collect::<Vec<_>>(),
+        "manifest": report.manifest.as_deref().map(path),
+        "manifest_distrusted": report.manifest_distrusted,
+        "tables_kept": report.tables_kept,
+        "tables": report.tables.iter().map(|table| json!({
+            "file": path(&table.path),
+            "level": table.level,
+            "outcome": table.outcome.name(),
+            "entries": table.entries,
+        })).collect::<Vec<_>>(),
+        "new_tables": report.new_tables.iter().map(|table| json!({
+            "file": path(&table.path),
+            "level": table.level,
+            "bytes": table.file_bytes,
+        })).collect::<Vec<_>>(),
+        "lost": report.lost.iter().map(|lost| json!({
+            "file": path(&lost.path),
+            "offset": lost.offset,
+            "bytes": lost.bytes,
+            "from": key(&lost.from),
+            "to": key(&lost.to),
+        })).collect::<Vec<_>>(),
+        "lost_logs": report.lost_logs.iter().map(|lost| json!({
+            "file": path(&lost.path),
+            "offset": lost.offset,
+            "bytes": lost.bytes,
+            "why": lost.why,
+        })).collect::<Vec<_>>(),
+        "put_aside": report.quarantined.iter().map(|file| json!({
+            "file": path(&file.path),
+            "kept": path(&file.kept),
+            "why": file.why,
+        })).collect::<Vec<_>>(),
+        "notes": report.notes,
+    })
+}

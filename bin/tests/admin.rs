@@ -1,0 +1,171 @@
+//! `verify`, `repair` and `checkpoint`, as a user types them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn run(db: &Path, args: &[&str]) -> Ran {
+    let output = Command::new(env!("CARGO_BIN_EXE_minikv"))
+        .env_remove("MINIKV_DB")
+        .env("NO_COLOR", "1")
+        .arg("--db")
+        .arg(db)
+        .args(args)
+        .output()
+        .expect("the binary starts");
+    let text = |bytes| String::from_utf8(bytes).expect("text");
+    Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+impl Ran {
+    #[track_caller]
+    fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "stderr: {}", self.stderr);
+        self.stdout
+    }
+
+    /// One line on stderr that holds `words`.
+    #[track_caller]
+    fn fails(self, code: i32, words: &[&str]) -> String {
+        assert_eq!(self.code, Some(code), "stderr: {}", self.stderr);
+        assert_eq!(self.stderr.lines().count(), 1, "{}", self.stderr);
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is not in {}", self.stderr);
+        }
+        self.stdout
+    }
+}
+
+/// A database with a table and a log.
+fn made() -> (TempDir, PathBuf) {
+    let home = tempfile::tempdir().unwrap();
+    let db = home.path().join("db");
+    let file = home.path().join("entries");
+    let lines: String = (0..2000).map(|i| format!("key{i:05}\tvalue {i}\n")).collect();
+    fs::write(&file, lines).unwrap();
+    run(&db, &["--compression", "none", "load", file.to_str().unwrap()]).ok();
+    run(&db, &["--compression", "none", "compact"]).ok();
+    run(&db, &["put", "last", "1"]).ok();
+    (home, db)
+}
+
+fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(dir).unwrap().map(Result::unwrap);
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    let name = |entry: &fs::DirEntry| entry.file_name().into_string().unwrap();
+    files.map(|entry| (name(&entry), fs::read(entry.path()).unwrap())).collect()
+}
+
+fn named(dir: &Path, part: &str) -> PathBuf {
+    let names = files(dir).into_keys().filter(|name| name.contains(part)).collect::<Vec<_>>();
+    assert_eq!(names.len(), 1, "{names:?}");
+    dir.join(&names[0])
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x04;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn verify_is_content_with_a_sound_database() {
+    let (_home, db) = made();
+    let before = files(&db);
+    let said = run(&db, &["verify"]).ok();
+    let expected = "1 table with 2,000 entries, 1 log with 1 batch, ";
+    assert!(said.starts_with(expected) && said.ends_with(": no fault\n"), "{said}");
+    let json: Value = serde_json::from_str(&run(&db, &["verify", "--json"]).ok()).unwrap();
+    assert_eq!((json["sound"].as_bool(), json["entries"].as_u64()), (Some(true), Some(2000)));
+    assert!(files(&db) == before);
+    let missing = db.with_file_name("none");
+    run(&missing, &["verify"]).fails(5, &["no database"]);
+    assert!(!missing.exists());
+}
+
+#[test]
+fn verify_tells_each_fault_with_file_and_offset() {
+    let (_home, db) = made();
+    let table = named(&db, ".ldb");
+    flip(&table, 100);
+    flip(&table, 30_000);
+    let table_name = table.to_str().unwrap();
+    let said = run(&db, &["verify"]).fails(1, &["2 faults", "minikv repair --dry-run"]);
+    assert_eq!(said.matches(&format!("fault: {table_name} at offset ")).count(), 2, "{said}");
+    assert!(said.contains("at offset 0: block checksum mismatch (expected 0x"), "{said}");
+    let said = run(&db, &["verify", "--json"]).fails(1, &[]);
+    let json: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(json["fault_count"], 2);
+    assert_eq!(
+        (&json["faults"][0]["file"], &json["faults"][0]["offset"]),
+        (&Value::from(table_name), &Value::from(0))
+    );
+}
+
+#[test]
+fn a_missing_current_is_refused_with_the_way_to_repair() {
+    let (_home, db) = made();
+    fs::remove_file(db.join("CURRENT")).unwrap();
+    run(&db, &["get", "last"]).fails(4, &["there is no CURRENT", "minikv repair"]);
+    run(&db, &["put", "a", "b"]).fails(4, &["there is no CURRENT", "minikv repair"]);
+    run(&db, &["verify"]).fails(1, &["1 fault"]);
+    let before = files(&db);
+    let dry = run(&db, &["repair", "--dry-run"]).ok();
+    assert!(dry.contains("nothing was changed"), "{dry}");
+    assert!(files(&db) == before && !db.join("lost").exists());
+    let said = run(&db, &["repair"]).ok();
+    assert!(said.contains("fault: ") && said.contains("there is no CURRENT"), "{said}");
+    assert_eq!(run(&db, &["get", "last"]).ok(), "1");
+    assert_eq!(run(&db, &["scan", "--count"]).ok(), "2001\n");
+    run(&db, &["verify"]).ok();
+}
+
+#[test]
+fn repair_saves_what_is_sound_and_says_what_is_not() {
+    let (_home, db) = made();
+    flip(&named(&db, ".ldb"), 100);
+    run(&db, &["scan", "--count"]).fails(4, &[".ldb at offset 0", "minikv verify"]);
+    let json: Value = serde_json::from_str(&run(&db, &["repair", "--json"]).ok()).unwrap();
+    assert_eq!(json["healthy"], false);
+    assert_eq!(json["tables"][0]["outcome"], "rewritten");
+    let (from, to) = (&json["lost"][0]["from"], &json["lost"][0]["to"]);
+    assert_eq!(from, "key00000");
+    let to = to.as_str().unwrap();
+    // What is not in the damaged block is there.
+    let scanned = run(&db, &["scan"]).ok();
+    for i in 0..2000 {
+        let key = format!("key{i:05}");
+        let is_there = scanned.contains(&format!("{key}\tvalue {i}\n"));
+        assert_eq!(is_there, *key > *to, "{key}");
+    }
+    let kept = json["put_aside"][0]["kept"].as_str().unwrap();
+    assert!(kept.contains("/lost/") && Path::new(kept).exists(), "{kept}");
+    let before = files(&db);
+    assert_eq!(run(&db, &["repair"]).ok(), "no fault: nothing to repair, nothing changed\n");
+    assert!(files(&db) == before);
+}
+
+#[test]
+fn checkpoint_makes_a_database_of_its_own() {
+    let (home, db) = made();
+    let copy = home.path().join("copy");
+    let before = files(&db);
+    run(&db, &["checkpoint", copy.to_str().unwrap()]).ok();
+    assert!(files(&db) == before);
+    run(&copy, &["verify"]).ok();
+    assert_eq!(run(&copy, &["dump"]).ok(), run(&db, &["dump"]).ok());
+    run(&copy, &["put", "last", "2"]).ok();
+    assert_eq!(run(&db, &["get", "last"]).ok(), "1");
+    run(&db, &["checkpoint", copy.to_str().unwrap()]).fails(2, &["there is a database in"]);
+    run(&db, &["checkpoint", home.path().to_str().unwrap()]).fails(2, &["is not empty"]);
+}

@@ -1,0 +1,330 @@
+//! How much memory hostile files take: at most 128 MiB for a database of up to 1 MiB, whatever its
+//! bytes say about lengths. The allocator of this binary counts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use minikv::format::batch;
+use minikv::format::coding::{put_varint32, put_varint64};
+use minikv::format::edit::{NewFile, VersionEdit};
+use minikv::format::handle::{BlockHandle, Footer, block_trailer};
+use minikv::format::key::{KeyKind, internal_key};
+use minikv::fs::{Fs, MemFs};
+use minikv::log::LogWriter;
+use minikv::{Db, Options, RepairOptions};
+use peak_alloc::PeakAlloc;
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+const DIR: &str = "/db";
+const LIMIT_BYTES: usize = 128 << 20;
+const INPUT_BYTES: usize = 1 << 20;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn load(files: &Files) -> MemFs {
+    let fs = MemFs::new();
+    fs.create_dir(Path::new(DIR)).unwrap();
+    for (name, bytes) in files {
+        fs.create(&Path::new(DIR).join(name)).unwrap().write(bytes).unwrap();
+    }
+    fs
+}
+
+fn read(fs: &MemFs, path: &Path) -> Vec<u8> {
+    let file = fs.open(path).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn files_of(fs: &MemFs) -> Files {
+    let names = fs.list(Path::new(DIR)).unwrap();
+    names.into_iter().map(|name| (name.clone(), read(fs, &Path::new(DIR).join(name)))).collect()
+}
+
+fn options(fs: &MemFs) -> Options {
+    Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
+}
+
+/// A log of these records, as bytes.
+fn log_of(records: &[Vec<u8>]) -> Vec<u8> {
+    let fs = MemFs::new();
+    let path = Path::new("/log");
+    let mut log = LogWriter::new(fs.create(path).unwrap(), 0);
+    for record in records {
+        log.add_record(record).unwrap();
+    }
+    read(&fs, path)
+}
+
+/// A database of one MANIFEST that says this.
+fn with_edits(edits: Vec<VersionEdit>) -> Files {
+    let records: Vec<Vec<u8>> = edits
+        .into_iter()
+        .map(|edit| {
+            let mut record = Vec::new();
+            edit.encode(&mut record);
+            record
+        })
+        .collect();
+    let manifest = ("MANIFEST-000002".to_owned(), log_of(&records));
+    BTreeMap::from([manifest, ("CURRENT".to_owned(), b"MANIFEST-000002\n".to_vec())])
+}
+
+fn first_edit() -> VersionEdit {
+    VersionEdit {
+        comparator: Some("leveldb.BytewiseComparator".to_owned()),
+        log_number: Some(3),
+        prev_log_number: Some(0),
+        next_file_number: Some(1 << 40),
+        last_seq: Some(1),
+        ..VersionEdit::default()
+    }
+}
+
+fn with_log(log: Vec<u8>) -> Files {
+    let mut files = with_edits(vec![first_edit()]);
+    files.insert("000003.log".to_owned(), log);
+    files
+}
+
+fn file(level: usize, number: u64, file_bytes: usize) -> NewFile {
+    let key = |key: &[u8], seq| internal_key(key, seq, KeyKind::Value);
+    let (smallest, largest) = (key(b"", 1 << 50), key(&[0xff; 9], 0));
+    NewFile { level, number, file_bytes: file_bytes as u64, smallest, largest }
+}
+
+fn with_tables(files: &[(usize, u64, &[u8])]) -> Files {
+    let new_files = files.iter().map(|(level, n, bytes)| file(*level, *n, bytes.len())).collect();
+    let mut all = with_log(Vec::new());
+    let edit = VersionEdit { new_files, ..first_edit() };
+    all.extend(with_edits(vec![edit]));
+    for (_, number, bytes) in files {
+        all.insert(format!("{number:06}.ldb"), bytes.to_vec());
+    }
+    all
+}
+
+fn put_block(table: &mut Vec<u8>, contents: &[u8], id: u8) -> BlockHandle {
+    let handle = BlockHandle { offset: table.len() as u64, size: contents.len() as u64 };
+    table.extend_from_slice(contents);
+    table.extend_from_slice(&block_trailer(contents, id));
+    handle
+}
+
+/// A block of entries that share nothing, each a restart.
+fn block(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    let mut restarts = Vec::new();
+    for (key, value) in entries {
+        restarts.extend_from_slice(&(block.len() as u32).to_le_bytes());
+        for len in [0, key.len(), value.len()] {
+            put_varint32(&mut block, len as u32);
+        }
+        block.extend_from_slice(key);
+        block.extend_from_slice(value);
+    }
+    block.extend_from_slice(&restarts);
+    block.extend_from_slice(&(entries.len() as u32).to_le_bytes());
+    block
+}
+
+fn handle_bytes(handle: BlockHandle) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    handle.encode_to(&mut bytes);
+    bytes
+}
+
+/// A table of one stored block that its index names `times` times.
+fn table_of(contents: &[u8], id: u8, times: usize, meta: &[(&str, Vec<u8>)]) -> Vec<u8> {
+    let mut table = Vec::new();
+    let data = put_block(&mut table, contents, id);
+    let meta: Vec<_> = meta
+        .iter()
+        .map(|(name, contents)| {
+            let handle = put_block(&mut table, contents, 0);
+            (name.as_bytes().to_vec(), handle_bytes(handle))
+        })
+        .collect();
+    let metaindex = if meta.is_empty() { vec![0, 0, 0, 0, 1, 0, 0, 0] } else { block(&meta) };
+    let metaindex = put_block(&mut table, &metaindex, 0);
+    let separators = (0..times).map(|i| {
+        let key = internal_key(format!("key{i:08}").as_bytes(), 1, KeyKind::Value);
+        (key, handle_bytes(data))
+    });
+    let index = put_block(&mut table, &block(&separators.collect::<Vec<_>>()), 0);
+    table.extend_from_slice(&Footer { metaindex, index }.encode());
+    table
+}
+
+/// A snappy block of `raw_bytes` that are all alike, after a beginning.
+fn snappy_bomb(start: &[u8], raw_bytes: usize) -> Vec<u8> {
+    let mut stored = Vec::new();
+    put_varint32(&mut stored, raw_bytes as u32);
+    assert!(start.len() <= 60);
+    stored.push(((start.len() - 1) << 2) as u8);
+    stored.extend_from_slice(start);
+    let mut left = raw_bytes - start.len();
+    while left > 0 {
+        let len = left.min(64);
+        stored.extend_from_slice(&[((len - 1) << 2) as u8 | 2, 1, 0]);
+        left -= len;
+    }
+    stored
+}
+
+/// A batch whose header says `count` operations.
+fn batch_of(count: u32, ops: &[u8]) -> Vec<u8> {
+    let mut bytes = 1u64.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&count.to_le_bytes());
+    bytes.extend_from_slice(ops);
+    assert_eq!(batch::HEADER_BYTES, 12);
+    bytes
+}
+
+fn cases() -> Vec<(&'static str, Files)> {
+    let mut cases = Vec::new();
+    let mut add = |what, files: Files| cases.push((what, files));
+
+    let deletes = vec![0; 2 * (INPUT_BYTES / 2 - 200)];
+    add("empty keys deleted", with_log(log_of(&[batch_of(deletes.len() as u32 / 2, &deletes)])));
+    add("a count of 2^32", with_log(log_of(&[batch_of(u32::MAX, &[1, 1, b'a', 1, b'b'])])));
+    let mut long = vec![1];
+    put_varint32(&mut long, u32::MAX);
+    add("a key of 4 GiB", with_log(log_of(&[batch_of(1, &long)])));
+    let small: Vec<_> = (0..INPUT_BYTES / 24).map(|_| batch_of(1, &[1, 1, b'a', 0])).collect();
+    add("many batches", with_log(log_of(&small)));
+    let mut frame = vec![0xff; 4];
+    frame.extend_from_slice(&[0xff, 0xff, 2]);
+    add("a record without an end", with_log(frame.repeat(INPUT_BYTES / 7)));
+
+    let many = |level: fn(u64) -> usize| {
+        let key = |n: u64| internal_key(&n.to_be_bytes()[5..], 1, KeyKind::Value);
+        let new_files = (0..27_000)
+            .map(|n| NewFile {
+                level: level(n),
+                number: n + 10,
+                file_bytes: u64::MAX,
+                smallest: key(n),
+                largest: key(n),
+            })
+            .collect();
+        with_edits(vec![VersionEdit { new_files, ..first_edit() }])
+    };
+    add("27,000 tables of level 0", many(|_| 0));
+    add("27,000 tables of level 6", many(|_| 6));
+    let pairs: Vec<_> = (0..30_000)
+        .map(|n| VersionEdit { deleted_files: vec![(n % 7, n as u64)], ..VersionEdit::default() })
+        .collect();
+    add("many edits", with_edits([vec![first_edit()], pairs].concat()));
+    let mut slice = vec![1];
+    put_varint32(&mut slice, u32::MAX);
+    let mut manifest = with_edits(vec![first_edit()]);
+    manifest.insert("MANIFEST-000002".to_owned(), log_of(&[slice]));
+    add("a comparator of 4 GiB", manifest);
+    let mut current = with_edits(vec![first_edit()]);
+    current.insert("CURRENT".to_owned(), vec![b'M'; INPUT_BYTES]);
+    add("a CURRENT of 1 MiB", current);
+
+    let mut start = vec![0, 9];
+    let value_bytes = 20 << 20;
+    put_varint32(&mut start, value_bytes as u32);
+    start.extend_from_slice(&internal_key(b"k", 1, KeyKind::Value));
+    // The value, which holds a restart array of one zero at its end: entries, restart, count.
+    let raw_bytes = start.len() + value_bytes;
+    let bomb = snappy_bomb(&start, raw_bytes);
+    assert!(bomb.len() < INPUT_BYTES, "{}", bomb.len());
+    add("a bomb", with_tables(&[(1, 9, &table_of(&bomb, 1, 1, &[]))]));
+    let half = snappy_bomb(&start, raw_bytes / 2);
+    add("half a bomb many times", with_tables(&[(1, 9, &table_of(&half, 1, 9000, &[]))]));
+    let table = table_of(&half, 1, 1, &[]);
+    add("one table at each level", with_tables(&[0, 1, 2, 3, 4, 5, 6].map(|l| (l, 9, &table[..]))));
+    let small_bomb = snappy_bomb(&start, 3 << 20);
+    let table = table_of(&small_bomb, 1, 1, &[]);
+    let six: Vec<_> = (0..6).map(|n| (0, 10 + n, &table[..])).collect();
+    add("six tables of level 0", with_tables(&six));
+    for claimed in [u32::MAX, 1 << 31, 1 << 28] {
+        let mut stored = Vec::new();
+        put_varint32(&mut stored, claimed);
+        stored.resize(1000, 0);
+        add("snappy that claims much", with_tables(&[(1, 9, &table_of(&stored, 1, 1, &[]))]));
+    }
+    let entry = (internal_key(b"key", 1, KeyKind::Value), b"value".to_vec());
+    let sound = block(&[entry]);
+    let mut filter = vec![0xff; 900_000];
+    filter.extend_from_slice(&[0xff, 0xff, 0xff, 0x7f, 0]);
+    let name = "filter.leveldb.BuiltinBloomFilter2";
+    let odd = table_of(&sound, 0, 1, &[(name, filter), ("minikv.filter", vec![0xff; 1000])]);
+    add("odd filters", with_tables(&[(1, 9, &odd)]));
+    let mut huge = table_of(&sound, 0, 1, &[]);
+    let at = huge.len() - 48;
+    let mut handles = Vec::new();
+    for number in [0, u64::MAX >> 1, 1 << 62, 1 << 31] {
+        put_varint64(&mut handles, number);
+    }
+    huge[at..at + handles.len()].copy_from_slice(&handles);
+    add("handles near 2^63", with_tables(&[(1, 9, &huge)]));
+    let mut restarts = vec![0; 900_000];
+    restarts.extend_from_slice(&[0xff, 0xff, 0xff, 0xff]);
+    add("restarts without number", with_tables(&[(1, 9, &table_of(&restarts, 0, 1, &[]))]));
+    let noise: Vec<u8> = (0..INPUT_BYTES as u64).map(|i| (i * i >> 7) as u8).collect();
+    add("noise for a table", with_tables(&[(1, 9, &noise)]));
+    add("noise for a log", with_log(noise));
+    cases
+}
+
+/// Everything that reads it.
+fn use_it(fs: &MemFs) -> [bool; 4] {
+    let scan = |db: minikv::ReadOnlyDb| -> minikv::Result<usize> {
+        for entry in db.iter()? {
+            entry?;
+        }
+        for entry in db.iter()?.rev() {
+            entry?;
+        }
+        db.get("k").map(|value| value.map_or(0, |value| value.len()))
+    };
+    let write = |fs: &MemFs| -> minikv::Result<()> {
+        let db = Db::open(DIR, options(fs))?;
+        db.put("new", "1")?;
+        for entry in db.iter()? {
+            entry?;
+        }
+        db.compact_range::<&[u8]>(..)
+    };
+    let scanned = Db::open_read_only(DIR, options(fs)).and_then(scan).is_ok();
+    let verified = minikv::verify(DIR, &options(fs)).is_ok_and(|report| report.is_sound());
+    let copy = load(&files_of(fs));
+    let written = write(&copy).is_ok();
+    drop(copy);
+    let repaired = minikv::repair(DIR, &options(fs), RepairOptions::default()).is_ok();
+    [scanned, verified, written, repaired]
+}
+
+#[test]
+fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
+    let mut worst = (0, "");
+    for (what, files) in cases() {
+        let bytes: usize = files.values().map(Vec::len).sum();
+        assert!(bytes <= INPUT_BYTES + 200_000 || what.contains("table"), "{what}: {bytes} bytes");
+        let fs = load(&files);
+        drop(files);
+        let before = ALLOCATOR.current_usage();
+        ALLOCATOR.reset_peak_usage();
+        let outcomes = use_it(&fs);
+        let peak = ALLOCATOR.peak_usage().saturating_sub(before);
+        println!(
+            "{:6.1} MiB for {bytes:7} bytes: {what}; scan, verify, write, repair: {outcomes:?}",
+            peak as f64 / f64::from(1 << 20)
+        );
+        worst = worst.max((peak, what));
+        assert!(outcomes[3], "{what}: repair failed");
+    }
+    let (peak, what) = worst;
+    assert!(peak <= LIMIT_BYTES, "{} MiB: {what}", peak >> 20);
+    // The counting works: some input does take memory.
+    assert!(peak > 4 << 20, "{peak} bytes: {what}");
+}
