@@ -277,3 +277,33 @@ fn leveldb_repairs_ours_without_loss() {
         scene.check_with(Side::Minikv, &dir);
     }
 }
+
+/// A checkpoint of an open database; and what our repair makes of one that lost its CURRENT, its
+/// MANIFEST, or the end of that.
+#[test]
+fn leveldb_reads_checkpoints_and_what_minikv_repaired() {
+    let seed = rng::seed();
+    for round in 0..rounds(9) {
+        let mut scene = Scene::new("repaired", seed, round);
+        let (dir, copied) = (scene.dir.clone(), scene.dir.with_extension("checkpoint"));
+        let db = Db::open(&dir, scene.shape.options()).unwrap();
+        scene.write(&db, 2000);
+        db.checkpoint(&copied).unwrap();
+        scene.check_with(Side::LevelDb, &copied);
+        scene.check_with(Side::Minikv, &copied);
+        db.close().unwrap();
+
+        let names = files(&dir).expect("its files").into_keys();
+        let manifest = names.into_iter().find(|name| name.starts_with("MANIFEST")).expect("one");
+        match round % 3 {
+            0 => fs::remove_file(dir.join("CURRENT")).unwrap(),
+            1 => fs::remove_file(dir.join(manifest)).unwrap(),
+            _ => fs::write(dir.join(manifest), b"").unwrap(),
+        }
+        let options = scene.shape.other(&mut scene.rng).options();
+        let report = minikv::repair(&dir, &options, minikv::RepairOptions::default()).unwrap();
+        assert!(!report.healthy && report.lost.is_empty(), "{report:#?}");
+        scene.check_with(Side::LevelDb, &dir);
+        scene.check_with(Side::Minikv, &dir);
+    }
+}
