@@ -144,7 +144,7 @@ impl Made {
         };
         let mut commit = 0;
         // The last log is to have something in it.
-        while commit < shape.commits || log_bytes(&fs) < 2500 {
+        while commit < shape.commits || log_bytes(&fs) < 1200 {
             let mut batch = WriteBatch::new();
             let mut state = made.states[commit];
             for _ in 0..if rng.one_in(10) { 4 } else { 1 } {
