@@ -14,7 +14,7 @@ use crate::format::handle::BlockHandle;
 use crate::format::key::{ParsedKey, SeqNo, TRAILER_BYTES, user_key};
 use crate::fs::{Fs, ReadFile};
 use crate::table::Table;
-use crate::table::reader::{TableContext, read_loose_block};
+use crate::table::reader::{BlockInfo, TableContext, read_loose_block};
 
 /// What is known of a table after reading all of it.
 #[derive(Clone, Debug, Default)]
@@ -154,7 +154,7 @@ impl Check<'_, '_> {
         self.findings.fault(error, self.path);
     }
 
-    fn open(&self, table_bytes: u64) -> Result<(Table, Vec<(Vec<u8>, BlockHandle)>)> {
+    fn open(&self, table_bytes: u64) -> Result<(Table, Vec<BlockInfo>)> {
         let path = self.path.to_path_buf();
         let table = Table::open(self.file.clone(), table_bytes, path, self.context)?;
         let blocks = table.blocks()?;
@@ -177,18 +177,17 @@ impl Check<'_, '_> {
             end = block.handle.end().unwrap_or(u64::MAX);
             last = Some(&block.separator);
         }
-        let blocks = blocks.into_iter().map(|block| (block.separator, block.handle)).collect();
         Ok((table, blocks))
     }
 
     /// Reads the blocks that the index lists.
-    fn by_index(&mut self, table: &Table, blocks: Vec<(Vec<u8>, BlockHandle)>) {
+    fn by_index(&mut self, table: &Table, blocks: Vec<BlockInfo>) {
         if let Some(error) = table.filter_error() {
             self.fault(error.clone());
         }
         let mut read_bytes = 0;
         let mut after: Option<Vec<u8>> = None;
-        for (separator, handle) in blocks {
+        for BlockInfo { separator, handle } in blocks {
             let bounds = Bounds { after: after.as_deref(), to: &separator };
             let contents = table.read_block(handle, true).and_then(|(_, block)| {
                 self.block(&block, Some((table, &bounds)), handle)

@@ -272,7 +272,7 @@ fn cases() -> Vec<(&'static str, Files)> {
     let mut restarts = vec![0; 900_000];
     restarts.extend_from_slice(&[0xff, 0xff, 0xff, 0xff]);
     add("restarts without number", with_tables(&[(1, 9, &table_of(&restarts, 0, 1, &[]))]));
-    let noise: Vec<u8> = (0..INPUT_BYTES as u64).map(|i| (i * i >> 7) as u8).collect();
+    let noise: Vec<u8> = (0..INPUT_BYTES as u64).map(|i| ((i * i) >> 7) as u8).collect();
     add("noise for a table", with_tables(&[(1, 9, &noise)]));
     add("noise for a log", with_log(noise));
     cases

@@ -80,7 +80,7 @@ fn each_entry(
     fs: &dyn Fs,
     context: &TableContext,
     tables: &[&TableFacts],
-    visit: &mut dyn FnMut(&[u64], &[u8], &[u8]) -> Result<()>,
+    mut visit: impl FnMut(&[u64], &[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
     let order = &context.order;
     let mut live = Vec::new();
@@ -132,7 +132,7 @@ impl Descent {
         // An entry that is nowhere else may have been in what is damaged.
         let first_damaged =
             tables.iter().filter(|table| !table.lost.is_empty()).map(|table| table.number).min();
-        each_entry(fs, context, tables, &mut |numbers, _, _| {
+        each_entry(fs, context, tables, |numbers, _, _| {
             let lowest = numbers[0];
             if first_damaged.is_none_or(|damaged| lowest < damaged) {
                 descent.done.insert(lowest);
@@ -177,12 +177,12 @@ pub fn newest(
     context: &TableContext,
     tables: &[&TableFacts],
     descent: &Descent,
-    emit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+    mut emit: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
     let order = context.order.user();
     let ranges = tables.iter().map(|table| (table.number, *table)).collect();
     let mut last: Option<Vec<u8>> = None;
-    each_entry(fs, context, tables, &mut |numbers, key, value| {
+    each_entry(fs, context, tables, |numbers, key, value| {
         let user = user_key(key);
         if last.as_deref().is_some_and(|last| order.compare(last, user).is_eq())
             || numbers.iter().all(|&number| descent.supersedes(number, user, &ranges, order))

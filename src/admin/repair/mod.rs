@@ -331,9 +331,7 @@ impl<'a> Repair<'a> {
         let descent = merge::Descent::find(fs, &self.context, &tables)?;
         let max_bytes = self.writer.options.max_file_bytes;
         let new = self.writer.tables(level, max_bytes, |out| {
-            merge::newest(fs, &self.context, &tables, &descent, &mut |key, value| {
-                out.add(key, value)
-            })
+            merge::newest(fs, &self.context, &tables, &descent, |key, value| out.add(key, value))
         })?;
         new.into_iter().for_each(|new| self.add(new));
         let levels: BTreeMap<u64, usize> =
