@@ -50,6 +50,7 @@ pub mod table;
 pub use admin::destroy::destroy;
 pub use base::{BytewiseComparator, Comparator, Error, Result};
 pub use db::{Cursor, Db, Iter, ReadOnlyDb, Snapshot};
+pub use engine::advice::FilterAdvice;
 pub use engine::explain::Explanation;
 pub use engine::health::{Health, HealthState};
 pub use engine::metrics::StallCause;

@@ -1,5 +1,3 @@
 //! Work on a database that is not open: what an administrator does.
 
-pub mod advice;
 pub mod destroy;
-pub mod shadow;
