@@ -1,8 +1,10 @@
 //! A sample of the keys that gets look up, at a bounded cost.
 //!
 //! Which get is kept is decided ahead: a thread compares its own count of gets with the number of
-//! the next one to keep, and only that one takes the lock. At first every get is kept, and the gaps
-//! double until one get in 256, on average, is.
+//! the next one to keep, and only that one takes the lock. At first every get is kept. Each time
+//! there are too many, half of them go and the gaps double, so that each kept key stands for as many
+//! gets as any other. At one in 256, the oldest go instead: the sample follows the last two
+//! million gets.
 
 use std::collections::VecDeque;
 
@@ -19,11 +21,8 @@ pub const MAX_BYTES: usize = 1 << 20;
 /// Longer keys are not kept: each would push out hundreds of others.
 const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 
-/// After so many kept keys the gaps double.
-const KEYS_AT_ONE_GAP: u64 = 1024;
-
-/// Gaps double so often.
-const DOUBLINGS: u64 = 8;
+/// The longest gap, on average, between gets that are kept.
+const MAX_GAP: u64 = 256;
 
 /// The keys that were looked up lately, a part of them. Thread-safe.
 #[derive(Debug, Default)]
@@ -36,8 +35,10 @@ struct Kept {
     /// Oldest first.
     keys: VecDeque<Box<[u8]>>,
     bytes: usize,
-    /// Keys kept since the database was opened.
-    taken: u64,
+    /// How often the gaps were doubled.
+    doublings: u32,
+    /// Random numbers drawn.
+    drawn: u64,
 }
 
 impl LookupSample {
@@ -64,17 +65,33 @@ impl LookupSample {
 impl Kept {
     /// Keeps `key`, and says how many gets on the next one is to be kept.
     fn keep(&mut self, key: &[u8]) -> u64 {
-        self.taken += 1;
         if key.len() <= MAX_KEY_BYTES {
             while self.keys.len() == MAX_KEYS || self.bytes + key.len() > MAX_BYTES {
-                self.bytes -= self.keys.pop_front().map_or(0, |oldest| oldest.len());
+                self.make_room();
             }
             self.bytes += key.len();
             self.keys.push_back(key.into());
         }
-        let mean = 1 << (self.taken / KEYS_AT_ONE_GAP).min(DOUBLINGS);
         // Not the same gap each time: lookups may come in a rhythm.
-        1 + spread(self.taken) % (2 * mean - 1)
+        let mean = 1 << self.doublings;
+        1 + self.draw() % (2 * mean - 1)
+    }
+
+    fn make_room(&mut self) {
+        if 1 << self.doublings == MAX_GAP {
+            self.bytes -= self.keys.pop_front().map_or(0, |oldest| oldest.len());
+            return;
+        }
+        self.doublings += 1;
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.retain(|_| self.draw() % 2 == 0);
+        self.bytes = keys.iter().map(|key| key.len()).sum();
+        self.keys = keys;
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        spread(self.drawn)
     }
 }
 
@@ -96,22 +113,27 @@ mod tests {
     }
 
     #[test]
-    fn at_first_all_are_kept_and_then_one_in_256() {
+    fn at_first_all_are_kept_and_then_fewer_and_fewer() {
         let (sample, tally) = (LookupSample::default(), ReadTally::default());
         for i in 0..1000u32 {
             looked_up(&sample, &tally, &i.to_le_bytes());
         }
         let expected: Vec<Box<[u8]>> = (0..1000u32).map(|i| Box::from(i.to_le_bytes())).collect();
         assert_eq!(sample.keys(), expected);
-        let kept_of = |gets: u32| {
-            let before = sample.kept.lock().taken;
-            (0..gets).for_each(|i| looked_up(&sample, &tally, &i.to_le_bytes()));
-            sample.kept.lock().taken - before
-        };
-        kept_of(1 << 20);
-        let kept = kept_of(1 << 20);
-        assert!((3900..4300).contains(&kept), "{kept} of 2^20 at one in 256");
-        assert_eq!(sample.keys().len(), MAX_KEYS);
+        let oldest_of = || u32::from_le_bytes(sample.keys()[0][..].try_into().unwrap());
+        (1000..1 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
+        // Still of all gets, each as likely as any other.
+        let late = sample.keys().iter().filter(|key| key[2] >= 8).count();
+        let kept = sample.keys().len();
+        assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&kept), "{kept}");
+        assert!((kept / 2).abs_diff(late) < 250, "{late} of {kept} in the second half");
+        let early = sample.keys().iter().filter(|key| key[2] == 0).count();
+        assert!((kept / 16).abs_diff(early) < 120, "{early} of {kept} in the first sixteenth");
+        (1 << 20..8 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
+        // Now of the last 8192 times 256 gets.
+        assert_eq!((sample.keys().len(), 1 << sample.kept.lock().doublings), (MAX_KEYS, MAX_GAP));
+        let since = (8 << 20) - oldest_of();
+        assert!(since.abs_diff((MAX_KEYS as u64 * MAX_GAP) as u32) < 100_000, "{since}");
     }
 
     /// Two keys in turns: neither may be kept much more often than the other.
@@ -119,8 +141,9 @@ mod tests {
     fn a_rhythm_of_lookups_does_not_show() {
         let (sample, tally) = (LookupSample::default(), ReadTally::default());
         (0..4u32 << 20).for_each(|i| looked_up(&sample, &tally, &[(i % 2) as u8]));
-        let odd = sample.keys().iter().filter(|key| key[0] == 1).count();
-        assert!((MAX_KEYS / 2).abs_diff(odd) < 200, "{odd} of {MAX_KEYS}");
+        let keys = sample.keys();
+        let odd = keys.iter().filter(|key| key[0] == 1).count();
+        assert!((keys.len() / 2).abs_diff(odd) < 250, "{odd} of {}", keys.len());
     }
 
     #[test]
