@@ -273,6 +273,7 @@ impl<'a> Shadow<'a> {
         let mut keys_per_span = BTreeMap::new();
         let mut visits = Vec::new();
         let mut pending = range.filter(|&i| !self.answered[i]).peekable();
+        let mut nanos = Vec::new();
         let mut end_of_data = 0;
         let mut last_key: Option<Vec<u8>> = None;
         for info in table.blocks()? {
@@ -281,7 +282,7 @@ impl<'a> Shadow<'a> {
             let span_keys = keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0);
             let start = Instant::now();
             let (_, block) = table.read_block(info.handle, true)?;
-            self.held.read_nanos += nanos_since(start);
+            nanos.push(nanos_since(start));
             let mut visit = |lookup, found| {
                 visits.push(Visit { lookup, block: Some(offset), found });
             };
@@ -314,6 +315,10 @@ impl<'a> Shadow<'a> {
             self.held.data_blocks += 1;
             self.held.data_bytes += info.handle.size;
         }
+        // The median: what else the machine did in between is not the block's.
+        nanos.sort_unstable();
+        let median = nanos.get(nanos.len() / 2).copied().unwrap_or(0);
+        self.held.read_nanos += median.saturating_mul(nanos.len() as u64);
         visits.extend(pending.map(|lookup| Visit { lookup, block: None, found: false }));
         let made = builders.into_iter().map(|builders| builders.finish(end_of_data)).collect();
         Ok(Walk { visits, made, keys_per_span })
@@ -408,19 +413,24 @@ impl Asked {
 }
 
 impl Asked {
-    /// How long the filters take to answer, in nanoseconds.
+    /// How long the filters take to answer, in nanoseconds: the shortest of three times.
     fn time(&self, replay: &Replay<'_>) -> u64 {
-        let start = Instant::now();
-        for visit in &replay.walk.visits {
-            let key = replay.lookups[visit.lookup].key;
-            black_box(match (self, visit.block) {
-                (Asked::Table(filter), _) => filter.may_match(key),
-                (Asked::Block(filter), Some(block)) => filter.key_may_match(block, key),
-                (Asked::Block(_), None) => true,
-                (Asked::Nothing, _) => return 0,
-            });
+        if matches!(self, Asked::Nothing) {
+            return 0;
         }
-        nanos_since(start)
+        let times = [(); 3].map(|()| {
+            let start = Instant::now();
+            for visit in &replay.walk.visits {
+                let key = replay.lookups[visit.lookup].key;
+                black_box(match (self, visit.block) {
+                    (Asked::Table(filter), _) => filter.may_match(key),
+                    (Asked::Block(filter), Some(block)) => filter.key_may_match(block, key),
+                    (Asked::Block(_), None) | (Asked::Nothing, _) => true,
+                });
+            }
+            nanos_since(start)
+        });
+        times.into_iter().min().unwrap_or(0)
     }
 }
 

@@ -28,7 +28,7 @@ impl fmt::Display for FilterAdvice {
         )?;
         writeln!(
             f,
-            "{:<9} {:>10} {:>11} {:>7} {:>16} {:>11} {:>9} {:>9}",
+            "{:<9} {:>10} {:>11} {:>7} {:>16} {:>11} {:>9} {:>10}",
             "filters",
             "memory",
             "blocks/get",
