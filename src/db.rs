@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use crate::base::Result;
 use crate::base::stats::ReadTrace;
 use crate::engine::Engine;
+use crate::engine::advice::FilterAdvice;
 use crate::engine::explain::Explanation;
 use crate::engine::health::Health;
 pub use crate::engine::iter::{Cursor, Iter};
@@ -422,6 +423,40 @@ macro_rules! reads {
                 key: impl AsRef<[u8]>,
             ) -> Result<Explanation> {
                 self.reader().explain(options, key.as_ref())
+            }
+
+            /// Which filters the gets want that this database saw since it was opened: a sample
+            /// of their keys is kept (8192 at most, in 1 MiB, of the last two million gets), and here
+            /// replayed against filters of other kinds and sizes. Nothing is written, and the block cache
+            /// stays as it is.
+            ///
+            /// Every table whose range holds one of those keys is read once, which takes as long
+            /// as reading half of a full compaction. It counts in no statistics.
+            ///
+            /// ```
+            /// # use minikv::{Db, FilterLayout, Options};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let options = Options::default().create_if_missing(true);
+            /// # let db = Db::open(dir.path(), options.filter(FilterLayout::None, 0))?;
+            /// for i in 0..1000 {
+            ///     db.put(format!("user/{i:04}"), "here")?;
+            /// }
+            /// db.flush()?;
+            /// for i in 0..1000 {
+            ///     db.get(format!("user/{i:04}/draft"))?; // never there
+            /// }
+            /// let advice = db.filter_advice()?;
+            /// assert_ne!(advice.layout, FilterLayout::None);
+            /// println!("{advice}");
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// Corruption and I/O errors of the tables;
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator that
+            /// may take different bytes for one key.
+            pub fn filter_advice(&self) -> Result<FilterAdvice> {
+                self.reader().filter_advice()
             }
 
             /// The values of `keys`, all as of one moment, in the order asked.

@@ -53,6 +53,7 @@ pub use admin::repair::{RepairOptions, RepairReport, repair};
 pub use admin::verify::{VerifyReport, verify};
 pub use base::{BytewiseComparator, Comparator, Error, Result};
 pub use db::{Cursor, Db, Iter, ReadOnlyDb, Snapshot};
+pub use engine::advice::FilterAdvice;
 pub use engine::explain::Explanation;
 pub use engine::health::{Health, HealthState};
 pub use engine::metrics::StallCause;

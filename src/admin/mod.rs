@@ -1,6 +1,5 @@
 //! Work on a database that is not open: what an administrator does.
 
-pub mod advice;
 pub mod checkpoint;
 pub mod destroy;
 pub mod findings;
@@ -8,7 +7,6 @@ pub mod logs;
 pub mod manifest;
 pub mod repair;
 pub mod scan;
-pub mod shadow;
 pub mod survey;
 pub mod tables;
 pub mod verify;

@@ -172,6 +172,12 @@ impl Tally {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
+    /// Makes it `n`.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
     /// The sum so far.
     #[inline]
     pub fn load(&self) -> u64 {
@@ -187,6 +193,8 @@ pub struct ReadTally {
     pub gets: Tally,
     /// Gets that found a value.
     pub gets_found: Tally,
+    /// How many gets there will be when one is taken as a sample again; not a sum.
+    pub next_sample: Tally,
     /// See [`ReadTrace`].
     pub memtables_probed: Tally,
     /// See [`ReadTrace`].

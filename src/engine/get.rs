@@ -131,6 +131,7 @@ pub fn counted_get(
     let sink = &mut Tallying { tally, level: &tally.levels[0] };
     let value = get(state, view, seq, key, options, sink)?;
     tally.get(value.is_some());
+    state.sample.looked_up(key, tally);
     Ok(value)
 }
 
@@ -144,7 +145,7 @@ pub fn traced_get(
     trace: &mut ReadTrace,
 ) -> Result<Option<Bytes>> {
     let value = get(state, view, seq, key, options, trace)?;
-    state.totals.add_get(trace, value.is_some());
+    state.totals.add_get(trace, value.is_some(), |tally| state.sample.looked_up(key, tally));
     Ok(value)
 }
 

@@ -9,6 +9,7 @@
 //! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
 //! | `view`, `get`, `sources`, `merge`, `iter` | what a read sees, and how |
 //! | `totals`, `explain` | what reads did: counted, and told step by step |
+//! | `advice` | which filters the lookups want |
 //! | `directory`, `open`, `read_only` | from files to an engine, or to a view |
 //! | `worker`, `health`, `obsolete` | threads, trouble, removal |
 //!
@@ -50,6 +51,7 @@ use crate::engine::view::{ReadState, ReadView};
 use crate::engine::write::{CommitState, WriteQueue};
 use crate::fs::Fs;
 
+pub mod advice;
 pub mod checkpoint;
 pub mod compact;
 pub mod directory;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use crate::base::stats::{NUM_LEVELS, ReadTrace};
 use crate::base::{Error, Result};
+use crate::engine::advice::{self, FilterAdvice};
 use crate::engine::explain::{self, Explanation};
 use crate::engine::get;
 use crate::engine::iter::{Cursor, Iter};
@@ -92,6 +93,13 @@ impl<'a> Reader<'a> {
         let view = self.state.view();
         let seq = self.seq(options)?;
         explain::explain(self.state, &view, seq, key, &options.block_options())
+    }
+
+    /// Which filters the lookups want that the database saw.
+    pub fn filter_advice(&self) -> Result<FilterAdvice> {
+        let view = self.state.view_owned();
+        let seq = self.at.unwrap_or_else(|| self.state.visible_seq());
+        advice::filter_advice(self.state, &view, seq)
     }
 
     /// The values of `keys`, all as of one moment, in the order asked.

@@ -39,11 +39,12 @@ impl ReadTotals {
         Some(self.own.get(thread_number())?.get_or_init(Box::default))
     }
 
-    /// Adds a get that was counted in `trace`.
-    pub fn add_get(&self, trace: &ReadTrace, found: bool) {
+    /// Adds a get that was counted in `trace`, and then calls `then` with where it was added.
+    pub fn add_get(&self, trace: &ReadTrace, found: bool, then: impl FnOnce(&ReadTally)) {
         self.with(|tally| {
             tally.get(found);
             tally.add(trace);
+            then(tally);
         });
     }
 
@@ -142,7 +143,7 @@ mod tests {
             None => {
                 let mut trace = ReadTrace::default();
                 trace.levels[2].index_seeks = 3;
-                totals.add_get(&trace, true);
+                totals.add_get(&trace, true, |_| {});
             }
         }
     }

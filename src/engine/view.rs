@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
+use crate::engine::advice::sample::LookupSample;
 use crate::engine::memtable::Memtable;
 use crate::engine::obsolete::Trash;
 use crate::engine::totals::ReadTotals;
@@ -54,6 +55,8 @@ pub struct ReadState {
     pub block_cache: Option<Arc<BlockCache>>,
     /// What all reads did.
     pub totals: ReadTotals,
+    /// Some of the keys that gets looked up.
+    pub sample: LookupSample,
     /// Where obsolete tables go.
     pub trash: Arc<Trash>,
     view: ArcSwap<ReadView>,
@@ -81,6 +84,7 @@ impl ReadState {
             block_cache,
             trash,
             totals: ReadTotals::default(),
+            sample: LookupSample::default(),
             view: ArcSwap::from_pointee(view),
             visible_seq: AtomicU64::new(visible_seq),
             snapshots: Mutex::default(),

@@ -1,5 +1,6 @@
 //! The engine as a program meets it: one test for each promise.
 
+mod advice;
 mod explain;
 mod filters;
 mod reads;

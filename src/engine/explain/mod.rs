@@ -14,7 +14,7 @@ pub use crate::table::BlockSource;
 use crate::table::reader::BlockReadOptions;
 
 mod record;
-mod show;
+pub mod show;
 
 /// How a get went, step by step.
 ///
@@ -216,7 +216,7 @@ pub fn explain(
 
     let mut recorder = record::Recorder::default();
     let value = get::get(state, view, seq, key, options, &mut recorder)?;
-    state.totals.add_get(recorder.trace(), value.is_some());
+    state.totals.add_get(recorder.trace(), value.is_some(), |_| {});
     let (steps, trace) = recorder.finish(state, seq, key)?;
     let filters = filter_use(state, options, &steps);
     Ok(Explanation { key: key.to_vec(), seq, steps, value, trace, unfiltered, filters })

@@ -45,7 +45,7 @@ impl fmt::Display for Key<'_> {
 }
 
 /// A number of bytes as people read it.
-struct Size(u64);
+pub struct Size(pub u64);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! `readamp --advise`: which filters these lookups want on this data.
 
-use minikv::admin::advice::{Advice, ENOUGH, Evidence, LEAST_PART, Sureness, advise};
+use minikv::engine::advice::judge::{Advice, ENOUGH, Evidence, LEAST_PART, Sureness, advise};
 use serde_json::{Value, json};
 
 use super::filters::Filters;
@@ -147,7 +147,7 @@ impl<'a> Advised<'a> {
     }
 
     pub fn json(&self) -> Value {
-        let row = |(m, saving): (&&Measured, &minikv::admin::advice::Saving)| {
+        let row = |(m, saving): (&&Measured, &minikv::engine::advice::judge::Saving)| {
             json!({
                 "filters": m.filters.to_string(),
                 "filter_bytes_in_memory": m.bytes_in_memory,

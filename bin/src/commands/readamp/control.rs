@@ -6,8 +6,8 @@
 //! the same size and number of probes, from the same keys, with another hash.
 
 use minikv::FilterPolicy;
-use minikv::admin::shadow::{BlockFilters, Outcome, Plan, TableFilters};
 use minikv::base::stats::NUM_LEVELS;
+use minikv::engine::advice::shadow::{BlockFilters, Outcome, Plan, TableFilters};
 use minikv::filter::FilterGenerator;
 
 use super::filters::Filters;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use minikv::admin::shadow::{FilterShape, Outcome};
+use minikv::engine::advice::shadow::{FilterShape, Outcome};
 use minikv::filter::math::false_positive_probability;
 
 /// The normal distribution's quantile of a two-sided interval of 95 %.

@@ -1,7 +1,7 @@
 //! The report for people.
 
-use minikv::admin::shadow::Held;
 use minikv::base::stats::NUM_LEVELS;
+use minikv::engine::advice::shadow::Held;
 
 use super::control::Control;
 use super::measure::{Class, Measured};

@@ -5,8 +5,10 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::admin::shadow::{BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow};
 use minikv::base::stats::NUM_LEVELS;
+use minikv::engine::advice::shadow::{
+    BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow,
+};
 use minikv::engine::version_set::{self, Recovered};
 use minikv::engine::{directory, open::Recovery};
 use minikv::filter::whole_table::TABLE_FILTER_NAME;

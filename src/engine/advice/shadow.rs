@@ -6,8 +6,10 @@
 //! twice.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -107,6 +109,10 @@ pub struct Outcome {
     pub among_keys: Clusters,
     /// Bytes of the filters of all tables.
     pub filter_bytes: u64,
+    /// Data blocks that each lookup reads, in key order.
+    pub blocks: Vec<u16>,
+    /// Time that asking the filters took.
+    pub probe_nanos: u64,
     /// The filters made, in the order in which the tables were given, if they are kept.
     pub made: Vec<MadeFilters>,
 }
@@ -151,6 +157,8 @@ pub struct Held {
     pub data_bytes: u64,
     /// Entries: versions and tombstones too.
     pub entries: u64,
+    /// Time that reading the data blocks took: from their files, verified and decompressed.
+    pub read_nanos: u64,
 }
 
 /// A replay under way: tables are given in the order in which a get asks them.
@@ -196,7 +204,10 @@ impl<'a> Shadow<'a> {
         lookups.sort_by(|a, b| order.compare(a.key, b.key));
         Shadow {
             answered: vec![false; lookups.len()],
-            outcomes: plans.iter().map(|_| Outcome::default()).collect(),
+            outcomes: plans
+                .iter()
+                .map(|_| Outcome { blocks: vec![0; lookups.len()], ..Outcome::default() })
+                .collect(),
             tries: plans.iter().map(|_| Vec::new()).collect(),
             order,
             plans,
@@ -262,13 +273,16 @@ impl<'a> Shadow<'a> {
         let mut keys_per_span = BTreeMap::new();
         let mut visits = Vec::new();
         let mut pending = range.filter(|&i| !self.answered[i]).peekable();
+        let mut nanos = Vec::new();
         let mut end_of_data = 0;
         let mut last_key: Option<Vec<u8>> = None;
         for info in table.blocks()? {
             let offset = info.handle.offset;
             builders.iter_mut().for_each(|builder| builder.start_block(offset));
             let span_keys = keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0);
+            let start = Instant::now();
             let (_, block) = table.read_block(info.handle, true)?;
+            nanos.push(nanos_since(start));
             let mut visit = |lookup, found| {
                 visits.push(Visit { lookup, block: Some(offset), found });
             };
@@ -301,6 +315,10 @@ impl<'a> Shadow<'a> {
             self.held.data_blocks += 1;
             self.held.data_bytes += info.handle.size;
         }
+        // The median: what else the machine did in between is not the block's.
+        nanos.sort_unstable();
+        let median = nanos.get(nanos.len() / 2).copied().unwrap_or(0);
+        self.held.read_nanos += median.saturating_mul(nanos.len() as u64);
         visits.extend(pending.map(|lookup| Visit { lookup, block: None, found: false }));
         let made = builders.into_iter().map(|builders| builders.finish(end_of_data)).collect();
         Ok(Walk { visits, made, keys_per_span })
@@ -394,6 +412,28 @@ impl Asked {
     }
 }
 
+impl Asked {
+    /// How long the filters take to answer, in nanoseconds: the shortest of three times.
+    fn time(&self, replay: &Replay<'_>) -> u64 {
+        if matches!(self, Asked::Nothing) {
+            return 0;
+        }
+        let times = [(); 3].map(|()| {
+            let start = Instant::now();
+            for visit in &replay.walk.visits {
+                let key = replay.lookups[visit.lookup].key;
+                black_box(match (self, visit.block) {
+                    (Asked::Table(filter), _) => filter.may_match(key),
+                    (Asked::Block(filter), Some(block)) => filter.key_may_match(block, key),
+                    (Asked::Block(_), None) | (Asked::Nothing, _) => true,
+                });
+            }
+            nanos_since(start)
+        });
+        times.into_iter().min().unwrap_or(0)
+    }
+}
+
 impl Outcome {
     /// Both classes of lookups.
     pub fn all(&self) -> ReadTrace {
@@ -404,6 +444,7 @@ impl Outcome {
 
     fn add(&mut self, replay: &Replay<'_>, asked: &Asked, tries: &mut [(u16, u16)]) {
         let &Replay { level, walk, lookups } = replay;
+        self.probe_nanos += asked.time(replay);
         let mut previous: Option<&[u8]> = None;
         // The filter asked last, as the span it is of, and how often it was tried and wrong.
         let mut cluster = (0, 0, 0);
@@ -412,10 +453,12 @@ impl Outcome {
             let first_time = previous != Some(lookup.key);
             previous = Some(lookup.key);
             let trace = if lookup.present { &mut self.present } else { &mut self.absent };
-            let Some(maybe) = count_visit(&mut trace.levels[level], asked, visit, lookup.key)
-            else {
-                continue;
-            };
+            let said = count_visit(&mut trace.levels[level], asked, visit, lookup.key);
+            if visit.block.is_some() && said != Some(false) {
+                let blocks = &mut self.blocks[visit.lookup];
+                *blocks = blocks.saturating_add(1);
+            }
+            let Some(maybe) = said else { continue };
             if visit.found || !first_time {
                 continue;
             }
@@ -488,6 +531,10 @@ fn count_visit(trace: &mut LevelTrace, asked: &Asked, visit: &Visit, key: &[u8])
     }
     trace.data_blocks_from_file += 1;
     said
+}
+
+fn nanos_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The shape of a filter in LevelDB's format; one without bits matches nothing.
@@ -577,7 +624,14 @@ mod tests {
         let levels = &none.present.levels;
         assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
         assert_eq!(none.absent.total().tables_considered, 3000);
-        assert_eq!(none.filter_bytes, 0);
+        assert_eq!((none.filter_bytes, none.probe_nanos), (0, 0));
+        assert!(own.probe_nanos > 0 && held.read_nanos > 0);
+        for outcome in &outcomes {
+            let blocks: u64 = outcome.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
+            assert_eq!(blocks, outcome.all().data_blocks());
+        }
+        // In key order: of the first six keys the first is in the first table.
+        assert_eq!(none.blocks[..6], [1, 2, 2, 2, 2, 2]);
         for trace in [&own.present, &own.absent] {
             let total = trace.total();
             let said =

@@ -1,0 +1,24 @@
+//! Asks a database which filters its own lookups want: `cargo run --release --example advice`.
+
+use minikv::{Db, FilterLayout, Options, Result};
+
+const USERS: u64 = 200_000;
+
+fn main() -> Result<()> {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let options = Options::default().create_if_missing(true).filter(FilterLayout::None, 0);
+    let db = Db::open(home.path().join("db"), options)?;
+    for i in 0..USERS {
+        let user = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        db.put(format!("user/{user:016x}"), format!("joined in {}", 2000 + user % 26))?;
+    }
+    db.wait_idle()?;
+
+    // Two lookups of three are of users who are not there.
+    for i in (0..USERS * 3).step_by(2) {
+        let user = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        db.get(format!("user/{user:016x}"))?;
+    }
+    println!("{}", db.filter_advice()?);
+    Ok(())
+}

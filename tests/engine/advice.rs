@@ -1,0 +1,132 @@
+//! Advice from the lookups that a database saw itself.
+
+use minikv::engine::advice::judge::Sureness;
+use minikv::{Comparator, Db, Error, FilterLayout, Options};
+
+use super::small;
+
+fn key(i: u32) -> String {
+    format!("key{i:05}")
+}
+
+/// Four overlapping tables of level 0: every get without filters looks into several blocks.
+fn filled(dir: &std::path::Path, options: Options) -> Db {
+    let db = Db::open(dir, options.write_buffer_bytes(4 << 20)).unwrap();
+    for round in 0..3 {
+        for i in (round..6000).step_by(3) {
+            db.put(key(i), "a value of some length").unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db
+}
+
+#[test]
+fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = filled(dir.path(), small().filter(FilterLayout::Block, 10));
+    let mut blocks = 0;
+    // Within the first thousand gets all are kept.
+    for i in 0..900 {
+        let (value, trace) = db.get_traced(format!("{}/absent", key(i * 6))).unwrap();
+        assert_eq!(value, None);
+        blocks += trace.data_blocks();
+    }
+    let before = db.stats();
+    let advice = db.filter_advice().unwrap();
+    assert_eq!((advice.gets, advice.sampled, advice.absent, advice.in_memory), (900, 900, 900, 0));
+    // What the tables have was replayed, and came to what the gets did.
+    assert_eq!((advice.now.blocks_per_get * 900.0).round() as u64, blocks);
+    assert_eq!(advice.now.filter_bytes, filter_bytes(&db));
+    assert_eq!(advice.tables_read, (3, 3));
+    assert!(advice.blocks_per_get > 2.9, "without filters: {}", advice.blocks_per_get);
+    assert_ne!(advice.layout, FilterLayout::None);
+    assert_eq!(advice.sureness, Sureness::Sure);
+    let (smallest, largest) = (&advice.tried[0], &advice.tried[5]);
+    assert!(smallest.saving.saved < largest.saving.saved);
+    assert!(smallest.saving.filter_bytes < largest.saving.filter_bytes);
+    assert!(advice.nanos_per_block > 0.0 && largest.probe_nanos > 0.0);
+    let same =
+        advice.tried.iter().find(|t| (t.layout, t.bits_per_key) == (FilterLayout::Block, 10));
+    assert_eq!(same.unwrap().saving, advice.now, "the same filters, made again");
+    // Asking for advice is no lookup.
+    let after = db.stats();
+    assert_eq!((after.gets, after.reads), (before.gets, before.reads));
+    let text = advice.to_string();
+    assert!(text.contains("900 of 900 gets replayed: 900 found nothing"), "{text}");
+    assert!(text.contains("Sure, for lookups like these"), "{text}");
+}
+
+/// With no filters at all, the same tables pin their indexes only.
+fn filter_bytes(db: &Db) -> u64 {
+    let dir = tempfile::tempdir().unwrap();
+    let bare = filled(dir.path(), small().filter(FilterLayout::None, 0));
+    for i in 0..3 {
+        bare.get(key(i)).unwrap();
+    }
+    assert_eq!((bare.stats().open_tables, db.stats().open_tables), (3, 3));
+    db.stats().pinned_bytes - bare.stats().pinned_bytes
+}
+
+#[test]
+fn hits_in_one_table_want_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = filled(dir.path(), small());
+    db.compact_range::<&str>(..).unwrap();
+    for i in 0..6000 {
+        assert!(db.get(key(i)).unwrap().is_some());
+    }
+    let advice = db.filter_advice().unwrap();
+    assert_eq!((advice.layout, advice.bits_per_key), (FilterLayout::None, 0));
+    assert_eq!((advice.sureness, advice.absent), (Sureness::Sure, 0));
+    assert_eq!(advice.blocks_per_get, 1.0);
+    assert!(advice.sampled == 6000, "{}", advice.sampled);
+    assert!(advice.to_string().contains("turn filters off"));
+}
+
+#[test]
+fn what_memtables_answer_wants_no_filter() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    assert_eq!(db.filter_advice().unwrap().sureness, Sureness::TooFew);
+    for i in 0..500 {
+        db.put(key(i), "v").unwrap();
+        db.get(key(i)).unwrap();
+    }
+    let advice = db.filter_advice().unwrap();
+    assert_eq!((advice.sampled, advice.in_memory), (500, 500));
+    assert_eq!((advice.layout, advice.blocks_per_get), (FilterLayout::None, 0.0));
+}
+
+/// Whoever only reads has lookups too.
+#[test]
+fn a_database_opened_for_reading_only_advises() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(filled(dir.path(), small()));
+    let db = Db::open_read_only(dir.path(), small()).unwrap();
+    (0..500).for_each(|i| assert!(db.get(format!("{}x", key(i))).unwrap().is_none()));
+    assert_ne!(db.filter_advice().unwrap().layout, FilterLayout::None);
+}
+
+#[derive(Debug)]
+struct IgnoresCase;
+
+impl Comparator for IgnoresCase {
+    fn name(&self) -> &str {
+        "ignores-case"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+    }
+    fn find_shortest_separator(&self, _: &mut Vec<u8>, _: &[u8]) {}
+    fn find_short_successor(&self, _: &mut Vec<u8>) {}
+}
+
+#[test]
+fn where_filters_cannot_be_used_there_is_no_advice() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small().comparator(std::sync::Arc::new(IgnoresCase))).unwrap();
+    let error = db.filter_advice().unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+    assert!(error.to_string().contains("ignores-case"));
+}
