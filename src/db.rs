@@ -426,9 +426,9 @@ macro_rules! reads {
             }
 
             /// Which filters the gets want that this database saw since it was opened: a sample
-            /// of their keys is kept (8192 at most, in 1 MiB, of the last two million gets), and here
-            /// replayed against filters of other kinds and sizes. Nothing is written, and the block cache
-            /// stays as it is.
+            /// of their keys is kept (8192 at most, in 1 MiB, of the last two million gets), and
+            /// here replayed against filters of other kinds and sizes. Nothing is written, and
+            /// the block cache stays as it is.
             ///
             /// Every table whose range holds one of those keys is read once, which takes as long
             /// as reading half of a full compaction. It counts in no statistics.

@@ -108,9 +108,7 @@ pub fn filter_advice(state: &ReadState, view: &ReadView, seq: SeqNo) -> Result<F
             _ => in_memory += 1,
         }
     }
-    let (mut outcomes, held, tables, bytes_read) = replay(state, view, lookups)?;
-    let all_bytes: u64 = view.version.files().map(|(_, file)| file.file_bytes).sum();
-    let whole = all_bytes as f64 / bytes_read.max(1) as f64;
+    let Replayed { mut outcomes, held, tables, whole } = replay(state, view, lookups)?;
     for outcome in &mut outcomes {
         outcome.blocks.resize(keys.len(), 0);
         // Tables that were not read have filters too.
@@ -134,11 +132,18 @@ struct Seen {
     tables: (u64, u64),
 }
 
-fn replay(
-    state: &ReadState,
-    view: &ReadView,
-    lookups: Vec<Lookup<'_>>,
-) -> Result<(Vec<Outcome>, Held, (u64, u64), u64)> {
+/// What the tables said.
+struct Replayed {
+    /// One for each plan.
+    outcomes: Vec<Outcome>,
+    held: Held,
+    /// Tables read, of all.
+    tables: (u64, u64),
+    /// The bytes of all tables for each byte of those.
+    whole: f64,
+}
+
+fn replay(state: &ReadState, view: &ReadView, lookups: Vec<Lookup<'_>>) -> Result<Replayed> {
     let order = state.order.user();
     let mut keys: Vec<&[u8]> = lookups.iter().map(|lookup| lookup.key).collect();
     keys.sort_by(|a, b| order.compare(a, b));
@@ -156,7 +161,9 @@ fn replay(
         state.tables.with(&file.slot, |table| shadow.table(level, table, first, last))?;
     }
     let (outcomes, held) = shadow.finish();
-    Ok((outcomes, held, tables, bytes))
+    let all_bytes: u64 = view.version.files().map(|(_, file)| file.file_bytes).sum();
+    let whole = all_bytes as f64 / bytes.max(1) as f64;
+    Ok(Replayed { outcomes, held, tables, whole })
 }
 
 /// None, those that the tables have, and then those of [`sizes`].

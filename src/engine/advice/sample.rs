@@ -2,8 +2,8 @@
 //!
 //! Which get is kept is decided ahead: a thread compares its own count of gets with the number of
 //! the next one to keep, and only that one takes the lock. At first every get is kept. Each time
-//! there are too many, half of them go and the gaps double, so that each kept key stands for as many
-//! gets as any other. At one in 256, the oldest go instead: the sample follows the last two
+//! there are too many, half of them go and the gaps double, so that each kept key stands for as
+//! many gets as any other. At one in 256, the oldest go instead: the sample follows the last two
 //! million gets.
 
 use std::collections::VecDeque;
@@ -84,7 +84,7 @@ impl Kept {
         }
         self.doublings += 1;
         let mut keys = std::mem::take(&mut self.keys);
-        keys.retain(|_| self.draw() % 2 == 0);
+        keys.retain(|_| self.draw().is_multiple_of(2));
         self.bytes = keys.iter().map(|key| key.len()).sum();
         self.keys = keys;
     }
