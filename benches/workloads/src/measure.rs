@@ -25,12 +25,16 @@ pub enum Better {
 pub struct Figure {
     /// The workload, and what of it where that is not its speed.
     pub name: String,
+    /// In its unit.
     pub value: f64,
+    /// `op/s`, `s`, `ms`, `µs`, `MiB`, or nothing for a ratio.
     pub unit: String,
+    /// Which way it is good.
     pub better: Better,
 }
 
 impl Figure {
+    /// A figure.
     pub fn new(name: impl Into<String>, value: f64, unit: &str, better: Better) -> Figure {
         Figure { name: name.into(), value, unit: unit.to_string(), better }
     }
@@ -39,18 +43,24 @@ impl Figure {
 /// Latencies of single operations, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
+    /// Half take no longer.
     pub median: f64,
+    /// 99 of 100 take no longer.
     pub p99: f64,
+    /// 999 of 1000 take no longer.
     pub p999: f64,
+    /// The longest.
     pub max: f64,
 }
 
 /// What one workload gave.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
+    /// Its name.
     pub workload: String,
     /// Operations done, all threads together.
     pub operations: u64,
+    /// How long that took.
     pub seconds: f64,
     /// Of puts and deletes each, of gets and seeks every eighth, of steps of a scan none.
     pub latency: Option<Latency>,

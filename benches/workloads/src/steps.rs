@@ -323,7 +323,6 @@ impl Loaded<'_> {
     }
 }
 
-
 fn timed(operations: u64, work: impl FnOnce() -> Result<Timings>) -> Result<Done> {
     let start = Instant::now();
     let timings = work()?;

@@ -48,12 +48,7 @@ pub struct Workload {
     pub start: Start,
 }
 
-const fn workload(
-    name: &'static str,
-    group: Group,
-    start: Start,
-    about: &'static str,
-) -> Workload {
+const fn workload(name: &'static str, group: Group, start: Start, about: &'static str) -> Workload {
     Workload { name, about, group, start }
 }
 
