@@ -72,30 +72,35 @@ pub struct Outcome {
 #[derive(Debug)]
 pub struct Timings {
     histogram: Histogram<u64>,
+    longest: Duration,
 }
 
 impl Timings {
     pub fn new() -> Timings {
         // Two digits: a histogram of some ten KiB, so that it takes little of the caches.
         let histogram = Histogram::new_with_bounds(1, MAX_NANOS, 2).expect("bounds that are sound");
-        Timings { histogram }
+        Timings { histogram, longest: Duration::ZERO }
     }
 
     pub fn record(&mut self, time: Duration) {
+        self.longest = self.longest.max(time);
         self.histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(MAX_NANOS));
     }
 
     pub fn add(&mut self, other: &Timings) {
         self.histogram.add(&other.histogram).expect("the same bounds");
+        self.longest = self.longest.max(other.longest);
     }
 
     pub fn latency(&self) -> Option<Latency> {
-        let at = |quantile| self.histogram.value_at_quantile(quantile) as f64 / 1000.0;
+        let longest = self.longest.as_nanos() as f64 / 1000.0;
+        // A quantile is the upper end of its bucket, which may be beyond the longest.
+        let at = |q| (self.histogram.value_at_quantile(q) as f64 / 1000.0).min(longest);
         (!self.histogram.is_empty()).then(|| Latency {
             median: at(0.5),
             p99: at(0.99),
             p999: at(0.999),
-            max: self.histogram.max() as f64 / 1000.0,
+            max: longest,
         })
     }
 }
@@ -162,4 +167,50 @@ pub fn disk_bytes(path: &Path) -> Result<u64> {
         };
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_those_recorded() {
+        let mut timings = Timings::new();
+        assert_eq!(timings.latency(), None);
+        (1..=1000).for_each(|us| timings.record(Duration::from_micros(us)));
+        let mut slow = Timings::new();
+        slow.record(Duration::from_micros(5_432));
+        timings.add(&slow);
+        let latency = timings.latency().unwrap();
+        let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.01;
+        assert!(near(latency.median, 501.0), "{latency:?}");
+        assert!(near(latency.p99, 991.0), "{latency:?}");
+        assert!(near(latency.p999, 1000.0), "{latency:?}");
+        assert_eq!(latency.max, 5_432.0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_peak_of_memory_is_reset() {
+        let before = peak_memory_mib().unwrap();
+        // Held meanwhile, because another test may reset the peak at any time.
+        let held = std::hint::black_box(vec![1u8; 256 << 20]);
+        let with = peak_memory_mib().unwrap();
+        drop(held);
+        assert!(with > before + 200.0, "{before} {with}");
+        reset_peak_memory();
+        let after = peak_memory_mib().unwrap();
+        assert!(after < with - 200.0, "{with} {after}");
+    }
+
+    #[test]
+    fn files_below_count_as_on_disk() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("below")).unwrap();
+        for name in ["one", "below/two"] {
+            std::fs::write(home.path().join(name), vec![1; 100_000]).unwrap();
+        }
+        let bytes = disk_bytes(home.path()).unwrap();
+        assert!((200_000..300_000).contains(&bytes), "{bytes}");
+    }
 }
