@@ -70,11 +70,7 @@ pub fn write(report: &Report, path: &Path) -> Result<()> {
         let style = ("sans-serif", 12).into_text_style(&root);
         root.draw_text(name, &style, (12, y - 6))?;
     }
-    chart
-        .configure_series_labels()
-        .background_style(WHITE.mix(0.8))
-        .border_style(BLACK)
-        .draw()?;
+    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
     root.present()?;
     Ok(())
 }

@@ -101,3 +101,63 @@ impl Engine {
         Ok(Box::new(Minikv::open(dir, options, describe)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use minikv_workloads::{Direction, Plan, Runner, WORKLOADS};
+
+    use super::*;
+
+    fn plan() -> Plan {
+        let settings = Settings { write_buffer_bytes: 1 << 20, cache_bytes: 1 << 20 };
+        Plan { entries: 1000, settings, ..Plan::default() }
+    }
+
+    #[test]
+    fn every_engine_runs_every_workload() {
+        for engine in ENGINES {
+            let home = tempfile::tempdir().unwrap();
+            let dir = home.path().join("db");
+            let open = |dir: &Path, settings: &Settings| engine.open(dir, settings);
+            let mut runner = Runner::new(plan(), &dir, &open);
+            for workload in WORKLOADS {
+                let ran = runner.run(workload);
+                assert!(ran.is_ok(), "{}, {}: {ran:?}", engine.name(), workload.name);
+            }
+        }
+    }
+
+    /// Keys a scan visits, up to three.
+    fn scan(store: &dyn Store, from: Option<&str>, direction: Direction) -> String {
+        let mut keys = Vec::new();
+        let visit = &mut |key: &[u8], _: &[u8]| {
+            keys.push(String::from_utf8(key.to_vec()).unwrap());
+            keys.len() < 3
+        };
+        store.scan(from.map(str::as_bytes), direction, visit).unwrap();
+        keys.join(" ")
+    }
+
+    #[test]
+    fn every_engine_scans_both_ways_from_anywhere() {
+        for engine in ENGINES {
+            let home = tempfile::tempdir().unwrap();
+            let store = engine.open(&home.path().join("db"), &plan().settings).unwrap();
+            for key in ["b", "d", "f", "h"] {
+                store.put(key.as_bytes(), b"value", false).unwrap();
+            }
+            let name = engine.name();
+            let forward = |from| scan(&*store, from, Direction::Forward);
+            let backward = |from| scan(&*store, from, Direction::Backward);
+            assert_eq!(forward(None), "b d f", "{name}");
+            assert_eq!(forward(Some("d")), "d f h", "{name}");
+            assert_eq!(forward(Some("g")), "h", "{name}");
+            assert_eq!(forward(Some("i")), "", "{name}");
+            assert_eq!(backward(None), "h f d", "{name}");
+            assert_eq!(backward(Some("d")), "d b", "{name}");
+            assert_eq!(backward(Some("e")), "d b", "{name}");
+            assert_eq!(backward(Some("z")), "h f d", "{name}");
+            assert_eq!(backward(Some("a")), "", "{name}");
+        }
+    }
+}

@@ -54,11 +54,7 @@ fn groups(workloads: &[&'static Workload]) -> Vec<Vec<&'static Workload>> {
     workloads.chunk_by(|a, b| a.group == b.group).map(<[_]>::to_vec).collect()
 }
 
-fn wanted(
-    engine: Engine,
-    group: &[&'static Workload],
-    args: &Args,
-) -> Vec<&'static Workload> {
+fn wanted(engine: Engine, group: &[&'static Workload], args: &Args) -> Vec<&'static Workload> {
     let is_asked_for = args.engines.contains(&engine) || engine != Engine::MinikvTable;
     let runs = |w: &&&Workload| is_asked_for || FILTER_WORKLOADS.contains(&w.name);
     group.iter().filter(runs).copied().collect()

@@ -19,9 +19,8 @@ pub struct Redb {
 impl Redb {
     pub fn open(dir: &Path, settings: &Settings) -> Result<Redb> {
         std::fs::create_dir_all(dir)?;
-        let db = Database::builder()
-            .set_cache_size(settings.cache_bytes)
-            .create(dir.join("redb"))?;
+        let db =
+            Database::builder().set_cache_size(settings.cache_bytes).create(dir.join("redb"))?;
         let redb = Redb { db, commits: AtomicU64::new(0) };
         // Reads need the table to be there.
         redb.write(true, |_| Ok(()))?;
@@ -35,7 +34,7 @@ impl Redb {
     ) -> Result<()> {
         let mut transaction = self.db.begin_write()?;
         let number = self.commits.fetch_add(1, Ordering::Relaxed);
-        transaction.set_durability(match is_durable || number % DURABLE_EVERY == 0 {
+        transaction.set_durability(match is_durable || number.is_multiple_of(DURABLE_EVERY) {
             true => Durability::Immediate,
             false => Durability::None,
         })?;

@@ -170,11 +170,8 @@ impl Report {
             let _ = writeln!(text, "- {line}");
         }
         let names: Vec<&str> = self.engines.iter().map(|engine| engine.name()).collect();
-        let _ = writeln!(
-            text,
-            "\n| workload | unit | {} | to best LSM | to best |",
-            names.join(" | ")
-        );
+        let _ =
+            writeln!(text, "\n| workload | unit | {} | to best LSM | to best |", names.join(" | "));
         let _ = writeln!(text, "| --- | --- |{}", " ---: |".repeat(names.len() + 2));
         for row in &self.rows {
             let (scale, unit) = row.scale();
@@ -262,4 +259,62 @@ fn machine() -> String {
         false => "engines built for the baseline: run cargo inside benches/peers",
     };
     format!("{cores} × {model}; {built}")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use minikv_workloads::Outcome;
+
+    use super::*;
+
+    fn add(report: &mut Report, engine: Engine, name: &str, value: f64, better: Better) {
+        let unit = if better == Better::Higher { "op/s" } else { "s" };
+        let outcome = Outcome {
+            workload: name.to_string(),
+            operations: 1,
+            seconds: 1.0,
+            latency: None,
+            figures: vec![Figure::new(name, value, unit, better)],
+        };
+        report.add(engine, Line { engine: format!("{} described", engine.name()), outcome });
+    }
+
+    #[test]
+    fn medians_and_ratios_are_minikvs() {
+        let args = Args::parse_from(["peers", "--engines", "minikv,leveldb", "--repeats", "3"]);
+        let mut report = Report::new(&args);
+        for (ours, theirs) in [(300e3, 100e3), (100e3, 90e3), (200e3, 120e3)] {
+            add(&mut report, Engine::Minikv, "fillseq", ours, Better::Higher);
+            add(&mut report, Engine::LevelDb, "fillseq", theirs, Better::Higher);
+        }
+        add(&mut report, Engine::Minikv, "compact", 3.0, Better::Lower);
+        add(&mut report, Engine::LevelDb, "compact", 1.5, Better::Lower);
+        let text = report.markdown();
+        for line in [
+            "- minikv described",
+            "| fillseq | kop/s | 200 (100 to 300) | 100 (90.0 to 120) | 2.00 | 2.00 |",
+            "| compact | s | 3.00 | 1.50 | 0.50 | 0.50 |",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+
+        let home = tempfile::tempdir().unwrap();
+        report.write(home.path()).unwrap();
+        let json = std::fs::read(home.path().join("peers.json")).unwrap();
+        let json: Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(json["figures"][0]["engines"]["minikv"]["median"], 200e3);
+        assert_eq!(json["figures"][0]["engines"]["leveldb"]["runs"], json!([100e3, 90e3, 120e3]));
+        assert_eq!(json["figures"][1]["to_best"], 0.5);
+        let svg = std::fs::read_to_string(home.path().join("peers.svg")).unwrap();
+        assert!(svg.contains("fillseq") && svg.contains("leveldb"));
+    }
+
+    #[test]
+    fn an_even_number_of_runs_has_a_median_too() {
+        let median = |runs: &[f64]| Cell { runs: runs.to_vec() }.median();
+        assert_eq!(median(&[]), None);
+        assert_eq!(median(&[3.0, 1.0]), Some(2.0));
+        assert_eq!([1234.4, 123.4, 12.34, 1.234].map(digits), ["1,234", "123", "12.3", "1.23"]);
+    }
 }
