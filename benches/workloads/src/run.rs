@@ -361,7 +361,8 @@ impl Current {
     }
 }
 
-/// Puts as many entries as fill the log and the memtable nearly, one by one.
+/// Puts as many entries as fill the log and the memtable nearly, one by one. The last is synced: a
+/// killed process must not lose entries of an engine that only promises those before a sync.
 ///
 /// # Errors
 /// The engine's.
@@ -371,7 +372,9 @@ pub fn fill_log(store: &dyn Store, plan: &Plan) -> Result<()> {
     let values = Values::new(plan.value_bytes);
     let (entries, seed) = (plan.entries, plan.seed);
     Loaded { store, values: &values, entries, generations: (0, 0), seed }.put(order, 0)?;
-    Ok(())
+    let mut value = Vec::new();
+    values.fill(0, 0, &mut value);
+    store.put(&crate::data::key(0), &value, true)
 }
 
 /// What a workload gave whose figure is its speed.
