@@ -38,6 +38,8 @@ pub enum CliError {
     },
     /// What this build cannot do, and what to do about it.
     Unsupported(String),
+    /// What was read is not what was written.
+    Wrong(String),
     /// Another error, and what was done before it.
     After {
         /// What happened.
@@ -66,6 +68,7 @@ impl CliError {
             CliError::ClosedPipe => 0,
             CliError::NotFound | CliError::Damaged(_) => 1,
             CliError::Usage(_) => 2,
+            CliError::Wrong(_) => 4,
             CliError::Io { .. } => 5,
             CliError::Unsupported(_) => 6,
             CliError::Db(error) => db_exit_code(error),
@@ -77,9 +80,10 @@ impl CliError {
     pub fn message(&self) -> Option<String> {
         let message = match self {
             CliError::NotFound | CliError::ClosedPipe => return None,
-            CliError::Damaged(what) | CliError::Usage(what) | CliError::Unsupported(what) => {
-                what.clone()
-            }
+            CliError::Damaged(what)
+            | CliError::Usage(what)
+            | CliError::Unsupported(what)
+            | CliError::Wrong(what) => what.clone(),
             CliError::Io { op, name, source } => {
                 format!("cannot {op} {name}: {source}{}", io_hint(source))
             }

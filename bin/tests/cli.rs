@@ -1100,6 +1100,61 @@ fn an_interrupted_demo_removes_its_databases() {
     assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
 }
 
+#[test]
+fn bench_measures_what_it_is_asked_for() {
+    let place = Place::new();
+    let small = ["bench", "--entries", "2000", "--value-bytes", "40", "--write-buffer", "32KiB"];
+    let text =
+        place.text(&[&small[..], &["fillrandom,compact,readseq", "readwhilewriting"]].concat());
+    let head = "2,000 entries of 16+40 bytes; write buffer 32.0 KiB, cache 512.0 MiB; microseconds";
+    assert_eq!(text.lines().next(), Some(head));
+    let rows: Vec<Vec<&str>> =
+        text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["workload", "op/s", "median", "p99", "p99.9", "longest"]);
+    assert_eq!((rows[1][0], rows[1].len()), ("fillrandom", 6));
+    assert_eq!((rows[2][0], rows[2].len()), ("readseq", 2));
+    assert_eq!((rows[3][..2].concat(), rows[3].len()), ("readwhilewriting,gets".to_string(), 7));
+    assert_eq!(rows[4][..2].concat(), "readwhilewriting,puts");
+    for line in ["compact: ", "fillrandom, peak memory: ", "written per byte put: "] {
+        assert!(text.contains(&format!("\n{line}")), "{line}: {text}");
+    }
+    // The last database is kept where it was asked for, with its tables, and is not touched.
+    assert_eq!(place.text(&["scan", "--count"]), "2000\n");
+    place.run(&small).fails(2, &["is there already"]);
+    assert_eq!(place.text(&["scan", "--count"]), "2000\n");
+
+    place.run(&["bench", "fillsideways"]).fails(2, &["fillrandom, "]);
+    place.run(&["bench", "--value-bytes", "11"]).fails(2, &["12 bytes"]);
+}
+
+#[test]
+fn bench_without_a_database_leaves_nothing_and_prints_json() {
+    let place = Place::new();
+    let mut command = minikv();
+    command.args(["bench", "--json", "--entries", "1000", "--cache-size", "1MiB", "--seed", "7"]);
+    command.args(["readhot,deleterandom,open"]).env("TMPDIR", place.dir.path());
+    let out = run(&mut command, b"").ok();
+    let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+    let plan = ["entries", "value_bytes", "cache_bytes", "write_buffer_bytes", "seed"];
+    assert_eq!(plan.map(|name| json[name].as_u64().unwrap()), [1000, 100, 1 << 20, 64 << 20, 7]);
+    let outcomes = json["outcomes"].as_array().unwrap();
+    let of = |name: &str| outcomes.iter().map(|o| o[name].clone()).collect::<Vec<_>>();
+    assert_eq!(of("workload"), ["readhot", "deleterandom", "open"]);
+    assert_eq!(of("operations"), [500, 1000, 1]);
+    let figure = &outcomes[2]["figures"][0];
+    assert_eq!(
+        (&figure["name"], &figure["unit"], &figure["better"]),
+        (&"open".into(), &"ms".into(), &"lower".into())
+    );
+    assert!(figure["value"].as_f64().unwrap() > 0.0);
+    assert!(outcomes[0]["latency"]["p99"].as_f64().unwrap() > 0.0);
+    assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
+    let list = run(minikv().args(["bench", "--list"]), b"").ok();
+    assert!(
+        String::from_utf8(list).unwrap().contains("\nreadmissing          get what is not there\n")
+    );
+}
+
 /// The fields of `packages.tsv` write a backslash, a newline and a TAB as `\\`, `\n` and `\t`.
 fn decode_package_field(field: &str) -> Vec<u8> {
     let mut bytes = Vec::new();

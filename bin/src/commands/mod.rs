@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod batch;
+mod bench;
 mod checkpoint;
 mod compact;
 mod completions;
@@ -48,6 +49,7 @@ pub enum Command {
     Inspect(inspect::Args),
     Readamp(readamp::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),
 }
@@ -73,6 +75,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Inspect(args) => inspect::run(global, args),
         Command::Readamp(args) => readamp::run(global, args),
         Command::Demo(args) => demo::run(global, args),
+        Command::Bench(args) => bench::run(global, args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
     }

@@ -125,8 +125,6 @@ unsafe extern "C" {
     fn leveldb_writeoptions_destroy(o: *mut CWriteOptions);
 
     fn leveldb_free(pointer: *mut c_void);
-    fn leveldb_major_version() -> c_int;
-    fn leveldb_minor_version() -> c_int;
 }
 
 /// How LevelDB opens a database: its options, and a comparator of reverse byte order.
@@ -426,10 +424,4 @@ pub fn repair(path: &Path, settings: &Settings) -> Result<(), String> {
     let name = c_path(path);
     // SAFETY: options and name live through the call.
     checked(|error| unsafe { leveldb_repair_db(options.options, name.as_ptr(), error) })
-}
-
-/// The version of the library, e.g. `1.23`.
-pub fn version() -> String {
-    // SAFETY: neither takes anything.
-    unsafe { format!("{}.{}", leveldb_major_version(), leveldb_minor_version()) }
 }

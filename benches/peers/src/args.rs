@@ -1,0 +1,110 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use minikv_workloads::{Plan, Settings, WORKLOADS, Workload, find};
+
+use crate::engines::{ENGINES, Engine};
+
+const SHORT_ENTRIES: u64 = 500_000;
+const FULL_ENTRIES: u64 = 2_000_000;
+const SHORT_REPEATS: usize = 1;
+const FULL_REPEATS: usize = 3;
+
+/// minikv and its peers on the same work in the same run
+///
+/// Prints a table and writes it to target/peers as Markdown, JSON and an SVG chart.
+#[derive(Clone, Debug, Parser)]
+pub struct Args {
+    /// Minutes instead of hours: 500,000 entries, one repetition
+    #[arg(long)]
+    pub short: bool,
+
+    /// Engines, separated by commas [default: all that are built in]
+    #[arg(long, value_delimiter = ',', value_parser = Engine::parse)]
+    pub engines: Vec<Engine>,
+
+    /// Workloads, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',', value_parser = parse_workload)]
+    pub workloads: Vec<&'static Workload>,
+
+    /// Entries of a full database [default: 2000000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub entries: Option<u64>,
+
+    /// How often everything is done [default: 3]
+    #[arg(long)]
+    pub repeats: Option<usize>,
+
+    /// Bytes of a value, but where a workload has its own
+    #[arg(long, default_value_t = 100)]
+    pub value_bytes: usize,
+
+    /// MiB of write buffer, but where a workload has its own
+    #[arg(long, default_value_t = 64)]
+    pub write_buffer_mib: usize,
+
+    /// MiB of block cache, but where a workload has its own
+    #[arg(long, default_value_t = 512)]
+    pub cache_mib: usize,
+
+    /// Where databases are made [default: a temporary directory]
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+
+    /// Where the table and the chart go
+    #[arg(long, default_value = "target/peers")]
+    pub out: PathBuf,
+
+    /// What a process of one engine does
+    #[arg(long, hide = true)]
+    pub child: Option<crate::child::Task>,
+
+    /// Where it does it
+    #[arg(long, hide = true)]
+    pub child_dir: Option<PathBuf>,
+}
+
+fn parse_workload(name: &str) -> Result<&'static Workload, String> {
+    find(name).ok_or_else(|| {
+        let names: Vec<&str> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+impl Args {
+    pub fn plan(&self) -> Plan {
+        let entries = if self.short { SHORT_ENTRIES } else { FULL_ENTRIES };
+        let settings = Settings {
+            write_buffer_bytes: self.write_buffer_mib << 20,
+            cache_bytes: self.cache_mib << 20,
+        };
+        Plan {
+            entries: self.entries.unwrap_or(entries),
+            value_bytes: self.value_bytes,
+            settings,
+            ..Plan::default()
+        }
+    }
+
+    pub fn repeats(&self) -> usize {
+        let repeats = if self.short { SHORT_REPEATS } else { FULL_REPEATS };
+        self.repeats.unwrap_or(repeats).max(1)
+    }
+
+    pub fn engines(&self) -> Vec<Engine> {
+        match self.engines.is_empty() {
+            true => ENGINES.to_vec(),
+            false => self.engines.clone(),
+        }
+    }
+
+    /// The workloads, in their own order: what is prepared for one serves the next.
+    pub fn workloads(&self) -> Vec<&'static Workload> {
+        let is_wanted = |workload: &&Workload| {
+            self.workloads.is_empty() || self.workloads.iter().any(|w| w.name == workload.name)
+        };
+        WORKLOADS.iter().filter(is_wanted).collect()
+    }
+}

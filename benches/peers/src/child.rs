@@ -1,0 +1,87 @@
+//! What a process of one engine does: one group of workloads, on one database. It prints JSON,
+//! one outcome a line.
+
+use std::io::Write;
+use std::path::Path;
+use std::str::FromStr;
+
+use minikv_workloads::{Outcome, Result, Runner, Settings, fill_log};
+use serde::{Deserialize, Serialize};
+
+use crate::args::Args;
+use crate::engines::Engine;
+
+/// What to do; the engine and the workloads are as the parent was given them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// The workloads.
+    Run,
+    /// Fill the log, and end without closing.
+    FillLog,
+    /// Open what that left.
+    Open,
+}
+
+impl FromStr for Task {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Task, String> {
+        match text {
+            "run" => Ok(Task::Run),
+            "fill-log" => Ok(Task::FillLog),
+            "open" => Ok(Task::Open),
+            _ => Err("run, fill-log or open".to_string()),
+        }
+    }
+}
+
+impl Task {
+    pub fn name(self) -> &'static str {
+        match self {
+            Task::Run => "run",
+            Task::FillLog => "fill-log",
+            Task::Open => "open",
+        }
+    }
+}
+
+/// A line of a child's output.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// The engine with its options.
+    pub engine: String,
+    pub outcome: Outcome,
+}
+
+pub fn run(args: &Args, task: &Task) -> Result<()> {
+    let engine: Engine = *args.engines.first().ok_or("a child has an engine")?;
+    let dir = args.child_dir.as_deref().ok_or("a child has a directory")?;
+    let open = |dir: &Path, settings: &Settings| engine.open(dir, settings);
+    let plan = args.plan();
+    let mut runner = Runner::new(plan, dir, &open);
+    let tell = |runner: &Runner<'_>, outcome: Outcome| -> Result<()> {
+        let line = Line { engine: runner.describe().unwrap_or_default(), outcome };
+        let mut stdout = std::io::stdout().lock();
+        serde_json::to_writer(&mut stdout, &line)?;
+        Ok(writeln!(stdout)?)
+    };
+    match task {
+        Task::Run => {
+            for workload in args.workloads() {
+                let outcome = runner.run(workload)?;
+                tell(&runner, outcome)?;
+            }
+            Ok(())
+        }
+        Task::FillLog => {
+            let store = open(dir, &plan.settings)?;
+            fill_log(&*store, &plan)?;
+            // No destructor runs: the database is left as a killed process leaves it.
+            std::process::exit(0)
+        }
+        Task::Open => {
+            let outcome = runner.measure_open()?;
+            tell(&runner, outcome)
+        }
+    }
+}

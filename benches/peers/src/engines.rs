@@ -1,0 +1,163 @@
+//! The engines, and how each is opened.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use minikv::{BloomFilterPolicy, FilterLayout, Options};
+use minikv_workloads::{Minikv, Result, Settings, Store};
+
+/// An engine, with its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// minikv with LevelDB's filter blocks.
+    Minikv,
+    /// minikv with one filter for each table.
+    MinikvTable,
+    LevelDb,
+    #[cfg(feature = "rocksdb")]
+    RocksDb,
+    #[cfg(feature = "fjall")]
+    Fjall,
+    #[cfg(feature = "redb")]
+    Redb,
+}
+
+/// What is built in, in the order of the table.
+pub const ENGINES: &[Engine] = &[
+    Engine::Minikv,
+    Engine::MinikvTable,
+    Engine::LevelDb,
+    #[cfg(feature = "rocksdb")]
+    Engine::RocksDb,
+    #[cfg(feature = "fjall")]
+    Engine::Fjall,
+    #[cfg(feature = "redb")]
+    Engine::Redb,
+];
+
+impl Engine {
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Minikv => "minikv",
+            Engine::MinikvTable => "minikv-table",
+            Engine::LevelDb => "leveldb",
+            #[cfg(feature = "rocksdb")]
+            Engine::RocksDb => "rocksdb",
+            #[cfg(feature = "fjall")]
+            Engine::Fjall => "fjall",
+            #[cfg(feature = "redb")]
+            Engine::Redb => "redb",
+        }
+    }
+
+    pub fn parse(name: &str) -> Result<Engine, String> {
+        ENGINES.iter().find(|engine| engine.name() == name).copied().ok_or_else(|| {
+            let names: Vec<&str> = ENGINES.iter().map(|engine| engine.name()).collect();
+            format!("this build has {}", names.join(", "))
+        })
+    }
+
+    pub fn is_minikv(self) -> bool {
+        matches!(self, Engine::Minikv | Engine::MinikvTable)
+    }
+
+    /// Whether it is a log-structured merge tree, which redb is not.
+    pub fn is_lsm(self) -> bool {
+        #[cfg(feature = "redb")]
+        return self != Engine::Redb;
+        #[cfg(not(feature = "redb"))]
+        true
+    }
+
+    /// Opens or makes a database.
+    pub fn open(self, dir: &Path, settings: &Settings) -> Result<Box<dyn Store>> {
+        Ok(match self {
+            Engine::Minikv | Engine::MinikvTable => self.open_minikv(dir, settings)?,
+            Engine::LevelDb => Box::new(crate::leveldb::LevelDb::open(dir, settings)?),
+            #[cfg(feature = "rocksdb")]
+            Engine::RocksDb => Box::new(crate::rocksdb_store::RocksDb::open(dir, settings)?),
+            #[cfg(feature = "fjall")]
+            Engine::Fjall => Box::new(crate::fjall_store::Fjall::open(dir, settings)?),
+            #[cfg(feature = "redb")]
+            Engine::Redb => Box::new(crate::redb_store::Redb::open(dir, settings)?),
+        })
+    }
+
+    fn open_minikv(self, dir: &Path, settings: &Settings) -> Result<Box<dyn Store>> {
+        let options = Options::default()
+            .write_buffer_bytes(settings.write_buffer_bytes)
+            .block_cache_bytes(settings.cache_bytes);
+        let (options, filter) = match self {
+            Engine::MinikvTable => (options.filter(FilterLayout::Table, 10), "whole-table"),
+            _ => {
+                let policy = BloomFilterPolicy::new(10);
+                (options.filter_policy(Some(Arc::new(policy))), "LevelDB's per-block")
+            }
+        };
+        let describe = format!(
+            "minikv, {filter} bloom 10 bits, blocks 4 KiB, snappy, checksums verified; CRC-32C \
+             in hardware"
+        );
+        Ok(Box::new(Minikv::open(dir, options, describe)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use minikv_workloads::{Direction, Plan, Runner, WORKLOADS};
+
+    use super::*;
+
+    fn plan() -> Plan {
+        let settings = Settings { write_buffer_bytes: 1 << 20, cache_bytes: 1 << 20 };
+        Plan { entries: 1000, settings, ..Plan::default() }
+    }
+
+    #[test]
+    fn every_engine_runs_every_workload() {
+        for engine in ENGINES {
+            let home = tempfile::tempdir().unwrap();
+            let dir = home.path().join("db");
+            let open = |dir: &Path, settings: &Settings| engine.open(dir, settings);
+            let mut runner = Runner::new(plan(), &dir, &open);
+            for workload in WORKLOADS {
+                let ran = runner.run(workload);
+                assert!(ran.is_ok(), "{}, {}: {ran:?}", engine.name(), workload.name);
+            }
+        }
+    }
+
+    /// Keys a scan visits, up to three.
+    fn scan(store: &dyn Store, from: Option<&str>, direction: Direction) -> String {
+        let mut keys = Vec::new();
+        let visit = &mut |key: &[u8], _: &[u8]| {
+            keys.push(String::from_utf8(key.to_vec()).unwrap());
+            keys.len() < 3
+        };
+        store.scan(from.map(str::as_bytes), direction, visit).unwrap();
+        keys.join(" ")
+    }
+
+    #[test]
+    fn every_engine_scans_both_ways_from_anywhere() {
+        for engine in ENGINES {
+            let home = tempfile::tempdir().unwrap();
+            let store = engine.open(&home.path().join("db"), &plan().settings).unwrap();
+            for key in ["b", "d", "f", "h"] {
+                store.put(key.as_bytes(), b"value", false).unwrap();
+            }
+            let name = engine.name();
+            let forward = |from| scan(&*store, from, Direction::Forward);
+            let backward = |from| scan(&*store, from, Direction::Backward);
+            assert_eq!(forward(None), "b d f", "{name}");
+            assert_eq!(forward(Some("d")), "d f h", "{name}");
+            assert_eq!(forward(Some("g")), "h", "{name}");
+            assert_eq!(forward(Some("i")), "", "{name}");
+            assert_eq!(backward(None), "h f d", "{name}");
+            assert_eq!(backward(Some("d")), "d b", "{name}");
+            assert_eq!(backward(Some("e")), "d b", "{name}");
+            assert_eq!(backward(Some("z")), "h f d", "{name}");
+            assert_eq!(backward(Some("a")), "", "{name}");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! LevelDB's C API (`leveldb/c.h`), as far as it is needed here, as a [`Store`].
+//!
+//! Every `leveldb_*` object is made and destroyed by the type that holds it, so pointers are
+//! never null, and never used after they were destroyed. Slices are passed as pointer and length,
+//! and the library copies them before it returns. A database is safe to share between threads
+//! (`leveldb/db.h`).
+#![allow(unsafe_code, reason = "the one module that calls C")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::{null, null_mut};
+use std::slice;
+
+use minikv_workloads::{Direction, Entry, Result, Settings, Store};
+
+macro_rules! opaque {
+    ($($name:ident),*) => {$(
+        #[repr(C)]
+        struct $name {
+            _private: [u8; 0],
+        }
+    )*};
+}
+
+opaque!(CDb, COptions, CReadOptions, CWriteOptions, CIterator, CBatch, CFilter, CCache);
+
+#[link(name = "leveldb")]
+unsafe extern "C" {
+    fn leveldb_open(o: *const COptions, name: *const c_char, err: *mut *mut c_char) -> *mut CDb;
+    fn leveldb_close(db: *mut CDb);
+    fn leveldb_put(
+        db: *mut CDb,
+        o: *const CWriteOptions,
+        key: *const u8,
+        key_len: usize,
+        value: *const u8,
+        value_len: usize,
+        err: *mut *mut c_char,
+    );
+    fn leveldb_delete(
+        db: *mut CDb,
+        o: *const CWriteOptions,
+        key: *const u8,
+        key_len: usize,
+        err: *mut *mut c_char,
+    );
+    fn leveldb_write(
+        db: *mut CDb,
+        o: *const CWriteOptions,
+        batch: *mut CBatch,
+        err: *mut *mut c_char,
+    );
+    fn leveldb_get(
+        db: *mut CDb,
+        o: *const CReadOptions,
+        key: *const u8,
+        key_len: usize,
+        value_len: *mut usize,
+        err: *mut *mut c_char,
+    ) -> *mut u8;
+    fn leveldb_compact_range(
+        db: *mut CDb,
+        start: *const u8,
+        start_len: usize,
+        limit: *const u8,
+        limit_len: usize,
+    );
+
+    fn leveldb_create_iterator(db: *mut CDb, o: *const CReadOptions) -> *mut CIterator;
+    fn leveldb_iter_destroy(iter: *mut CIterator);
+    fn leveldb_iter_valid(iter: *const CIterator) -> u8;
+    fn leveldb_iter_seek_to_first(iter: *mut CIterator);
+    fn leveldb_iter_seek_to_last(iter: *mut CIterator);
+    fn leveldb_iter_seek(iter: *mut CIterator, key: *const u8, key_len: usize);
+    fn leveldb_iter_next(iter: *mut CIterator);
+    fn leveldb_iter_prev(iter: *mut CIterator);
+    fn leveldb_iter_key(iter: *const CIterator, len: *mut usize) -> *const u8;
+    fn leveldb_iter_value(iter: *const CIterator, len: *mut usize) -> *const u8;
+    fn leveldb_iter_get_error(iter: *const CIterator, err: *mut *mut c_char);
+
+    fn leveldb_writebatch_create() -> *mut CBatch;
+    fn leveldb_writebatch_destroy(batch: *mut CBatch);
+    fn leveldb_writebatch_put(
+        batch: *mut CBatch,
+        key: *const u8,
+        key_len: usize,
+        value: *const u8,
+        value_len: usize,
+    );
+
+    fn leveldb_options_create() -> *mut COptions;
+    fn leveldb_options_destroy(o: *mut COptions);
+    fn leveldb_options_set_filter_policy(o: *mut COptions, filter: *mut CFilter);
+    fn leveldb_options_set_create_if_missing(o: *mut COptions, on: u8);
+    fn leveldb_options_set_write_buffer_size(o: *mut COptions, bytes: usize);
+    fn leveldb_options_set_cache(o: *mut COptions, cache: *mut CCache);
+    fn leveldb_options_set_block_size(o: *mut COptions, bytes: usize);
+    fn leveldb_options_set_compression(o: *mut COptions, kind: c_int);
+    fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> *mut CFilter;
+    fn leveldb_filterpolicy_destroy(filter: *mut CFilter);
+    fn leveldb_cache_create_lru(bytes: usize) -> *mut CCache;
+    fn leveldb_cache_destroy(cache: *mut CCache);
+
+    fn leveldb_readoptions_create() -> *mut CReadOptions;
+    fn leveldb_readoptions_destroy(o: *mut CReadOptions);
+    fn leveldb_readoptions_set_verify_checksums(o: *mut CReadOptions, on: u8);
+    fn leveldb_writeoptions_create() -> *mut CWriteOptions;
+    fn leveldb_writeoptions_destroy(o: *mut CWriteOptions);
+    fn leveldb_writeoptions_set_sync(o: *mut CWriteOptions, on: u8);
+
+    fn leveldb_free(pointer: *mut c_void);
+    fn leveldb_major_version() -> c_int;
+    fn leveldb_minor_version() -> c_int;
+}
+
+/// A database opened by LevelDB.
+pub struct LevelDb {
+    db: *mut CDb,
+    options: *mut COptions,
+    cache: *mut CCache,
+    filter: *mut CFilter,
+    read: *mut CReadOptions,
+    write: *mut CWriteOptions,
+    write_synced: *mut CWriteOptions,
+}
+
+// SAFETY: LevelDB's database may be used by any thread, and by several at once; options are only
+// read after `open`.
+unsafe impl Send for LevelDb {}
+// SAFETY: as above.
+unsafe impl Sync for LevelDb {}
+
+/// A slice that C gave.
+///
+/// # Safety
+/// `len` bytes at `pointer` are readable and unchanged for `'a`, or `len` is 0.
+unsafe fn bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
+    if len == 0 {
+        return &[];
+    }
+    // SAFETY: as the caller promises.
+    unsafe { slice::from_raw_parts(pointer, len) }
+}
+
+/// Passes a place for an error to `call`.
+fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
+    let mut error: *mut c_char = null_mut();
+    let value = call(&mut error);
+    if error.is_null() {
+        return Ok(value);
+    }
+    // SAFETY: an error set by the library is a C string of its allocator, freed once.
+    unsafe {
+        let text = CStr::from_ptr(error).to_string_lossy().into_owned();
+        leveldb_free(error.cast());
+        Err(text.into())
+    }
+}
+
+impl LevelDb {
+    /// Opens or makes the database in `dir`.
+    pub fn open(dir: &Path, settings: &Settings) -> Result<LevelDb> {
+        let name = CString::new(dir.as_os_str().as_bytes())?;
+        // SAFETY: what is made here is destroyed in `drop`, or at once where the open fails; the
+        // setters get the options just made, and what these point to outlives the database.
+        unsafe {
+            let options = leveldb_options_create();
+            let cache = leveldb_cache_create_lru(settings.cache_bytes);
+            let filter = leveldb_filterpolicy_create_bloom(10);
+            leveldb_options_set_create_if_missing(options, 1);
+            leveldb_options_set_write_buffer_size(options, settings.write_buffer_bytes);
+            leveldb_options_set_block_size(options, 4 << 10);
+            leveldb_options_set_compression(options, 1);
+            leveldb_options_set_cache(options, cache);
+            leveldb_options_set_filter_policy(options, filter);
+            let read = leveldb_readoptions_create();
+            leveldb_readoptions_set_verify_checksums(read, 1);
+            let (write, write_synced) =
+                (leveldb_writeoptions_create(), leveldb_writeoptions_create());
+            leveldb_writeoptions_set_sync(write_synced, 1);
+            // With a null database only the rest is destroyed.
+            let mut this =
+                LevelDb { db: null_mut(), options, cache, filter, read, write, write_synced };
+            this.db = checked(|error| leveldb_open(options, name.as_ptr(), error))?;
+            Ok(this)
+        }
+    }
+}
+
+impl Store for LevelDb {
+    fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
+        let write = if sync { self.write_synced } else { self.write };
+        // SAFETY: the database is open; slices as the module says.
+        checked(|error| unsafe {
+            let (key, key_len) = (key.as_ptr(), key.len());
+            leveldb_put(self.db, write, key, key_len, value.as_ptr(), value.len(), error);
+        })
+    }
+
+    fn put_batch(&self, entries: &[Entry<'_>]) -> Result<()> {
+        // SAFETY: the batch is made, used and destroyed here; slices as the module says.
+        unsafe {
+            let batch = leveldb_writebatch_create();
+            for (key, value) in entries {
+                let (key, key_len) = (key.as_ptr(), key.len());
+                leveldb_writebatch_put(batch, key, key_len, value.as_ptr(), value.len());
+            }
+            let done = checked(|error| leveldb_write(self.db, self.write, batch, error));
+            leveldb_writebatch_destroy(batch);
+            done
+        }
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        // SAFETY: the database is open; slices as the module says.
+        checked(|error| unsafe {
+            leveldb_delete(self.db, self.write, key.as_ptr(), key.len(), error);
+        })
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let mut len = 0;
+        // SAFETY: the database is open; a value found is `len` bytes of the library's allocator,
+        // lent for the call and freed once.
+        unsafe {
+            let value = checked(|error| {
+                leveldb_get(self.db, self.read, key.as_ptr(), key.len(), &mut len, error)
+            })?;
+            if value.is_null() {
+                return Ok(false);
+            }
+            found(bytes(value, len));
+            leveldb_free(value.cast());
+            Ok(true)
+        }
+    }
+
+    fn scan(
+        &self,
+        from: Option<&[u8]>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        // SAFETY: the iterator is made, used and destroyed here; key and value are lent only
+        // until it moves.
+        unsafe {
+            let iter = leveldb_create_iterator(self.db, self.read);
+            let entry = || {
+                let (mut key_len, mut value_len) = (0, 0);
+                let key = leveldb_iter_key(iter, &mut key_len);
+                let value = leveldb_iter_value(iter, &mut value_len);
+                (bytes(key, key_len), bytes(value, value_len))
+            };
+            match (direction, from) {
+                (Direction::Forward, None) => leveldb_iter_seek_to_first(iter),
+                (Direction::Backward, None) => leveldb_iter_seek_to_last(iter),
+                (_, Some(from)) => leveldb_iter_seek(iter, from.as_ptr(), from.len()),
+            }
+            if let (Direction::Backward, Some(from)) = (direction, from) {
+                match leveldb_iter_valid(iter) != 0 {
+                    true if entry().0 > from => leveldb_iter_prev(iter),
+                    true => {}
+                    false => leveldb_iter_seek_to_last(iter),
+                }
+            }
+            while leveldb_iter_valid(iter) != 0 {
+                let (key, value) = entry();
+                if !visit(key, value) {
+                    break;
+                }
+                match direction {
+                    Direction::Forward => leveldb_iter_next(iter),
+                    Direction::Backward => leveldb_iter_prev(iter),
+                }
+            }
+            let end = checked(|error| leveldb_iter_get_error(iter, error));
+            leveldb_iter_destroy(iter);
+            end
+        }
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        // SAFETY: the database is open, and null stands for both ends.
+        unsafe { leveldb_compact_range(self.db, null(), 0, null(), 0) };
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        // SAFETY: no arguments.
+        let (major, minor) = unsafe { (leveldb_major_version(), leveldb_minor_version()) };
+        format!(
+            "LevelDB {major}.{minor}, the system's library: bloom 10 bits, blocks 4 KiB, snappy, \
+             checksums verified; CRC-32C as that library was built (Debian's: in software)"
+        )
+    }
+}
+
+impl Drop for LevelDb {
+    fn drop(&mut self) {
+        // SAFETY: each was made in `open` and is destroyed once, the database first.
+        unsafe {
+            if !self.db.is_null() {
+                leveldb_close(self.db);
+            }
+            leveldb_writeoptions_destroy(self.write_synced);
+            leveldb_writeoptions_destroy(self.write);
+            leveldb_readoptions_destroy(self.read);
+            leveldb_options_destroy(self.options);
+            leveldb_cache_destroy(self.cache);
+            leveldb_filterpolicy_destroy(self.filter);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! minikv, LevelDB, RocksDB, fjall and redb on the same work in the same run.
+//!
+//! Each engine runs each group of workloads in a process of its own, this program again, so that
+//! its peak memory and what it has written are its own. Repetitions are interleaved: every engine
+//! runs once before any runs again. `README.md` says how to run it and what the engines get.
+
+mod args;
+mod chart;
+mod child;
+mod engines;
+#[cfg(feature = "fjall")]
+mod fjall_store;
+mod leveldb;
+mod parent;
+#[cfg(feature = "redb")]
+mod redb_store;
+mod report;
+#[cfg(feature = "rocksdb")]
+mod rocksdb_store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let done = match &args.child {
+        Some(child) => child::run(&args, child),
+        None => parent::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The process that starts the others, and puts their figures together.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use minikv_workloads::{Group, Result, Workload};
+
+use crate::args::Args;
+use crate::child::{Line, Task};
+use crate::engines::Engine;
+use crate::report::Report;
+
+/// Workloads in which only the kind of filter counts: minikv's second kind runs these unless it
+/// was asked for by name.
+const FILTER_WORKLOADS: &[&str] = &["readmissing", "readmissing-cache8m"];
+
+pub fn run(args: &Args) -> Result<()> {
+    let mut report = Report::new(args);
+    for line in report.head() {
+        println!("{line}");
+    }
+    let home = match &args.dir {
+        Some(dir) => tempfile::tempdir_in(dir)?,
+        None => tempfile::tempdir()?,
+    };
+    let groups = groups(&args.workloads());
+    for run in 1..=args.repeats() {
+        for group in &groups {
+            for engine in args.engines() {
+                let workloads = wanted(engine, group, args);
+                if workloads.is_empty() {
+                    continue;
+                }
+                eprintln!("run {run}, {}: {}", engine.name(), names(&workloads));
+                let dir = home.path().join("db");
+                one(args, engine, &workloads, &dir, &mut report)
+                    .map_err(|error| format!("{}: {error}", engine.name()))?;
+                if dir.try_exists()? {
+                    std::fs::remove_dir_all(&dir)?;
+                }
+            }
+        }
+        // After each round, so that what is there is kept if the rest is interrupted.
+        report.write(&args.out)?;
+    }
+    println!("\n{}", report.markdown());
+    println!("Written to {0}/peers.md, {0}/peers.json and {0}/peers.svg.", args.out.display());
+    Ok(())
+}
+
+/// The workloads by group, in their order.
+fn groups(workloads: &[&'static Workload]) -> Vec<Vec<&'static Workload>> {
+    workloads.chunk_by(|a, b| a.group == b.group).map(<[_]>::to_vec).collect()
+}
+
+fn wanted(engine: Engine, group: &[&'static Workload], args: &Args) -> Vec<&'static Workload> {
+    let is_asked_for = args.engines.contains(&engine) || engine != Engine::MinikvTable;
+    let runs = |w: &&&Workload| is_asked_for || FILTER_WORKLOADS.contains(&w.name);
+    group.iter().filter(runs).copied().collect()
+}
+
+fn names(workloads: &[&Workload]) -> String {
+    workloads.iter().map(|workload| workload.name).collect::<Vec<_>>().join(",")
+}
+
+/// One group of workloads on one engine.
+fn one(
+    args: &Args,
+    engine: Engine,
+    workloads: &[&Workload],
+    dir: &Path,
+    report: &mut Report,
+) -> Result<()> {
+    let tasks: &[Task] = match workloads[0].group {
+        Group::Open => &[Task::FillLog, Task::Open],
+        _ => &[Task::Run],
+    };
+    for &task in tasks {
+        let plan = args.plan();
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--child", task.name(), "--engines", engine.name()])
+            .args(["--workloads", &names(workloads)])
+            .args(["--entries", &plan.entries.to_string()])
+            .args(["--value-bytes", &plan.value_bytes.to_string()])
+            .args(["--write-buffer-mib", &args.write_buffer_mib.to_string()])
+            .args(["--cache-mib", &args.cache_mib.to_string()])
+            .arg("--child-dir")
+            .arg(dir)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdout = child.stdout.take().expect("a pipe");
+        for line in BufReader::new(stdout).lines() {
+            let line: Line = serde_json::from_str(&line?)?;
+            for figure in &line.outcome.figures {
+                eprintln!("    {:32}{:>14.2} {}", figure.name, figure.value, figure.unit);
+            }
+            report.add(engine, line);
+        }
+        let status = child.wait()?;
+        if !status.success() {
+            return Err(format!("its process ended with {status}").into());
+        }
+    }
+    Ok(())
+}

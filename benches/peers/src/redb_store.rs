@@ -1,0 +1,115 @@
+//! redb as a [`Store`]: a B-tree, whose writes are transactions.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use minikv_workloads::{Direction, Entry, Result, Settings, Store};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition};
+
+const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("default");
+
+/// redb frees no page before a durable commit, so one comes now and then.
+const DURABLE_EVERY: u64 = 1000;
+
+pub struct Redb {
+    db: Database,
+    commits: AtomicU64,
+}
+
+impl Redb {
+    pub fn open(dir: &Path, settings: &Settings) -> Result<Redb> {
+        std::fs::create_dir_all(dir)?;
+        let db =
+            Database::builder().set_cache_size(settings.cache_bytes).create(dir.join("redb"))?;
+        let redb = Redb { db, commits: AtomicU64::new(0) };
+        // Reads need the table to be there.
+        redb.write(true, |_| Ok(()))?;
+        Ok(redb)
+    }
+
+    fn write(
+        &self,
+        is_durable: bool,
+        change: impl FnOnce(&mut Table<'_, &[u8], &[u8]>) -> Result<()>,
+    ) -> Result<()> {
+        let mut transaction = self.db.begin_write()?;
+        let number = self.commits.fetch_add(1, Ordering::Relaxed);
+        transaction.set_durability(match is_durable || number.is_multiple_of(DURABLE_EVERY) {
+            true => Durability::Immediate,
+            false => Durability::None,
+        })?;
+        change(&mut transaction.open_table(TABLE)?)?;
+        Ok(transaction.commit()?)
+    }
+}
+
+impl Store for Redb {
+    fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
+        self.write(sync, |table| {
+            table.insert(key, value)?;
+            Ok(())
+        })
+    }
+
+    fn put_batch(&self, entries: &[Entry<'_>]) -> Result<()> {
+        self.write(false, |table| {
+            for (key, value) in entries {
+                table.insert(key, value)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        self.write(false, |table| {
+            table.remove(key)?;
+            Ok(())
+        })
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let table = self.db.begin_read()?.open_table(TABLE)?;
+        let value = table.get(key)?;
+        if let Some(value) = &value {
+            found(value.value());
+        }
+        Ok(value.is_some())
+    }
+
+    fn scan(
+        &self,
+        from: Option<&[u8]>,
+        direction: Direction,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let table = self.db.begin_read()?.open_table(TABLE)?;
+        let mut range = match (direction, from) {
+            (_, None) => table.iter()?,
+            (Direction::Forward, Some(from)) => table.range(from..)?,
+            (Direction::Backward, Some(from)) => table.range(..=from)?,
+        };
+        let mut next = || match direction {
+            Direction::Forward => range.next(),
+            Direction::Backward => range.next_back(),
+        };
+        while let Some(entry) = next() {
+            let (key, value) = entry?;
+            if !visit(key.value(), value.value()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn compact(&mut self) -> Result<()> {
+        self.db.compact()?;
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "redb: a B-tree, no filter, no compression, no log; a put is a transaction of \
+             Durability::None, which a crash undoes, every {DURABLE_EVERY}th durable"
+        )
+    }
+}

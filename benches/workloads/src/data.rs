@@ -1,0 +1,182 @@
+//! Keys, values, and random orders of them. All of it is the same for the same seed.
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 16;
+
+/// A value is at least as long as what says whose it is.
+pub const MIN_VALUE_BYTES: usize = 12;
+
+const POOL_BYTES: usize = 1 << 20;
+/// A prime: values next to each other in key order share nothing of the pool.
+const POOL_STEP: u64 = 4_099;
+const GENERATION_STEP: u64 = 100_003;
+
+/// A key: `number` with 16 decimal digits, as db_bench writes it.
+pub type Key = [u8; KEY_BYTES];
+
+/// The key of a number.
+pub fn key(number: u64) -> Key {
+    let mut key = [b'0'; KEY_BYTES];
+    let mut rest = number;
+    for digit in key.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    key
+}
+
+/// The number of a key; `None` for what is not one of these keys.
+pub fn number_of(key: &[u8]) -> Option<u64> {
+    if key.len() != KEY_BYTES {
+        return None;
+    }
+    key.iter().try_fold(0, |number: u64, digit| {
+        digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'))
+    })
+}
+
+/// Makes and checks values: the number of the key and a generation, then bytes of a pool, twice,
+/// so that values compress to half as db_bench's do. A value says which generation it is, so any
+/// of them can be checked.
+#[derive(Clone, Debug)]
+pub struct Values {
+    pool: Vec<u8>,
+    value_bytes: usize,
+}
+
+impl Values {
+    /// Values of `value_bytes`, [`MIN_VALUE_BYTES`] at least.
+    pub fn new(value_bytes: usize) -> Values {
+        let value_bytes = value_bytes.max(MIN_VALUE_BYTES);
+        let mut rng = SmallRng::seed_from_u64(301);
+        let pool = (0..POOL_BYTES + value_bytes).map(|_| b' ' + rng.random_range(0..95u8));
+        Values { pool: pool.collect(), value_bytes }
+    }
+
+    /// Bytes of a value.
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
+    /// What follows the head of a value: this, and the beginning of it once more.
+    fn half(&self, number: u64, generation: u32) -> &[u8] {
+        let moved = number
+            .wrapping_mul(POOL_STEP)
+            .wrapping_add(u64::from(generation).wrapping_mul(GENERATION_STEP));
+        let start = (moved % POOL_BYTES as u64) as usize;
+        &self.pool[start..start + (self.value_bytes - MIN_VALUE_BYTES).div_ceil(2)]
+    }
+
+    /// Writes a value into `value`, which then is exactly it.
+    pub fn fill(&self, number: u64, generation: u32, value: &mut Vec<u8>) {
+        let half = self.half(number, generation);
+        value.clear();
+        value.extend_from_slice(&number.to_le_bytes());
+        value.extend_from_slice(&generation.to_le_bytes());
+        value.extend_from_slice(half);
+        value.extend_from_slice(&half[..self.value_bytes - MIN_VALUE_BYTES - half.len()]);
+    }
+
+    /// The generation of `value`, if it is one that was made for this number.
+    pub fn generation_of(&self, number: u64, value: &[u8]) -> Option<u32> {
+        if value.len() != self.value_bytes {
+            return None;
+        }
+        let (head, tail) = value.split_at_checked(MIN_VALUE_BYTES)?;
+        let generation = u32::from_le_bytes(head[8..].try_into().ok()?);
+        let half = self.half(number, generation);
+        let (first, second) = tail.split_at(half.len());
+        let is_ours =
+            head[..8] == number.to_le_bytes() && first == half && second == &half[..second.len()];
+        is_ours.then_some(generation)
+    }
+}
+
+/// The numbers below `len`, each once, in random order, without a list of them: a Feistel network
+/// over the next power of four, which skips what is too large.
+#[derive(Clone, Copy, Debug)]
+pub struct Shuffle {
+    len: u64,
+    half_bits: u32,
+    seed: u64,
+}
+
+impl Shuffle {
+    pub fn new(len: u64, seed: u64) -> Shuffle {
+        let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
+        Shuffle { len, half_bits: bits.div_ceil(2).max(1), seed }
+    }
+
+    /// The number at `position`, which is below the length.
+    pub fn at(&self, position: u64) -> u64 {
+        let mut number = position;
+        loop {
+            number = self.round_trip(number);
+            if number < self.len {
+                return number;
+            }
+        }
+    }
+
+    fn round_trip(&self, number: u64) -> u64 {
+        let mask = (1 << self.half_bits) - 1;
+        let (mut left, mut right) = (number >> self.half_bits, number & mask);
+        for round in 0..4 {
+            let mixed = mix(right ^ self.seed.wrapping_add(round << 32));
+            (left, right) = (right, (left ^ mixed) & mask);
+        }
+        left << self.half_bits | right
+    }
+}
+
+/// Mixes the bits of a number; no two numbers give the same.
+pub fn mix(n: u64) -> u64 {
+    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ (n >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_db_benchs() {
+        assert_eq!(&key(1_234_567), b"0000000001234567");
+        assert_eq!(number_of(&key(9_876_543_210)), Some(9_876_543_210));
+        assert_eq!(number_of(b"000000000123456x"), None);
+        assert_eq!(number_of(b"1"), None);
+    }
+
+    #[test]
+    fn a_shuffle_has_each_number_once() {
+        for len in [1, 2, 3, 16, 17, 1000, 4096, 5000] {
+            let mut seen: Vec<u64> = (0..len).map(|i| Shuffle::new(len, 7).at(i)).collect();
+            let in_order = seen.is_sorted();
+            assert!(!in_order || len < 4, "{len} in order");
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..len), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_known_by_its_number_and_every_byte() {
+        for bytes in [MIN_VALUE_BYTES, 100, 4096] {
+            let values = Values::new(bytes);
+            let mut value = Vec::new();
+            values.fill(77, 3, &mut value);
+            assert_eq!(value.len(), bytes);
+            assert_eq!(values.generation_of(77, &value), Some(3));
+            assert_eq!(values.generation_of(78, &value), None);
+            assert_eq!(values.generation_of(77, &value[..bytes - 1]), None);
+            for at in (0..bytes).filter(|at| !(8..12).contains(at)) {
+                let mut damaged = value.clone();
+                damaged[at] ^= 1;
+                assert_eq!(values.generation_of(77, &damaged), None, "byte {at}");
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What is measured: operations a second, latencies, memory, bytes written.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::store::Result;
+
+const MAX_NANOS: u64 = 3_600_000_000_000;
+
+/// Which way a figure is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// The more the better.
+    Higher,
+    /// The less the better.
+    Lower,
+}
+
+/// One number.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The workload, and what of it where that is not its speed.
+    pub name: String,
+    /// In its unit.
+    pub value: f64,
+    /// `op/s`, `s`, `ms`, `µs`, `MiB`, or nothing for a ratio.
+    pub unit: String,
+    /// Which way it is good.
+    pub better: Better,
+}
+
+impl Figure {
+    /// A figure.
+    pub fn new(name: impl Into<String>, value: f64, unit: &str, better: Better) -> Figure {
+        Figure { name: name.into(), value, unit: unit.to_string(), better }
+    }
+}
+
+/// Latencies of single operations, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Half take no longer.
+    pub median: f64,
+    /// 99 of 100 take no longer.
+    pub p99: f64,
+    /// 999 of 1000 take no longer.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// What one workload gave.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Its name.
+    pub workload: String,
+    /// Operations done, all threads together.
+    pub operations: u64,
+    /// How long that took.
+    pub seconds: f64,
+    /// Of puts and deletes each, of gets and seeks every eighth, of steps of a scan none.
+    pub latency: Option<Latency>,
+    /// Its speed first.
+    pub figures: Vec<Figure>,
+}
+
+/// Times operations.
+#[derive(Debug)]
+pub struct Timings {
+    histogram: Histogram<u64>,
+    longest: Duration,
+}
+
+impl Timings {
+    pub fn new() -> Timings {
+        // Two digits: a histogram of some ten KiB, so that it takes little of the caches.
+        let histogram = Histogram::new_with_bounds(1, MAX_NANOS, 2).expect("bounds that are sound");
+        Timings { histogram, longest: Duration::ZERO }
+    }
+
+    pub fn record(&mut self, time: Duration) {
+        self.longest = self.longest.max(time);
+        self.histogram.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(MAX_NANOS));
+    }
+
+    pub fn add(&mut self, other: &Timings) {
+        self.histogram.add(&other.histogram).expect("the same bounds");
+        self.longest = self.longest.max(other.longest);
+    }
+
+    pub fn latency(&self) -> Option<Latency> {
+        let longest = self.longest.as_nanos() as f64 / 1000.0;
+        // A quantile is the upper end of its bucket, which may be beyond the longest.
+        let at = |q| (self.histogram.value_at_quantile(q) as f64 / 1000.0).min(longest);
+        (!self.histogram.is_empty()).then(|| Latency {
+            median: at(0.5),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: longest,
+        })
+    }
+}
+
+/// A line of a file of Linux's `/proc`, as a number; `None` elsewhere.
+fn proc_number(file: &str, name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Makes the peak of memory start anew from what is in use; on Linux only.
+pub fn reset_peak_memory() {
+    // Where it cannot be written the peak is that of the whole process.
+    let _ = std::fs::write("/proc/self/clear_refs", "5");
+}
+
+/// The largest memory this process had, in MiB.
+pub fn peak_memory_mib() -> Option<f64> {
+    proc_number("/proc/self/status", "VmHWM:").map(|kib| kib as f64 / 1024.0)
+}
+
+/// Bytes this process has written: passed to `write`, or dirtied in the page cache, whichever is
+/// more, because a mapped file is written without a call.
+pub fn written_bytes() -> Option<u64> {
+    let called = proc_number("/proc/self/io", "wchar:")?;
+    Some(called.max(proc_number("/proc/self/io", "write_bytes:").unwrap_or(0)))
+}
+
+/// Processor time of the process so far, in clock ticks.
+fn processor_ticks() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
+}
+
+/// Waits until the process is quiet: three tenths of a second in a row with at most one tick.
+pub fn wait_until_quiet() {
+    const SPAN: Duration = Duration::from_millis(100);
+    const LONGEST: Duration = Duration::from_secs(120);
+    let (start, mut quiet) = (Instant::now(), 0);
+    while quiet < 3 && start.elapsed() < LONGEST {
+        let before = processor_ticks();
+        std::thread::sleep(SPAN);
+        let (Some(before), Some(after)) = (before, processor_ticks()) else { return };
+        quiet = if after - before <= 1 { quiet + 1 } else { 0 };
+    }
+}
+
+/// Bytes of the files in `path` and below it that are on disk.
+///
+/// # Errors
+/// What keeps a directory from being read.
+pub fn disk_bytes(path: &Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        // A file may be removed meanwhile.
+        let Ok(metadata) = entry.metadata() else { continue };
+        bytes += match metadata.is_dir() {
+            true => disk_bytes(&entry.path())?,
+            false => metadata.blocks() * 512,
+        };
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_those_recorded() {
+        let mut timings = Timings::new();
+        assert_eq!(timings.latency(), None);
+        (1..=1000).for_each(|us| timings.record(Duration::from_micros(us)));
+        let mut slow = Timings::new();
+        slow.record(Duration::from_micros(5_432));
+        timings.add(&slow);
+        let latency = timings.latency().unwrap();
+        let near = |found: f64, expected: f64| (found / expected - 1.0).abs() < 0.01;
+        assert!(near(latency.median, 501.0), "{latency:?}");
+        assert!(near(latency.p99, 991.0), "{latency:?}");
+        assert!(near(latency.p999, 1000.0), "{latency:?}");
+        assert_eq!(latency.max, 5_432.0);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_peak_of_memory_is_reset() {
+        let before = peak_memory_mib().unwrap();
+        // Held meanwhile, because another test may reset the peak at any time.
+        let held = std::hint::black_box(vec![1u8; 256 << 20]);
+        let with = peak_memory_mib().unwrap();
+        drop(held);
+        assert!(with > before + 200.0, "{before} {with}");
+        reset_peak_memory();
+        let after = peak_memory_mib().unwrap();
+        assert!(after < with - 200.0, "{with} {after}");
+    }
+
+    #[test]
+    fn files_below_count_as_on_disk() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("below")).unwrap();
+        for name in ["one", "below/two"] {
+            std::fs::write(home.path().join(name), vec![1; 100_000]).unwrap();
+        }
+        let bytes = disk_bytes(home.path()).unwrap();
+        assert!((200_000..300_000).contains(&bytes), "{bytes}");
+    }
+}

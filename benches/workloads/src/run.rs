@@ -1,0 +1,391 @@
+//! Brings a database into the state a workload starts from, runs the workload, and measures.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::data::{Shuffle, Values};
+use crate::measure::{
+    Better, Figure, Outcome, disk_bytes, peak_memory_mib, reset_peak_memory, wait_until_quiet,
+    written_bytes,
+};
+use crate::steps::{Done, Loaded, Order};
+use crate::store::{Direction, Failure, Result, Settings, Store};
+use crate::workload::{Group, Start, Workload};
+
+const SMALL_CACHE_BYTES: usize = 8 << 20;
+const SMALL_BUFFER_BYTES: usize = 4 << 20;
+const LARGE_VALUE_BYTES: usize = 4 << 10;
+const LARGE_VALUES_SHARE: u64 = 20;
+const KEYS_BYTES: u64 = crate::data::KEY_BYTES as u64;
+/// Entries of a batch where a database is filled without being timed.
+const FILL_BATCH: u64 = 100;
+const MIB: f64 = 1048576.0;
+
+/// How much is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Entries of a full database.
+    pub entries: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Threads of `readthreads`.
+    pub threads: u64,
+    /// Memtable and cache.
+    pub settings: Settings,
+    /// Of every random choice.
+    pub seed: u64,
+}
+
+impl Default for Plan {
+    /// 2,000,000 entries of 16 and 100 bytes, 64 MiB of write buffer, 512 MiB of cache.
+    fn default() -> Plan {
+        let settings = Settings { write_buffer_bytes: 64 << 20, cache_bytes: 512 << 20 };
+        Plan { entries: 2_000_000, value_bytes: 100, threads: 2, settings, seed: 1 }
+    }
+}
+
+impl Plan {
+    /// The plan as it is for a group of workloads.
+    fn of(&self, group: Group) -> Plan {
+        let mut plan = *self;
+        match group {
+            Group::SmallCache => plan.settings.cache_bytes = SMALL_CACHE_BYTES,
+            Group::SmallBuffer => plan.settings.write_buffer_bytes = SMALL_BUFFER_BYTES,
+            Group::LargeValues => {
+                plan.value_bytes = LARGE_VALUE_BYTES;
+                plan.entries = (self.entries / LARGE_VALUES_SHARE).max(1);
+            }
+            // Three quarters of the write buffer: each engine has its own way to count what a
+            // memtable takes, and none may be flushed.
+            Group::Open => {
+                let bytes = plan.settings.write_buffer_bytes as u64 / 4 * 3;
+                plan.entries = (bytes / (KEYS_BYTES + self.value_bytes as u64)).max(1);
+            }
+            Group::Seq | Group::Batch | Group::Sync | Group::Random => {}
+        }
+        plan
+    }
+
+    fn user_bytes(&self) -> f64 {
+        self.entries as f64 * (KEYS_BYTES as f64 + self.value_bytes as f64)
+    }
+}
+
+/// How far a database has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    At(Start),
+    /// Every entry, some of them put again.
+    Changed,
+    /// Not every entry.
+    Spent,
+}
+
+/// Opens a database of the engine to be measured, or makes it.
+pub type Opener<'a> = dyn Fn(&Path, &Settings) -> Result<Box<dyn Store>> + 'a;
+
+/// Runs workloads on databases in one directory.
+pub struct Runner<'a> {
+    plan: Plan,
+    dir: PathBuf,
+    open: &'a Opener<'a>,
+    current: Option<Current>,
+}
+
+/// The database in use.
+struct Current {
+    store: Box<dyn Store>,
+    plan: Plan,
+    values: Values,
+    stage: Stage,
+    generations: (u32, u32),
+    /// What the process had written before the entries were put one by one.
+    written_before_fill: Option<u64>,
+}
+
+impl<'a> Runner<'a> {
+    /// Databases are made at `dir`, which does not exist, and replaced there.
+    pub fn new(plan: Plan, dir: &Path, open: &'a Opener<'a>) -> Runner<'a> {
+        Runner { plan, dir: dir.to_path_buf(), open, current: None }
+    }
+
+    /// What the engine says of itself and its options; `None` before the first workload.
+    pub fn describe(&self) -> Option<String> {
+        self.current.as_ref().map(|current| current.store.describe())
+    }
+
+    /// Runs one workload, after what it needs was prepared.
+    ///
+    /// # Errors
+    /// Those of the engine, and whatever was read that is not what was written.
+    pub fn run(&mut self, workload: &Workload) -> Result<Outcome> {
+        let plan = self.plan.of(workload.group);
+        if workload.group == Group::Open {
+            self.replace(plan)?;
+            let current = self.current.take().expect("just made");
+            fill_log(&*current.store, &self.plan)?;
+            drop(current);
+            return self.measure_open();
+        }
+        self.prepare(workload, plan)?;
+        let current = self.current.as_mut().expect("prepared");
+        current.run(workload, &self.dir)
+    }
+
+    /// Opens the database that [`fill_log`] left in the directory.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub fn measure_open(&mut self) -> Result<Outcome> {
+        let plan = self.plan.of(Group::Open);
+        let start = Instant::now();
+        let store = (self.open)(&self.dir, &plan.settings)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let mut current = Current::new(store, plan);
+        current.stage = Stage::Changed;
+        current.loaded(plan.entries).check_some()?;
+        self.current = Some(current);
+        Ok(Outcome {
+            workload: "open".to_string(),
+            operations: 1,
+            seconds,
+            latency: None,
+            figures: vec![Figure::new("open", seconds * 1000.0, "ms", Better::Lower)],
+        })
+    }
+
+    /// Puts a new database in the place of the current one.
+    fn replace(&mut self, plan: Plan) -> Result<()> {
+        self.current = None;
+        if self.dir.try_exists()? {
+            std::fs::remove_dir_all(&self.dir)?;
+        }
+        self.current = Some(Current::new((self.open)(&self.dir, &plan.settings)?, plan));
+        Ok(())
+    }
+
+    fn prepare(&mut self, workload: &Workload, plan: Plan) -> Result<()> {
+        let stage = match &self.current {
+            Some(current) if current.plan == plan => current.stage,
+            _ => Stage::Spent,
+        };
+        let goes_on = match workload.start {
+            Start::Compacted => stage != Stage::Spent,
+            start => matches!(stage, Stage::At(stage) if stage <= start),
+        };
+        if !goes_on {
+            self.replace(plan)?;
+        }
+        self.current.as_mut().expect("there by now").bring_to(workload.start)
+    }
+}
+
+impl Current {
+    fn new(store: Box<dyn Store>, plan: Plan) -> Current {
+        Current {
+            store,
+            plan,
+            values: Values::new(plan.value_bytes),
+            stage: Stage::At(Start::Empty),
+            generations: (0, 0),
+            written_before_fill: None,
+        }
+    }
+
+    fn loaded(&self, entries: u64) -> Loaded<'_> {
+        Loaded {
+            store: &*self.store,
+            values: &self.values,
+            entries,
+            generations: self.generations,
+            seed: self.plan.seed,
+        }
+    }
+
+    fn all(&self) -> Loaded<'_> {
+        self.loaded(self.plan.entries)
+    }
+
+    fn order(&self, pass: u64) -> Order {
+        Order::Shuffled(Shuffle::new(self.plan.entries, self.plan.seed * 100 + pass))
+    }
+
+    fn rest(&self) -> Result<()> {
+        if !self.store.wait_idle()? {
+            wait_until_quiet();
+        }
+        Ok(())
+    }
+
+    fn bring_to(&mut self, start: Start) -> Result<()> {
+        if self.stage == Stage::At(Start::Empty) && start > Start::Empty {
+            self.all().put_batches(self.order(0), FILL_BATCH, 0)?;
+            self.stage = Stage::At(Start::Filled);
+        }
+        if self.stage != Stage::At(start) && start >= Start::Rested {
+            self.rest()?;
+            if start == Start::Compacted {
+                self.store.compact()?;
+                self.rest()?;
+            }
+            self.stage = Stage::At(start);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, workload: &Workload, dir: &Path) -> Result<Outcome> {
+        let name = workload.name;
+        reset_peak_memory();
+        let outcome = match name {
+            "fillseq" | "fillrandom" | "fillbatch" | "fillrandom-4k" | "fillrandom-buffer4m" => {
+                self.fill(name)
+            }
+            "fillsync" | "fillsync8" => self.fill_synced(name),
+            "compact" => self.compact(name, dir),
+            "overwrite" | "ycsb-a" | "ycsb-b" | "readwhilewriting" => self.change(name),
+            "deleterandom" => {
+                self.stage = Stage::Spent;
+                let done = self.all().delete(self.order(2));
+                done.and_then(|done| self.all().check_gone().map(|()| speed(name, &done)))
+            }
+            _ => self.read(name).map(|done| speed(name, &done)),
+        };
+        outcome.map_err(|error| match error.downcast::<minikv::Error>() {
+            // Its kind is what the command's exit code comes from.
+            Ok(error) => Failure::from(error),
+            Err(error) => format!("{name}: {error}").into(),
+        })
+    }
+
+    fn fill(&mut self, name: &str) -> Result<Outcome> {
+        let written = written_bytes();
+        let done = match name {
+            "fillseq" => self.all().put(Order::Sequential, 0)?,
+            "fillbatch" => self.all().put_batches(self.order(0), 100, 0)?,
+            _ => self.all().put(self.order(0), 0)?,
+        };
+        let mut outcome = speed(name, &done);
+        if name == "fillrandom" {
+            self.written_before_fill = written;
+            let latency = outcome.latency.expect("puts are timed");
+            let more = |what: &str| format!("{name}, {what}");
+            let lower = Better::Lower;
+            outcome.figures.extend([
+                Figure::new(more("p99.9"), latency.p999, "µs", lower),
+                Figure::new(more("longest"), latency.max / 1000.0, "ms", lower),
+            ]);
+            let peak = peak_memory_mib();
+            let peak = peak.map(|mib| Figure::new(more("peak memory"), mib, "MiB", lower));
+            outcome.figures.extend(peak);
+        }
+        self.stage = Stage::At(Start::Filled);
+        // Few enough that reads right after the fill do not find it rested or warm.
+        self.all().check_some()?;
+        Ok(outcome)
+    }
+
+    fn fill_synced(&mut self, name: &str) -> Result<Outcome> {
+        let (threads, share) = if name == "fillsync8" { (8, 50) } else { (1, 200) };
+        let loaded = self.loaded((self.plan.entries / share).max(100));
+        let order = Order::Shuffled(Shuffle::new(loaded.entries, self.plan.seed));
+        let done = loaded.put_synced(threads, order, 0)?;
+        loaded.check_some()?;
+        self.stage = Stage::Spent;
+        Ok(speed(name, &done))
+    }
+
+    fn compact(&mut self, name: &str, dir: &Path) -> Result<Outcome> {
+        let resting = disk_bytes(dir)?;
+        let start = Instant::now();
+        self.store.compact()?;
+        let seconds = start.elapsed().as_secs_f64();
+        self.rest()?;
+        self.stage = Stage::At(Start::Compacted);
+        let user_bytes = self.plan.user_bytes();
+        let lower = Better::Lower;
+        let mut figures = vec![
+            Figure::new(name, seconds, "s", lower),
+            Figure::new("disk at rest", resting as f64 / MIB, "MiB", lower),
+            Figure::new("disk compacted", disk_bytes(dir)? as f64 / MIB, "MiB", lower),
+        ];
+        if let (Some(before), Some(now)) = (self.written_before_fill, written_bytes()) {
+            let written = (now - before) as f64 / user_bytes;
+            figures.push(Figure::new("written per byte put", written, "", lower));
+        }
+        Ok(Outcome { workload: name.to_string(), operations: 1, seconds, latency: None, figures })
+    }
+
+    fn change(&mut self, name: &str) -> Result<Outcome> {
+        let all = self.plan.entries;
+        let generation = self.generations.1 + 1;
+        self.generations.1 = generation;
+        self.stage = Stage::Changed;
+        let outcome = match name {
+            "overwrite" => {
+                let done = self.all().put(self.order(1), generation)?;
+                self.generations.0 = generation;
+                speed(name, &done)
+            }
+            "ycsb-a" => speed(name, &self.all().ycsb(all.div_ceil(2), 50, generation)?),
+            "ycsb-b" => speed(name, &self.all().ycsb(all.div_ceil(2), 95, generation)?),
+            _ => {
+                let (gets, puts) = self.all().gets_while_putting(all.div_ceil(4), generation)?;
+                let mut outcome = speed(name, &gets);
+                outcome.figures[0].name = format!("{name}, gets");
+                let mut puts = speed(name, &puts).figures.remove(0);
+                puts.name = format!("{name}, puts");
+                outcome.figures.push(puts);
+                outcome
+            }
+        };
+        self.all().check_some()?;
+        Ok(outcome)
+    }
+
+    fn read(&self, name: &str) -> Result<Done> {
+        let all = self.all();
+        let entries = all.entries;
+        let gets = entries.div_ceil(2);
+        match name {
+            "readmissing" | "readmissing-cache8m" => all.gets_of_missing(gets),
+            "readhot" => all.gets(gets, entries.div_ceil(100), 1),
+            "readthreads" => all.gets(gets, entries, self.plan.threads.max(1)),
+            "readseq" => all.scan_all(Direction::Forward, 3),
+            "readreverse" => all.scan_all(Direction::Backward, 3),
+            "seekrandom" => all.seeks(entries.div_ceil(4), 11),
+            "scan100" => all.seeks(entries.div_ceil(20), 100),
+            "readrandom" | "readrandom-filled" | "readrandom-rested" | "readrandom-cache8m"
+            | "readrandom-4k" => all.gets(gets, entries, 1),
+            _ => Err(format!("there is no workload {name}").into()),
+        }
+    }
+}
+
+/// Puts as many entries as fill the log and the memtable nearly, one by one. The last is synced: a
+/// killed process must not lose entries of an engine that only promises those before a sync.
+///
+/// # Errors
+/// The engine's.
+pub fn fill_log(store: &dyn Store, plan: &Plan) -> Result<()> {
+    let plan = plan.of(Group::Open);
+    let order = Order::Shuffled(Shuffle::new(plan.entries, plan.seed));
+    let values = Values::new(plan.value_bytes);
+    let (entries, seed) = (plan.entries, plan.seed);
+    Loaded { store, values: &values, entries, generations: (0, 0), seed }.put(order, 0)?;
+    let mut value = Vec::new();
+    values.fill(0, 0, &mut value);
+    store.put(&crate::data::key(0), &value, true)
+}
+
+/// What a workload gave whose figure is its speed.
+fn speed(name: &str, done: &Done) -> Outcome {
+    let seconds = done.time.as_secs_f64().max(1e-9);
+    let per_second = done.operations as f64 / seconds;
+    Outcome {
+        workload: name.to_string(),
+        operations: done.operations,
+        seconds,
+        latency: done.timings.latency(),
+        figures: vec![Figure::new(name, per_second, "op/s", Better::Higher)],
+    }
+}

@@ -1,0 +1,359 @@
+//! The loops that are timed.
+//!
+//! Puts and deletes are timed each, gets and seeks every eighth, so that the clock takes little of
+//! what is measured. Every value is checked as it is read, at the same cost for each engine.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Zipf};
+
+use crate::data::{Key, Shuffle, Values, key, number_of};
+use crate::measure::Timings;
+use crate::store::{Direction, Entry, Failure, Result, Store};
+
+/// YCSB's constant.
+const ZIPF_EXPONENT: f64 = 0.99;
+const TIME_EVERY: u64 = 8;
+/// What db_bench makes of a key to ask for one that is not there, in between those that are.
+const MISSING_SUFFIX: u8 = b'.';
+
+/// What was done, how long it took, and the latencies of single operations.
+#[derive(Debug)]
+pub struct Done {
+    pub operations: u64,
+    pub time: Duration,
+    pub timings: Timings,
+}
+
+/// A database with what is known about its entries.
+#[derive(Clone, Copy)]
+pub struct Loaded<'a> {
+    pub store: &'a dyn Store,
+    pub values: &'a Values,
+    /// Numbers below this are there.
+    pub entries: u64,
+    /// The oldest and the newest generation of their values.
+    pub generations: (u32, u32),
+    pub seed: u64,
+}
+
+fn wrong(number: u64, what: &str) -> Failure {
+    format!("key {}: {what}", String::from_utf8_lossy(&key(number))).into()
+}
+
+/// Numbers in key order or shuffled, for writers.
+#[derive(Clone, Copy)]
+pub enum Order {
+    Sequential,
+    Shuffled(Shuffle),
+}
+
+impl Order {
+    fn at(self, position: u64) -> u64 {
+        match self {
+            Order::Sequential => position,
+            Order::Shuffled(shuffle) => shuffle.at(position),
+        }
+    }
+}
+
+impl Loaded<'_> {
+    fn rng(&self, thread: u64) -> SmallRng {
+        SmallRng::seed_from_u64(self.seed.wrapping_mul(1000).wrapping_add(thread))
+    }
+
+    /// Gets one entry and checks it.
+    fn get(&self, number: u64) -> Result<()> {
+        let mut generation = None;
+        let key = key(number);
+        let is_there = self.store.get(&key, &mut |value| {
+            generation = self.values.generation_of(number, value);
+        })?;
+        match generation {
+            Some(g) if self.generations.0 <= g && g <= self.generations.1 => Ok(()),
+            Some(_) => Err(wrong(number, "an old value")),
+            None if is_there => Err(wrong(number, "a wrong value")),
+            None => Err(wrong(number, "not found")),
+        }
+    }
+
+    /// Gets some entries, untimed: a check of what was written.
+    pub fn check_some(&self) -> Result<()> {
+        let mut rng = self.rng(99);
+        (0..1000.min(self.entries)).try_for_each(|_| self.get(rng.random_range(0..self.entries)))
+    }
+
+    /// Checks that the entries are gone.
+    pub fn check_gone(&self) -> Result<()> {
+        let mut rng = self.rng(98);
+        for _ in 0..1000.min(self.entries) {
+            let number = rng.random_range(0..self.entries);
+            if self.store.get(&key(number), &mut |_| {})? {
+                return Err(wrong(number, "still there, though it was deleted"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the entries of `positions` one by one, as `generation`.
+    fn put_each(
+        &self,
+        positions: impl Iterator<Item = u64>,
+        order: Order,
+        generation: u32,
+        sync: bool,
+    ) -> Result<Timings> {
+        let (mut timings, mut value) = (Timings::new(), Vec::new());
+        let mut last = Instant::now();
+        for position in positions {
+            let number = order.at(position);
+            self.values.fill(number, generation, &mut value);
+            self.store.put(&key(number), &value, sync)?;
+            let now = Instant::now();
+            timings.record(now - last);
+            last = now;
+        }
+        Ok(timings)
+    }
+
+    pub fn put(&self, order: Order, generation: u32) -> Result<Done> {
+        timed(self.entries, || self.put_each(0..self.entries, order, generation, false))
+    }
+
+    pub fn put_synced(&self, threads: u64, order: Order, generation: u32) -> Result<Done> {
+        parallel(threads, self.entries, |thread| {
+            let positions = (thread..self.entries).step_by(threads as usize);
+            self.put_each(positions, order, generation, true)
+        })
+    }
+
+    /// Puts all entries, in batches; an operation is an entry, a latency that of a batch.
+    pub fn put_batches(&self, order: Order, batch: u64, generation: u32) -> Result<Done> {
+        timed(self.entries, || {
+            let mut timings = Timings::new();
+            let mut entries: Vec<(Key, Vec<u8>)> = vec![Default::default(); batch as usize];
+            let mut last = Instant::now();
+            for start in (0..self.entries).step_by(batch as usize) {
+                let len = batch.min(self.entries - start);
+                for (position, (to, value)) in (start..start + len).zip(&mut entries) {
+                    let number = order.at(position);
+                    *to = key(number);
+                    self.values.fill(number, generation, value);
+                }
+                let filled = &entries[..len as usize];
+                let refs: Vec<Entry<'_>> = filled.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+                self.store.put_batch(&refs)?;
+                let now = Instant::now();
+                timings.record(now - last);
+                last = now;
+            }
+            Ok(timings)
+        })
+    }
+
+    pub fn delete(&self, order: Order) -> Result<Done> {
+        timed(self.entries, || {
+            let mut timings = Timings::new();
+            let mut last = Instant::now();
+            for position in 0..self.entries {
+                self.store.delete(&key(order.at(position)))?;
+                let now = Instant::now();
+                timings.record(now - last);
+                last = now;
+            }
+            Ok(timings)
+        })
+    }
+
+    /// Does `operation` with random numbers below `limit`.
+    fn random(
+        &self,
+        operations: u64,
+        limit: u64,
+        thread: u64,
+        mut operation: impl FnMut(u64) -> Result<()>,
+    ) -> Result<Timings> {
+        let (mut rng, mut timings) = (self.rng(thread), Timings::new());
+        for i in 0..operations {
+            let number = rng.random_range(0..limit);
+            if i % TIME_EVERY == 0 {
+                let start = Instant::now();
+                operation(number)?;
+                timings.record(start.elapsed());
+            } else {
+                operation(number)?;
+            }
+        }
+        Ok(timings)
+    }
+
+    /// Gets of random entries below `limit`.
+    pub fn gets(&self, operations: u64, limit: u64, threads: u64) -> Result<Done> {
+        parallel(threads, operations, |thread| {
+            self.random(operations / threads, limit, thread, |number| self.get(number))
+        })
+    }
+
+    pub fn gets_of_missing(&self, operations: u64) -> Result<Done> {
+        let mut missing = [MISSING_SUFFIX; crate::data::KEY_BYTES + 1];
+        let ask = |number| {
+            missing[..crate::data::KEY_BYTES].copy_from_slice(&key(number));
+            match self.store.get(&missing, &mut |_| {})? {
+                true => Err(wrong(number, "found with a byte more, which was never put")),
+                false => Ok(()),
+            }
+        };
+        timed(operations, || self.random(operations, self.entries, 0, ask))
+    }
+
+    /// Scans every entry, `passes` times after one that is not timed.
+    pub fn scan_all(&self, direction: Direction, passes: u64) -> Result<Done> {
+        let pass = || -> Result<()> {
+            let seen = self.scan_from(None, direction, self.entries + 1)?;
+            if seen != self.entries {
+                return Err(format!("a scan saw {seen} of {} entries", self.entries).into());
+            }
+            Ok(())
+        };
+        pass()?;
+        timed(self.entries * passes, || {
+            (0..passes).try_for_each(|_| pass())?;
+            Ok(Timings::new())
+        })
+    }
+
+    /// Seeks of random entries, and `len` entries from there on each time.
+    pub fn seeks(&self, operations: u64, len: u64) -> Result<Done> {
+        timed(operations, || {
+            self.random(operations, self.entries, 0, |number| {
+                let seen = self.scan_from(Some(number), Direction::Forward, len)?;
+                match seen == len.min(self.entries - number) {
+                    true => Ok(()),
+                    false => Err(wrong(number, "a scan from here ends too early")),
+                }
+            })
+        })
+    }
+
+    /// Visits up to `limit` entries, checks that they are the expected ones, and counts them.
+    fn scan_from(&self, from: Option<u64>, direction: Direction, limit: u64) -> Result<u64> {
+        let first = from.unwrap_or(match direction {
+            Direction::Forward => 0,
+            Direction::Backward => self.entries - 1,
+        });
+        let (mut seen, mut failure) = (0, None);
+        let from = from.map(key);
+        self.store.scan(from.as_ref().map(|key| &key[..]), direction, &mut |key, value| {
+            let expected = match direction {
+                Direction::Forward => first + seen,
+                Direction::Backward => first.wrapping_sub(seen),
+            };
+            if number_of(key) != Some(expected) {
+                failure = Some(wrong(expected, "a scan has another key in its place"));
+            } else if self.values.generation_of(expected, value).is_none() {
+                failure = Some(wrong(expected, "a wrong value in a scan"));
+            }
+            seen += 1;
+            failure.is_none() && seen < limit
+        })?;
+        failure.map_or(Ok(seen), Err)
+    }
+
+    /// Gets and puts of entries in YCSB's zipfian popularity; `gets_percent` of them gets.
+    pub fn ycsb(&self, operations: u64, gets_percent: u32, generation: u32) -> Result<Done> {
+        let ranks = Zipf::new(self.entries as f64, ZIPF_EXPONENT).map_err(|e| e.to_string())?;
+        // The popular entries are spread over all keys.
+        let places = Shuffle::new(self.entries, self.seed);
+        let (mut rng, mut value) = (self.rng(0), Vec::new());
+        timed(operations, || {
+            let mut timings = Timings::new();
+            let mut last = Instant::now();
+            for _ in 0..operations {
+                let number = places.at(ranks.sample(&mut rng) as u64 - 1);
+                if rng.random_range(0..100) < gets_percent {
+                    self.get(number)?;
+                } else {
+                    self.values.fill(number, generation, &mut value);
+                    self.store.put(&key(number), &value, false)?;
+                }
+                let now = Instant::now();
+                timings.record(now - last);
+                last = now;
+            }
+            Ok(timings)
+        })
+    }
+
+    /// One thread gets random entries, another puts random ones until the first is done.
+    pub fn gets_while_putting(&self, gets: u64, generation: u32) -> Result<(Done, Done)> {
+        let is_over = AtomicBool::new(false);
+        let barrier = Barrier::new(2);
+        let put = || -> Result<Done> {
+            let (mut rng, mut value, mut puts) = (self.rng(1), Vec::new(), 0);
+            let mut timings = Timings::new();
+            barrier.wait();
+            let start = Instant::now();
+            let mut last = start;
+            while puts == 0 || !is_over.load(Ordering::Relaxed) {
+                let number = rng.random_range(0..self.entries);
+                self.values.fill(number, generation, &mut value);
+                self.store.put(&key(number), &value, false)?;
+                let now = Instant::now();
+                timings.record(now - last);
+                last = now;
+                puts += 1;
+            }
+            Ok(Done { operations: puts, time: start.elapsed(), timings })
+        };
+        let get = || -> Result<Done> {
+            barrier.wait();
+            let done = timed(gets, || self.random(gets, self.entries, 0, |n| self.get(n)));
+            is_over.store(true, Ordering::Relaxed);
+            done
+        };
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(put);
+            let gets = get();
+            Ok((gets?, writer.join().expect("the writer does not panic")?))
+        })
+    }
+}
+
+fn timed(operations: u64, work: impl FnOnce() -> Result<Timings>) -> Result<Done> {
+    let start = Instant::now();
+    let timings = work()?;
+    Ok(Done { operations, time: start.elapsed(), timings })
+}
+
+/// Does `work` on each of `threads` threads, which start together.
+fn parallel(
+    threads: u64,
+    operations: u64,
+    work: impl Fn(u64) -> Result<Timings> + Sync,
+) -> Result<Done> {
+    if threads <= 1 {
+        return timed(operations, || work(0));
+    }
+    let barrier = Barrier::new(threads as usize + 1);
+    let (barrier, work) = (&barrier, &work);
+    std::thread::scope(|scope| {
+        let start_one = |thread| {
+            scope.spawn(move || {
+                barrier.wait();
+                work(thread)
+            })
+        };
+        let running: Vec<_> = (0..threads).map(start_one).collect();
+        barrier.wait();
+        let start = Instant::now();
+        let mut timings = Timings::new();
+        for thread in running {
+            timings.add(&thread.join().expect("a workload does not panic")?);
+        }
+        Ok(Done { operations, time: start.elapsed(), timings })
+    })
+}

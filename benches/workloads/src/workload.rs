@@ -1,0 +1,89 @@
+//! The list of workloads. Each says which state of the database it starts from, so that any of
+//! them can be run alone, and in any order.
+
+/// What a database holds when a workload starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Start {
+    /// Nothing: it is new.
+    Empty,
+    /// Every entry, put in random order a moment ago; background work may still run.
+    Filled,
+    /// Every entry, after background work came to rest.
+    Rested,
+    /// Every entry, after a full compaction.
+    Compacted,
+}
+
+/// Workloads with the same data and options, which the peers' bench runs in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Puts in the order of keys, one by one.
+    Seq,
+    /// Puts in random order, a hundred a batch.
+    Batch,
+    /// Synced puts.
+    Sync,
+    /// Puts in random order, all reads, then what changes the entries.
+    Random,
+    /// With a block cache of 8 MiB.
+    SmallCache,
+    /// With values of 4 KiB, and a twentieth of the entries.
+    LargeValues,
+    /// With a write buffer of 4 MiB.
+    SmallBuffer,
+    /// Opening a database whose log is full.
+    Open,
+}
+
+/// One workload.
+#[derive(Debug)]
+pub struct Workload {
+    /// As typed.
+    pub name: &'static str,
+    /// What is done, for help and tables.
+    pub about: &'static str,
+    /// What it shares data and options with.
+    pub group: Group,
+    /// What it starts from.
+    pub start: Start,
+}
+
+const fn workload(name: &'static str, group: Group, start: Start, about: &'static str) -> Workload {
+    Workload { name, about, group, start }
+}
+
+/// All workloads, in an order in which little has to be prepared anew.
+pub const WORKLOADS: &[Workload] = &[
+    workload("fillseq", Group::Seq, Start::Empty, "put in the order of keys"),
+    workload("fillbatch", Group::Batch, Start::Empty, "put in random order, 100 a batch"),
+    workload("fillsync", Group::Sync, Start::Empty, "put in random order, each synced"),
+    workload("fillsync8", Group::Sync, Start::Empty, "the same by 8 threads"),
+    workload("fillrandom", Group::Random, Start::Empty, "put in random order"),
+    workload("readrandom-filled", Group::Random, Start::Filled, "get, right after fillrandom"),
+    workload("readrandom-rested", Group::Random, Start::Rested, "get, background at rest"),
+    workload("compact", Group::Random, Start::Rested, "compact everything"),
+    workload("readrandom", Group::Random, Start::Compacted, "get in random order, compacted"),
+    workload("readmissing", Group::Random, Start::Compacted, "get what is not there"),
+    workload("readhot", Group::Random, Start::Compacted, "get from 1 % of the entries"),
+    workload("readthreads", Group::Random, Start::Compacted, "get by 2 threads"),
+    workload("readseq", Group::Random, Start::Compacted, "scan everything forward, warm"),
+    workload("readreverse", Group::Random, Start::Compacted, "scan everything backward"),
+    workload("seekrandom", Group::Random, Start::Compacted, "seek and 10 next"),
+    workload("scan100", Group::Random, Start::Compacted, "seek and 100 entries"),
+    workload("ycsb-b", Group::Random, Start::Compacted, "95 % get, 5 % put, zipfian"),
+    workload("ycsb-a", Group::Random, Start::Compacted, "half get, half put, zipfian"),
+    workload("readwhilewriting", Group::Random, Start::Compacted, "one thread gets, one puts"),
+    workload("overwrite", Group::Random, Start::Compacted, "put over what is there"),
+    workload("deleterandom", Group::Random, Start::Compacted, "delete in random order"),
+    workload("readrandom-cache8m", Group::SmallCache, Start::Compacted, "8 MiB cache: get"),
+    workload("readmissing-cache8m", Group::SmallCache, Start::Compacted, "the same, not there"),
+    workload("fillrandom-4k", Group::LargeValues, Start::Empty, "4 KiB values: put"),
+    workload("readrandom-4k", Group::LargeValues, Start::Compacted, "4 KiB values: get"),
+    workload("fillrandom-buffer4m", Group::SmallBuffer, Start::Empty, "4 MiB write buffer: put"),
+    workload("open", Group::Open, Start::Empty, "open with a full log"),
+];
+
+/// The workload of that name.
+pub fn find(name: &str) -> Option<&'static Workload> {
+    WORKLOADS.iter().find(|workload| workload.name == name)
+}

@@ -1,0 +1,194 @@
+//! `minikv bench`: the workloads of LevelDB's db_bench, on this build.
+
+use std::path::Path;
+
+use clap::builder::PossibleValuesParser;
+use minikv_workloads::{
+    Better, Failure, KEY_BYTES, Latency, MIN_VALUE_BYTES, Minikv, Outcome, Plan, Runner, Settings,
+    Store, WORKLOADS, find,
+};
+use serde_json::json;
+
+use super::{size, thousands};
+use crate::args::{Global, Shape};
+use crate::error::{CliError, Result};
+use crate::output::{Progress, Stdout, Table};
+use crate::scratch::Scratch;
+
+const WRITE_BUFFER_BYTES: usize = 64 << 20;
+const CACHE_BYTES: usize = 512 << 20;
+
+/// Measure this build with workloads after LevelDB's db_bench
+///
+/// Each runs on a temporary database (or on --db, which must be new: it is replaced where a
+/// workload needs an empty one, and the last is kept). Keys are numbers with 16 digits, values
+/// compress to half, and every value read is checked. What a workload needs, such as a compacted
+/// database, is prepared without being timed.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to run, in this order, separated by commas [default: all]
+    #[arg(value_name = "WORKLOAD", value_delimiter = ',')]
+    #[arg(value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|w| w.name)))]
+    workloads: Vec<String>,
+    /// Entries of a full database
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
+    entries: u64,
+    /// Bytes of a value, 12 at least
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(value_parser = parse_value_bytes)]
+    value_bytes: usize,
+    /// Threads of readthreads
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: u64,
+    /// What every random choice is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Say what each workload does
+    #[arg(long)]
+    list: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_value_bytes(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(bytes) if (MIN_VALUE_BYTES..=1 << 30).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("a value has {MIN_VALUE_BYTES} bytes to 1 GiB")),
+    }
+}
+
+pub fn run(global: &Global, args: Args) -> Result<()> {
+    let mut stdout = Stdout::open()?;
+    if args.list {
+        let rows = WORKLOADS.iter().map(|w| format!("{:<21}{}", w.name, w.about));
+        stdout.line(rows.collect::<Vec<_>>().join("\n"))?;
+        return stdout.finish();
+    }
+    let scratch = Scratch::new()?;
+    let dir = global.db.clone().unwrap_or(scratch.path().join("db"));
+    if dir.try_exists().map_err(|source| CliError::io("look for", &dir, source))? {
+        return Err(CliError::Usage(format!(
+            "{} is there already; bench makes a database, and replaces it: name a directory that \
+             does not exist",
+            dir.display()
+        )));
+    }
+    // Whatever is wrong with the options is said before anything is made.
+    global.options(&dir)?;
+    let plan = args.plan(&global.shape);
+    let outcomes = args.measure(&global.shape, plan, &dir)?;
+    if args.json {
+        stdout.line(to_json(&plan, &outcomes).to_string())?;
+    } else {
+        stdout.line(to_text(&plan, &outcomes))?;
+    }
+    stdout.finish()
+}
+
+impl Args {
+    fn plan(&self, shape: &Shape) -> Plan {
+        Plan {
+            entries: self.entries,
+            value_bytes: self.value_bytes,
+            threads: self.threads,
+            settings: Settings {
+                write_buffer_bytes: shape.write_buffer.unwrap_or(WRITE_BUFFER_BYTES),
+                cache_bytes: shape.cache_size.unwrap_or(CACHE_BYTES),
+            },
+            seed: self.seed,
+        }
+    }
+
+    fn measure(&self, shape: &Shape, plan: Plan, dir: &Path) -> Result<Vec<Outcome>> {
+        let open = |dir: &Path, settings: &Settings| -> Result<Box<dyn Store>, Failure> {
+            let shape = Shape {
+                write_buffer: Some(settings.write_buffer_bytes),
+                cache_size: Some(settings.cache_bytes),
+                ..shape.clone()
+            };
+            let options = shape.options().map_err(|error| error.message().unwrap_or_default())?;
+            Ok(Box::new(Minikv::open(dir, options, "minikv".to_string())?))
+        };
+        let names = match self.workloads.is_empty() {
+            true => WORKLOADS.iter().map(|w| w.name).collect(),
+            false => self.workloads.iter().map(String::as_str).collect::<Vec<_>>(),
+        };
+        let progress = Progress::steps("measuring", names.len() as u64);
+        let mut runner = Runner::new(plan, dir, &open);
+        let mut outcomes = Vec::new();
+        for name in names {
+            let workload = find(name).expect("the parser knows the names");
+            outcomes.push(runner.run(workload).map_err(told)?);
+            progress.set(outcomes.len() as u64);
+        }
+        Ok(outcomes)
+    }
+}
+
+fn told(failure: Failure) -> CliError {
+    match failure.downcast::<minikv::Error>() {
+        Ok(error) => CliError::Db(*error),
+        Err(other) => match other.downcast::<std::io::Error>() {
+            Ok(source) => {
+                CliError::Io { op: "use", name: "the database".to_string(), source: *source }
+            }
+            Err(other) => CliError::Wrong(other.to_string()),
+        },
+    }
+}
+
+fn to_json(plan: &Plan, outcomes: &[Outcome]) -> serde_json::Value {
+    json!({
+        "entries": plan.entries,
+        "key_bytes": KEY_BYTES,
+        "value_bytes": plan.value_bytes,
+        "threads": plan.threads,
+        "write_buffer_bytes": plan.settings.write_buffer_bytes,
+        "cache_bytes": plan.settings.cache_bytes,
+        "seed": plan.seed,
+        "outcomes": outcomes,
+    })
+}
+
+fn to_text(plan: &Plan, outcomes: &[Outcome]) -> String {
+    let head = format!(
+        "{} entries of {KEY_BYTES}+{} bytes; write buffer {}, cache {}; microseconds",
+        thousands(plan.entries),
+        plan.value_bytes,
+        size(plan.settings.write_buffer_bytes as u64),
+        size(plan.settings.cache_bytes as u64),
+    );
+    let mut speeds = Table::new(["workload", "op/s", "median", "p99", "p99.9", "longest"]);
+    let mut others = Vec::new();
+    for outcome in outcomes {
+        let columns = |latency: Latency| {
+            [latency.median, latency.p99, latency.p999, latency.max].map(|us| format!("{us:.1}"))
+        };
+        let [median, p99, p999, max] =
+            outcome.latency.map_or([const { String::new() }; 4], columns);
+        for (i, figure) in outcome.figures.iter().enumerate() {
+            if figure.better == Better::Higher {
+                let speed = thousands(figure.value.round() as u64);
+                let row = [&figure.name, &speed, &median, &p99, &p999, &max];
+                // The latencies are those of what comes first.
+                match i {
+                    0 => speeds.row(row.map(String::as_str)),
+                    _ => speeds.row([&figure.name, &speed, "", "", "", ""]),
+                }
+            } else if !figure.name.ends_with(", p99.9") && !figure.name.ends_with(", longest") {
+                others.push(format!("{}: {:.2} {}", figure.name, figure.value, figure.unit));
+            }
+        }
+    }
+    let mut parts = vec![head];
+    if speeds.rows().len() > 1 {
+        parts.push(speeds.to_string());
+    }
+    if !others.is_empty() {
+        parts.push(others.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n"));
+    }
+    parts.join("\n\n")
+}
