@@ -52,7 +52,7 @@ impl Source {
     }
 
     fn value_bytes(&self) -> Bytes {
-        each!(self, mem => mem.value().clone(), cursor => cursor.value_bytes())
+        each!(self, mem => mem.value_bytes(), cursor => cursor.value_bytes())
     }
 
     fn seek_to_first(&mut self) -> Result<bool> {

@@ -152,7 +152,8 @@ impl Replay<'_> {
             if is_first && let Some(gap) = gap_before(record, replayed.last_seq) {
                 break LogEnd::Misplaced(gap);
             }
-            let mem = current_memtable(self, replayed, number, arena, full)?;
+            let expected = usize::try_from(file_bytes).unwrap_or(usize::MAX);
+            let mem = current_memtable(self, replayed, (number, expected), arena, full)?;
             match insert_record(&mem, record, arena) {
                 Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
                 Err(error) => {
@@ -191,11 +192,12 @@ enum LogEnd {
     Damaged(Error),
 }
 
-/// The memtable to replay into: the last, or a new one if that is full.
+/// The memtable to replay into: the last, or, if that is full, a new one for a log of a number and
+/// a size.
 fn current_memtable(
     replay: &Replay<'_>,
     replayed: &mut Replayed,
-    log_number: u64,
+    (log_number, expected_bytes): (u64, usize),
     arena: &mut Arena,
     full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
 ) -> Result<Arc<Memtable>> {
@@ -208,7 +210,8 @@ fn current_memtable(
         full(&mut replayed.memtables)?;
     }
     *arena = Arena::default();
-    let mem = Arc::new(Memtable::new(replay.order.user()));
+    let mem =
+        Arc::new(Memtable::new(replay.order.user(), replay.write_buffer_bytes.min(expected_bytes)));
     replayed.memtables.push_back(Frozen { mem: mem.clone(), first_log: log_number });
     Ok(mem)
 }
@@ -465,7 +468,7 @@ impl Opening {
     }
 
     fn new_memtable(&self) -> Arc<Memtable> {
-        Arc::new(Memtable::new(self.order.user()))
+        Arc::new(Memtable::new(self.order.user(), self.options.write_buffer_bytes))
     }
 
     fn started(

@@ -83,7 +83,7 @@ fn open_once(dir: &Path, options: &Options, recovered: &Recovered) -> Result<Ope
     let version = Version::default().apply(&recovered.edit, &order, &trash)?;
     let mem = match replayed.memtables.pop_back() {
         Some(last) => last.mem,
-        None => Arc::new(Memtable::new(order.user())),
+        None => Arc::new(Memtable::new(order.user(), 0)),
     };
     let view = ReadView { mem, imm: Vec::new(), version: Arc::new(version) };
     let (tables, block_cache) = open::table_cache(&fs, dir, options, &order);

@@ -459,7 +459,7 @@ impl Engine {
         let log = std::mem::replace(&mut commit.log, log);
         let path = std::mem::replace(&mut commit.log_path, path);
         let outgoing = OutgoingLog { number: commit.log_number, path, log };
-        let mem = Arc::new(Memtable::new(self.reads.order.user()));
+        let mem = Arc::new(Memtable::new(self.reads.order.user(), self.options.write_buffer_bytes));
         let mut state = self.state.lock();
         let oldest_log = state.oldest_log();
         commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);

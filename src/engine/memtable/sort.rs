@@ -1,0 +1,177 @@
+//! Sorting entries by internal key, with few looks at the keys themselves.
+//!
+//! Eight bytes of each key at a time are sorted as numbers. Where these are equal the next eight
+//! decide, and so on: a long prefix that all keys share is passed over once, not in each
+//! comparison.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use super::entries::Entries;
+use crate::base::Comparator;
+
+/// An entry on its way to its place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SortKey {
+    /// Eight bytes of the user key, big-endian, padded with zeros.
+    pub head: u64,
+    /// The entry's number.
+    pub index: u32,
+}
+
+/// Fewer keys are compared whole.
+const SMALL_GROUP: usize = 12;
+
+/// The eight bytes of `key` from `depth` on, big-endian, padded with zeros. Of two keys that are
+/// equal up to there, the one with the lower head is the lower; with equal heads, either may be.
+#[inline]
+pub fn head(key: &[u8], depth: usize) -> u64 {
+    let rest = key.get(depth..).unwrap_or_default();
+    match rest.first_chunk::<8>() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => {
+            let mut head = [0; 8];
+            head[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(head)
+        }
+    }
+}
+
+/// The order of two internal keys, each as user key and trailer, under `order`, or byte order.
+#[inline]
+pub fn compare(a: (&[u8], u64), b: (&[u8], u64), order: Option<&dyn Comparator>) -> Ordering {
+    let by_user_key = match order {
+        None => a.0.cmp(b.0),
+        Some(order) => order.compare(a.0, b.0),
+    };
+    by_user_key.then_with(|| b.1.cmp(&a.1))
+}
+
+/// The numbers of the entries in `range`, by internal key. Of entries with the same one, the last
+/// is there and the others are not.
+pub fn sorted(entries: &Entries, range: Range<u32>, order: Option<&dyn Comparator>) -> Vec<u32> {
+    let mut keys: Vec<_> = range.map(|index| SortKey { head: 0, index }).collect();
+    match order {
+        Some(_) => sort_whole(&mut keys, entries, order),
+        None => sort_bytes(&mut keys, entries),
+    }
+    let mut numbers: Vec<_> = keys.into_iter().map(|key| key.index).collect();
+    numbers.dedup_by(|later, first| {
+        compare_entries(entries, *first, *later, order) == Ordering::Equal
+    });
+    numbers
+}
+
+/// The order of two entries' internal keys.
+pub fn compare_entries(
+    entries: &Entries,
+    a: u32,
+    b: u32,
+    order: Option<&dyn Comparator>,
+) -> Ordering {
+    let key = |index| entries.get(index).map_or((&[][..], 0), |e| (e.user_key(), e.trailer()));
+    compare(key(a), key(b), order)
+}
+
+fn sort_whole(keys: &mut [SortKey], entries: &Entries, order: Option<&dyn Comparator>) {
+    keys.sort_unstable_by(|a, b| {
+        compare_entries(entries, a.index, b.index, order).then(b.index.cmp(&a.index))
+    });
+}
+
+fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
+    // Keys that are equal up to a depth.
+    let mut groups = vec![(0..keys.len(), 0)];
+    while let Some((range, depth)) = groups.pop() {
+        let start = range.start;
+        let keys = &mut keys[range];
+        if keys.len() <= SMALL_GROUP {
+            sort_whole(keys, entries, None);
+            continue;
+        }
+        let user_key = |key: &SortKey| entries.get(key.index).map_or(&[][..], |e| e.user_key());
+        for key in &mut *keys {
+            key.head = head(user_key(key), depth);
+        }
+        keys.sort_unstable_by_key(|key| key.head);
+        let mut done = 0;
+        for group in keys.chunk_by_mut(|a, b| a.head == b.head) {
+            let at = start + done;
+            done += group.len();
+            if group.len() == 1 {
+                continue;
+            }
+            // Those that end here are padded with zeros: shorter ones go first.
+            let ended = partition(group, |key| user_key(key).len() <= depth + 8);
+            sort_whole(&mut group[..ended], entries, None);
+            groups.push((at + ended..at + group.len(), depth + 8));
+        }
+    }
+}
+
+/// Brings those for which `first` holds to the front, and says how many they are.
+fn partition(keys: &mut [SortKey], first: impl Fn(&SortKey) -> bool) -> usize {
+    let mut firsts = 0;
+    for at in 0..keys.len() {
+        if first(&keys[at]) {
+            keys.swap(at, firsts);
+            firsts += 1;
+        }
+    }
+    firsts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entries::Arena;
+    use super::*;
+
+    /// Knuth's generator, its high bits.
+    struct Rng(u64);
+
+    impl Rng {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 33) as usize % limit
+        }
+    }
+
+    fn check(keys: &[(Vec<u8>, u64)]) {
+        let (entries, mut arena) = (Entries::new(), Arena::default());
+        for (key, trailer) in keys {
+            entries.push(arena.store(key, *trailer, b""));
+        }
+        let mut expected: Vec<_> = (0..keys.len() as u32).rev().collect();
+        expected.sort_by(|&a, &b| {
+            let key = |i: u32| (&keys[i as usize].0[..], keys[i as usize].1);
+            compare(key(a), key(b), None)
+        });
+        expected.dedup_by_key(|i| keys[*i as usize].clone());
+        assert_eq!(sorted(&entries, 0..keys.len() as u32, None), expected);
+    }
+
+    #[test]
+    fn the_order_is_that_of_whole_comparisons() {
+        let mut rng = Rng(7);
+        for round in 0..300 {
+            let letters = [b"\0\0\0\0a".as_slice(), b"ab\0\xff", b"x"][round % 3];
+            let prefix = vec![b'p'; rng.below(30)];
+            let longest = [3, 9, 17, 40][round % 4];
+            let keys: Vec<_> = (0..rng.below(400))
+                .map(|i| {
+                    let mut key = prefix.clone();
+                    let len = rng.below(longest);
+                    key.extend((0..len).map(|_| letters[rng.below(letters.len())]));
+                    (key, (i as u64 % 7) << 8 | 1)
+                })
+                .collect();
+            check(&keys);
+        }
+    }
+
+    #[test]
+    fn a_long_key_with_many_versions_takes_no_deep_stack() {
+        let key = vec![b'k'; 100_000];
+        check(&(0..20).map(|seq| (key.clone(), seq << 8)).collect::<Vec<_>>());
+    }
+}
