@@ -149,14 +149,14 @@ mod tests {
     fn chains_are_newest_first_through_all_arrays() {
         let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
         for seq in 0..20_000u64 {
-            let hash = (seq % 100) << 32 | seq % 100;
+            let hash = ((seq % 100) << 32) | (seq % 100);
             index.push(&entries, arena.store(b"", seq << 8 | 1, b""), hash);
         }
         assert!(index.newest.load(Ordering::Relaxed) >= 3, "it has grown");
         assert_eq!(index.bytes(), 4 * (64 + 256 + 1024 + 4096 + 16384));
         for key in 0..100u64 {
             let seqs: Vec<_> =
-                index.candidates(&entries, key << 32 | key).map(Entry::seq).collect();
+                index.candidates(&entries, (key << 32) | key).map(Entry::seq).collect();
             let expected: Vec<_> = (0..20_000).rev().filter(|seq| seq % 100 == key).collect();
             assert_eq!(seqs, expected);
         }

@@ -141,6 +141,9 @@ impl Rng {
     }
 }
 
+/// In the order of internal keys.
+type Version = (Vec<u8>, Reverse<SeqNo>);
+
 /// Against a map, with cursors made at any time: leaves are made, added to and split.
 #[test]
 fn random_operations_match_a_sorted_map() {
@@ -148,7 +151,7 @@ fn random_operations_match_a_sorted_map() {
         let mut rng = Rng(round);
         let mem = Arc::new(empty(BytewiseComparator));
         let mut arena = Arena::default();
-        let mut model: BTreeMap<(Vec<u8>, Reverse<SeqNo>), Option<Vec<u8>>> = BTreeMap::new();
+        let mut model: BTreeMap<Version, Option<Vec<u8>>> = BTreeMap::new();
         let key = |n: u64| format!("a shared beginning {:>width$}", n, width = n as usize % 9);
         let mut seq = 0;
         for _ in 0..150 {
