@@ -13,6 +13,7 @@ use crate::base::stats::NUM_LEVELS;
 use crate::base::{Error, Result};
 use crate::engine::obsolete::Trash;
 use crate::format::edit::{NewFile, VersionEdit};
+use crate::format::fences::Fences;
 use crate::format::key::{InternalComparator, UserComparator, user_key};
 use crate::table::table_cache::TableSlot;
 
@@ -103,6 +104,8 @@ impl fmt::Debug for TableFile {
 #[derive(Clone, Debug, Default)]
 pub struct Version {
     levels: [Vec<Arc<TableFile>>; NUM_LEVELS],
+    /// The last keys of a sorted level's tables; `None` where keys are not in byte order.
+    fences: [Option<Fences>; NUM_LEVELS],
 }
 
 /// A range of user keys, both ends within it; `None` is open.
@@ -162,7 +165,12 @@ impl Version {
         key: &[u8],
     ) -> Option<&Arc<TableFile>> {
         let files = &self.levels[level];
-        let at = files.partition_point(|file| order.compare(file.last_key(), key).is_lt());
+        let (low, high) = match &self.fences[level] {
+            Some(fences) => fences.around(key),
+            None => (0, files.len()),
+        };
+        let ends_before = |file: &Arc<TableFile>| order.compare(file.last_key(), key).is_lt();
+        let at = low + files[low..high].partition_point(ends_before);
         files.get(at).filter(|file| order.compare(file.first_key(), key).is_le())
     }
 
@@ -209,7 +217,7 @@ impl Version {
         for level in touched {
             sort_level(level, &mut levels[level], order)?;
         }
-        Ok(Version { levels })
+        Ok(Version { fences: fences(&levels, order.user()), levels })
     }
 
     /// The edit that makes this version of an empty one.
@@ -219,6 +227,19 @@ impl Version {
             ..VersionEdit::default()
         }
     }
+}
+
+fn fences(
+    levels: &[Vec<Arc<TableFile>>; NUM_LEVELS],
+    order: &UserComparator,
+) -> [Option<Fences>; NUM_LEVELS] {
+    std::array::from_fn(|level| match level {
+        1.. if order.custom().is_none() => {
+            let files = &levels[level];
+            Fences::new(files.len(), |i| Some(files[i].last_key()))
+        }
+        _ => None,
+    })
 }
 
 fn bad_level(level: usize) -> Error {

@@ -10,6 +10,7 @@ pub mod coding;
 pub mod compress;
 pub mod crc;
 pub mod edit;
+pub mod fences;
 pub mod handle;
 pub mod key;
 pub mod name;

@@ -1,38 +1,56 @@
-//! The index of an open table: a block whose entries say which data block ends at or after a key.
+//! The index of an open table: which data block ends at or after a key.
 //!
-//! A search of the block itself decodes an entry and misses a cache at each step. Where every
-//! entry of the block is a restart (LevelDB writes it so) and keys are in byte order, the first
-//! eight bytes in which separators differ are kept beside it as numbers, in one array: the search
-//! goes there first, and into the block only among separators that share them.
-
-use std::cmp::Ordering;
+//! A search of the index block itself decodes an entry and misses a cache at each step. What is
+//! read from it at open: where each data block lies, in one array, and where keys are in byte
+//! order, the separators' [`Fences`]. A lookup comes to the block only where a separator shares
+//! its fence with the key.
 
 use crate::base::Result;
-use crate::format::block::{Block, EntryRef};
+use crate::format::block::{Block, BlockCursor};
+use crate::format::coding::Decoder;
+use crate::format::fences::Fences;
+use crate::format::handle::BlockHandle;
 use crate::format::key::KeyOrder;
 
 /// An index block, and a faster way into it.
 #[derive(Debug)]
 pub struct Index {
     block: Block,
-    /// `None` where keys are not in byte order, or not every entry is a restart.
+    file_bytes: u64,
+    /// Where each data block lies. `None` where not every entry of the block is a sound restart:
+    /// LevelDB writes it so. Such a block is searched as it is, and damage found on the way.
+    handles: Option<Box<[PackedHandle]>>,
+    /// `None` where keys are not in byte order.
     fences: Option<Fences>,
 }
 
-/// The user keys of the separators, cut down to numbers.
-#[derive(Debug)]
-struct Fences {
-    /// What all of them begin with.
-    shared: Vec<u8>,
-    /// The eight bytes after that, big-endian, padded with zeros: one for each entry, ascending.
-    heads: Vec<u64>,
+/// Where a data block lies, in a file of less than 4 GiB.
+#[derive(Clone, Copy, Debug)]
+struct PackedHandle {
+    offset: u32,
+    size: u32,
+}
+
+/// What a search of the index comes to.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexSpot {
+    /// The number of the data block; `None` if the index is damaged or not LevelDB's.
+    pub at: Option<usize>,
+    /// Where the data block lies.
+    pub handle: BlockHandle,
 }
 
 impl Index {
-    /// Takes a table's index block. Damage in it is not told here, but by who comes upon it.
-    pub fn new(block: Block, order: &KeyOrder) -> Index {
-        let fences = Fences::of(&block, order);
-        Index { block, fences }
+    /// Takes the index block of a table of `file_bytes`. Damage in it is not told here, but by
+    /// who comes upon it.
+    pub fn new(block: Block, order: &KeyOrder, file_bytes: u64) -> Index {
+        let handles = packed_handles(&block, file_bytes);
+        let key = |i: usize| Some(order.user_key(block.entry_at_restart(i).ok()?.key));
+        let fences = handles
+            .as_ref()
+            .filter(|_| order.user().custom().is_none())
+            .and_then(|handles| Fences::new(handles.len(), key));
+        Index { file_bytes, handles, fences, block }
     }
 
     /// The block.
@@ -40,75 +58,187 @@ impl Index {
         &self.block
     }
 
-    /// The bytes it takes in memory.
-    pub fn memory_bytes(&self) -> usize {
-        self.block.len() + self.fences.as_ref().map_or(0, |fences| size_of_val(&fences.heads[..]))
+    /// The number of data blocks; `None` if the index is damaged or not LevelDB's.
+    pub fn blocks(&self) -> Option<usize> {
+        self.handles.as_ref().map(|handles| handles.len())
     }
 
-    /// The first entry whose separator is not less than `target`. `scratch` holds keys on the way.
+    /// The bytes it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.block.len()
+            + self.handles.as_ref().map_or(0, |handles| size_of_val(&handles[..]))
+            + self.fences.as_ref().map_or(0, Fences::memory_bytes)
+    }
+
+    /// The first data block whose separator is not less than `target`. `scratch` holds keys on
+    /// the way, and the separator if the spot has no number.
     ///
     /// # Errors
     /// Corruption, if an entry on the way is malformed.
     #[inline]
-    pub fn get_ge<'a>(
-        &'a self,
+    pub fn seek(
+        &self,
         order: &KeyOrder,
         target: &[u8],
-        scratch: &'a mut Vec<u8>,
-    ) -> Result<Option<EntryRef<'a>>> {
-        let Some(fences) = &self.fences else { return self.block.get_ge(order, target, scratch) };
-        let (low, high) = fences.around(order.user_key(target));
-        let below = self.block.restarts_below(order, target, low, high)?;
-        if below == self.block.restarts() {
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<IndexSpot>> {
+        let Some(handles) = &self.handles else { return self.seek_plain(order, target, scratch) };
+        let (low, high) = match &self.fences {
+            Some(fences) => fences.around(order.user_key(target)),
+            None => (0, handles.len()),
+        };
+        let at = match low == high {
+            true => low,
+            false => self.block.restarts_below(order, target, low, high)?,
+        };
+        let spot = |handle: &PackedHandle| IndexSpot { at: Some(at), handle: handle.unpack() };
+        Ok(handles.get(at).map(spot))
+    }
+
+    /// [`Index::seek`], in the block as it is.
+    #[cold]
+    fn seek_plain(
+        &self,
+        order: &KeyOrder,
+        target: &[u8],
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<IndexSpot>> {
+        let mut cursor = self.block.cursor();
+        if !cursor.seek(order, target)? {
             return Ok(None);
         }
-        self.block.entry_at_restart(below).map(Some)
+        scratch.clear();
+        scratch.extend_from_slice(cursor.key());
+        Ok(Some(IndexSpot { at: None, handle: decode(cursor.value(), self.file_bytes)? }))
+    }
+
+    /// The separator at a spot that [`Index::seek`] came to, with the same `scratch`.
+    pub fn separator<'a>(&'a self, spot: &IndexSpot, scratch: &'a [u8]) -> &'a [u8] {
+        let Some(at) = spot.at else { return scratch };
+        self.block.entry_at_restart(at).map_or(&[], |entry| entry.key)
+    }
+
+    /// A cursor over the data blocks, at none of them yet.
+    pub fn cursor(&self) -> IndexCursor {
+        match self.handles {
+            Some(_) => IndexCursor::Numbers(None),
+            None => IndexCursor::Plain(self.block.cursor()),
+        }
+    }
+
+    /// Decodes the value of an entry.
+    ///
+    /// # Errors
+    /// Corruption, if it is malformed or outside the file.
+    pub fn handle(&self, value: &[u8]) -> Result<BlockHandle> {
+        decode(value, self.file_bytes)
     }
 }
 
-impl Fences {
-    fn of(block: &Block, order: &KeyOrder) -> Option<Fences> {
-        if order.user().custom().is_some() || !block.restarts_are_entries() {
-            return None;
+impl PackedHandle {
+    #[inline]
+    fn unpack(&self) -> BlockHandle {
+        BlockHandle { offset: self.offset.into(), size: self.size.into() }
+    }
+}
+
+fn decode(value: &[u8], file_bytes: u64) -> Result<BlockHandle> {
+    BlockHandle::decode(&mut Decoder::new(value)).and_then(|handle| handle.within(file_bytes))
+}
+
+fn packed_handles(block: &Block, file_bytes: u64) -> Option<Box<[PackedHandle]>> {
+    if !block.restarts_are_entries() {
+        return None;
+    }
+    let packed = |i: usize| {
+        let handle = decode(block.entry_at_restart(i).ok()?.value(), file_bytes).ok()?;
+        let (offset, size) = (handle.offset.try_into().ok()?, handle.size.try_into().ok()?);
+        Some(PackedHandle { offset, size })
+    };
+    (0..block.restarts()).map(packed).collect()
+}
+
+/// Moves over the data blocks of an index, to which all calls must be given.
+#[derive(Debug)]
+pub enum IndexCursor {
+    /// By the number of a block; `None` is none.
+    Numbers(Option<usize>),
+    /// Over the block as it is.
+    Plain(BlockCursor),
+}
+
+impl IndexCursor {
+    /// Goes to the first data block whose separator is not less than `target`; false if there is
+    /// none.
+    ///
+    /// # Errors
+    /// Corruption, if an entry on the way is malformed. So do all moves.
+    pub fn seek(&mut self, index: &Index, order: &KeyOrder, target: &[u8]) -> Result<bool> {
+        match self {
+            IndexCursor::Plain(cursor) => cursor.seek(order, target),
+            IndexCursor::Numbers(at) => {
+                *at = None;
+                *at = index.seek(order, target, &mut Vec::new())?.and_then(|spot| spot.at);
+                Ok(at.is_some())
+            }
         }
-        let key = |i: usize| block.entry_at_restart(i).ok().map(|entry| order.user_key(entry.key));
-        let first = key(0)?;
-        let last = key(block.restarts() - 1)?;
-        let shared = first.iter().zip(last).take_while(|(a, b)| a == b).count();
-        let mut heads = Vec::with_capacity(block.restarts());
-        for i in 0..block.restarts() {
-            // Damaged separators may be out of order: then the block is searched as it is.
-            let key = key(i)?.strip_prefix(&first[..shared])?;
-            heads.push(head(key));
-        }
-        let fences = Fences { shared: first[..shared].to_vec(), heads };
-        fences.heads.is_sorted().then_some(fences)
     }
 
-    /// Between which entries the first lies that is not less than `key`: entries before the one
-    /// are less, and the other, if there is one, is not.
-    #[inline]
-    fn around(&self, key: &[u8]) -> (usize, usize) {
-        let start = &key[..key.len().min(self.shared.len())];
-        match start.cmp(&self.shared[..]) {
-            Ordering::Less => (0, 0),
-            Ordering::Greater => (self.heads.len(), self.heads.len()),
-            Ordering::Equal => {
-                let head = head(&key[self.shared.len()..]);
-                let low = self.heads.partition_point(|&fence| fence < head);
-                let same = self.heads[low..].iter().take_while(|&&fence| fence == head).count();
-                (low, low + same)
+    /// Goes to the first data block; false if there is none.
+    pub fn seek_to_first(&mut self, index: &Index) -> Result<bool> {
+        match self {
+            IndexCursor::Plain(cursor) => cursor.seek_to_first(),
+            IndexCursor::Numbers(at) => Ok(set(at, index, Some(0))),
+        }
+    }
+
+    /// Goes to the last data block; false if there is none.
+    pub fn seek_to_last(&mut self, index: &Index) -> Result<bool> {
+        match self {
+            IndexCursor::Plain(cursor) => cursor.seek_to_last(),
+            IndexCursor::Numbers(at) => {
+                Ok(set(at, index, index.blocks().and_then(|blocks| blocks.checked_sub(1))))
+            }
+        }
+    }
+
+    /// Goes to the next data block; false if there is none.
+    pub fn next(&mut self, index: &Index) -> Result<bool> {
+        match self {
+            IndexCursor::Plain(cursor) => cursor.next(),
+            IndexCursor::Numbers(at) => Ok(set(at, index, at.map(|at| at + 1))),
+        }
+    }
+
+    /// Goes to the data block before; false if there is none.
+    pub fn prev(&mut self, index: &Index) -> Result<bool> {
+        match self {
+            IndexCursor::Plain(cursor) => cursor.prev(),
+            IndexCursor::Numbers(at) => Ok(set(at, index, at.and_then(|at| at.checked_sub(1)))),
+        }
+    }
+
+    /// The data block it stands at.
+    ///
+    /// # Errors
+    /// Corruption, if the entry is malformed or outside the file, or if it stands at none.
+    pub fn spot(&self, index: &Index) -> Result<IndexSpot> {
+        match self {
+            IndexCursor::Plain(cursor) => {
+                Ok(IndexSpot { at: None, handle: index.handle(cursor.value())? })
+            }
+            IndexCursor::Numbers(at) => {
+                let handle = at.and_then(|at| index.handles.as_ref()?.get(at));
+                let handle = handle.map_or_else(|| index.handle(b""), |h| Ok(h.unpack()))?;
+                Ok(IndexSpot { at: *at, handle })
             }
         }
     }
 }
 
-#[inline]
-fn head(key: &[u8]) -> u64 {
-    let mut bytes = [0; 8];
-    let len = key.len().min(8);
-    bytes[..len].copy_from_slice(&key[..len]);
-    u64::from_be_bytes(bytes)
+fn set(at: &mut Option<usize>, index: &Index, to: Option<usize>) -> bool {
+    *at = to.filter(|&to| index.blocks().is_some_and(|blocks| to < blocks));
+    at.is_some()
 }
 
 #[cfg(test)]
@@ -118,51 +248,68 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::base::BytewiseComparator;
+    use crate::base::{BytewiseComparator, Comparator};
     use crate::format::block_builder::BlockBuilder;
     use crate::format::key::UserComparator;
 
-    fn order() -> KeyOrder {
-        KeyOrder::User(UserComparator::new(Arc::new(BytewiseComparator)))
+    #[derive(Debug)]
+    struct Reverse;
+
+    impl Comparator for Reverse {
+        fn name(&self) -> &str {
+            "reverse"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+            b.cmp(a)
+        }
     }
 
-    fn index(keys: &[Vec<u8>], restart_interval: usize) -> Index {
+    fn user(order: impl Comparator + 'static) -> KeyOrder {
+        KeyOrder::User(UserComparator::new(Arc::new(order)))
+    }
+
+    fn index(keys: &[Vec<u8>], restart_interval: usize, order: &KeyOrder) -> Index {
         let mut builder = BlockBuilder::new(restart_interval);
         for (i, key) in keys.iter().enumerate() {
-            builder.add(key, &(i as u32).to_le_bytes());
+            let mut value = Vec::new();
+            BlockHandle { offset: 10 * i as u64, size: 5 }.encode_to(&mut value);
+            builder.add(key, &value);
         }
         let block = Block::new(Bytes::copy_from_slice(builder.finish())).unwrap();
-        Index::new(block, &order())
+        Index::new(block, order, 1 << 20)
     }
 
     #[test]
-    fn a_search_by_fences_finds_what_a_search_of_the_block_finds() {
+    fn a_search_by_numbers_finds_what_a_search_of_the_block_finds() {
         let mut seed = 42u64;
         let mut next = |below: u64| {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (seed >> 33) % below
         };
         for round in 0..300 {
-            let shared = b"the same for all"[..next(17) as usize].to_vec();
-            let mut random_key = |alphabet: u64| {
-                let mut key = shared.clone();
-                key.extend((0..next(14)).map(|_| b'a' - 1 + next(alphabet) as u8));
-                key
+            let order = if round % 3 == 0 { user(Reverse) } else { user(BytewiseComparator) };
+            let mut random_key = |alphabet: u64| -> Vec<u8> {
+                let shared = b"all begin alike".iter().copied();
+                shared.chain((0..next(14)).map(|_| b'a' - 1 + next(alphabet) as u8)).collect()
             };
             let mut keys: Vec<_> = (0..1 + round).map(|_| random_key(3)).collect();
-            keys.sort();
+            keys.sort_by(|a, b| order.compare(a, b));
             keys.dedup();
-            let index = index(&keys, 1);
-            assert!(index.fences.is_some());
+            let index = index(&keys, 1, &order);
+            assert_eq!(index.blocks(), Some(keys.len()));
+            assert_eq!(index.fences.is_some(), round % 3 != 0);
             let mut targets: Vec<_> = (0..200).map(|_| random_key(4)).collect();
             targets.extend(keys.iter().cloned());
-            targets.extend([b"".to_vec(), b"the".to_vec(), b"tha".to_vec(), b"thz".to_vec()]);
+            targets.extend([b"".to_vec(), b"all".to_vec(), b"alk".to_vec(), b"z".to_vec()]);
             for target in targets {
                 let (mut one, mut other) = (Vec::new(), Vec::new());
-                let fast = index.get_ge(&order(), &target, &mut one).unwrap();
-                let plain = index.block.get_ge(&order(), &target, &mut other).unwrap();
-                let of = |entry: Option<EntryRef<'_>>| entry.map(|entry| entry.key.to_vec());
-                assert_eq!(of(fast), of(plain), "round {round}, target {target:?}");
+                let fast = index.seek(&order, &target, &mut one).unwrap();
+                let plain = index.seek_plain(&order, &target, &mut other).unwrap();
+                let of = |spot: Option<IndexSpot>, scratch: &Vec<u8>| {
+                    spot.map(|spot| (spot.handle, index.separator(&spot, scratch).to_vec()))
+                };
+                assert_eq!(of(fast, &one), of(plain, &other), "round {round}, target {target:?}");
             }
         }
     }
@@ -170,10 +317,26 @@ mod tests {
     #[test]
     fn a_block_whose_entries_are_not_all_restarts_is_searched_as_it_is() {
         let keys: Vec<Vec<u8>> = (0..100u8).map(|i| vec![b'k', i]).collect();
-        let index = index(&keys, 16);
-        assert!(index.fences.is_none());
+        let order = user(BytewiseComparator);
+        let index = index(&keys, 16, &order);
+        assert!(index.blocks().is_none() && index.fences.is_none());
         let mut scratch = Vec::new();
-        let found = index.get_ge(&order(), b"k\x32", &mut scratch).unwrap().unwrap();
-        assert_eq!(found.key, b"k\x32");
+        let spot = index.seek(&order, b"k\x32", &mut scratch).unwrap().unwrap();
+        assert_eq!((spot.at, spot.handle.offset), (None, 500));
+        assert_eq!(index.separator(&spot, &scratch), b"k\x32");
+    }
+
+    #[test]
+    fn a_handle_outside_the_file_is_an_error_where_it_is_met() {
+        let keys: Vec<Vec<u8>> = (0..100u8).map(|i| vec![b'k', i]).collect();
+        let order = user(BytewiseComparator);
+        let mut index = index(&keys, 1, &order);
+        index = Index::new(index.block, &order, 700);
+        let seek = |key: &[u8]| index.seek(&order, key, &mut Vec::new());
+        assert!(seek(b"k\x32").unwrap().is_some());
+        assert!(seek(b"k\x62").unwrap_err().is_corruption());
+        let mut cursor = index.cursor();
+        assert!(cursor.seek_to_first(&index).unwrap() && cursor.spot(&index).is_ok());
+        assert!(cursor.seek_to_last(&index).unwrap() && cursor.spot(&index).is_err());
     }
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::base::stats::LevelTrace;
 use crate::base::{Error, Result};
 use crate::format::block::BlockCursor;
+use crate::table::index::IndexCursor;
 use crate::table::reader::{BlockReadOptions, Table};
 
 /// Moves over the entries of a table, both ways. Owns its table; keys and values are lent until
@@ -18,7 +19,7 @@ use crate::table::reader::{BlockReadOptions, Table};
 pub struct TableCursor {
     table: Arc<Table>,
     options: BlockReadOptions,
-    index: BlockCursor,
+    index: IndexCursor,
     /// In the block that `index` stands at, if it is valid.
     data: BlockCursor,
     trace: LevelTrace,
@@ -31,7 +32,7 @@ impl Table {
             table: self.clone(),
             options,
             index: self.index().cursor(),
-            data: self.index().cursor(),
+            data: self.index().block().cursor(),
             trace: LevelTrace::default(),
         }
     }
@@ -79,14 +80,20 @@ impl TableCursor {
     /// Corruption, where what it must read is damaged; an error of the file. So do all moves.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.data.invalidate();
-        let found = self.index.seek_to_first().map_err(|error| self.index_error(error))?;
+        let found = self
+            .index
+            .seek_to_first(self.table.index())
+            .map_err(|error| self.table.index_error(error))?;
         self.enter_forward(found)
     }
 
     /// Goes to the last entry; false if there is none.
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.data.invalidate();
-        let found = self.index.seek_to_last().map_err(|error| self.index_error(error))?;
+        let found = self
+            .index
+            .seek_to_last(self.table.index())
+            .map_err(|error| self.table.index_error(error))?;
         self.enter_backward(found)
     }
 
@@ -94,8 +101,8 @@ impl TableCursor {
     pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
         self.data.invalidate();
         self.trace.index_seeks += 1;
-        let found = self.index.seek(self.table.order(), target);
-        if !found.map_err(|error| self.index_error(error))? {
+        let found = self.index.seek(self.table.index(), self.table.order(), target);
+        if !found.map_err(|error| self.table.index_error(error))? {
             return Ok(false);
         }
         self.load_block()?;
@@ -134,12 +141,14 @@ impl TableCursor {
     }
 
     fn next_block(&mut self) -> Result<bool> {
-        let found = self.index.next().map_err(|error| self.index_error(error))?;
+        let found =
+            self.index.next(self.table.index()).map_err(|error| self.table.index_error(error))?;
         self.enter_forward(found)
     }
 
     fn prev_block(&mut self) -> Result<bool> {
-        let found = self.index.prev().map_err(|error| self.index_error(error))?;
+        let found =
+            self.index.prev(self.table.index()).map_err(|error| self.table.index_error(error))?;
         self.enter_backward(found)
     }
 
@@ -151,7 +160,10 @@ impl TableCursor {
             if self.data.seek_to_first().map_err(|error| self.data_error(error))? {
                 return Ok(true);
             }
-            found = self.index.next().map_err(|error| self.index_error(error))?;
+            found = self
+                .index
+                .next(self.table.index())
+                .map_err(|error| self.table.index_error(error))?;
         }
         Ok(false)
     }
@@ -163,24 +175,24 @@ impl TableCursor {
             if self.data.seek_to_last().map_err(|error| self.data_error(error))? {
                 return Ok(true);
             }
-            found = self.index.prev().map_err(|error| self.index_error(error))?;
+            found = self
+                .index
+                .prev(self.table.index())
+                .map_err(|error| self.table.index_error(error))?;
         }
         Ok(false)
     }
 
     fn load_block(&mut self) -> Result<()> {
         self.data.invalidate();
-        let handle = self.table.index_handle(self.index.value())?;
-        self.data.set_block(self.table.data_block(handle, &self.options, &mut self.trace)?);
+        let spot = self.index.spot(self.table.index());
+        let spot = spot.map_err(|error| self.table.index_error(error))?;
+        self.data.set_block(self.table.data_block(spot, &self.options, &mut self.trace)?);
         Ok(())
     }
 
-    fn index_error(&self, error: Error) -> Error {
-        error.at(self.table.footer().index.offset).in_file(self.table.path())
-    }
-
     fn data_error(&self, error: Error) -> Error {
-        let handle = self.table.index_handle(self.index.value()).unwrap_or_default();
-        error.at(handle.offset).in_file(self.table.path())
+        let offset = self.index.spot(self.table.index()).map_or(0, |spot| spot.handle.offset);
+        error.at(offset).in_file(self.table.path())
     }
 }

@@ -23,7 +23,7 @@ use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo};
 use crate::fs::ReadFile;
 use crate::table::BlockCache;
 use crate::table::filters::{FilterInfo, Filters};
-use crate::table::index::Index;
+use crate::table::index::{Index, IndexSpot};
 use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
 
 /// What the tables of a database have in common.
@@ -119,7 +119,7 @@ impl Table {
         let in_file = |error: Error| error.in_file(&path);
         let footer = read_footer(&*file, file_bytes, &path).map_err(in_file)?;
         let index = Table::read_index(&*file, file_bytes, &path, &footer).map_err(in_file)?;
-        let index = Index::new(index, &context.order);
+        let index = Index::new(index, &context.order, file_bytes);
         let mut table = Table {
             cache_id: context.block_cache.as_ref().map_or(0, |cache| cache.new_id()),
             block_cache: context.block_cache.clone(),
@@ -272,7 +272,8 @@ impl Table {
         sink: &mut S,
         scratch: &mut Vec<u8>,
     ) -> Result<Option<Found>> {
-        let Some(handle) = self.index_seek(key, scratch, sink)? else { return Ok(None) };
+        let Some(spot) = self.index_seek(key, scratch, sink)? else { return Ok(None) };
+        let handle = spot.handle;
         let user_key = self.order.user_key(key);
         let mut filtered = false;
         if ask_block_filter && let Some((_, filter)) = &self.filters.block {
@@ -283,7 +284,7 @@ impl Table {
             }
             filtered = true;
         }
-        let block = self.data_block(handle, options, sink)?;
+        let block = self.data_block(spot, options, sink)?;
         let found = self
             .find_in(&block, key, user_key, scratch)
             .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
@@ -301,7 +302,8 @@ impl Table {
     /// As [`Table::get`].
     pub fn holds(&self, key: &[u8]) -> Result<bool> {
         let scratch = &mut Vec::new();
-        let Some(handle) = self.index_seek(key, scratch, &mut NoSink)? else { return Ok(false) };
+        let Some(spot) = self.index_seek(key, scratch, &mut NoSink)? else { return Ok(false) };
+        let handle = spot.handle;
         let (_, block) = self.read_block(handle, true)?;
         let found = self
             .find_in(&block, key, self.order.user_key(key), scratch)
@@ -310,27 +312,28 @@ impl Table {
     }
 
     /// The data block that holds the first entry at or after `key`, if any does.
+    #[inline]
     fn index_seek<S: TableSink>(
         &self,
         key: &[u8],
         scratch: &mut Vec<u8>,
         sink: &mut S,
-    ) -> Result<Option<BlockHandle>> {
-        let annotate = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
-        let Some(entry) = self.index.get_ge(&self.order, key, scratch).map_err(annotate)? else {
-            sink.index_seek(None);
-            return Ok(None);
-        };
-        let handle = self.index_handle(entry.value())?;
-        sink.index_seek(Some(IndexEntry { separator: entry.key, handle }));
-        Ok(Some(handle))
+    ) -> Result<Option<IndexSpot>> {
+        let found = self.index.seek(&self.order, key, scratch);
+        let spot = found.map_err(|error| self.index_error(error))?;
+        sink.index_seek(spot.as_ref().map(|spot| IndexEntry {
+            separator: match S::HEARS_SEPARATORS {
+                true => self.index.separator(spot, scratch),
+                false => &[],
+            },
+            handle: spot.handle,
+        }));
+        Ok(spot)
     }
 
-    /// Decodes the value of an entry of the index.
-    pub(crate) fn index_handle(&self, value: &[u8]) -> Result<BlockHandle> {
-        BlockHandle::decode(&mut Decoder::new(value))
-            .and_then(|handle| handle.within(self.file_bytes))
-            .map_err(|error| in_index(error, self.footer.index.offset, &self.path))
+    /// Names the index block as the place of the damage.
+    pub(crate) fn index_error(&self, error: Error) -> Error {
+        in_index(error, self.footer.index.offset, &self.path)
     }
 
     fn find_in(
@@ -357,10 +360,11 @@ impl Table {
     /// A data block, from the cache or the file.
     pub(crate) fn data_block<S: TableSink>(
         &self,
-        handle: BlockHandle,
+        spot: IndexSpot,
         options: &BlockReadOptions,
         sink: &mut S,
     ) -> Result<Block> {
+        let handle = spot.handle;
         if let Some(cache) = &self.block_cache
             && let Some(block) = cache.get(self.cache_id, handle.offset)
         {
@@ -401,8 +405,8 @@ impl Table {
     /// # Errors
     /// Corruption, if the index is damaged.
     pub fn approximate_offset_of(&self, key: &[u8]) -> Result<u64> {
-        let handle = self.index_seek(key, &mut Vec::new(), &mut NoSink)?;
-        Ok(handle.map_or(self.footer.metaindex.offset, |handle| handle.offset))
+        let spot = self.index_seek(key, &mut Vec::new(), &mut NoSink)?;
+        Ok(spot.map_or(self.footer.metaindex.offset, |spot| spot.handle.offset))
     }
 
     /// The data blocks, as the index lists them.
@@ -410,12 +414,12 @@ impl Table {
     /// # Errors
     /// Corruption, if the index is damaged.
     pub fn blocks(&self) -> Result<Vec<BlockInfo>> {
-        let annotate = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
         let mut blocks = Vec::new();
         let mut cursor = self.index.block().cursor();
         let mut valid = cursor.seek_to_first();
-        while valid.map_err(annotate)? {
-            let handle = self.index_handle(cursor.value())?;
+        while valid.map_err(|error| self.index_error(error))? {
+            let handle = self.index.handle(cursor.value());
+            let handle = handle.map_err(|error| self.index_error(error))?;
             blocks.push(BlockInfo { separator: cursor.key().to_vec(), handle });
             valid = cursor.next();
         }
@@ -487,8 +491,8 @@ impl Table {
         &self.order
     }
 
-    pub(crate) fn index(&self) -> &Block {
-        self.index.block()
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
     }
 }
 

@@ -7,6 +7,9 @@ use crate::table::reader::Found;
 /// Hears of every step of a lookup, in order. Lookups are compiled for each sink: one that counts
 /// costs its additions, one that does nothing costs nothing.
 pub trait TableSink {
+    /// Whether it wants to know separators; else it is told empty ones, which cost nothing.
+    const HEARS_SEPARATORS: bool = false;
+
     /// The table's filter was asked.
     fn table_filter(&mut self, may_match: bool);
 
@@ -42,7 +45,7 @@ pub trait TableSink {
 #[derive(Clone, Copy, Debug)]
 pub struct IndexEntry<'a> {
     /// A key not before the block's last and before the next block's first. An internal key in
-    /// tables of the engine.
+    /// tables of the engine. Empty, unless the sink wants it.
     pub separator: &'a [u8],
     /// Where the block lies.
     pub handle: BlockHandle,

@@ -138,6 +138,8 @@ impl ReadSink for Recorder {
 }
 
 impl TableSink for Recorder {
+    const HEARS_SEPARATORS: bool = true;
+
     fn table_filter(&mut self, may_match: bool) {
         self.steps.push(Step::TableFilter(said(may_match)));
         self.level().table_filter(may_match);

@@ -1,0 +1,126 @@
+//! Sorted keys cut down to numbers, in one array: a search that stays within few cache lines.
+
+use std::cmp::Ordering;
+
+/// Keys in byte order, of each the first eight bytes in which they can differ.
+///
+/// A search narrows an answer to the keys that share a number with the one looked for; between
+/// those, and only those, the keys themselves must tell.
+#[derive(Clone, Debug)]
+pub struct Fences {
+    /// What all keys begin with.
+    shared: Vec<u8>,
+    /// The eight bytes after that, as [`head`] has them: one for each key, ascending.
+    heads: Vec<u64>,
+}
+
+impl Fences {
+    /// The fences of `len` keys, of which `key(i)` is the one with number `i`. `None` if there is
+    /// none, if one cannot be had, or if they are not in order.
+    pub fn new<'a>(len: usize, key: impl Fn(usize) -> Option<&'a [u8]>) -> Option<Fences> {
+        if len == 0 {
+            return None;
+        }
+        let first = key(0)?;
+        let shared = &first[..common_prefix(first, key(len - 1)?)];
+        let mut heads = Vec::with_capacity(len);
+        for i in 0..len {
+            heads.push(head(key(i)?.strip_prefix(shared)?));
+        }
+        heads.is_sorted().then(|| Fences { shared: shared.to_vec(), heads })
+    }
+
+    /// Between which keys the first lies that is not less than `key`: those before the one are
+    /// less, and the other, if there is one, is not.
+    #[inline]
+    pub fn around(&self, key: &[u8]) -> (usize, usize) {
+        let start = &key[..key.len().min(self.shared.len())];
+        match start.cmp(&self.shared[..]) {
+            Ordering::Less => (0, 0),
+            Ordering::Greater => (self.heads.len(), self.heads.len()),
+            Ordering::Equal => {
+                let head = head(&key[self.shared.len()..]);
+                let low = self.heads.partition_point(|&fence| fence < head);
+                let same = self.heads[low..].iter().take_while(|&&fence| fence == head).count();
+                (low, low + same)
+            }
+        }
+    }
+
+    /// The bytes it takes in memory.
+    pub fn memory_bytes(&self) -> usize {
+        self.shared.len() + size_of_val(&self.heads[..])
+    }
+}
+
+/// The first eight bytes of a key, big-endian, padded with zeros: ordered as the keys are, but for
+/// those that share them.
+#[inline]
+pub fn head(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => key
+            .iter()
+            .zip([56, 48, 40, 32, 24, 16, 8])
+            .fold(0, |head, (&byte, shift)| head | u64::from(byte) << shift),
+    }
+}
+
+/// How many bytes two keys begin with in common.
+#[inline]
+pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_the_first_bytes_padded_with_zeros() {
+        assert_eq!(head(b""), 0);
+        assert_eq!(head(b"a"), 0x61 << 56);
+        assert_eq!(head(b"abcdefg"), 0x6162_6364_6566_6700);
+        assert_eq!(head(b"abcdefghi"), 0x6162_6364_6566_6768);
+    }
+
+    #[test]
+    fn the_first_key_not_less_lies_where_the_fences_say() {
+        let mut seed = 42u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % below
+        };
+        for round in 0..300 {
+            let shared = b"the same for all"[..next(17) as usize].to_vec();
+            let mut random_key = |alphabet: u64| {
+                let mut key = shared.clone();
+                key.extend((0..next(14)).map(|_| b'a' - 1 + next(alphabet) as u8));
+                key
+            };
+            let mut keys: Vec<_> = (0..1 + round).map(|_| random_key(3)).collect();
+            keys.sort();
+            keys.dedup();
+            let fences = Fences::new(keys.len(), |i| Some(&keys[i][..])).unwrap();
+            let mut targets: Vec<_> = (0..200).map(|_| random_key(4)).collect();
+            targets.extend(keys.iter().cloned());
+            targets.extend([b"".to_vec(), b"the".to_vec(), b"tha".to_vec(), b"thz".to_vec()]);
+            for target in targets {
+                let (low, high) = fences.around(&target);
+                let plain = keys.partition_point(|key| *key < target);
+                assert!(low <= plain && plain <= high, "round {round}, target {target:?}");
+                let fence = |key: &Vec<u8>| head(&key[fences.shared.len()..]);
+                let same = |pair: &[Vec<u8>]| fence(&pair[0]) == fence(&pair[1]);
+                assert!(keys[low..high].windows(2).all(same), "round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_out_of_order_have_no_fences() {
+        let keys: [&[u8]; 3] = [b"b", b"c", b"a"];
+        assert!(Fences::new(3, |i| Some(keys[i])).is_none());
+        assert!(Fences::new(0, |_| Some(b"")).is_none());
+        assert!(Fences::new(2, |i| (i == 0).then_some(&b"a"[..])).is_none());
+    }
+}
