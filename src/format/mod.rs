@@ -6,6 +6,8 @@
 pub mod batch;
 pub mod block;
 pub mod block_builder;
+pub mod block_cursor;
+pub mod block_heads;
 pub mod coding;
 pub mod compress;
 pub mod crc;

@@ -6,7 +6,8 @@
 //! its fence with the key.
 
 use crate::base::Result;
-use crate::format::block::{Block, BlockCursor};
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
 use crate::format::coding::Decoder;
 use crate::format::fences::Fences;
 use crate::format::handle::BlockHandle;
@@ -45,7 +46,7 @@ impl Index {
     /// who comes upon it.
     pub fn new(block: Block, order: &KeyOrder, file_bytes: u64) -> Index {
         let handles = packed_handles(&block, file_bytes);
-        let key = |i: usize| Some(order.user_key(block.entry_at_restart(i).ok()?.key));
+        let key = |i: usize| Some(order.user_key(block.view().entry_at_restart(i).ok()?.key));
         let fences = handles
             .as_ref()
             .filter(|_| order.user().custom().is_none())
@@ -89,7 +90,7 @@ impl Index {
         };
         let at = match low == high {
             true => low,
-            false => self.block.restarts_below(order, target, low, high)?,
+            false => self.block.view().restarts_below(order, target, low, high)?,
         };
         let spot = |handle: &PackedHandle| IndexSpot { at: Some(at), handle: handle.unpack() };
         Ok(handles.get(at).map(spot))
@@ -115,7 +116,7 @@ impl Index {
     /// The separator at a spot that [`Index::seek`] came to, with the same `scratch`.
     pub fn separator<'a>(&'a self, spot: &IndexSpot, scratch: &'a [u8]) -> &'a [u8] {
         let Some(at) = spot.at else { return scratch };
-        self.block.entry_at_restart(at).map_or(&[], |entry| entry.key)
+        self.block.view().entry_at_restart(at).map_or(&[], |entry| entry.key)
     }
 
     /// A cursor over the data blocks, at none of them yet.
@@ -147,11 +148,11 @@ fn decode(value: &[u8], file_bytes: u64) -> Result<BlockHandle> {
 }
 
 fn packed_handles(block: &Block, file_bytes: u64) -> Option<Box<[PackedHandle]>> {
-    if !block.restarts_are_entries() {
+    if !block.view().restarts_are_entries() {
         return None;
     }
     let packed = |i: usize| {
-        let handle = decode(block.entry_at_restart(i).ok()?.value(), file_bytes).ok()?;
+        let handle = decode(block.view().entry_at_restart(i).ok()?.value, file_bytes).ok()?;
         let (offset, size) = (handle.offset.try_into().ok()?, handle.size.try_into().ok()?);
         Some(PackedHandle { offset, size })
     };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::base::stats::LevelTrace;
 use crate::base::{Error, Result};
-use crate::format::block::BlockCursor;
+use crate::format::block_cursor::BlockCursor;
 use crate::table::index::IndexCursor;
 use crate::table::reader::{BlockReadOptions, Table};
 

@@ -15,16 +15,20 @@ use bytes::Bytes;
 use crate::base::{Error, Result};
 use crate::filter::whole_table::KeyHash;
 use crate::filter::{FilterBlockReader, FilterPolicy, PrefixExtractor, TableFilter};
-use crate::format::block::Block;
+use crate::format::block::{Block, BlockView, ByHeads};
 use crate::format::coding::Decoder;
 use crate::format::compress::{ID_NONE, decompress};
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, verify_block};
-use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo};
+use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo, pack_trailer, trailer};
 use crate::fs::ReadFile;
 use crate::table::BlockCache;
+use crate::table::block_cache::{CachedBlock, TableBlocks};
 use crate::table::filters::{FilterInfo, Filters};
 use crate::table::index::{Index, IndexSpot};
 use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
+
+/// Values up to this long are copied out of their block.
+pub const COPIED_VALUE_BYTES: usize = 1 << 10;
 
 /// What the tables of a database have in common.
 #[derive(Clone, Debug)]
@@ -65,7 +69,7 @@ pub struct Found {
     pub seq: SeqNo,
     /// What the write did; `Value` in a table of plain keys.
     pub kind: KeyKind,
-    /// The value, sharing the memory of its block.
+    /// The value. One of more than [`COPIED_VALUE_BYTES`] shares the memory of its block.
     pub value: Bytes,
 }
 
@@ -85,8 +89,8 @@ pub struct Table {
     path: PathBuf,
     file_bytes: u64,
     order: KeyOrder,
-    block_cache: Option<Arc<BlockCache>>,
-    cache_id: u64,
+    /// Those of its data blocks that are in memory; `None` if none is kept.
+    blocks: Option<TableBlocks>,
     footer: Footer,
     index: Index,
     meta: Vec<(Vec<u8>, BlockHandle)>,
@@ -121,8 +125,10 @@ impl Table {
         let index = Table::read_index(&*file, file_bytes, &path, &footer).map_err(in_file)?;
         let index = Index::new(index, &context.order, file_bytes);
         let mut table = Table {
-            cache_id: context.block_cache.as_ref().map_or(0, |cache| cache.new_id()),
-            block_cache: context.block_cache.clone(),
+            blocks: context
+                .block_cache
+                .as_ref()
+                .and_then(|cache| Some(cache.table(index.blocks()?))),
             order: context.order.clone(),
             file,
             path,
@@ -284,10 +290,18 @@ impl Table {
             }
             filtered = true;
         }
-        let block = self.data_block(spot, options, sink)?;
-        let found = self
-            .find_in(&block, key, user_key, scratch)
-            .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
+        let cached = self.cached(spot);
+        let found = match cached.as_ref().and_then(|block| Some((block, block.view()?))) {
+            Some((block, view)) => {
+                sink.data_block(handle, BlockSource::Cache);
+                self.find_in(view, key, user_key, scratch, || block.to_block())
+            }
+            None => {
+                let block = self.read_data_block(spot, options, sink)?;
+                self.find_in(block.view(), key, user_key, scratch, || Some(block.clone()))
+            }
+        };
+        let found = found.map_err(|error| error.at(handle.offset).in_file(&self.path))?;
         sink.block_searched(found.as_ref());
         if filtered {
             sink.block_filter_outcome(found.is_some());
@@ -306,7 +320,7 @@ impl Table {
         let handle = spot.handle;
         let (_, block) = self.read_block(handle, true)?;
         let found = self
-            .find_in(&block, key, self.order.user_key(key), scratch)
+            .find_in(block.view(), key, self.order.user_key(key), scratch, || Some(block.clone()))
             .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
         Ok(found.is_some())
     }
@@ -336,25 +350,60 @@ impl Table {
         in_index(error, self.footer.index.offset, &self.path)
     }
 
+    /// Looks a key up in a block, which `owned` gives to a value that is to share its memory.
+    #[inline]
     fn find_in(
         &self,
-        block: &Block,
+        block: BlockView<'_>,
         key: &[u8],
         user_key: &[u8],
         scratch: &mut Vec<u8>,
+        owned: impl FnOnce() -> Option<Block>,
     ) -> Result<Option<Found>> {
+        let (trailer, value) = match block.find_by_heads(user_key, trailer(key)) {
+            ByHeads::Found(trailer, value) => (trailer, value),
+            ByHeads::Absent => return Ok(None),
+            ByHeads::Unknown => match self.find_plain(block, key, user_key, scratch)? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        let kind = match KeyKind::from_u8(trailer as u8) {
+            Some(kind) => kind,
+            None => return Err(Error::mismatch("unknown kind of key", "0 or 1", trailer as u8)),
+        };
+        // To count one more owner of a block costs more than a short copy, and a short value
+        // should not keep a block alive.
+        let value = match (value.len() > COPIED_VALUE_BYTES).then(owned).flatten() {
+            Some(block) => block.share(value),
+            None => Bytes::copy_from_slice(value),
+        };
+        Ok(Some(Found { seq: trailer >> 8, kind, value }))
+    }
+
+    /// Looks a key up in a block as it is: its trailer, and the value.
+    fn find_plain<'a>(
+        &self,
+        block: BlockView<'a>,
+        key: &[u8],
+        user_key: &[u8],
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<Option<(u64, &'a [u8])>> {
         let Some(entry) = block.get_ge(&self.order, key, scratch)? else { return Ok(None) };
-        let (found_key, seq, kind) = match &self.order {
+        let (found_key, trailer) = match &self.order {
             KeyOrder::Internal(_) => {
                 let parsed = ParsedKey::parse(entry.key)?;
-                (parsed.user_key, parsed.seq, parsed.kind)
+                (parsed.user_key, trailer(entry.key))
             }
-            KeyOrder::User(_) => (entry.key, 0, KeyKind::Value),
+            KeyOrder::User(_) => (entry.key, pack_trailer(0, KeyKind::Value)),
         };
-        if self.order.user().compare(found_key, user_key) != Ordering::Equal {
-            return Ok(None);
-        }
-        Ok(Some(Found { seq, kind, value: entry.value_bytes() }))
+        let same = self.order.user().compare(found_key, user_key) == Ordering::Equal;
+        Ok(same.then_some((trailer, entry.value)))
+    }
+
+    #[inline]
+    fn cached(&self, spot: IndexSpot) -> Option<CachedBlock> {
+        self.blocks.as_ref()?.get(spot.at?)
     }
 
     /// A data block, from the cache or the file.
@@ -364,22 +413,35 @@ impl Table {
         options: &BlockReadOptions,
         sink: &mut S,
     ) -> Result<Block> {
-        let handle = spot.handle;
-        if let Some(cache) = &self.block_cache
-            && let Some(block) = cache.get(self.cache_id, handle.offset)
-        {
-            sink.data_block(handle, BlockSource::Cache);
+        if let Some(block) = self.cached(spot).and_then(|block| block.to_block()) {
+            sink.data_block(spot.handle, BlockSource::Cache);
             return Ok(block);
         }
+        self.read_data_block(spot, options, sink)
+    }
+
+    /// A data block from the file, put into the cache.
+    fn read_data_block<S: TableSink>(
+        &self,
+        spot: IndexSpot,
+        options: &BlockReadOptions,
+        sink: &mut S,
+    ) -> Result<Block> {
+        let handle = spot.handle;
         sink.data_block(handle, BlockSource::File);
+        let keep = self.blocks.as_ref().zip(spot.at).filter(|_| options.fill_cache);
         let verify = options.verify_checksums;
         let block = read_stored(&*self.file, &self.path, handle, verify, sink)
-            .and_then(|(_, contents)| Block::new(contents).map_err(|e| e.at(handle.offset)))
+            .and_then(|(_, contents)| {
+                let block = match keep {
+                    Some(_) => Block::with_heads(contents, &self.order),
+                    None => Block::new(contents),
+                };
+                block.map_err(|error| error.at(handle.offset))
+            })
             .map_err(|error| error.in_file(&self.path))?;
-        if options.fill_cache
-            && let Some(cache) = &self.block_cache
-        {
-            cache.insert(self.cache_id, handle.offset, block.clone());
+        if let Some((blocks, at)) = keep {
+            blocks.insert(at, block.clone());
         }
         Ok(block)
     }
@@ -473,7 +535,8 @@ impl Table {
 
     /// The bytes of memory the index and the filters take while the table is open.
     pub fn pinned_bytes(&self) -> usize {
-        self.index.memory_bytes() + self.filters.memory_bytes()
+        let slots = self.blocks.as_ref().map_or(0, TableBlocks::slot_bytes);
+        self.index.memory_bytes() + self.filters.memory_bytes() + slots
     }
 
     /// The size of the file.
