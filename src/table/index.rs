@@ -21,7 +21,8 @@ pub struct Index {
     /// Where each data block lies. `None` where not every entry of the block is a sound restart:
     /// LevelDB writes it so. Such a block is searched as it is, and damage found on the way.
     handles: Option<Box<[PackedHandle]>>,
-    /// `None` where keys are not in byte order.
+    /// Of all separators but the last, which is short and begins unlike the others: it is some
+    /// key after the last one, "1" after "0417". `None` where keys are not in byte order.
     fences: Option<Fences>,
 }
 
@@ -50,7 +51,7 @@ impl Index {
         let fences = handles
             .as_ref()
             .filter(|_| order.user().custom().is_none())
-            .and_then(|handles| Fences::new(handles.len(), key));
+            .and_then(|handles| Fences::new(handles.len() - 1, key));
         Index { file_bytes, handles, fences, block }
     }
 
@@ -85,7 +86,10 @@ impl Index {
     ) -> Result<Option<IndexSpot>> {
         let Some(handles) = &self.handles else { return self.seek_plain(order, target, scratch) };
         let (low, high) = match &self.fences {
-            Some(fences) => fences.around(order.user_key(target)),
+            Some(fences) => match fences.around(order.user_key(target)) {
+                (low, high) if high + 1 == handles.len() => (low, high + 1),
+                around => around,
+            },
             None => (0, handles.len()),
         };
         let at = match low == high {
@@ -294,12 +298,15 @@ mod tests {
                 let shared = b"all begin alike".iter().copied();
                 shared.chain((0..next(14)).map(|_| b'a' - 1 + next(alphabet) as u8)).collect()
             };
-            let mut keys: Vec<_> = (0..1 + round).map(|_| random_key(3)).collect();
+            let mut keys: Vec<_> = (0..2 + round).map(|_| random_key(3)).collect();
             keys.sort_by(|a, b| order.compare(a, b));
             keys.dedup();
+            if round % 3 == 1 {
+                keys.push(b"b".to_vec());
+            }
             let index = index(&keys, 1, &order);
             assert_eq!(index.blocks(), Some(keys.len()));
-            assert_eq!(index.fences.is_some(), round % 3 != 0);
+            assert_eq!(index.fences.is_some(), round % 3 != 0 && keys.len() > 1);
             let mut targets: Vec<_> = (0..200).map(|_| random_key(4)).collect();
             targets.extend(keys.iter().cloned());
             targets.extend([b"".to_vec(), b"all".to_vec(), b"alk".to_vec(), b"z".to_vec()]);
@@ -313,6 +320,16 @@ mod tests {
                 assert_eq!(of(fast, &one), of(plain, &other), "round {round}, target {target:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_last_separator_that_begins_otherwise_hides_no_difference() {
+        let key = |i: usize| format!("{i:016}").into_bytes();
+        let keys: Vec<_> = (0..500).map(key).chain([b"1".to_vec()]).collect();
+        let index = index(&keys, 1, &user(BytewiseComparator));
+        let fences = index.fences.as_ref().unwrap();
+        assert!((0..500).all(|i| fences.around(&key(i)) == (i, i + 1)));
+        assert_eq!(fences.around(b"0000000000000123x"), (124, 124));
     }
 
     #[test]
