@@ -12,7 +12,12 @@ pub struct Fences {
     shared: Vec<u8>,
     /// The eight bytes after that, as [`head`] has them: one for each key, ascending.
     heads: Vec<u64>,
+    /// The last head of each [`GROUP`]: a search that goes here first comes to fewer cache lines.
+    tops: Vec<u64>,
 }
+
+/// Two cache lines of heads.
+const GROUP: usize = 16;
 
 impl Fences {
     /// The fences of `len` keys, of which `key(i)` is the one with number `i`. `None` if there is
@@ -27,7 +32,8 @@ impl Fences {
         for i in 0..len {
             heads.push(head(key(i)?.strip_prefix(shared)?));
         }
-        heads.is_sorted().then(|| Fences { shared: shared.to_vec(), heads })
+        let tops = heads.chunks(GROUP).filter_map(|group| group.last().copied()).collect();
+        heads.is_sorted().then(|| Fences { shared: shared.to_vec(), heads, tops })
     }
 
     /// Between which keys the first lies that is not less than `key`: those before the one are
@@ -40,7 +46,11 @@ impl Fences {
             Ordering::Greater => (self.heads.len(), self.heads.len()),
             Ordering::Equal => {
                 let head = head(&key[self.shared.len()..]);
-                let low = self.heads.partition_point(|&fence| fence < head);
+                let group = self.tops.partition_point(|&top| top < head) * GROUP;
+                let group = group.min(self.heads.len());
+                let end = self.heads.len().min(group + GROUP);
+                let below = |&fence: &u64| usize::from(fence < head);
+                let low = group + self.heads[group..end].iter().map(below).sum::<usize>();
                 let same = self.heads[low..].iter().take_while(|&&fence| fence == head).count();
                 (low, low + same)
             }
@@ -49,7 +59,7 @@ impl Fences {
 
     /// The bytes it takes in memory.
     pub fn memory_bytes(&self) -> usize {
-        self.shared.len() + size_of_val(&self.heads[..])
+        self.shared.len() + size_of_val(&self.heads[..]) + size_of_val(&self.tops[..])
     }
 }
 
