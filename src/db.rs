@@ -343,8 +343,9 @@ macro_rules! reads {
         impl $handle {
             /// The value of `key`, if it has one.
             ///
-            /// The value shares, and keeps alive, the block or the piece of memtable it is in:
-            /// copy what is kept for long.
+            /// A value of more than 1 KiB shares, and keeps alive, the block it is in, and one
+            /// from a memtable a piece of that: copy what is kept for long. Shorter ones from
+            /// tables are copies.
             ///
             /// # Errors
             /// Corruption and I/O errors. Damage is never reported as "no value".
