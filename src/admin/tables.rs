@@ -8,7 +8,8 @@ use crate::admin::findings::Findings;
 use crate::admin::scan;
 use crate::base::{Error, Result};
 use crate::filter::whole_table::key_hash;
-use crate::format::block::{Block, BlockCursor};
+use crate::format::block::Block;
+use crate::format::block_cursor::BlockCursor;
 use crate::format::edit::NewFile;
 use crate::format::handle::BlockHandle;
 use crate::format::key::{ParsedKey, SeqNo, TRAILER_BYTES, user_key};
@@ -253,7 +254,7 @@ impl Check<'_, '_> {
     ) -> Result<Contents> {
         let order = &self.context.order;
         for restart in 0..if block.is_empty() { 0 } else { block.restarts() } {
-            block.entry_at_restart(restart)?;
+            block.view().entry_at_restart(restart)?;
         }
         let mut contents = Contents {
             entries: 0,
