@@ -136,7 +136,8 @@ mod tests {
     use crate::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};
     use crate::fs::{Fs, MemFs};
     use crate::table::builder::{TableBuilder, TableOptions};
-    use crate::table::reader::{Table, TableContext, read_loose_block};
+    use crate::table::reader::{Table, TableContext};
+    use crate::table::stored::read_loose_block;
 
     fn order() -> KeyOrder {
         KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)))

@@ -15,7 +15,8 @@ use crate::format::handle::BlockHandle;
 use crate::format::key::{ParsedKey, SeqNo, TRAILER_BYTES, user_key};
 use crate::fs::{Fs, ReadFile};
 use crate::table::Table;
-use crate::table::reader::{BlockInfo, TableContext, read_loose_block};
+use crate::table::reader::{BlockInfo, TableContext};
+use crate::table::stored::read_loose_block;
 
 /// What is known of a table after reading all of it.
 #[derive(Clone, Debug, Default)]

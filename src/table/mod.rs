@@ -13,6 +13,7 @@ pub mod index;
 pub mod iter;
 pub mod reader;
 pub mod sink;
+pub mod stored;
 pub mod table_cache;
 #[cfg(test)]
 mod testing;
