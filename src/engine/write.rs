@@ -245,7 +245,7 @@ pub fn create_log(
     next_seq: SeqNo,
 ) -> Result<(PathBuf, LogWriter)> {
     let path = dir.join(name::log_name(number));
-    let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+    let file = fs.create_log(&path).map_err(|error| Error::io("create", &path, error))?;
     let mut log = LogWriter::new(file, 0);
     let mut marker = WriteBatch::new();
     marker.set_sequence(next_seq);

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rustix::fs::OFlags;
 
+use super::mapped::MappedLog;
 use super::retry::{read_fully_at, write_fully_at};
 use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile, lock};
 
@@ -26,12 +27,12 @@ impl Fs for DiskFs {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        match require_regular_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = not_through_links().write(true).create(true).truncate(true).open(path)?;
+        let file = create(path, not_through_links().write(true))?;
         Ok(Box::new(DiskWriteFile { file, position: 0 }))
+    }
+
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        Ok(Box::new(MappedLog::new(create(path, not_through_links().read(true).write(true))?)))
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
@@ -94,6 +95,14 @@ impl Fs for DiskFs {
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
         Ok(lock::lock(path)?.map(|guard| Box::new(guard) as Box<dyn FileLock>))
     }
+}
+
+fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    match require_regular_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    options.create(true).truncate(true).open(path)
 }
 
 /// Close-on-exec is the standard library's default.

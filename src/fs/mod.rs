@@ -13,6 +13,7 @@
 
 mod disk;
 mod lock;
+mod mapped;
 mod mem;
 mod namespace;
 mod retry;
@@ -37,6 +38,12 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Creates a file for writing, emptying one that is there. Mode 0600, close-on-exec, not
     /// through a symbolic link.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
+
+    /// [`Fs::create`] for a log, to which many small pieces are appended. Until it is dropped the
+    /// file may be longer than what was written, by zeros.
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.create(path)
+    }
 
     /// Opens an existing file for writing after its last byte.
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;

@@ -1,0 +1,213 @@
+//! A log on the disk that is written through a mapping of its end, without a system call for each
+//! record. The only unsafe code of the library; `docs/performance.md` has what it buys.
+//!
+//! The system keeps what is stored in a shared mapping when the process is killed, as it keeps what
+//! was written, and `fdatasync` makes it durable in the same way. Ahead of the last record the file
+//! is zeros, which readers of the format take for its end; dropping the file cuts them off.
+//!
+//! # Why it is sound
+//! Nothing ever borrows from the mapping but [`MappedLog::write`], for one copy. Others may read
+//! the file meanwhile, through the system; that they could also change it, or cut it while it is
+//! mapped, is so for every file of a database, and kept away by its lock. A store fails (`SIGBUS`)
+//! where a block of the file is missing: so blocks are reserved and pages made writable before,
+//! with calls that report errors, and only on filesystems that write a reserved block in place.
+//! Wherever one of these calls fails the log goes on with plain writes.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use memmap2::{Advice, MmapMut, MmapOptions};
+use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+
+use super::WriteFile;
+use super::retry::write_fully_at;
+
+/// Logs that stay shorter are written plainly: mapping costs more.
+const PLAIN_BYTES: u64 = 16 << 10;
+
+/// The first window over the file's end; each is twice as long as the one before, up to the last.
+const FIRST_WINDOW_BYTES: u64 = 128 << 10;
+const MAX_WINDOW_BYTES: u64 = 1 << 20;
+
+/// Windows begin at multiples of this, which is one of every page size there is.
+const WINDOW_ALIGN: u64 = 64 << 10;
+
+/// A record's header: stored last, so that a record of which a killed process stored a part only
+/// does not look like one.
+const HEADER_BYTES: usize = crate::format::record::HEADER_BYTES;
+
+/// `f_type` of ext2, ext3 and ext4, of XFS, and of tmpfs.
+const IN_PLACE: [u32; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+
+/// A file for appending small pieces.
+#[derive(Debug)]
+pub(super) struct MappedLog {
+    file: File,
+    position: u64,
+    /// Where the mapping begins, and it.
+    window: Option<(u64, MmapMut)>,
+    next_window_bytes: u64,
+    /// The file's length, as far as it was reserved.
+    reserved: u64,
+    plain: bool,
+}
+
+impl MappedLog {
+    /// Takes a file that is empty and open for reading and writing.
+    pub(super) fn new(file: File) -> MappedLog {
+        let in_place = fstatfs(&file).is_ok_and(|stat| IN_PLACE.contains(&(stat.f_type as u32)));
+        MappedLog {
+            file,
+            position: 0,
+            window: None,
+            next_window_bytes: FIRST_WINDOW_BYTES,
+            reserved: 0,
+            plain: !in_place,
+        }
+    }
+
+    /// Stores `bytes` in the window, if they fit.
+    fn store(&mut self, bytes: &[u8]) -> bool {
+        let Some((start, map)) = &mut self.window else { return false };
+        let Some(at) = self.position.checked_sub(*start).map(|at| at as usize) else {
+            return false;
+        };
+        let Some(place) = map.get_mut(at..at + bytes.len()) else { return false };
+        let header = bytes.len().min(HEADER_BYTES);
+        place[header..].copy_from_slice(&bytes[header..]);
+        compiler_fence(Ordering::Release);
+        place[..header].copy_from_slice(&bytes[..header]);
+        true
+    }
+
+    /// Opens the next window at the position. On failure there is none from then on.
+    fn open_window(&mut self) {
+        self.window = None;
+        let start = self.position - self.position % WINDOW_ALIGN;
+        let bytes = self.next_window_bytes;
+        match self.map(start, bytes) {
+            Ok(map) => {
+                self.window = Some((start, map));
+                self.reserved = start + bytes;
+                self.next_window_bytes = (2 * bytes).min(MAX_WINDOW_BYTES);
+            }
+            Err(_) => self.plain = true,
+        }
+    }
+
+    #[expect(unsafe_code, reason = "a system call for each record takes most of a put's time")]
+    fn map(&self, start: u64, bytes: u64) -> io::Result<MmapMut> {
+        fallocate(&self.file, FallocateFlags::empty(), start, bytes)?;
+        // SAFETY: the file belongs to this log alone and is not cut while the window is open; the
+        // range is inside it. See the head of this file.
+        let map =
+            unsafe { MmapOptions::new().offset(start).len(bytes as usize).map_mut(&self.file)? };
+        map.advise(Advice::PopulateWrite)?;
+        Ok(map)
+    }
+}
+
+impl WriteFile for MappedLog {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if !self.store(bytes) {
+            // In one call, as long records are, so that a killed process leaves all or nothing.
+            self.window = None;
+            write_fully_at(bytes, self.position, |b, offset| self.file.write_at(b, offset))?;
+            let position = self.position + bytes.len() as u64;
+            if !self.plain && position >= PLAIN_BYTES {
+                self.position = position;
+                self.open_window();
+                return Ok(());
+            }
+        }
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.window = None;
+        self.plain = true;
+        self.file.set_len(len)?;
+        self.reserved = 0;
+        self.position = self.position.min(len);
+        Ok(())
+    }
+}
+
+impl Drop for MappedLog {
+    fn drop(&mut self) {
+        self.window = None;
+        if self.reserved > self.position {
+            // If not, the zeros stay: they say nothing.
+            let _ = self.file.set_len(self.position);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn log(dir: &std::path::Path) -> MappedLog {
+        let mut options = super::super::disk::not_through_links();
+        let options = options.read(true).write(true).create(true);
+        MappedLog::new(options.open(dir.join("log")).unwrap())
+    }
+
+    /// Pieces of all sizes, across windows and larger than them.
+    #[test]
+    fn what_was_written_is_there_and_behind_it_zeros_until_it_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut log = log(dir.path());
+        let mut expected = Vec::new();
+        let sizes = [1usize, 7, 100, 5000, 3, 60_000, 133, 0, 300_000, 8, 2_500_000, 90];
+        let mut mapped = 0;
+        for round in 0..300 {
+            let size = sizes[round % sizes.len()] / (1 + round / 40);
+            let piece: Vec<u8> = (0..size).map(|i| (i * 31 + round) as u8 | 1).collect();
+            log.write(&piece).unwrap();
+            expected.extend_from_slice(&piece);
+            mapped += usize::from(log.window.is_some());
+            if round % 50 == 49 {
+                log.sync().unwrap();
+                // As a process that is killed here leaves it.
+                let left = fs::read(&path).unwrap();
+                assert!(left.starts_with(&expected));
+                assert!(left[expected.len()..].iter().all(|&byte| byte == 0));
+            }
+        }
+        assert!(log.plain || mapped > 100, "{mapped} of 300 writes left a window");
+        drop(log);
+        assert!(fs::read(&path).unwrap() == expected);
+    }
+
+    #[test]
+    fn a_length_that_was_set_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = log(dir.path());
+        for _ in 0..100 {
+            log.write(&[1; 1000]).unwrap();
+        }
+        log.set_len(100_001).unwrap();
+        drop(log);
+        assert_eq!(fs::metadata(dir.path().join("log")).unwrap().len(), 100_001);
+    }
+
+    #[test]
+    fn short_logs_are_never_longer_than_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = log(dir.path());
+        log.write(&[1; 5000]).unwrap();
+        assert_eq!(fs::metadata(dir.path().join("log")).unwrap().len(), 5000);
+        assert!(log.window.is_none());
+    }
+}
