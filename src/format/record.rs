@@ -16,6 +16,9 @@ use crate::format::crc;
 /// The bytes of a block.
 pub const BLOCK_BYTES: usize = 32 << 10;
 
+/// The most bytes of records that are stored in a mapped log at once, the first header last.
+pub const MAX_STORED_BYTES: usize = 64 << 10;
+
 /// The bytes before the payload of a physical record.
 pub const HEADER_BYTES: usize = 7;
 

@@ -16,13 +16,14 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{Ordering, compiler_fence};
+use std::sync::atomic::{Ordering, fence};
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 use rustix::fs::{FallocateFlags, fallocate, fstatfs};
 
 use super::WriteFile;
 use super::retry::write_fully_at;
+use crate::format::record::{HEADER_BYTES, MAX_STORED_BYTES};
 
 /// Logs that stay shorter are written plainly: mapping costs more.
 const PLAIN_BYTES: u64 = 16 << 10;
@@ -33,10 +34,6 @@ const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
 /// Windows begin at multiples of this, which is one of every page size there is.
 const WINDOW_ALIGN: u64 = 64 << 10;
-
-/// A record's header: stored last, so that a record of which a killed process stored a part only
-/// does not look like one.
-const HEADER_BYTES: usize = crate::format::record::HEADER_BYTES;
 
 /// `f_type` of ext2, ext3 and ext4, of XFS, and of tmpfs.
 const IN_PLACE: [u32; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
@@ -68,16 +65,20 @@ impl MappedLog {
         }
     }
 
-    /// Stores `bytes` in the window, if they fit.
+    /// Stores `bytes` in the window, if they fit. The header goes last: a record of which a killed
+    /// process stored a part, or others see a part, does not look like one.
     fn store(&mut self, bytes: &[u8]) -> bool {
         let Some((start, map)) = &mut self.window else { return false };
+        if bytes.len() > MAX_STORED_BYTES {
+            return false;
+        }
         let Some(at) = self.position.checked_sub(*start).map(|at| at as usize) else {
             return false;
         };
         let Some(place) = map.get_mut(at..at + bytes.len()) else { return false };
         let header = bytes.len().min(HEADER_BYTES);
         place[header..].copy_from_slice(&bytes[header..]);
-        compiler_fence(Ordering::Release);
+        fence(Ordering::Release);
         place[..header].copy_from_slice(&bytes[..header]);
         true
     }
@@ -90,7 +91,7 @@ impl MappedLog {
         match self.map(start, bytes) {
             Ok(map) => {
                 self.window = Some((start, map));
-                self.reserved = start + bytes;
+                self.reserved = self.reserved.max(start + bytes);
                 self.next_window_bytes = (2 * bytes).min(MAX_WINDOW_BYTES);
             }
             Err(_) => self.plain = true,
@@ -112,17 +113,16 @@ impl MappedLog {
 impl WriteFile for MappedLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.store(bytes) {
-            // In one call, as long records are, so that a killed process leaves all or nothing.
-            self.window = None;
             write_fully_at(bytes, self.position, |b, offset| self.file.write_at(b, offset))?;
-            let position = self.position + bytes.len() as u64;
-            if !self.plain && position >= PLAIN_BYTES {
-                self.position = position;
-                self.open_window();
-                return Ok(());
-            }
         }
         self.position += bytes.len() as u64;
+        let in_window = |(start, map): &(u64, MmapMut)| self.position < start + map.len() as u64;
+        if !self.plain
+            && self.position >= PLAIN_BYTES
+            && !self.window.as_ref().is_some_and(in_window)
+        {
+            self.open_window();
+        }
         Ok(())
     }
 

@@ -10,7 +10,8 @@
 //!
 //! And save that this reader takes as cut short what LevelDB reports: a damaged record whose end,
 //! like the rest of the file, is zeros, 512 bytes at least. A crash leaves that where space was
-//! allocated first.
+//! allocated first. And the last 64 KiB that are not zeros, if they have no header and hold no
+//! record's beginning: a killed process leaves that that stored a record in a mapping.
 
 use std::io;
 use std::ops::Range;
@@ -18,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
-use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
+use crate::format::record::{
+    BLOCK_BYTES, HEADER_BYTES, MAX_STORED_BYTES, RecordHeader, RecordType,
+};
 use crate::fs::ReadFile;
 
 /// How much is read at a time: whole blocks, so that no physical record is cut.
@@ -51,8 +54,8 @@ pub enum Tail {
 
 /// Reads a log from its start.
 ///
-/// The file may grow meanwhile; what it held at first is read. That it should be shorter is an
-/// error: nothing tells a read that stopped short from a log that ends.
+/// The file may grow meanwhile; what it held at first is read. It may be cut meanwhile, too. That a
+/// read should end before the file does is an error: it tells nothing of the log's end.
 #[derive(Debug)]
 pub struct LogReader {
     file: Arc<dyn ReadFile>,
@@ -235,7 +238,7 @@ impl LogReader {
             return Ok(None);
         }
         if header.type_number == 0 && header.payload_bytes == 0 {
-            if self.is_zero_from(offset)? {
+            if self.is_zero_from(offset)? || self.is_torn_store(offset)? {
                 return Ok(None);
             }
             let error = Error::corruption("zeros inside the log");
@@ -291,7 +294,8 @@ impl LogReader {
             let read = self.file.read_at(&mut self.chunk, self.chunk_offset);
             self.chunk.truncate(*read.as_ref().unwrap_or(&0));
             if read.map_err(|error| self.io_error(error))? < wanted {
-                return Err(self.io_error(io::ErrorKind::UnexpectedEof.into()));
+                self.file_bytes = self.shorter_by_now()?;
+                return self.load(offset);
             }
         }
         Ok(self.chunk.get((offset - self.chunk_offset) as usize..))
@@ -309,11 +313,46 @@ impl LogReader {
                 return Ok(false);
             }
             if read < wanted {
-                return Err(self.io_error(io::ErrorKind::UnexpectedEof.into()));
+                self.shorter_by_now()?;
+                break;
             }
             offset += read as u64;
         }
         Ok(true)
+    }
+
+    /// The file's length, after a read ended before the length it had: whoever writes a log cuts
+    /// the zeros off when it is done.
+    ///
+    /// # Errors
+    /// If it is as long as before: then the read should not have ended.
+    fn shorter_by_now(&self) -> Result<u64> {
+        match self.file.len().map_err(|error| self.io_error(error))? {
+            now if now < self.file_bytes => Ok(now),
+            _ => Err(self.io_error(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    /// Whether what is at `offset`, which has no header, is a record that a killed process had
+    /// begun to store: it stores the header last. Nothing is behind it then, and it holds no other
+    /// record's beginning.
+    fn is_torn_store(&self, offset: u64) -> Result<bool> {
+        if !self.is_zero_from(offset + MAX_STORED_BYTES as u64)? {
+            return Ok(false);
+        }
+        let left = self.file_bytes.saturating_sub(offset).min(MAX_STORED_BYTES as u64);
+        let mut stored = vec![0; left as usize];
+        let read = self.file.read_at(&mut stored, offset);
+        stored.truncate(read.map_err(|error| self.io_error(error))?);
+        let begins = |at: usize| {
+            let bytes = &stored[at..];
+            let header = RecordHeader::decode(bytes)?;
+            let payload = bytes.get(HEADER_BYTES..)?.get(..usize::from(header.payload_bytes))?;
+            let record_type = RecordType::from_u8(header.type_number)?;
+            let is_first = matches!(record_type, RecordType::Full | RecordType::First);
+            (is_first && header.actual_crc(payload) == header.stored_crc()).then_some(())
+        };
+        Ok((0..stored.len()).all(|at| begins(at).is_none()))
     }
 
     fn io_error(&self, error: io::Error) -> Error {

@@ -284,3 +284,68 @@ fn a_read_that_stops_short_is_an_error_and_no_end() {
     let error = reader.next().unwrap_err();
     assert_eq!(error.io_kind(), Some(io::ErrorKind::UnexpectedEof), "{error}");
 }
+
+/// What a killed process leaves that stored a record in a mapping, the header last.
+#[test]
+fn a_store_that_was_cut_short_is_a_torn_tail() {
+    // One record in one fragment; one in three.
+    for len in [1, 500, 60_000] {
+        let first = written(&[b"a"]).len();
+        let whole = written(&[b"a".to_vec(), payload(9, len)]);
+        for stored in [first + 8, first + 7 + len / 2, whole.len()] {
+            let mut bytes = whole.clone();
+            bytes[first..first + 7].fill(0);
+            bytes[stored..].fill(0);
+            bytes.resize(1 << 20, 0);
+            let log = read(&bytes);
+            assert_eq!(log.payloads(), [b"a"]);
+            let bytes = (1 << 20) - 8;
+            let tail = match stored > first + 7 + len / 2 || len > 1 {
+                true => Tail::Torn { offset: 8, bytes },
+                false => Tail::Zeros { offset: 8, bytes },
+            };
+            assert_eq!(log.end.unwrap(), tail, "{len} bytes, up to {stored}");
+        }
+    }
+    // With a record behind it, it is no tail; nor if it is more than is stored at once.
+    let mut bytes = written(&[b"a".to_vec(), payload(9, 500), b"b".to_vec()]);
+    bytes[8..15].fill(0);
+    bytes.resize(1 << 20, 0);
+    assert_damage(&bytes, 1, 8, "zeros inside the log");
+    let mut bytes = written(&[b"a".to_vec(), payload(9, 70_000)]);
+    bytes[8..15].fill(0);
+    bytes.resize(1 << 20, 0);
+    assert_damage(&bytes, 1, 8, "zeros inside the log");
+}
+
+/// Whoever writes a log cuts its zeros off at last, perhaps while it is read.
+#[test]
+fn a_log_may_be_cut_while_it_is_read() {
+    #[derive(Debug)]
+    struct Cut {
+        bytes: Vec<u8>,
+        first_len: std::sync::atomic::AtomicU64,
+    }
+    impl ReadFile for Cut {
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+            let rest = self.bytes.get(offset as usize..).unwrap_or(&[]);
+            let len = rest.len().min(buf.len());
+            buf[..len].copy_from_slice(&rest[..len]);
+            Ok(len)
+        }
+        fn len(&self) -> io::Result<u64> {
+            let now = self.bytes.len() as u64;
+            Ok(self.first_len.swap(now, std::sync::atomic::Ordering::Relaxed))
+        }
+    }
+    for more in [1, 1000, 1 << 20, 5 << 20] {
+        let bytes = written(&payloads());
+        let first_len = (bytes.len() as u64 + more).into();
+        let file = Arc::new(Cut { bytes, first_len });
+        let mut reader = LogReader::new(file, Path::new("000003.log")).unwrap();
+        for payload in payloads() {
+            assert_eq!(reader.next().unwrap(), Some(&payload[..]));
+        }
+        assert_eq!(reader.next().unwrap(), None, "{more} bytes were cut");
+    }
+}
