@@ -35,22 +35,18 @@ pub fn write_table(
     let mut largest = Vec::new();
     let fill = || {
         let mut retention = Retention::new(held, order.user().clone());
-        let mut cursor = mem.cursor();
-        let mut valid = cursor.seek_to_first();
-        while valid {
-            let key = cursor.key();
+        mem.for_each(|key, value| {
             let parsed = ParsedKey::parse(key)?;
             if !retention.is_shadowed(&parsed) {
-                builder.add(key, cursor.value())?;
+                builder.add(key, value)?;
                 if smallest.is_empty() {
                     smallest.extend_from_slice(key);
                 }
                 largest.clear();
                 largest.extend_from_slice(key);
             }
-            valid = cursor.next();
-        }
-        Ok(())
+            Ok(())
+        })
     };
     let filled = fill();
     let finished = filled.and_then(|()| builder.finish());

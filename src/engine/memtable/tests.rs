@@ -50,6 +50,13 @@ fn all(mem: &Arc<Memtable>) -> Vec<Vec<u8>> {
     }
     backward.reverse();
     assert_eq!(forward, backward);
+    let mut flushed = Vec::new();
+    let each = |key: &[u8], _: &[u8]| {
+        flushed.push(key.to_vec());
+        Ok(())
+    };
+    mem.for_each(each).unwrap();
+    assert_eq!(forward, flushed);
     forward
 }
 
