@@ -63,7 +63,7 @@ const Z: f64 = 1.959_963_985;
 /// Judges `plans` against `without`, the same lookups without any filter.
 ///
 /// ```
-/// use minikv::engine::advice::{Evidence, Sureness, advise};
+/// use minikv::engine::advice::judge::{Evidence, Sureness, advise};
 ///
 /// let without = vec![3; 1000];
 /// let with: Vec<u16> = (0..1000).map(|i| u16::from(i % 100 == 0)).collect();
