@@ -59,6 +59,12 @@ fn expect_damage(error: &Error) {
     assert!(is_told, "{error}");
 }
 
+/// A database may say that its last sequence number is the highest there is. It is read, but not
+/// written.
+pub fn is_used_up(error: &Error) -> bool {
+    matches!(error, Error::InvalidArgument { what } if what.contains("used up its sequence"))
+}
+
 fn options(fs: &minikv::fs::MemFs) -> Options {
     files::options(fs).block_cache_bytes(1 << 20)
 }
@@ -122,7 +128,9 @@ pub fn directory(data: &[u8]) {
     assert!(files::contents(&fs) == before, "reading changes nothing");
     assert!(!minikv::fs::Fs::exists(&fs, Path::new("/db/LOCK")).unwrap());
     let reuse_logs = data.len().is_multiple_of(2);
-    if let Err(error) = write(&options, reuse_logs) {
+    if let Err(error) = write(&options, reuse_logs)
+        && !is_used_up(&error)
+    {
         expect_damage(&error);
         assert!(!is_sound, "verify finds nothing, and writing does: {error}");
     }

@@ -397,7 +397,8 @@ fn an_open_checks_the_order_of_blocks_and_a_paranoid_one_that_of_separators() {
 
     let sound = table.blocks().unwrap();
     let mut keys_swapped = sound.clone();
-    keys_swapped.swap(0, 1);
+    keys_swapped[0].separator.clone_from(&sound[1].separator);
+    keys_swapped[1].separator.clone_from(&sound[0].separator);
     let mut handles_swapped = sound.clone();
     handles_swapped[0].handle = sound[1].handle;
     handles_swapped[1].handle = sound[0].handle;
