@@ -403,10 +403,10 @@ fn an_open_checks_the_order_of_blocks_and_a_paranoid_one_that_of_separators() {
     handles_swapped[0].handle = sound[1].handle;
     handles_swapped[1].handle = sound[0].handle;
     let mut named_twice = sound.clone();
-    named_twice[1].handle = sound[0].handle;
+    let last = sound.len() - 1;
+    named_twice[last].handle = sound[last - 1].handle;
     let mut overlapping = sound.clone();
-    overlapping[1].handle.offset -= 1;
-    overlapping[1].handle.size += 1;
+    overlapping[last].handle.offset -= 1;
     let cases = [(keys_swapped, true), (handles_swapped, false), (named_twice, false)];
     for (blocks, is_opened) in cases.into_iter().chain([(overlapping, false)]) {
         let mut index = crate::format::block_builder::BlockBuilder::new(1);
