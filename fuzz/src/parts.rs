@@ -137,7 +137,8 @@ pub fn block(data: &[u8]) {
             && targets.len() < 40
             && targets[3..].windows(2).all(|pair| order.compare(&pair[0], &pair[1]).is_lt());
         for (at, target) in targets.iter().enumerate() {
-            let found = cursor.seek(&order, target).map(|found| found.then(|| cursor.key().to_vec()));
+            let found =
+                cursor.seek(&order, target).map(|found| found.then(|| cursor.key().to_vec()));
             let got = block.get_ge(&order, target, &mut scratch);
             let got = got.map(|entry| entry.map(|entry| entry.key.to_vec()));
             if let (Ok(found), Ok(got)) = (&found, &got) {

@@ -3,7 +3,7 @@
 use minikv::fs::MemFs;
 use minikv::{Db, Error, RepairOptions, verify};
 
-use crate::database::{check_gets, is_used_up, read_db, read_only};
+use crate::database::{check_compacted, check_gets, is_used_up, read_db, read_only};
 use crate::files::{self, DIR};
 
 /// Whether repair may refuse it: there is nothing, or something this build does not know.
@@ -33,7 +33,7 @@ pub fn repair(data: &[u8]) {
     let verified = verify(DIR, &options).unwrap();
     assert!(verified.is_sound(), "after a repair: {:?}", verified.faults);
     let db = Db::open_read_only(DIR, options.clone()).unwrap();
-    let entries = read_only(&db).unwrap();
+    let entries = read_only(&db, true).unwrap();
     check_gets(&db, &entries);
     drop(db);
     let again = minikv::repair(DIR, &options, RepairOptions::default()).unwrap();
@@ -43,7 +43,7 @@ pub fn repair(data: &[u8]) {
 
 fn write(fs: &MemFs, mut entries: crate::database::Entries) {
     let db = Db::open(DIR, files::options(fs)).unwrap();
-    assert!(read_db(&db).unwrap() == entries, "a writer reads the same");
+    assert!(read_db(&db, true).unwrap() == entries, "a writer reads the same");
     assert!(db.recovery().lost.is_empty(), "{:?}", db.recovery().lost);
     if let Err(error) = db.put("new", "1") {
         assert!(is_used_up(&error), "{error}");
@@ -51,5 +51,6 @@ fn write(fs: &MemFs, mut entries: crate::database::Entries) {
     }
     entries.insert(b"new".to_vec(), b"1".to_vec());
     db.compact_range::<&[u8]>(..).unwrap();
-    assert!(read_db(&db).unwrap() == entries, "a compaction changes nothing");
+    assert!(read_db(&db, true).unwrap() == entries, "a compaction changes nothing");
+    check_compacted(&db, &entries);
 }

@@ -90,7 +90,8 @@ fn attempt(name: &str, target: fn(&[u8]), data: &[u8], what: &str) {
     let failed = std::panic::catch_unwind(|| within_bounds(target, data)).is_err();
     let took = began.elapsed();
     if failed || took > LIMIT {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("target").join(format!("failed-{name}"));
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("target").join(format!("failed-{name}"));
         std::fs::write(&path, data).unwrap();
         panic!(
             "{name}: {what} of {} bytes failed, or took too long ({took:.1?})\n  \
@@ -132,7 +133,10 @@ fn replay(name: &str) {
         attempt(name, target, &data, &format!("change {count} of seed {seed}"));
         count += 1;
     }
-    println!("{name}: {} inputs of the corpus, {count} changed ones from seed {seed}", inputs.len());
+    println!(
+        "{name}: {} inputs of the corpus, {count} changed ones from seed {seed}",
+        inputs.len()
+    );
     assert!(count > 0);
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::{Error, Result};
 use crate::base::stats::{LevelTrace, ReadTrace};
+use crate::base::{Error, Result};
 use crate::engine::memtable::MemCursor;
 use crate::engine::sources::PrefixScan;
 use crate::engine::version::TableFile;

@@ -66,7 +66,8 @@ fn an_internal_key_shorter_than_8_bytes_is_an_error() {
 /// when the MANIFEST refuses them; or it begins again and again.
 #[test]
 fn a_table_with_keys_out_of_order_is_left_alone_by_compactions() {
-    let entry = |key: &str, seq| (internal_key(key.as_bytes(), seq, KeyKind::Value), vec![b'v'; 50]);
+    let entry =
+        |key: &str, seq| (internal_key(key.as_bytes(), seq, KeyKind::Value), vec![b'v'; 50]);
     let cases = [
         [entry("b", 3), entry("a", 2), entry("c", 1)],
         [entry("a", 1), entry("a", 2), entry("c", 3)],

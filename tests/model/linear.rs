@@ -59,12 +59,7 @@ fn is_linearizable(state: State, history: &[Event]) -> bool {
     explain(state, history, 0, &mut HashSet::new())
 }
 
-fn explain(
-    state: State,
-    history: &[Event],
-    done: u64,
-    tried: &mut HashSet<(u64, State)>,
-) -> bool {
+fn explain(state: State, history: &[Event], done: u64, tried: &mut HashSet<(u64, State)>) -> bool {
     let is_left = |at: &usize| done & 1 << at == 0;
     let left = || (0..history.len()).filter(is_left);
     // What was called after another returned cannot come before it.
