@@ -74,7 +74,7 @@ pub fn blocks(bytes: &[u8]) -> Vec<Vec<u8>> {
 fn handles(bytes: &[u8], handle: BlockHandle) -> Vec<BlockHandle> {
     let mut handles = Vec::new();
     let Some(contents) = contents(bytes, handle) else { return handles };
-    let Ok(block) = Block::new(contents.into()) else { return handles };
+    let Ok(block) = Block::new(contents) else { return handles };
     let mut cursor = block.cursor();
     let mut valid = cursor.seek_to_first();
     while let Ok(true) = valid

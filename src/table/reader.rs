@@ -198,7 +198,9 @@ impl Table {
         let mut valid = cursor.seek_to_first();
         let in_file = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
         while valid.map_err(in_file)? {
-            let handle = self.index_handle(cursor.value())?;
+            let handle = self.index.handle(cursor.value());
+            let handle =
+                handle.map_err(|error| in_index(error, self.footer.index.offset, &self.path))?;
             let is_after = |last: &Vec<u8>| self.order.compare(last, cursor.key()).is_lt();
             if handle.offset < end || !last.as_ref().is_none_or(is_after) {
                 let what = "the index is out of order at the data block of offset";
