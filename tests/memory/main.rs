@@ -1,7 +1,6 @@
 //! How much memory hostile files take: at most 128 MiB for a database of up to 1 MiB, whatever its
 //! bytes say about lengths. The allocator of this binary counts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use minikv::format::batch;
