@@ -197,6 +197,11 @@ impl Table {
         let mut cursor = self.index.block().cursor();
         let mut valid = cursor.seek_to_first();
         let in_file = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
+        // An index that is not LevelDB's is walked and searched by its restarts: each is an entry.
+        let view = self.index.block().view();
+        let restarts =
+            if self.index.blocks().is_some() { 0 } else { self.index.block().restarts() };
+        let mut restart = 0;
         while valid.map_err(in_file)? {
             let handle = self.index.handle(cursor.value());
             let handle =
@@ -212,7 +217,14 @@ impl Table {
                 last.clear();
                 last.extend_from_slice(cursor.key());
             }
+            if restart < restarts {
+                let entry = view.entry_at_restart(restart).map_err(in_file)?;
+                restart += usize::from(entry.value.as_ptr() == cursor.value().as_ptr());
+            }
             valid = cursor.next();
+        }
+        if restart < restarts && !self.index.block().is_empty() {
+            return Err(in_file(Error::corruption("a restart of the index is inside an entry")));
         }
         Ok(())
     }
