@@ -156,9 +156,9 @@ fn entry_lengths_that_overflow_32_bits_are_errors() {
 /// takes as long as the index is.
 #[test]
 fn an_index_that_names_a_block_twice_is_an_error() {
-    let entry = (internal_key(b"key", 1, KeyKind::Value), b"v".to_vec());
+    let entry = [(internal_key(b"key", 1, KeyKind::Value), b"v".to_vec())];
     for times in [2, 1000] {
-        expect_refused(&table_of(&block(&[entry.clone()]), 0, times, &[]), &format!("{times}"));
+        expect_refused(&table_of(&block(&entry), 0, times, &[]), &format!("{times}"));
     }
 }
 
