@@ -254,9 +254,12 @@ impl Check<'_, '_> {
         handle: BlockHandle,
     ) -> Result<Contents> {
         let order = &self.context.order;
+        // Where the values of the entries at restarts begin: each must be met on the way.
+        let mut restarts = Vec::new();
         for restart in 0..if block.is_empty() { 0 } else { block.restarts() } {
-            block.view().entry_at_restart(restart)?;
+            restarts.push(block.view().entry_at_restart(restart)?.value.as_ptr());
         }
+        let mut restarts = restarts.into_iter().peekable();
         let mut contents = Contents {
             entries: 0,
             first: Vec::new(),
@@ -289,7 +292,11 @@ impl Check<'_, '_> {
             contents.entries += 1;
             contents.min_seq = contents.min_seq.min(parsed.seq);
             contents.max_seq = contents.max_seq.max(parsed.seq);
+            restarts.next_if_eq(&cursor.value().as_ptr());
             valid = cursor.next()?;
+        }
+        if restarts.next().is_some() {
+            return Err(Error::corruption("a restart of the block is inside an entry"));
         }
         if contents.entries == 0 {
             return Err(Error::corruption("the data block has no entries"));

@@ -1,6 +1,5 @@
 //! A compaction: tables of one or more levels become tables of one, without what nobody can see.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -121,19 +120,24 @@ impl Retention {
     }
 
     /// Whether every reader sees a newer version of the key instead of this one.
-    pub fn is_shadowed(&mut self, entry: &ParsedKey<'_>) -> bool {
-        let newer = self.newer.replace(entry.seq);
-        match newer {
-            Some(newer) if self.order.compare(entry.user_key, &self.key) == Ordering::Equal => {
-                let at = self.held.partition_point(|&held| held < entry.seq);
-                self.held.get(at).is_none_or(|&held| held >= newer)
+    ///
+    /// # Errors
+    /// Corruption, if the entry comes before the one before it. The same entry twice, from two
+    /// tables, is no harm.
+    pub fn is_shadowed(&mut self, entry: &ParsedKey<'_>) -> Result<bool> {
+        if let Some(newer) = self.newer.replace(entry.seq) {
+            let step = self.order.compare(entry.user_key, &self.key);
+            if step.then(newer.cmp(&entry.seq)).is_lt() {
+                return Err(Error::corruption("the keys of a table do not ascend"));
             }
-            _ => {
-                self.key.clear();
-                self.key.extend_from_slice(entry.user_key);
-                false
+            if step.is_eq() {
+                let at = self.held.partition_point(|&held| held < entry.seq);
+                return Ok(self.held.get(at).is_none_or(|&held| held >= newer));
             }
         }
+        self.key.clear();
+        self.key.extend_from_slice(entry.user_key);
+        Ok(false)
     }
 
     /// Whether every reader sees this entry or a newer one.
@@ -328,8 +332,8 @@ impl Engine {
                 return Err(Error::Closed);
             }
             let key = merge.key();
-            let entry = ParsedKey::parse(key)?;
-            let useless = retention.is_shadowed(&entry)
+            let entry = merge.parsed_key()?;
+            let useless = retention.is_shadowed(&entry).map_err(|error| merge.place(error))?
                 || (entry.kind == KeyKind::Deletion
                     && retention.all_see(entry.seq)
                     && !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key)));

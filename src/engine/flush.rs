@@ -37,7 +37,7 @@ pub fn write_table(
         let mut retention = Retention::new(held, order.user().clone());
         mem.for_each(|key, value| {
             let parsed = ParsedKey::parse(key)?;
-            if !retention.is_shadowed(&parsed) {
+            if !retention.is_shadowed(&parsed)? {
                 builder.add(key, value)?;
                 if smallest.is_empty() {
                     smallest.extend_from_slice(key);

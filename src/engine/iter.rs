@@ -13,7 +13,7 @@ use crate::engine::merge::MergeCursor;
 use crate::engine::sources::{PrefixScan, sources};
 use crate::engine::view::{ReadState, ReadView, Sweep};
 use crate::format::key::{
-    KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, ParsedKey, SeqNo, append_internal_key, user_key,
+    KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
 };
 use crate::table::reader::BlockReadOptions;
 
@@ -240,7 +240,7 @@ impl Cursor {
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
         while valid {
-            let entry = ParsedKey::parse(self.merge.key())?;
+            let entry = self.merge.parsed_key()?;
             let passed = skipping
                 && self.state.order.user().compare(entry.user_key, &self.saved_key)
                     != Ordering::Greater;
@@ -267,7 +267,7 @@ impl Cursor {
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
         while valid {
-            let entry = ParsedKey::parse(self.merge.key())?;
+            let entry = self.merge.parsed_key()?;
             if entry.seq <= self.seq {
                 let order = self.state.order.user();
                 if kind == KeyKind::Value

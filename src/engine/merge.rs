@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::Result;
 use crate::base::stats::{LevelTrace, ReadTrace};
+use crate::base::{Error, Result};
 use crate::engine::memtable::MemCursor;
 use crate::engine::sources::PrefixScan;
 use crate::engine::version::TableFile;
 use crate::engine::view::{ReadState, ReadView};
-use crate::format::key::InternalComparator;
+use crate::format::key::{InternalComparator, ParsedKey};
 use crate::table::iter::TableCursor;
 use crate::table::reader::BlockReadOptions;
 
@@ -53,6 +53,16 @@ impl Source {
 
     fn value_bytes(&self) -> Bytes {
         each!(self, mem => mem.value_bytes(), cursor => cursor.value_bytes())
+    }
+
+    /// Says in which table and block an entry is malformed.
+    #[cold]
+    fn place(&self, error: Error) -> Error {
+        match self {
+            Source::Mem(_) => error,
+            Source::Table(cursor) => cursor.data_error(error),
+            Source::Level(cursor) => cursor.current().data_error(error),
+        }
     }
 
     fn seek_to_first(&mut self) -> Result<bool> {
@@ -300,6 +310,21 @@ impl MergeCursor {
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.top().key()
+    }
+
+    /// The internal key in its parts.
+    ///
+    /// # Errors
+    /// Corruption, with the table and the block, if it is malformed.
+    #[inline]
+    pub fn parsed_key(&self) -> Result<ParsedKey<'_>> {
+        ParsedKey::parse(self.key()).map_err(|error| self.place(error))
+    }
+
+    /// Says that the entry is where `error` is about: in which table and block.
+    #[cold]
+    pub fn place(&self, error: Error) -> Error {
+        self.top().place(error)
     }
 
     /// The value of the entry.

@@ -191,7 +191,8 @@ impl TableCursor {
         Ok(())
     }
 
-    fn data_error(&self, error: Error) -> Error {
+    /// Names the data block it stands in as the place of the damage.
+    pub(crate) fn data_error(&self, error: Error) -> Error {
         let offset = self.index.spot(self.table.index()).map_or(0, |spot| spot.handle.offset);
         error.at(offset).in_file(self.table.path())
     }

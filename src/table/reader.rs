@@ -138,9 +138,7 @@ impl Table {
             meta: Vec::new(),
             filters: Filters::default(),
         };
-        if context.paranoid {
-            table.check_index()?;
-        }
+        table.check_index(context.paranoid)?;
         match table.read_meta() {
             Ok(meta) => table.meta = meta,
             Err(error) if error.is_corruption() => table.filters.error = Some(error),
@@ -190,21 +188,43 @@ impl Table {
         Ok(filters)
     }
 
-    /// Checks that every entry of the index is readable, and that keys and blocks ascend.
-    fn check_index(&self) -> Result<()> {
+    /// Checks that every entry of the index is readable and that blocks ascend, so that nothing
+    /// reads more than the file holds, however often a hostile index names a block; and if so
+    /// asked, that separators ascend.
+    fn check_index(&self, separators_too: bool) -> Result<()> {
         let mut end = 0;
         let mut last: Option<Vec<u8>> = None;
-        for BlockInfo { separator, handle } in self.blocks()? {
-            let less = |last: &Vec<u8>| self.order.compare(last, &separator) == Ordering::Less;
-            if handle.offset < end || !last.as_ref().is_none_or(less) {
-                let error = Error::corruption(format!(
-                    "the index is out of order at the data block of offset {}",
-                    handle.offset
-                ));
-                return Err(error.at(self.footer.index.offset).in_file(&self.path));
+        let mut cursor = self.index.block().cursor();
+        let mut valid = cursor.seek_to_first();
+        let in_file = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
+        // An index that is not LevelDB's is walked and searched by its restarts: each is an entry.
+        let view = self.index.block().view();
+        let restarts =
+            if self.index.blocks().is_some() { 0 } else { self.index.block().restarts() };
+        let mut restart = 0;
+        while valid.map_err(in_file)? {
+            let handle = self.index.handle(cursor.value());
+            let handle =
+                handle.map_err(|error| in_index(error, self.footer.index.offset, &self.path))?;
+            let is_after = |last: &Vec<u8>| self.order.compare(last, cursor.key()).is_lt();
+            if handle.offset < end || !last.as_ref().is_none_or(is_after) {
+                let what = "the index is out of order at the data block of offset";
+                return Err(in_file(Error::corruption(format!("{what} {}", handle.offset))));
             }
             end = handle.end().unwrap_or(u64::MAX);
-            last = Some(separator);
+            if separators_too {
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(cursor.key());
+            }
+            if restart < restarts {
+                let entry = view.entry_at_restart(restart).map_err(in_file)?;
+                restart += usize::from(entry.value.as_ptr() == cursor.value().as_ptr());
+            }
+            valid = cursor.next();
+        }
+        if restart < restarts && !self.index.block().is_empty() {
+            return Err(in_file(Error::corruption("a restart of the index is inside an entry")));
         }
         Ok(())
     }

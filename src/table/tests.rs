@@ -383,8 +383,9 @@ fn filters_are_taken_by_name_or_alias_only() {
 }
 
 #[test]
-fn a_paranoid_open_reads_the_whole_index() {
-    // Two entries, or only their handles, in the wrong order, under sound checksums.
+fn an_open_checks_the_order_of_blocks_and_a_paranoid_one_that_of_separators() {
+    // Two entries, or only their handles, in the wrong order, or a block that is named twice or
+    // in part, under sound checksums.
     let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
     let model = even_keys(40);
     let bytes = build(&options, &model).0;
@@ -396,11 +397,18 @@ fn a_paranoid_open_reads_the_whole_index() {
 
     let sound = table.blocks().unwrap();
     let mut keys_swapped = sound.clone();
-    keys_swapped.swap(0, 1);
+    keys_swapped[0].separator.clone_from(&sound[1].separator);
+    keys_swapped[1].separator.clone_from(&sound[0].separator);
     let mut handles_swapped = sound.clone();
     handles_swapped[0].handle = sound[1].handle;
     handles_swapped[1].handle = sound[0].handle;
-    for blocks in [keys_swapped, handles_swapped] {
+    let mut named_twice = sound.clone();
+    let last = sound.len() - 1;
+    named_twice[last].handle = sound[last - 1].handle;
+    let mut overlapping = sound.clone();
+    overlapping[last].handle.offset -= 1;
+    let cases = [(keys_swapped, true), (handles_swapped, false), (named_twice, false)];
+    for (blocks, is_opened) in cases.into_iter().chain([(overlapping, false)]) {
         let mut index = crate::format::block_builder::BlockBuilder::new(1);
         for block in blocks {
             let mut handle = Vec::new();
@@ -411,7 +419,7 @@ fn a_paranoid_open_reads_the_whole_index() {
         swapped[start..end].copy_from_slice(index.finish());
         let trailer = block_trailer(&swapped[start..end], 0);
         swapped[end..end + 5].copy_from_slice(&trailer);
-        assert!(open(swapped.clone(), &context).is_ok());
+        assert_eq!(open(swapped.clone(), &context).is_ok(), is_opened);
         let error = open(swapped, &paranoid).unwrap_err().to_string();
         assert!(error.contains("index is out of order"), "{error}");
     }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `database` | a small database with everything in it, its files, and what it must hold |
 //! | `sweep` | every byte of it changed, and every truncation |
+//! | `hostile` | tables and logs that no engine wrote |
 //! | `repair` | what a repair saves, and what it must not bring back |
 //! | `crashes` | a crash after every operation of a repair |
 //! | `checkpoint` | copies, and crashes while they are made |
@@ -13,9 +14,14 @@
 mod checkpoint;
 mod crashes;
 mod database;
+mod hostile;
 mod repair;
 mod sweep;
 
 #[path = "../support/rng.rs"]
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod rng;
+
+#[path = "../support/forge.rs"]
+#[allow(dead_code, reason = "tests share it, and each uses a part")]
+mod forge;

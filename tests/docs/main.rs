@@ -176,3 +176,30 @@ fn names_of_the_code_are_in_the_code() {
     }
     assert!(checked > 50, "only {checked} names were found");
 }
+
+/// Each known bug has tests, which are there.
+#[test]
+fn tests_of_known_bugs_are_there() {
+    let mut files = Vec::new();
+    for dir in ["src", "tests"] {
+        rust_files(&root().join(dir), &mut files);
+    }
+    let sources: String = files.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+    let page = page("docs/durability.md");
+    let (_, rest) = page.split_once("\n## Known bugs").expect("a section of known bugs");
+    let (section, _) = rest.split_once("\n## ").expect("a section after it");
+    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(2);
+    let mut count = 0;
+    for row in rows {
+        let tests = row.rsplit('|').nth(1).expect("a second cell");
+        let names = code_spans(tests);
+        assert!(!names.is_empty(), "{row}");
+        for name in names {
+            let is_test = sources.contains(&format!("#[test]\nfn {name}()"))
+                || sources.contains(&format!("#[test]\n    fn {name}()"));
+            assert!(is_test, "no test is called {name}");
+        }
+        count += 1;
+    }
+    assert!(count >= 25, "{count} known bugs");
+}

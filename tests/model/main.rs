@@ -8,6 +8,7 @@ mod found;
 mod home;
 mod keys;
 mod large;
+mod linear;
 mod order;
 mod reads;
 #[path = "../support/rng.rs"]
@@ -121,4 +122,10 @@ fn readers_see_whole_batches_while_tables_change() {
     let home = Home::on_disk();
     let options = home.options().write_buffer_bytes(64 << 10).max_file_bytes(8 << 10);
     threads::run(&home, options.block_bytes(256), rng::seed(), operations(10_000));
+}
+
+#[test]
+fn histories_of_many_threads_are_linearizable() {
+    let home = Home::in_memory();
+    linear::run(home.dir(), home.options(), rng::seed(), operations(3_000));
 }

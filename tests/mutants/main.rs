@@ -50,9 +50,17 @@ fn make_copy(root: &Path, copy: &Path) {
     }
     fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock")).unwrap();
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    let members = "members = [\".\", \"bin\"]\ndefault-members = [\".\", \"bin\"]";
-    assert!(manifest.contains(members));
-    let manifest = manifest.replace(members, "members = [\".\"]");
+    let is_members =
+        |line: &str| line.starts_with("members =") || line.starts_with("default-members =");
+    assert_eq!(manifest.lines().filter(|line| is_members(line)).count(), 2);
+    let line = |line| {
+        if is_members(line) {
+            line.split_once(" = ").unwrap().0.to_owned() + " = [\".\"]"
+        } else {
+            line.to_owned()
+        }
+    };
+    let manifest: String = manifest.lines().map(line).map(|line| line + "\n").collect();
     fs::write(copy.join("Cargo.toml"), manifest).unwrap();
     for mutant in MUTANTS {
         let path = copy.join(mutant.file);

@@ -1,0 +1,154 @@
+//! A whole directory: opened read-only, verified, opened to be written, and read in every way.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use bytes::Bytes;
+use minikv::{Db, Error, Iter, Options, ReadOnlyDb, ReadOptions, Result, WriteOptions, verify};
+
+use crate::files::{self, DIR};
+
+/// Keys and values.
+pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Reads all entries forward, all backward, and some of them by key. If the database is said to be
+/// sound, forward and backward are the same; keys that are out of order under sound checksums are
+/// for `verify` to find.
+fn read_all(
+    is_sound: bool,
+    iter: impl Fn() -> Result<Iter>,
+    get: impl Fn(&[u8]) -> Result<Option<Bytes>>,
+) -> Result<Entries> {
+    let forward: Vec<_> = iter()?.collect::<Result<_>>()?;
+    let backward: Vec<_> = iter()?.rev().collect::<Result<_>>()?;
+    // Two tables that hold one entry with two values are a lie that only the values show.
+    let keys = |(key, _): &(Bytes, Bytes)| key.clone();
+    let is_same = forward.iter().map(keys).eq(backward.iter().rev().map(keys));
+    assert!(is_same || !is_sound, "forward and backward are the same");
+    for (key, _) in forward.iter().take(50) {
+        get(key)?;
+    }
+    Ok(forward.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+}
+
+/// What an open database holds.
+pub fn read_db(db: &Db, is_sound: bool) -> Result<Entries> {
+    read_all(is_sound, || db.iter(), |key| db.get(key))
+}
+
+/// What a database that is open to read holds.
+pub fn read_only(db: &ReadOnlyDb, is_sound: bool) -> Result<Entries> {
+    read_all(is_sound, || db.iter(), |key| db.get(key))
+}
+
+/// That each can be looked up, with filters and without.
+pub fn check_gets(db: &ReadOnlyDb, entries: &Entries) {
+    for use_filter in [true, false] {
+        let options = ReadOptions::default().use_filter(use_filter);
+        for key in entries.keys().take(100) {
+            db.get_with(&options, key).unwrap();
+        }
+    }
+}
+
+/// That a lookup finds what a scan shows. Where sequence numbers lie under sound checksums, an
+/// older version may be above a newer one; so it holds of what a compaction wrote.
+pub fn check_compacted(db: &Db, entries: &Entries) {
+    for (key, value) in entries.iter().take(100) {
+        assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]), "{key:?}");
+    }
+}
+
+/// Damage, and what this build does not know, is told; nothing else goes wrong in memory.
+fn expect_damage(error: &Error) {
+    let is_told = match error {
+        Error::Corruption(_) | Error::Unsupported { .. } | Error::DatabaseMissing { .. } => true,
+        Error::ReadOnly { reason } => {
+            expect_damage(reason);
+            true
+        }
+        _ => false,
+    };
+    assert!(is_told, "{error}");
+}
+
+/// A database may say that its last sequence number is the highest there is. It is read, but not
+/// written.
+pub fn is_used_up(error: &Error) -> bool {
+    matches!(error, Error::InvalidArgument { what } if what.contains("used up its sequence"))
+}
+
+fn options(fs: &minikv::fs::MemFs) -> Options {
+    files::options(fs).block_cache_bytes(1 << 20)
+}
+
+/// Opens, reads, writes, compacts.
+fn write(options: &Options, reuse_logs: bool, is_sound: bool) -> Result<()> {
+    let db = Db::open(DIR, options.clone().reuse_logs(reuse_logs))?;
+    let before = read_db(&db, is_sound);
+    db.put_with(&WriteOptions::default().sync(true), "new", "1")?;
+    db.delete("newer")?;
+    db.flush()?;
+    assert_eq!(db.get("new")?.as_deref(), Some(&b"1"[..]));
+    db.compact_range::<&[u8]>(..)?;
+    let after = read_db(&db, is_sound)?;
+    if let Ok(mut before) = before
+        && is_sound
+    {
+        check_compacted(&db, &after);
+        before.insert(b"new".to_vec(), b"1".to_vec());
+        before.remove(&b"newer"[..]);
+        assert!(before == after, "a compaction changes nothing");
+    }
+    db.close()?;
+    let db = Db::open(DIR, options.clone())?;
+    assert!(read_db(&db, is_sound)? == after, "nor does opening it again");
+    Ok(())
+}
+
+fn read(db: &ReadOnlyDb, is_sound: bool) -> Result<Entries> {
+    let entries = read_only(db, is_sound)?;
+    // Keys that may not be there.
+    for key in [&b""[..], b"k", b"k1/1", &[0xff; 9]] {
+        db.get(key)?;
+        db.explain(key)?;
+        db.approximate_size(key..)?;
+    }
+    db.prefix("k1")?.try_for_each(|entry| entry.map(drop))?;
+    Ok(entries)
+}
+
+/// The files of a database. What `verify` calls sound can be opened and read, by key and in both
+/// directions.
+pub fn directory(data: &[u8]) {
+    let fs = files::load(data);
+    let before = files::contents(&fs);
+    let options = options(&fs);
+    let report = verify(DIR, &options);
+    let is_sound = match &report {
+        Ok(report) => report.is_sound(),
+        Err(error) => {
+            expect_damage(error);
+            false
+        }
+    };
+    let found =
+        Db::open_read_only(DIR, options.clone()).and_then(|db| Ok((read(&db, is_sound)?, db)));
+    match found {
+        Ok((entries, db)) if is_sound => check_gets(&db, &entries),
+        Ok(_) => {}
+        Err(error) => {
+            expect_damage(&error);
+            assert!(!is_sound, "verify finds nothing, and reading does: {error}");
+        }
+    }
+    assert!(files::contents(&fs) == before, "reading changes nothing");
+    assert!(!minikv::fs::Fs::exists(&fs, Path::new("/db/LOCK")).unwrap());
+    let reuse_logs = data.len().is_multiple_of(2);
+    if let Err(error) = write(&options, reuse_logs, is_sound)
+        && !is_used_up(&error)
+    {
+        expect_damage(&error);
+        assert!(!is_sound, "verify finds nothing, and writing does: {error}");
+    }
+}

@@ -1,0 +1,108 @@
+//! Puts right the checksums of an input that was changed. Lengths and places stay as they are, so
+//! nothing moves.
+
+use minikv::format::block::Block;
+use minikv::format::coding::Decoder;
+use minikv::format::compress::{ID_NONE, decompress};
+use minikv::format::handle::{
+    BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, TABLE_MAGIC, block_trailer,
+};
+use minikv::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
+
+use crate::files::{self, Kind};
+
+/// An index may name as many blocks as it likes; mending ends here.
+const MAX_BLOCKS: usize = 1000;
+
+/// Mends every record of a log.
+pub fn log(bytes: &mut [u8]) {
+    for block in bytes.chunks_mut(BLOCK_BYTES) {
+        let mut at = 0;
+        while block.len() - at >= HEADER_BYTES {
+            let len = usize::from(u16::from_le_bytes([block[at + 4], block[at + 5]]));
+            let end = at + HEADER_BYTES + len;
+            let Some(record_type) = RecordType::from_u8(block[at + 6]) else { break };
+            if end > block.len() {
+                break;
+            }
+            let header = RecordHeader::new(record_type, &block[at + HEADER_BYTES..end]);
+            block[at..at + HEADER_BYTES].copy_from_slice(&header.encode());
+            at = end;
+        }
+    }
+}
+
+/// Mends the magic number of a table, and every block that the footer, the index or the metaindex
+/// names.
+pub fn table(bytes: &mut [u8]) {
+    let Some(at) = bytes.len().checked_sub(FOOTER_BYTES) else { return };
+    let magic_at = bytes.len() - 8;
+    bytes[magic_at..].copy_from_slice(&TABLE_MAGIC.to_le_bytes());
+    let Ok(footer) = Footer::decode(&bytes[at..]) else { return };
+    let mut budget_bytes = 2 * bytes.len() as u64;
+    for named in [footer.metaindex, footer.index] {
+        for handle in handles(bytes, named) {
+            if handle.size > budget_bytes {
+                break;
+            }
+            budget_bytes -= handle.size;
+            block(bytes, handle);
+        }
+        block(bytes, named);
+    }
+}
+
+/// Mends one block.
+fn block(bytes: &mut [u8], handle: BlockHandle) {
+    if handle.within(bytes.len() as u64).is_err() {
+        return;
+    }
+    let (start, end) = (handle.offset as usize, (handle.offset + handle.size) as usize);
+    let trailer = block_trailer(&bytes[start..end], bytes[end]);
+    bytes[end..end + BLOCK_TRAILER_BYTES].copy_from_slice(&trailer);
+}
+
+/// What is in the blocks of a sound table, its index first.
+pub fn blocks(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let Some(at) = bytes.len().checked_sub(FOOTER_BYTES) else { return Vec::new() };
+    let Ok(footer) = Footer::decode(&bytes[at..]) else { return Vec::new() };
+    let named = [footer.index, footer.metaindex].into_iter().chain(handles(bytes, footer.index));
+    named.filter_map(|handle| contents(bytes, handle)).collect()
+}
+
+/// The handles in a block of them, until one is malformed.
+fn handles(bytes: &[u8], handle: BlockHandle) -> Vec<BlockHandle> {
+    let mut handles = Vec::new();
+    let Some(contents) = contents(bytes, handle) else { return handles };
+    let Ok(block) = Block::new(contents) else { return handles };
+    let mut cursor = block.cursor();
+    let mut valid = cursor.seek_to_first();
+    while let Ok(true) = valid
+        && handles.len() < MAX_BLOCKS
+    {
+        handles.extend(BlockHandle::decode(&mut Decoder::new(cursor.value())));
+        valid = cursor.next();
+    }
+    handles
+}
+
+/// What a block holds, whatever its checksum says.
+fn contents(bytes: &[u8], handle: BlockHandle) -> Option<Vec<u8>> {
+    let handle = handle.within(bytes.len() as u64).ok()?;
+    let (start, end) = (handle.offset as usize, (handle.offset + handle.size) as usize);
+    match bytes[end] {
+        ID_NONE => Some(bytes[start..end].to_vec()),
+        id => decompress(id, &bytes[start..end]).ok(),
+    }
+}
+
+/// Mends every file of a packed directory.
+pub fn directory(data: &mut [u8]) {
+    for (kind, _, range) in files::split(data) {
+        match kind {
+            Kind::Manifest | Kind::Log => log(&mut data[range]),
+            Kind::Table | Kind::OldTable => table(&mut data[range]),
+            Kind::Current | Kind::Temp => {}
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What a database is told to do, against a model, with losses of power between.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use minikv::fs::SimFs;
+use minikv::fs::sim::{CrashPlan, Holes};
+use minikv::{Compression, Db, Options, Snapshot, WriteBatch, WriteOptions};
+
+use crate::files::DIR;
+
+type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// More operations tell nothing that fewer do not.
+const MAX_OPERATIONS: usize = 300;
+/// Snapshots that are held at a time.
+const MAX_SNAPSHOTS: usize = 3;
+
+/// Takes the input byte after byte; zeros after its end.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        let (byte, rest) = self.0.split_first().map_or((0, self.0), |(byte, rest)| (*byte, rest));
+        self.0 = rest;
+        byte
+    }
+
+    /// One of 24 keys; one is empty, and some begin as others do.
+    fn key(&mut self) -> Vec<u8> {
+        let byte = self.byte();
+        match byte % 24 {
+            0 => Vec::new(),
+            n => [vec![b'k'; usize::from(n) / 6], vec![n]].concat(),
+        }
+    }
+
+    fn value(&mut self, turn: usize) -> Vec<u8> {
+        let byte = self.byte();
+        let len = if byte < 240 { usize::from(byte) / 3 } else { 900 };
+        [&(turn as u32).to_le_bytes()[..], &vec![byte; len]].concat()
+    }
+}
+
+/// A database under way, and what it must hold.
+struct Run {
+    fs: SimFs,
+    seed: u64,
+    db: Db,
+    /// The state after every commit since all was durable; the last one is now.
+    states: Vec<Entries>,
+    snapshots: Vec<(Snapshot, Entries)>,
+    reuse_logs: bool,
+}
+
+fn open(fs: &SimFs, seed: u64, reuse_logs: bool) -> Db {
+    let options = Options::default()
+        .create_if_missing(true)
+        .fs(Arc::new(fs.clone()))
+        .compression(Compression::None)
+        .write_buffer_bytes(1200)
+        .max_file_bytes(900)
+        .block_bytes(200)
+        .manifest_rotate_bytes(500)
+        .block_cache_bytes(32 << 10)
+        .reuse_logs(reuse_logs)
+        .inline_background(Some(seed));
+    Db::open(DIR, options).unwrap()
+}
+
+type Entry = (Vec<u8>, Vec<u8>);
+
+fn owned(entry: minikv::Result<(Bytes, Bytes)>) -> Entry {
+    entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()
+}
+
+fn cloned((key, value): (&Vec<u8>, &Vec<u8>)) -> Entry {
+    (key.clone(), value.clone())
+}
+
+fn entries(iter: impl Iterator<Item = minikv::Result<(Bytes, Bytes)>>) -> Entries {
+    iter.map(owned).collect()
+}
+
+impl Run {
+    fn new(input: &mut Input<'_>) -> Run {
+        let seed = u64::from(input.byte());
+        let reuse_logs = input.byte().is_multiple_of(2);
+        let fs = SimFs::new(seed);
+        let db = open(&fs, seed, reuse_logs);
+        let states = vec![Entries::new()];
+        Run { fs, seed, db, states, snapshots: Vec::new(), reuse_logs }
+    }
+
+    fn now(&self) -> &Entries {
+        self.states.last().expect("there is always a state")
+    }
+
+    fn all_is_durable(&mut self) {
+        self.states.drain(..self.states.len() - 1);
+    }
+
+    fn commit(&mut self, sync: bool, ops: Vec<(Vec<u8>, Option<Vec<u8>>)>) {
+        let options = WriteOptions::default().sync(sync);
+        let mut state = self.now().clone();
+        let mut batch = WriteBatch::new();
+        for (key, value) in ops {
+            match value {
+                Some(value) => {
+                    batch.put(&key, &value);
+                    state.insert(key, value);
+                }
+                None => {
+                    batch.delete(&key);
+                    state.remove(&key);
+                }
+            }
+        }
+        self.db.write_with(&options, batch).unwrap();
+        self.states.push(state);
+        if sync {
+            self.all_is_durable();
+        }
+    }
+
+    fn check(&self) {
+        let found = entries(self.db.iter().unwrap());
+        assert!(found == *self.now(), "the database is as the model");
+        let backward = entries(self.db.iter().unwrap().rev());
+        assert!(backward == found, "and backward");
+        for (snapshot, then) in &self.snapshots {
+            assert!(entries(snapshot.iter().unwrap()) == *then, "and a snapshot as it was then");
+        }
+    }
+
+    /// Ranges begin at a key and go on, forward or back.
+    fn check_range(&self, from: &[u8], backward: bool) {
+        let range = self.db.range(from..).unwrap();
+        let want = self.now().range(from.to_vec()..);
+        match backward {
+            true => assert!(range.rev().map(owned).eq(want.rev().map(cloned))),
+            false => assert!(range.map(owned).eq(want.map(cloned))),
+        }
+    }
+
+    fn check_get(&self, key: &[u8]) {
+        let found = self.db.get(key).unwrap().map(|value| value.to_vec());
+        assert_eq!(found.as_ref(), self.now().get(key));
+        for (snapshot, entries) in &self.snapshots {
+            let found = snapshot.get(key).unwrap().map(|value| value.to_vec());
+            assert_eq!(found.as_ref(), entries.get(key), "in a snapshot");
+        }
+    }
+
+    /// Ends the process, or closes the database, and opens it again.
+    fn reopen(&mut self, close: bool) {
+        self.snapshots.clear();
+        if close {
+            self.db.clone().close().unwrap();
+            self.all_is_durable();
+        }
+        self.fs = self.fs.crash_image(&CrashPlan::process_kill());
+        self.db = open(&self.fs, self.seed, self.reuse_logs);
+        assert!(self.db.recovery().lost.is_empty());
+        self.check();
+    }
+
+    /// Loses power. What is left is a state since all was durable.
+    fn crash(&mut self, plan: CrashPlan) {
+        self.snapshots.clear();
+        self.fs = self.fs.crash_image(&plan);
+        self.db = open(&self.fs, self.seed, self.reuse_logs);
+        let found = entries(self.db.iter().unwrap());
+        let was_there = self.states.iter().rev().any(|state| *state == found);
+        assert!(was_there, "after {plan}: no state since all was durable");
+        // It was read from the disk, so it stays.
+        self.states = vec![found];
+    }
+
+    fn step(&mut self, turn: usize, input: &mut Input<'_>) {
+        match input.byte() % 32 {
+            0..8 => {
+                let (sync, op) = (input.byte().is_multiple_of(8), (input.key(), input.value(turn)));
+                self.commit(sync, vec![(op.0, Some(op.1))]);
+            }
+            8..11 => {
+                let (sync, key) = (input.byte().is_multiple_of(8), input.key());
+                self.commit(sync, vec![(key, None)]);
+            }
+            11..14 => {
+                let head = input.byte();
+                let op = |input: &mut Input<'_>| {
+                    let (key, value) = (input.key(), input.value(turn));
+                    (key, (!value.len().is_multiple_of(4)).then_some(value))
+                };
+                let ops = (0..head / 32).map(|_| op(input)).collect();
+                self.commit(head.is_multiple_of(8), ops);
+            }
+            14..18 => self.check_get(&input.key()),
+            18 => self.check(),
+            19 => self.check_range(&input.key(), false),
+            20 => self.check_range(&input.key(), true),
+            21 => {
+                self.snapshots.push((self.db.snapshot(), self.now().clone()));
+                if self.snapshots.len() > MAX_SNAPSHOTS {
+                    self.snapshots.remove(0);
+                }
+            }
+            22 => drop(self.snapshots.pop()),
+            23 => {
+                self.db.flush().unwrap();
+                self.all_is_durable();
+            }
+            24 => {
+                let (a, b) = (input.key(), input.key());
+                self.db.compact_range(a.clone().min(b.clone())..=a.max(b)).unwrap();
+            }
+            25 => self.db.wait_idle().unwrap(),
+            26 => self.reopen(true),
+            27 => self.reopen(false),
+            28 => self.crash(CrashPlan::strict()),
+            29 => self.crash(CrashPlan::random(input.byte().into())),
+            30 => {
+                let plan = CrashPlan::random(input.byte().into()).holes(Holes::Garbage);
+                self.crash(plan.sector_bytes(if input.byte() < 128 { 512 } else { 4096 }));
+            }
+            _ => self.crash(CrashPlan::random_prefix(input.byte().into())),
+        }
+    }
+}
+
+/// Writes, reads, flushes, compactions, reopens and losses of power, as the bytes say.
+///
+/// ```text
+/// input   1 byte seed of the background work | 1 byte, even: logs are reused | operations
+/// ```
+pub fn operations(data: &[u8]) {
+    let mut input = Input(data);
+    let mut run = Run::new(&mut input);
+    for turn in 0..MAX_OPERATIONS {
+        if input.0.is_empty() {
+            break;
+        }
+        run.step(turn, &mut input);
+    }
+    run.check();
+    run.reopen(false);
+    run.crash(CrashPlan::strict());
+}

@@ -1,0 +1,184 @@
+//! The small formats: log, version edit, block, batch.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use minikv::base::BytewiseComparator;
+use minikv::format::batch::{BatchOp, decode_header, decode_ops};
+use minikv::format::block::Block;
+use minikv::format::block_cursor::BlockCursor;
+use minikv::format::edit::VersionEdit;
+use minikv::format::key::{InternalComparator, KeyOrder, UserComparator};
+use minikv::format::record::HEADER_BYTES;
+use minikv::fs::{Fs, MemFs};
+use minikv::log::{LogReader, LogWriter, Tail};
+use minikv::{Result, WriteBatch};
+
+/// Plain keys, and internal keys.
+pub fn orders() -> [KeyOrder; 2] {
+    [
+        KeyOrder::User(UserComparator::new(Arc::new(BytewiseComparator))),
+        KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator))),
+    ]
+}
+
+/// A file in memory.
+fn reader(fs: &MemFs, bytes: &[u8]) -> LogReader {
+    let path = Path::new("/log");
+    fs.create(path).unwrap().write(bytes).unwrap();
+    LogReader::new(fs.open(path).unwrap(), path).unwrap()
+}
+
+/// The records of a log up to its end or its first error.
+fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
+    let mut records = Vec::new();
+    let end = loop {
+        match reader.next() {
+            Ok(Some(record)) => records.push(record.to_vec()),
+            Ok(None) => break Ok(reader.tail()),
+            Err(error) => break Err(error),
+        }
+    };
+    (records, end)
+}
+
+/// Reads a log: to its first damage, and on behind each. What is before `valid_end` is a log by
+/// itself, and what is written anew reads the same.
+pub fn log(data: &[u8]) {
+    let fs = MemFs::new();
+    let mut whole = reader(&fs, data);
+    let (before, end) = records(&mut whole);
+    let valid_end = whole.valid_end() as usize;
+    assert!(valid_end <= data.len());
+    match end {
+        Ok(Tail::Clean) => {}
+        Ok(Tail::Torn { offset, bytes } | Tail::Zeros { offset, bytes }) => {
+            assert_eq!(offset + bytes, data.len() as u64, "the tail is what is left");
+        }
+        Err(error) => assert!(error.is_corruption(), "{error}"),
+    }
+
+    let mut skips = 0;
+    let mut at = None;
+    loop {
+        match whole.next() {
+            Ok(Some(_)) => {
+                let offset = whole.record_offset();
+                assert!(at < Some(offset), "records ascend");
+                at = Some(offset);
+            }
+            Ok(None) => break,
+            Err(_) => whole.skip_damage(),
+        }
+        skips += 1;
+        assert!(skips <= 2 * data.len() / HEADER_BYTES + 2, "reading ends");
+    }
+
+    let (again, end) = records(&mut reader(&fs, &data[..valid_end]));
+    assert_eq!(again, before, "the sound part is a log");
+    assert!(matches!(end, Ok(Tail::Clean)), "{end:?}");
+    let mut writer = LogWriter::new(fs.create(Path::new("/anew")).unwrap(), 0);
+    before.iter().for_each(|record| writer.add_record(record).unwrap());
+    let anew = fs.open(Path::new("/anew")).unwrap();
+    let (again, end) = records(&mut LogReader::new(anew, Path::new("/anew")).unwrap());
+    assert_eq!(again, before);
+    assert!(matches!(end, Ok(Tail::Clean)), "{end:?}");
+}
+
+/// Decodes an edit. What it says stays the same when it is encoded.
+pub fn edit(data: &[u8]) {
+    match VersionEdit::decode(data) {
+        Ok(edit) => {
+            let mut encoded = Vec::new();
+            edit.encode(&mut encoded);
+            assert_eq!(VersionEdit::decode(&encoded).unwrap(), edit);
+        }
+        Err(error) => drop(error.to_string()),
+    }
+}
+
+/// Where in the block a cursor's entries are, as far as it gets.
+fn entries(
+    cursor: &mut BlockCursor,
+    mut valid: Result<bool>,
+    step: fn(&mut BlockCursor) -> Result<bool>,
+    most: usize,
+) -> Result<Vec<(usize, usize)>> {
+    let mut entries = Vec::new();
+    while valid? {
+        let value = cursor.value();
+        entries.push((value.as_ptr() as usize, cursor.key().len()));
+        assert!(entries.len() <= most, "a walk ends");
+        valid = step(cursor);
+    }
+    Ok(entries)
+}
+
+/// Walks a block forward and back, and looks for what is in it.
+pub fn block(data: &[u8]) {
+    let Ok(block) = Block::new(data) else { return };
+    let mut cursor = block.cursor();
+    let first = cursor.seek_to_first();
+    let forward = entries(&mut cursor, first, BlockCursor::next, data.len());
+    let last = cursor.seek_to_last();
+    let backward = entries(&mut cursor, last, BlockCursor::prev, data.len());
+    if let (Ok(forward), Ok(backward)) = (&forward, backward) {
+        assert!(forward.iter().eq(backward.iter().rev()), "back is the way that forward went");
+    }
+    let mut scratch = Vec::new();
+    let mut targets = vec![Vec::new(), vec![0xff; 12], data[..data.len().min(10)].to_vec()];
+    let mut valid = cursor.seek_to_first();
+    while valid.as_ref().is_ok_and(|&valid| valid) && targets.len() < 40 {
+        targets.push(cursor.key().to_vec());
+        valid = cursor.next();
+    }
+    for order in orders() {
+        // In order, every key is found; out of order, only that nothing breaks.
+        let is_sound = forward.is_ok()
+            && targets.len() < 40
+            && targets[3..].windows(2).all(|pair| order.compare(&pair[0], &pair[1]).is_lt());
+        // The same with a faster way into it, as the block cache keeps it.
+        let headed = Block::with_heads(data, &order).expect("heads are no matter of soundness");
+        for (at, target) in targets.iter().enumerate() {
+            let found = cursor.seek(&order, target);
+            let found = found.map(|found| found.then(|| cursor.key().to_vec()));
+            let got = block.view().get_ge(&order, target, &mut scratch);
+            let got = got.map(|entry| entry.map(|entry| entry.key.to_vec()));
+            if let (Ok(found), Ok(got)) = (&found, &got) {
+                assert_eq!(found, got, "seek and get agree");
+            }
+            let by_head = headed.view().get_ge(&order, target, &mut scratch);
+            let by_head = by_head.map(|entry| entry.map(|entry| entry.key.to_vec()));
+            // Restarts may lie, so that a search goes elsewhere than a walk; but not in vain.
+            if is_sound && at >= 3 && block.view().restarts_are_entries() {
+                assert_eq!(got.unwrap().as_ref(), Some(target));
+                assert_eq!(by_head.unwrap().as_ref(), Some(target), "by its head");
+            }
+        }
+    }
+}
+
+/// Decodes a batch, whose bytes say what is in it, and puts it together again.
+pub fn batch(data: &[u8]) {
+    let header = decode_header(data);
+    let ops: Result<Vec<BatchOp<'_>>> = decode_ops(data).collect();
+    let batch = WriteBatch::from_contents(data);
+    assert_eq!(batch.is_ok(), ops.is_ok());
+    let (Ok(batch), Ok(ops)) = (batch, ops) else { return };
+    let (seq, count) = header.expect("a sound batch has a header");
+    assert_eq!((batch.len(), batch.sequence()), (ops.len(), seq));
+    assert_eq!(count as usize, ops.len());
+    let mut again = WriteBatch::new();
+    for op in &ops {
+        match *op {
+            BatchOp::Put { key, value } => again.put(key, value),
+            BatchOp::Delete { key } => again.delete(key),
+        }
+    }
+    again.set_sequence(seq);
+    let both: Vec<_> = again.iter().map(|op| op.unwrap()).collect();
+    assert_eq!(both, ops);
+    again.append(&batch);
+    again.check().unwrap();
+    assert_eq!(again.len(), 2 * ops.len());
+}

@@ -1,0 +1,183 @@
+//! Tables and logs that no engine wrote, with sound checksums: bugs that engines of this format
+//! had, one test each. What each one did elsewhere stands before it.
+
+use std::sync::Arc;
+
+use minikv::format::coding::{put_varint32, put_varint64};
+use minikv::format::handle::{BlockHandle, Footer};
+use minikv::format::key::{KeyKind, internal_key};
+use minikv::fs::MemFs;
+use minikv::{Db, Error, Options, RepairOptions};
+
+use crate::forge::{DIR, block, files_of, handle_bytes, load, log_of, put_block};
+use crate::forge::{table_of, with_log, with_tables};
+
+const TABLE: &str = "/db/000009.ldb";
+
+fn options(fs: &MemFs) -> Options {
+    Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
+}
+
+fn scan(fs: &MemFs) -> minikv::Result<usize> {
+    let db = Db::open_read_only(DIR, options(fs))?;
+    db.get("key")?;
+    db.iter()?.try_fold(0, |count, entry| entry.map(|_| count + 1))
+}
+
+/// That a table is refused in every way it can be read, with its name; that a repair saves what
+/// is sound, and the database is then as any other.
+fn expect_refused(table: &[u8], what: &str) {
+    let fs = load(&with_tables(&[(1, 9, table)]));
+    let error = scan(&fs).expect_err(what);
+    let Error::Corruption(corruption) = &error else { panic!("{what}: {error}") };
+    assert_eq!(corruption.path.as_deref(), Some(TABLE.as_ref()), "{what}: {error}");
+    assert!(corruption.offset.is_some(), "{what}: {error}");
+    let report = minikv::verify(DIR, &options(&fs)).unwrap();
+    assert!(!report.is_sound(), "{what}");
+
+    let copy = load(&files_of(&fs));
+    let db = Db::open(DIR, options(&copy)).unwrap();
+    db.put("key", "new").unwrap();
+    db.compact_range::<&[u8]>(..).expect_err(what);
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"new"[..]), "{what}");
+
+    minikv::repair(DIR, &options(&fs), RepairOptions::default()).unwrap();
+    assert!(minikv::verify(DIR, &options(&fs)).unwrap().is_sound(), "{what}");
+    scan(&fs).unwrap();
+}
+
+/// A table of one block of these entries.
+fn table(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    table_of(&block(entries), 0, 1, &[])
+}
+
+/// LevelDB reads the sequence number before the start of a key that is shorter than it, and
+/// asserts only in a debug build.
+#[test]
+fn an_internal_key_shorter_than_8_bytes_is_an_error() {
+    for len in 0..8 {
+        expect_refused(&table(&[(vec![b'k'; len], b"v".to_vec())]), &format!("{len} bytes"));
+    }
+    let sound = (internal_key(b"key", 1, KeyKind::Value), b"v".to_vec());
+    assert_eq!(scan(&load(&with_tables(&[(1, 9, &table(&[sound]))]))).unwrap(), 1);
+}
+
+/// A compaction that writes keys on as they come makes tables that overlap, and is stopped only
+/// when the MANIFEST refuses them; or it begins again and again.
+#[test]
+fn a_table_with_keys_out_of_order_is_left_alone_by_compactions() {
+    let entry =
+        |key: &str, seq| (internal_key(key.as_bytes(), seq, KeyKind::Value), vec![b'v'; 50]);
+    let cases = [
+        [entry("b", 3), entry("a", 2), entry("c", 1)],
+        [entry("a", 1), entry("a", 2), entry("c", 3)],
+        [entry("c", 3), entry("", 2), entry("a", 1)],
+    ];
+    for entries in cases {
+        let newer = [(internal_key(b"aa", 9, KeyKind::Value), b"new".to_vec())];
+        let tables: [(usize, u64, &[u8]); 2] = [(1, 9, &table(&entries)), (0, 10, &table(&newer))];
+        for max_file_bytes in [1, 1 << 20] {
+            let fs = load(&with_tables(&tables));
+            let db = Db::open(DIR, options(&fs).max_file_bytes(max_file_bytes)).unwrap();
+            let error = db.compact_range::<&[u8]>(..).unwrap_err();
+            assert!(error.is_corruption() && error.to_string().contains(TABLE), "{error}");
+            let damaged = db.health().damaged_tables;
+            let damaged: Vec<_> = damaged.iter().map(|(path, _)| path.file_name()).collect();
+            assert_eq!(damaged, [Some("000009.ldb".as_ref())], "{entries:?}");
+            db.put("new", "1").unwrap();
+            db.flush().unwrap();
+            db.close().unwrap();
+            minikv::repair(DIR, &options(&fs), RepairOptions::default()).unwrap();
+            assert!(minikv::verify(DIR, &options(&fs)).unwrap().is_sound(), "{entries:?}");
+        }
+    }
+}
+
+/// A size of 2^31 or 2^64 in a handle is added to an offset, or allocated, before it is compared
+/// with the file.
+#[test]
+fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
+    let entry = (internal_key(b"key", 1, KeyKind::Value), b"v".to_vec());
+    let sound = table(&[entry]);
+    let near = |n: u64| [n - 6, n - 5, n - 1, n, n + 1];
+    let sizes = [near(1 << 31), near(1 << 32), near(1 << 63)].concat();
+    for size in sizes.into_iter().chain([u64::MAX - 5, u64::MAX - 1, u64::MAX]) {
+        for offset in [0, 10, u64::MAX - size] {
+            let odd = BlockHandle { offset, size };
+            // In the index.
+            let mut table = Vec::new();
+            put_block(&mut table, &sound[..20], 0);
+            let metaindex = put_block(&mut table, &[0, 0, 0, 0, 1, 0, 0, 0], 0);
+            let separator = internal_key(b"key", 1, KeyKind::Value);
+            let index = put_block(&mut table, &block(&[(separator, handle_bytes(odd))]), 0);
+            table.extend_from_slice(&Footer { metaindex, index }.encode());
+            expect_refused(&table, &format!("{odd:?} in the index"));
+            // In the footer, for the index.
+            let at = table.len() - 48;
+            table.truncate(at);
+            table.extend_from_slice(&Footer { metaindex, index: odd }.encode());
+            expect_refused(&table, &format!("{odd:?} in the footer"));
+        }
+    }
+}
+
+/// Two lengths of an entry whose sum overflows 32 bits pass a check of the sum.
+#[test]
+fn entry_lengths_that_overflow_32_bits_are_errors() {
+    let max = u32::MAX;
+    let lens = [[0, max, 1], [0, 9, max - 8], [0, max, max], [max, 1, 1], [0, 1 << 31, 1 << 31]];
+    for lens in lens {
+        let mut data = Vec::new();
+        lens.into_iter().for_each(|len| put_varint32(&mut data, len));
+        data.extend_from_slice(&internal_key(b"k", 1, KeyKind::Value));
+        data.extend_from_slice(b"value");
+        data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
+        expect_refused(&table_of(&data, 0, 1, &[]), &format!("{lens:?}"));
+    }
+    // A length of over 32 bits.
+    let mut data = vec![0, 9];
+    put_varint64(&mut data, 1 << 32);
+    data.extend_from_slice(&internal_key(b"k", 1, KeyKind::Value));
+    data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
+    expect_refused(&table_of(&data, 0, 1, &[]), "2^32");
+
+    // And in a batch of a log.
+    for len in [max, max - 4, 1 << 31] {
+        let mut batch = [&1u64.to_le_bytes()[..], &1u32.to_le_bytes(), &[1]].concat();
+        put_varint32(&mut batch, len);
+        batch.extend_from_slice(b"key");
+        let fs = load(&with_log(log_of(&[batch])));
+        let db = Db::open(DIR, options(&fs)).unwrap();
+        assert_eq!(db.recovery().lost.len(), 1, "{len}");
+    }
+}
+
+/// An index that names one block again and again: each is a sound block, and reading the table
+/// takes as long as the index is.
+#[test]
+fn an_index_that_names_a_block_twice_is_an_error() {
+    let entry = [(internal_key(b"key", 1, KeyKind::Value), b"v".to_vec())];
+    for times in [2, 1000] {
+        expect_refused(&table_of(&block(&entry), 0, times, &[]), &format!("{times}"));
+    }
+}
+
+/// A restart in the middle of an entry, where bytes of a key look like one: walks go past it, and
+/// searches and walks back begin there.
+#[test]
+fn a_restart_inside_an_entry_is_seen_by_verify_and_repaired() {
+    // The value of the first entry is an entry by itself.
+    let inner = [&[0u8, 9, 1][..], &internal_key(b"x", 1, KeyKind::Value), b"y"].concat();
+    let first = (internal_key(b"a", 3, KeyKind::Value), inner.clone());
+    let second = (internal_key(b"k", 2, KeyKind::Value), b"v".to_vec());
+    let mut data = block(&[first, second]);
+    let at = data.len() - 8;
+    let inside = data.windows(inner.len()).position(|bytes| bytes == inner).unwrap();
+    data[at..at + 4].copy_from_slice(&(inside as u32).to_le_bytes());
+    let fs = load(&with_tables(&[(1, 9, &table_of(&data, 0, 1, &[]))]));
+    let report = minikv::verify(DIR, &options(&fs)).unwrap();
+    assert!(report.faults.iter().any(|fault| fault.what.contains("restart")), "{report:?}");
+    minikv::repair(DIR, &options(&fs), RepairOptions::default()).unwrap();
+    assert!(minikv::verify(DIR, &options(&fs)).unwrap().is_sound());
+    scan(&fs).unwrap();
+}

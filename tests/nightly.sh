@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Everything that looks for violations, at length, in one command, and a table at its end:
+#
+#   tests/nightly.sh          all of it: some hours on two cores
+#   tests/nightly.sh 50       a fiftieth of it, to see that it works
+#
+# MINIKV_SEED says where to begin; it is the day's number if it is not set. What is printed on the
+# way, and how a failure is replayed, is in target/nightly.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+scale="${1:-1}"
+out=target/nightly
+mkdir -p "$out"
+export MINIKV_SEED="${MINIKV_SEED:-$(($(date +%s) / 86400))}"
+
+names=() results=() times=() failed=0
+
+# row NAME PATTERN COMMAND...: runs it; the last line that matches is its result.
+row() {
+  local name="$1" pattern="$2" began=$SECONDS line
+  shift 2
+  printf '== %s: %s\n' "$name" "$*"
+  if "$@" >"$out/$name.txt" 2>&1 </dev/null; then
+    line=$(grep -aE "$pattern" "$out/$name.txt" | tail -n 1)
+  else
+    line=
+  fi
+  if [ -z "$line" ]; then
+    line="FAILED: see $out/$name.txt"
+    failed=1
+  fi
+  names+=("$name") results+=("$line") times+=("$((SECONDS - began)) s")
+}
+
+crash=(cargo test -q -p minikv --test crash -- --nocapture)
+MINIKV_CRASH_IMAGES=$((1500000 / scale)) row crashes 'crash images' "${crash[@]}" sweep_of_crash_points
+MINIKV_CRASH_FAULTS=$((600000 / scale)) row faults 'faults .*violations' "${crash[@]}" sweep_of_faults
+MINIKV_KILLS=$((1500 / scale)) row kills 'kills of a process' "${crash[@]}" a_killed_process
+row full 'a full filesystem|skipped' "${crash[@]}" a_really_full
+MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
+  cargo test -q -p minikv --test damage -- --nocapture a_changed_byte
+MINIKV_OPS=$((1000000 / scale)) row model 'test result' \
+  cargo test -q -p minikv --test model -- --nocapture histories readers_see keys crashes
+mutants=''
+# Of the mutants, one.
+[ "$scale" -gt 1 ] && mutants='the log is not synced'
+MINIKV_MUTANT=$mutants row mutants 'mutants caught' \
+  cargo test -q -p minikv --test mutants -- --ignored --nocapture
+
+seconds=$((60 / scale > 0 ? 60 / scale : 1))
+if cargo +nightly fuzz --version >/dev/null 2>&1; then
+  for target in log edit block table batch directory operations repair; do
+    # What it finds stays apart from the corpus that is kept.
+    mkdir -p "$out/corpus/$target"
+    row "fuzz-$target" 'number_of_executed_units' \
+      cargo +nightly fuzz run --features libfuzzer -s none "$target" \
+      "$out/corpus/$target" "fuzz/corpus/$target" -- \
+      -max_total_time="$seconds" -rss_limit_mb=512 -timeout=10 -print_final_stats=1
+  done
+else
+  MINIKV_FUZZ_SECONDS=$seconds row fuzz 'test result' \
+    cargo test -q --manifest-path fuzz/Cargo.toml -- --nocapture
+fi
+
+printf '\nseed %s\n' "$MINIKV_SEED"
+for i in "${!names[@]}"; do
+  printf '%-16s %8s  %s\n' "${names[$i]}" "${times[$i]}" "${results[$i]}"
+done
+exit "$failed"
