@@ -40,8 +40,11 @@ pub const LIMIT_BYTES: usize = 128 << 20;
 /// Longer inputs are cut: what is promised is promised for a mebibyte.
 pub const MAX_INPUT_BYTES: usize = 1 << 20;
 
+/// What a target does with its input.
+pub type Target = fn(&[u8]);
+
 /// All targets, by name.
-pub const TARGETS: [(&str, fn(&[u8])); 8] = [
+pub const TARGETS: [(&str, Target); 8] = [
     ("log", log),
     ("edit", edit),
     ("block", block),
@@ -53,7 +56,7 @@ pub const TARGETS: [(&str, fn(&[u8])); 8] = [
 ];
 
 /// Runs a target, and panics if it took too much memory.
-pub fn within_bounds(target: fn(&[u8]), data: &[u8]) {
+pub fn within_bounds(target: Target, data: &[u8]) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();
     target(&data[..data.len().min(MAX_INPUT_BYTES)]);

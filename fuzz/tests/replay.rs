@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use minikv_fuzz::{TARGETS, mend, within_bounds};
+use minikv_fuzz::{TARGETS, Target, mend, within_bounds};
 
 /// The longest that any input may take; on a busy machine, too.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -85,7 +85,7 @@ fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
     data.truncate(64 << 10);
 }
 
-fn attempt(name: &str, target: fn(&[u8]), data: &[u8], what: &str) {
+fn attempt(name: &str, target: Target, data: &[u8], what: &str) {
     let began = Instant::now();
     let failed = std::panic::catch_unwind(|| within_bounds(target, data)).is_err();
     let took = began.elapsed();
