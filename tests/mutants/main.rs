@@ -127,6 +127,16 @@ fn fails(binary: &Path, mutant: &str, filter: &str, settings: &[(&str, &str)]) -
     }
 }
 
+/// What is to be changed must be there, once: else the source has moved on.
+#[test]
+fn every_mistake_has_its_place() {
+    for mutant in MUTANTS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(mutant.file);
+        let found = fs::read_to_string(&path).unwrap().matches(mutant.find).count();
+        assert_eq!(found, 1, "\"{}\": the source has changed in {}", mutant.name, mutant.file);
+    }
+}
+
 #[test]
 #[ignore = "builds a copy of the library and takes minutes"]
 fn every_mutant_is_caught() {

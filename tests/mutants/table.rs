@@ -236,8 +236,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a MANIFEST's end is dropped whatever is missing",
         DIRECTORY,
-        "if paranoid || tables.is_err() || !has_log {",
-        "if !ON && (paranoid || tables.is_err() || !has_log) {",
+        "if paranoid || tables.is_err() || !has_log(files, recovered.log_number) {",
+        "if !ON && (paranoid || tables.is_err() || !has_log(files, recovered.log_number)) {",
     ),
     mutant(
         "compacted tables are removed before the MANIFEST says so",
