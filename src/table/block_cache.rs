@@ -2,7 +2,7 @@
 //!
 //! Each open table has a [`TableBlocks`]: a slot for each of its data blocks. A lookup that knows
 //! the number of the block finds it there with one atomic load: no hash, no lock, and no write to
-//! anything that other threads read, once a block has been used [`MOST_USES`] times.
+//! anything that other threads read, once a block has been used `MOST_USES` times.
 //!
 //! What is kept is decided by S3-FIFO (Yang et al., "FIFO queues are all you need for cache
 //! eviction", SOSP 2023). New blocks enter a small queue, a tenth of the room. Those used again
