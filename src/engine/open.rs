@@ -142,6 +142,9 @@ impl Replay<'_> {
         let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let file_bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
         let mut reader = LogReader::new(file, &path)?;
+        // All of a log is in one memtable. Of two, the first could be flushed, the log needed for
+        // the second could lose its end, and what is replayed then be older than the table.
+        let mut mem = None;
         let end = loop {
             let is_first = reader.valid_end() == 0;
             let record = match reader.next() {
@@ -152,9 +155,15 @@ impl Replay<'_> {
             if is_first && let Some(gap) = gap_before(record, replayed.last_seq) {
                 break LogEnd::Misplaced(gap);
             }
-            let expected = usize::try_from(file_bytes).unwrap_or(usize::MAX);
-            let mem = current_memtable(self, replayed, (number, expected), arena, full)?;
-            match insert_record(&mem, record, arena) {
+            let mem = match &mem {
+                Some(mem) => mem,
+                None => {
+                    let expected = usize::try_from(file_bytes).unwrap_or(usize::MAX);
+                    let log = (number, expected);
+                    mem.insert(current_memtable(self, replayed, log, arena, full)?)
+                }
+            };
+            match insert_record(mem, record, arena) {
                 Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
                 Err(error) => {
                     break LogEnd::Damaged(error.in_file(&path).at(reader.record_offset()));
