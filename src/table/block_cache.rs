@@ -140,13 +140,14 @@ impl TableBlocks {
     }
 }
 
-impl Drop for Slots {
+// Not of the slots: whoever makes room may be the last to hold them, and holds a shard's lock.
+impl Drop for TableBlocks {
     fn drop(&mut self) {
-        if !*self.in_use.get_mut() {
+        if !self.slots.in_use.load(Relaxed) {
             return;
         }
-        let of_others = |entry: &Entry| !std::ptr::eq(entry.slots.as_ptr(), self);
-        for shard in &self.cache.shards {
+        let of_others = |entry: &Entry| !std::ptr::eq(entry.slots.as_ptr(), &*self.slots);
+        for shard in &self.slots.cache.shards {
             let mut shard = shard.lock();
             shard.small.retain(of_others);
             shard.main.retain(of_others);
@@ -366,6 +367,25 @@ mod tests {
         table.insert(0, block(1));
         assert!(table.get(0).is_none());
         assert_eq!(cache.usage_bytes(), 0);
+    }
+
+    /// Whoever makes room holds a table's slots for a moment, with the shard's lock. If the table
+    /// is dropped in that moment, the slots go with the lock held.
+    #[test]
+    fn slots_may_go_while_their_shard_is_locked() {
+        let cache = Arc::new(BlockCache::new(1 << 10));
+        let (sender, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let table = cache.table(1);
+            table.insert(0, block(1));
+            let held = table.slots.clone();
+            drop(table);
+            let shard = cache.shards[0].lock();
+            drop(held);
+            sender.send(shard.bytes()).unwrap();
+        });
+        let left = done.recv_timeout(std::time::Duration::from_secs(30));
+        assert_eq!(left, Ok(0), "nobody waits for ever");
     }
 
     #[test]
