@@ -18,8 +18,8 @@ use crate::format::name;
 use crate::table::builder::TableBuilder;
 use crate::table::reader::BlockReadOptions;
 
-/// A merge looks this often, in entries, whether the database is being closed.
-const CLOSE_CHECK_ENTRIES: u64 = 1024;
+/// A merge looks this often, in entries, whether it is to be given up.
+const STOP_CHECK_ENTRIES: u64 = 1024;
 
 /// Tables by level, from the newest level to the oldest.
 #[derive(Debug)]
@@ -94,6 +94,16 @@ impl Compaction {
     /// The input tables.
     pub fn input_files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
         self.inputs.files().map(|(_, file)| file)
+    }
+
+    /// The level its tables go to.
+    pub fn output_level(&self) -> usize {
+        self.output_level
+    }
+
+    /// The bytes of the input tables.
+    pub fn input_bytes(&self) -> u64 {
+        self.inputs.bytes()
     }
 
     fn edit(&self, new_files: Vec<NewFile>) -> VersionEdit {
@@ -178,7 +188,7 @@ impl<'a> Follower<'a> {
 }
 
 /// The tables a merge has written, and the one it is writing.
-struct Outputs<'a> {
+pub struct Outputs<'a> {
     engine: &'a Engine,
     level: usize,
     done: Vec<NewFile>,
@@ -192,7 +202,12 @@ struct Output {
     largest: Vec<u8>,
 }
 
-impl Outputs<'_> {
+impl<'a> Outputs<'a> {
+    /// None yet; they are to be tables of `level`.
+    pub fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
+        Outputs { engine, level, done: Vec::new(), open: None }
+    }
+
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let output = match &mut self.open {
             Some(output) => output,
@@ -239,12 +254,15 @@ impl Outputs<'_> {
         Ok(())
     }
 
-    fn remove_all(&mut self) {
-        let open = self.open.take().map(|output| output.number);
-        for number in self.done.drain(..).map(|done| done.number).chain(open) {
-            // Nothing names it: the next open would remove it too.
-            let _ = self.engine.fs.remove(&self.engine.dir.join(name::table_name(number)));
-        }
+    /// The tables, all ended.
+    pub fn into_files(self) -> Vec<NewFile> {
+        self.done
+    }
+
+    /// The numbers of all tables there may be.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+        let open = self.open.iter().map(|output| output.number);
+        self.done.iter().map(|done| done.number).chain(open)
     }
 }
 
@@ -284,23 +302,15 @@ impl Engine {
     }
 
     fn merge_down(&self, compaction: &Compaction, began: Instant) -> Result<()> {
-        let mut outputs =
-            Outputs { engine: self, level: compaction.output_level, done: Vec::new(), open: None };
-        let merged = self.merge_into(compaction, &mut outputs);
-        let synced = merged.and_then(|dropped| {
-            sync_dir(&*self.fs, &self.dir)?;
-            Ok(dropped)
-        });
-        let dropped = match synced {
-            Ok(dropped) => dropped,
-            Err(error) => {
-                outputs.remove_all();
-                return Err(error);
-            }
-        };
-        let written = outputs.done.iter().map(|done| done.file_bytes).sum();
+        let merged = self.merge(compaction)?;
+        if let Err(error) = sync_dir(&*self.fs, &self.dir) {
+            self.remove_tables(merged.files.iter().map(|file| file.number));
+            return Err(error);
+        }
+        let dropped = merged.dropped;
+        let written = merged.files.iter().map(|done| done.file_bytes).sum();
         // After a failed commit the MANIFEST may or may not name the outputs: they stay.
-        self.install(compaction.edit(outputs.done))?;
+        self.install(compaction.edit(merged.files))?;
         let metrics = &self.metrics.levels[compaction.output_level];
         metrics.compactions.fetch_add(1, Relaxed);
         metrics.bytes_read.fetch_add(compaction.inputs.bytes(), Relaxed);
@@ -310,11 +320,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges the inputs into `outputs`: the entries dropped.
-    fn merge_into(&self, compaction: &Compaction, outputs: &mut Outputs<'_>) -> Result<u64> {
+    /// Merges what `merge` stands at, up to the user key `to`, into `outputs`: the entries left
+    /// out. Gives up where `stop` says so.
+    pub fn merge_into(
+        &self,
+        compaction: &Compaction,
+        merge: &mut MergeCursor,
+        to: Option<&[u8]>,
+        held: Vec<SeqNo>,
+        stop: impl Fn() -> bool,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<u64> {
         let order = self.reads.order.user();
-        let mut merge = self.input_cursor(compaction)?;
-        let mut retention = Retention::new(self.reads.held_seqs(), order.clone());
+        let mut retention = Retention::new(held, order.clone());
         let version = &compaction.version;
         let output_level = compaction.output_level;
         let mut deeper: Vec<_> =
@@ -325,14 +343,17 @@ impl Engine {
         let mut last_key: Vec<u8> = Vec::new();
         let mut dropped = 0;
         let mut entries = 0u64;
-        let mut valid = merge.seek_to_first()?;
+        let mut valid = merge.valid();
         while valid {
-            entries += 1;
-            if entries.is_multiple_of(CLOSE_CHECK_ENTRIES) && self.closing.load(Relaxed) {
+            if entries.is_multiple_of(STOP_CHECK_ENTRIES) && stop() {
                 return Err(Error::Closed);
             }
+            entries += 1;
             let key = merge.key();
             let entry = merge.parsed_key()?;
+            if to.is_some_and(|to| order.compare(entry.user_key, to).is_ge()) {
+                break;
+            }
             let useless = retention.is_shadowed(&entry).map_err(|error| merge.place(error))?
                 || (entry.kind == KeyKind::Deletion
                     && retention.all_see(entry.seq)
@@ -363,7 +384,8 @@ impl Engine {
         Ok(dropped)
     }
 
-    fn input_cursor(&self, compaction: &Compaction) -> Result<MergeCursor> {
+    /// A cursor over the inputs, at none of their entries yet.
+    pub fn input_cursor(&self, compaction: &Compaction) -> Result<MergeCursor> {
         // What is merged is written again: damage must be found here, or it gets a new checksum.
         let options = BlockReadOptions {
             verify_checksums: true,
@@ -384,6 +406,14 @@ impl Engine {
             }
         }
         Ok(MergeCursor::new(self.reads.order.clone(), sources))
+    }
+
+    /// Removes tables that no edit names.
+    pub fn remove_tables(&self, numbers: impl Iterator<Item = u64>) {
+        for number in numbers {
+            // Left behind, it is removed by the next open.
+            let _ = self.fs.remove(&self.dir.join(name::table_name(number)));
+        }
     }
 
     /// Makes `edit` durable and shows its version.

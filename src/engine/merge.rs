@@ -338,6 +338,15 @@ impl MergeCursor {
         self.top().value_bytes()
     }
 
+    /// The internal key that each source is at; `None` for one that is at its end.
+    pub fn positions(&self) -> Vec<Option<Vec<u8>>> {
+        let mut positions = vec![None; self.sources.len()];
+        for &at in &self.heap {
+            positions[at as usize] = Some(self.sources[at as usize].key().to_vec());
+        }
+        positions
+    }
+
     /// Moves to the first entry.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.position(Direction::Forward, Source::seek_to_first)

@@ -5,7 +5,7 @@
 //! | `write` | the queue of writers, the log, the way into the memtable |
 //! | `memtable` | the skip list |
 //! | `flush` | a frozen memtable becomes a table of level 0 |
-//! | `pick`, `compact` | which tables to merge, and the merge |
+//! | `pick`, `compact`, `parts` | which tables to merge, the merge, and its threads |
 //! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
 //! | `view`, `get`, `sources`, `merge`, `iter` | what a read sees, and how |
 //! | `totals`, `explain` | what reads did: counted, and told step by step |
@@ -67,6 +67,7 @@ pub mod metrics;
 pub mod obsolete;
 pub mod open;
 pub mod options;
+pub mod parts;
 pub mod pick;
 pub mod property;
 pub mod read_only;

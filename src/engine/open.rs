@@ -19,6 +19,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -502,6 +503,7 @@ impl Opening {
             // What was replayed may never have been synced.
             unsynced: true,
             group: WriteBatch::new(),
+            last_sync: Duration::ZERO,
         };
         Started { state, first_log }
     }

@@ -40,6 +40,12 @@ const KEEP_BUFFER_BYTES: usize = 4 << 20;
 /// Frozen memtables that may wait for their flush before writes wait for it.
 const MAX_FROZEN: usize = 2;
 
+/// Of the time that the last sync took, the part that the next leader may wait for others.
+const GATHER_PART: u32 = 2;
+
+/// After so many disappointments in a row a leader waits for others once in two to their power.
+const MAX_DISAPPOINTMENTS: u32 = 8;
+
 /// How long a full memtable is held back while level 0 grows.
 const SLOWDOWN: Duration = Duration::from_millis(1);
 
@@ -93,6 +99,8 @@ impl Write<'_> {
 #[derive(Debug, Default)]
 pub struct WriteQueue {
     line: Mutex<Line>,
+    /// Told when as many wait as a leader wants.
+    gathered: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -100,6 +108,14 @@ struct Line {
     /// Whether someone leads a group, or was told to lead the next.
     led: bool,
     waiting: VecDeque<Arc<Waiter>>,
+    /// How many the leader waits for; 0 if it does not.
+    wanted: usize,
+    /// How many may write again at once: those of the last group, and those who waited meanwhile.
+    expected: usize,
+    /// How often one after another they did not all come.
+    disappointments: u32,
+    /// How many groups are not waited for.
+    impatient: u32,
 }
 
 /// A writer that waits.
@@ -154,12 +170,44 @@ impl WriteQueue {
             signalled: Condvar::new(),
         });
         line.waiting.push_back(waiter.clone());
+        if line.waiting.len() == line.wanted {
+            self.gathered.notify_one();
+        }
         drop(line);
         match waiter.wait() {
             Signal::Done(result) => Err(result),
             Signal::Lead | Signal::Wait => {
                 Ok(Write::Batch(std::mem::take(&mut *waiter.batch.lock())))
             }
+        }
+    }
+
+    /// Waits a while for those who wrote a moment ago and have only just been told: with them a
+    /// group is twice as large, and a sync serves them all. Where they do not come it is not tried
+    /// for a growing number of groups.
+    fn gather(&self, patience: Duration) {
+        let mut line = self.line.lock();
+        let wanted = line.expected.saturating_sub(1);
+        if line.waiting.len() >= wanted {
+            return;
+        }
+        if line.impatient > 0 {
+            line.impatient -= 1;
+            return;
+        }
+        let deadline = Instant::now() + patience;
+        line.wanted = wanted;
+        while line.waiting.len() < wanted {
+            if self.gathered.wait_until(&mut line, deadline).timed_out() {
+                break;
+            }
+        }
+        line.wanted = 0;
+        if line.waiting.len() < wanted {
+            line.disappointments = (line.disappointments + 1).min(MAX_DISAPPOINTMENTS);
+            line.impatient = 1 << line.disappointments;
+        } else {
+            line.disappointments = 0;
         }
     }
 
@@ -188,6 +236,7 @@ impl WriteQueue {
             let mut line = self.line.lock();
             let next = line.waiting.pop_front();
             line.led = next.is_some();
+            line.expected = group.len() + line.waiting.len() + 1 + usize::from(line.led);
             next
         };
         if let Some(next) = next {
@@ -227,6 +276,8 @@ pub struct CommitState {
     pub unsynced: bool,
     /// Where groups are put together.
     pub group: WriteBatch,
+    /// How long the last sync took.
+    pub last_sync: Duration,
 }
 
 /// A log that is complete and not durable.
@@ -273,6 +324,9 @@ impl Engine {
                     Write::Delete(key) => key.len(),
                     Write::Batch(batch) => batch.contents().len(),
                 };
+                if options.sync {
+                    self.queue.gather(commit.last_sync / GATHER_PART);
+                }
                 let group = self.queue.group(bytes, options.sync);
                 let result = self.commit_group(&mut commit, options.sync, write, &group);
                 (group, result)
@@ -367,7 +421,9 @@ impl Engine {
             sync_dir(&*self.fs, &self.dir)?;
             commit.name_synced = true;
         }
+        let began = Instant::now();
         commit.log.sync().map_err(|error| Error::io("sync", &commit.log_path, error))?;
+        commit.last_sync = began.elapsed();
         self.metrics.syncs.fetch_add(1, Relaxed);
         commit.unsynced = false;
         Ok(())
