@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::base::{Error, Result};
-use crate::engine::Engine;
+use crate::engine::{Engine, Frozen};
 use crate::engine::compact::Retention;
 use crate::engine::memtable::Memtable;
 use crate::engine::options::Options;
@@ -17,17 +17,31 @@ use crate::format::name;
 use crate::fs::Fs;
 use crate::table::builder::TableBuilder;
 
+/// After so many entries the pace is told.
+const TOLD_ENTRIES: u64 = 1024;
+
+/// Where tables of memtables are written, and how.
+pub struct Target<'a> {
+    /// The filesystem.
+    pub fs: &'a dyn Fs,
+    /// The database's directory.
+    pub dir: &'a Path,
+    /// The database's options.
+    pub options: &'a Options,
+    /// The order of internal keys.
+    pub order: &'a InternalComparator,
+}
+
 /// Writes the table `number` of what `mem` holds, without the versions that none of the `held`
-/// sequences sees, and makes it durable.
+/// sequences sees, and makes it durable. `written` is told of entries, some thousand at a time.
 pub fn write_table(
-    fs: &dyn Fs,
-    dir: &Path,
-    options: &Options,
-    order: &InternalComparator,
+    target: &Target<'_>,
     mem: &Arc<Memtable>,
     held: Vec<SeqNo>,
     number: u64,
+    mut written: impl FnMut(u64),
 ) -> Result<NewFile> {
+    let Target { fs, dir, options, order } = *target;
     let path = dir.join(name::table_name(number));
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
     let mut builder = TableBuilder::new(file, path.clone(), options.table_options(order, 0));
@@ -35,7 +49,12 @@ pub fn write_table(
     let mut largest = Vec::new();
     let fill = || {
         let mut retention = Retention::new(held, order.user().clone());
+        let mut entries = 0;
         mem.for_each(|key, value| {
+            entries += 1;
+            if entries % TOLD_ENTRIES == 0 {
+                written(TOLD_ENTRIES);
+            }
             let parsed = ParsedKey::parse(key)?;
             if !retention.is_shadowed(&parsed)? {
                 builder.add(key, value)?;
@@ -74,7 +93,7 @@ impl Engine {
         // Of no entries no table can be made; but the logs must go.
         let new_file = match oldest.mem.is_empty() {
             true => None,
-            false => Some(self.write_table(&oldest.mem)?),
+            false => Some(self.write_table(&oldest)?),
         };
         let file_bytes = new_file.as_ref().map_or(0, |file| file.file_bytes);
         let mut manifest = self.manifest.lock();
@@ -106,11 +125,27 @@ impl Engine {
         Ok(())
     }
 
-    fn write_table(&self, mem: &Arc<Memtable>) -> Result<NewFile> {
+    fn write_table(&self, frozen: &Frozen) -> Result<NewFile> {
+        let began = Instant::now();
         let number = self.numbers.take();
-        let (fs, order) = (&*self.fs, &self.reads.order);
+        let (options, order) = (&self.options, &self.reads.order);
+        let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
         let held = self.reads.held_seqs();
-        write_table(fs, &self.dir, &self.options, order, mem, held, number)
+        let entry_bytes = frozen.bytes / frozen.mem.len().max(1) as u64;
+        let mut told = 0;
+        let tell = |entries| {
+            told += entries * entry_bytes;
+            self.pace.flushed(entries * entry_bytes);
+        };
+        let written = write_table(&target, &frozen.mem, held, number, tell);
+        match written {
+            Ok(_) => {
+                self.pace.flushed(frozen.bytes.saturating_sub(told));
+                self.pace.timed(frozen.bytes, began.elapsed());
+            }
+            Err(_) => self.pace.frozen(told),
+        }
+        written
     }
 
     /// Freezes the memtable and waits until it, and every one frozen before, is a table.

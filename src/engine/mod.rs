@@ -2,7 +2,7 @@
 //!
 //! | file | what is in it |
 //! | --- | --- |
-//! | `write` | the queue of writers, the log, the way into the memtable |
+//! | `write`, `pace` | the queue of writers, the log, the way into the memtable, and how fast |
 //! | `memtable` | the skip list |
 //! | `flush` | a frozen memtable becomes a table of level 0 |
 //! | `pick`, `compact`, `parts` | which tables to merge, the merge, and its threads |
@@ -45,6 +45,7 @@ use crate::engine::memtable::Memtable;
 use crate::engine::metrics::{Metrics, StallCause};
 use crate::engine::obsolete::Trash;
 use crate::engine::options::Options;
+use crate::engine::pace::Pace;
 use crate::engine::version::Version;
 use crate::engine::version_set::{FileNumbers, VersionSet};
 use crate::engine::view::{ReadState, ReadView};
@@ -67,6 +68,7 @@ pub mod metrics;
 pub mod obsolete;
 pub mod open;
 pub mod options;
+pub mod pace;
 pub mod parts;
 pub mod pick;
 pub mod property;
@@ -96,6 +98,8 @@ pub struct Engine {
     pub trash: Arc<Trash>,
     /// Counters of the write side.
     pub metrics: Metrics,
+    /// Whether writes are ahead of flushes.
+    pace: Pace,
     /// What recovery found when the database was opened.
     pub recovery: open::Recovery,
     queue: WriteQueue,
@@ -156,6 +160,8 @@ pub struct Frozen {
     pub mem: Arc<Memtable>,
     /// The first log whose records are in it.
     pub first_log: u64,
+    /// The memory it took when it was frozen, in bytes.
+    pub bytes: u64,
 }
 
 impl Engine {

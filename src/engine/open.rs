@@ -27,11 +27,12 @@ use crate::base::{Error, Result};
 use crate::engine::directory::{
     LOST, check_files, create_dir, has_database, list, live_logs, lock,
 };
-use crate::engine::flush::write_table;
+use crate::engine::flush::{Target, write_table};
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::metrics::Metrics;
 use crate::engine::obsolete::Trash;
 use crate::engine::options::Options;
+use crate::engine::pace::Pace;
 use crate::engine::version_set::{self, FileNumbers, Recovered, VersionSet, sync_dir};
 use crate::engine::view::{ReadState, ReadView};
 use crate::engine::write::{CommitState, create_log};
@@ -222,7 +223,7 @@ fn current_memtable(
     *arena = Arena::default();
     let mem =
         Arc::new(Memtable::new(replay.order.user(), replay.write_buffer_bytes.min(expected_bytes)));
-    replayed.memtables.push_back(Frozen { mem: mem.clone(), first_log: log_number });
+    replayed.memtables.push_back(Frozen { mem: mem.clone(), first_log: log_number, bytes: 0 });
     Ok(mem)
 }
 
@@ -417,6 +418,7 @@ impl Opening {
             numbers: self.numbers,
             trash,
             metrics: Metrics::default(),
+            pace: Pace::default(),
             recovery: replayed.recovery,
             queue: Default::default(),
             commit: Mutex::new(commit.state),
@@ -445,8 +447,9 @@ impl Opening {
         let number = self.numbers.take();
         // Nobody reads yet: of every key only the newest version is needed.
         let held = vec![MAX_SEQ_NO];
-        let (fs, dir) = (&*self.fs, &self.dir);
-        let table = write_table(fs, dir, &self.options, &self.order, &mem, held, number)?;
+        let (options, order) = (&self.options, &self.order);
+        let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
+        let table = write_table(&target, &mem, held, number, |_| {})?;
         let mut flushed = self.flushed.borrow_mut();
         flushed.tables.push(table);
         flushed.last_seq = flushed.last_seq.max(mem.last_seq());
@@ -503,6 +506,7 @@ impl Opening {
             // What was replayed may never have been synced.
             unsynced: true,
             group: WriteBatch::new(),
+            look_at: 0,
             last_sync: Duration::ZERO,
         };
         Started { state, first_log }

@@ -31,10 +31,10 @@ impl Workers {
             return Ok(workers);
         }
         let flusher = engine.clone();
-        workers.spawn(engine, "minikv-flush", move || flusher.flush_loop())?;
+        workers.spawn(engine, "minikv-flush", move || { renice("MINIKV_NICE_F"); flusher.flush_loop() })?;
         for _ in 0..COMPACTION_THREADS {
             let compactor = engine.clone();
-            workers.spawn(engine, "minikv-compact", move || compactor.compaction_loop())?;
+            workers.spawn(engine, "minikv-compact", move || { renice("MINIKV_NICE_C"); compactor.compaction_loop() })?;
         }
         Ok(workers)
     }
@@ -193,4 +193,10 @@ pub fn take(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     compaction.mark(true);
     state.running.push(compaction.clone());
     compaction
+}
+
+fn renice(var: &str) {
+    if let Ok(n) = std::env::var(var) {
+        let _ = rustix::process::nice(n.parse().unwrap());
+    }
 }

@@ -46,9 +46,6 @@ const GATHER_PART: u32 = 2;
 /// After so many disappointments in a row a leader waits for others once in two to their power.
 const MAX_DISAPPOINTMENTS: u32 = 8;
 
-/// How long a full memtable is held back while level 0 grows.
-const SLOWDOWN: Duration = Duration::from_millis(1);
-
 /// One write, as its caller has it.
 pub enum Write<'a> {
     /// A value for a key.
@@ -270,6 +267,8 @@ pub struct CommitState {
     pub mem: Arc<Memtable>,
     /// Where that memtable's bytes are.
     pub arena: Arena,
+    /// The size of the memtable at which to look whether it is full, or grows too fast.
+    pub look_at: usize,
     /// The last sequence number given.
     pub last_seq: SeqNo,
     /// Whether the log holds records that are not synced.
@@ -454,8 +453,16 @@ impl Engine {
         if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());
         }
-        let full = commit.mem.bytes() >= self.options.write_buffer_bytes || force;
-        if !full || commit.mem.is_empty() {
+        let bytes = commit.mem.bytes();
+        if bytes < commit.look_at && !force {
+            return Ok(());
+        }
+        let full = bytes >= self.options.write_buffer_bytes || force;
+        if !full {
+            self.keep_pace(commit);
+            return Ok(());
+        }
+        if commit.mem.is_empty() {
             return Ok(());
         }
         self.wait_for_room()?;
@@ -465,7 +472,6 @@ impl Engine {
     fn wait_for_room(&self) -> Result<()> {
         let began = Instant::now();
         let mut cause = None;
-        let mut slowed = false;
         let mut state = self.state.lock();
         let result = loop {
             if state.closing {
@@ -486,13 +492,6 @@ impl Engine {
                 cause = Some(StallCause::Level0);
                 state.stall = cause;
                 self.wait_for_change(&mut state);
-            } else if level0 >= pick::LEVEL0_SLOWDOWN_FILES && !slowed {
-                slowed = true;
-                cause = cause.or(Some(StallCause::Slowdown));
-                match self.inline {
-                    None => drop(self.changed.wait_for(&mut state, SLOWDOWN)),
-                    Some(_) => self.wait_for_change(&mut state),
-                }
             } else {
                 break Ok(());
             }
@@ -524,7 +523,9 @@ impl Engine {
         }
         let first_log = std::mem::replace(&mut state.mem_log, number);
         let full = std::mem::replace(&mut state.mem, mem.clone());
-        state.frozen.push_back(Frozen { mem: full, first_log });
+        let bytes = full.bytes() as u64;
+        self.pace.frozen(bytes);
+        state.frozen.push_back(Frozen { mem: full, first_log, bytes });
         self.show(&state);
         drop(state);
         self.work.notify_all();
@@ -532,6 +533,7 @@ impl Engine {
         commit.name_synced = false;
         commit.unsynced = false;
         commit.mem = mem;
+        commit.look_at = 0;
         commit.arena = Arena::default();
         Ok(())
     }

@@ -32,6 +32,10 @@ const PLAIN_BYTES: u64 = 16 << 10;
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
+/// Pages are made writable so many bytes at a time: one by one they cost as much, all at once a
+/// millisecond and a half, which some record would wait for.
+const POPULATE_BYTES: usize = 128 << 10;
+
 /// Windows begin at multiples of this, which is one of every page size there is.
 const WINDOW_ALIGN: u64 = 64 << 10;
 
@@ -43,12 +47,38 @@ const IN_PLACE: [u32; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 pub(super) struct MappedLog {
     file: File,
     position: u64,
-    /// Where the mapping begins, and it.
-    window: Option<(u64, MmapMut)>,
+    window: Option<Window>,
     next_window_bytes: u64,
     /// The file's length, as far as it was reserved.
     reserved: u64,
     plain: bool,
+}
+
+/// A mapped part of the file.
+#[derive(Debug)]
+struct Window {
+    /// Where in the file it begins.
+    start: u64,
+    map: MmapMut,
+    /// How much of it is writable without a fault.
+    populated: usize,
+}
+
+impl Window {
+    /// Makes room for a record of the largest size that is stored at `position`.
+    fn populate(&mut self, position: u64) -> io::Result<()> {
+        let at = (position - self.start) as usize;
+        if at + MAX_STORED_BYTES > self.populated && self.populated < self.map.len() {
+            let bytes = POPULATE_BYTES.min(self.map.len() - self.populated);
+            self.map.advise_range(Advice::PopulateWrite, self.populated, bytes)?;
+            self.populated += bytes;
+        }
+        Ok(())
+    }
+
+    fn holds(&self, position: u64) -> bool {
+        position < self.start + self.map.len() as u64
+    }
 }
 
 impl MappedLog {
@@ -68,14 +98,15 @@ impl MappedLog {
     /// Stores `bytes` in the window, if they fit. The header goes last: a record of which a killed
     /// process stored a part, or others see a part, does not look like one.
     fn store(&mut self, bytes: &[u8]) -> bool {
-        let Some((start, map)) = &mut self.window else { return false };
+        let Some(window) = &mut self.window else { return false };
         if bytes.len() > MAX_STORED_BYTES {
             return false;
         }
-        let Some(at) = self.position.checked_sub(*start).map(|at| at as usize) else {
+        let Some(at) = self.position.checked_sub(window.start).map(|at| at as usize) else {
             return false;
         };
-        let Some(place) = map.get_mut(at..at + bytes.len()) else { return false };
+        let populated = &mut window.map[..window.populated];
+        let Some(place) = populated.get_mut(at..at + bytes.len()) else { return false };
         let header = bytes.len().min(HEADER_BYTES);
         place[header..].copy_from_slice(&bytes[header..]);
         fence(Ordering::Release);
@@ -83,19 +114,30 @@ impl MappedLog {
         true
     }
 
-    /// Opens the next window at the position. On failure there is none from then on.
-    fn open_window(&mut self) {
+    /// Sees to it that a window is ready at the position. On failure there is none from then on.
+    fn move_on(&mut self) {
+        if self.plain || self.position < PLAIN_BYTES {
+            return;
+        }
+        let ready = match &mut self.window {
+            Some(window) if window.holds(self.position) => window.populate(self.position),
+            _ => self.open_window(),
+        };
+        if ready.is_err() {
+            self.window = None;
+            self.plain = true;
+        }
+    }
+
+    fn open_window(&mut self) -> io::Result<()> {
         self.window = None;
         let start = self.position - self.position % WINDOW_ALIGN;
         let bytes = self.next_window_bytes;
-        match self.map(start, bytes) {
-            Ok(map) => {
-                self.window = Some((start, map));
-                self.reserved = self.reserved.max(start + bytes);
-                self.next_window_bytes = (2 * bytes).min(MAX_WINDOW_BYTES);
-            }
-            Err(_) => self.plain = true,
-        }
+        let map = self.map(start, bytes)?;
+        self.reserved = self.reserved.max(start + bytes);
+        self.next_window_bytes = (2 * bytes).min(MAX_WINDOW_BYTES);
+        let window = self.window.insert(Window { start, map, populated: 0 });
+        window.populate(self.position)
     }
 
     #[expect(unsafe_code, reason = "a system call for each record takes most of a put's time")]
@@ -103,10 +145,7 @@ impl MappedLog {
         fallocate(&self.file, FallocateFlags::empty(), start, bytes)?;
         // SAFETY: the file belongs to this log alone and is not cut while the window is open; the
         // range is inside it. See the head of this file.
-        let map =
-            unsafe { MmapOptions::new().offset(start).len(bytes as usize).map_mut(&self.file)? };
-        map.advise(Advice::PopulateWrite)?;
-        Ok(map)
+        unsafe { MmapOptions::new().offset(start).len(bytes as usize).map_mut(&self.file) }
     }
 }
 
@@ -116,13 +155,7 @@ impl WriteFile for MappedLog {
             write_fully_at(bytes, self.position, |b, offset| self.file.write_at(b, offset))?;
         }
         self.position += bytes.len() as u64;
-        let in_window = |(start, map): &(u64, MmapMut)| self.position < start + map.len() as u64;
-        if !self.plain
-            && self.position >= PLAIN_BYTES
-            && !self.window.as_ref().is_some_and(in_window)
-        {
-            self.open_window();
-        }
+        self.move_on();
         Ok(())
     }
 

@@ -36,7 +36,7 @@ use crate::admin::survey::{Survey, survey, table_context};
 use crate::admin::tables::{SoundEntries, TableFacts};
 use crate::base::{Error, Result};
 use crate::engine::directory;
-use crate::engine::flush::write_table;
+use crate::engine::flush::{Target, write_table};
 use crate::engine::open::Replay;
 use crate::engine::options::Options;
 use crate::engine::version_set::{FileNumbers, set_current, sync_dir, write_manifest};
@@ -420,7 +420,8 @@ impl<'a> Repair<'a> {
             let Some(oldest) = memtables.pop_front() else { return Ok(()) };
             let held = vec![MAX_SEQ_NO];
             let number = next.take();
-            tables.push(write_table(&**fs, dir, options, order, &oldest.mem, held, number)?);
+            let target = Target { fs: &**fs, dir, options, order };
+            tables.push(write_table(&target, &oldest.mem, held, number, |_| {})?);
             Ok(())
         };
         let mut replayed = replay.run(numbers, last_seq, &mut flush)?;
