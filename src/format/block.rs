@@ -99,29 +99,30 @@ impl Block {
     /// # Errors
     /// Corruption, if the restart array does not fit or is not ascending from 0.
     pub fn new(contents: impl AsRef<[u8]>) -> Result<Block> {
-        let contents = contents.as_ref();
-        let head = BlockHead::of(contents)?;
-        BlockView { head: &head, heads: &[], contents }.check_restarts()?;
+        let LooseBlock { head, contents } = LooseBlock::new(contents.as_ref())?;
         Ok(Block { shared: ThinArc::from_header_and_slice(head, contents) })
     }
 
     /// [`Block::new`], with the heads of its entries if that pays: for blocks that are going to
-    /// be searched often. A damaged block has none.
+    /// be searched often. A damaged block has none. What `buffer` holds is lost.
     ///
     /// # Errors
     /// As [`Block::new`].
-    pub fn with_heads(contents: impl AsRef<[u8]>, order: &KeyOrder) -> Result<Block> {
-        let contents = contents.as_ref();
-        let mut head = BlockHead::of(contents)?;
-        let view = BlockView { head: &head, heads: &[], contents };
-        view.check_restarts()?;
-        let mut bytes = Vec::new();
-        let Some(heads) = block_heads::build(view, order, &mut bytes) else {
+    pub fn with_heads(
+        contents: impl AsRef<[u8]>,
+        order: &KeyOrder,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Block> {
+        let loose = LooseBlock::new(contents.as_ref())?;
+        buffer.clear();
+        let heads = block_heads::build(loose.view(), order, buffer);
+        let LooseBlock { mut head, contents } = loose;
+        let Some(heads) = heads else {
             return Ok(Block { shared: ThinArc::from_header_and_slice(head, contents) });
         };
-        (head.start, head.heads) = (bytes.len(), heads);
-        bytes.extend_from_slice(contents);
-        Ok(Block { shared: ThinArc::from_header_and_slice(head, &bytes) })
+        (head.start, head.heads) = (buffer.len(), heads);
+        buffer.extend_from_slice(contents);
+        Ok(Block { shared: ThinArc::from_header_and_slice(head, buffer) })
     }
 
     /// The block in an allocation.
@@ -163,6 +164,31 @@ impl Block {
     /// A cursor over the entries, at none of them yet.
     pub fn cursor(&self) -> BlockCursor {
         BlockCursor::new(self.clone())
+    }
+}
+
+/// A block in borrowed memory, for one look.
+#[derive(Debug)]
+pub struct LooseBlock<'a> {
+    head: BlockHead,
+    contents: &'a [u8],
+}
+
+impl<'a> LooseBlock<'a> {
+    /// Takes `contents` as a block.
+    ///
+    /// # Errors
+    /// As [`Block::new`].
+    pub fn new(contents: &'a [u8]) -> Result<LooseBlock<'a>> {
+        let block = LooseBlock { head: BlockHead::of(contents)?, contents };
+        block.view().check_restarts()?;
+        Ok(block)
+    }
+
+    /// Looks at it.
+    #[inline]
+    pub fn view(&self) -> BlockView<'_> {
+        BlockView { head: &self.head, heads: &[], contents: self.contents }
     }
 }
 

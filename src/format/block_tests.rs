@@ -270,7 +270,7 @@ fn heads_find_what_a_search_of_the_block_finds() {
         let mut rng = Rng(seed);
         let model = internal_model(&mut rng);
         let plain = build(&model, 1 + rng.below(20));
-        let block = Block::with_heads(&plain, &internal_order()).unwrap();
+        let block = Block::with_heads(&plain, &internal_order(), &mut Vec::new()).unwrap();
         assert_eq!(block.view().contents(), plain.view().contents());
         with_heads += usize::from(block.view().heads().is_some());
         for _ in 0..100 {
@@ -292,7 +292,7 @@ fn a_cursor_moves_by_heads_as_a_sorted_list_does() {
         let mut rng = Rng(seed);
         let model = internal_model(&mut rng);
         let block = build(&model, 1 + rng.below(20));
-        let block = Block::with_heads(&block, &order).unwrap();
+        let block = Block::with_heads(&block, &order, &mut Vec::new()).unwrap();
         let mut cursor = block.cursor();
         let mut at = model.len();
         for _ in 0..200 {
@@ -340,7 +340,7 @@ fn heads_of_hostile_blocks_are_none_or_tell_the_truth() {
         for (at, flip) in (0..bytes.len()).flat_map(|at| [0x01, 0x80, 0xff].map(|f| (at, f))) {
             let mut changed = bytes.clone();
             changed[at] ^= flip;
-            let Ok(block) = Block::with_heads(&changed, &order) else { continue };
+            let Ok(block) = Block::with_heads(&changed, &order, &mut Vec::new()) else { continue };
             if block.view().heads().is_none() {
                 none += 1;
                 continue;

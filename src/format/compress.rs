@@ -109,15 +109,30 @@ impl Compressor {
 /// Corruption, if the bytes are not what the id says; [`Error::Unsupported`], if the id is not
 /// known to this build.
 pub fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>> {
+    let mut raw = Vec::new();
+    let len = decompress_into(id, stored, &mut raw)?;
+    raw.truncate(len);
+    Ok(raw)
+}
+
+/// [`decompress`] into a buffer that is used again and again: how much of it is the block. It
+/// grows where it is too short, and is never cut.
+///
+/// # Errors
+/// As [`decompress`].
+pub fn decompress_into(id: u8, stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     match id {
-        ID_SNAPPY => decompress_snappy(stored),
+        ID_SNAPPY => decompress_snappy(stored, raw),
         #[cfg(feature = "zstd")]
-        ID_ZSTD => decompress_zstd(stored),
+        ID_ZSTD => {
+            *raw = decompress_zstd(stored)?;
+            Ok(raw.len())
+        }
         _ => Err(Error::unsupported("compression", id.to_string())),
     }
 }
 
-fn decompress_snappy(stored: &[u8]) -> Result<Vec<u8>> {
+fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     let damaged = |error: snap::Error| Error::corruption(format!("damaged snappy block: {error}"));
     let len = snap::raw::decompress_len(stored).map_err(damaged)?;
     let limit = stored.len().saturating_mul(SNAPPY_MAX_RATIO);
@@ -128,10 +143,10 @@ fn decompress_snappy(stored: &[u8]) -> Result<Vec<u8>> {
             len,
         ));
     }
-    let mut raw = vec![0; len];
-    let written = snap::raw::Decoder::new().decompress(stored, &mut raw).map_err(damaged)?;
-    raw.truncate(written);
-    Ok(raw)
+    if raw.len() < len {
+        raw.resize(len, 0);
+    }
+    snap::raw::Decoder::new().decompress(stored, &mut raw[..len]).map_err(damaged)
 }
 
 /// zstd can grow its input tens of thousands of times, so that the ratio bounds nothing. A length

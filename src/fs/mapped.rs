@@ -32,9 +32,9 @@ const PLAIN_BYTES: u64 = 16 << 10;
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
-/// Pages are made writable so many bytes at a time: one by one they cost as much, all at once a
-/// millisecond and a half, which some record would wait for.
-const POPULATE_BYTES: usize = 128 << 10;
+/// Pages are made writable so many bytes at a time: few enough that no record waits for long, and
+/// so many that one in some thousand waits.
+const POPULATE_BYTES: usize = 512 << 10;
 
 /// Windows begin at multiples of this, which is one of every page size there is.
 const WINDOW_ALIGN: u64 = 64 << 10;

@@ -9,8 +9,12 @@
 //! before they come to its end go on to the main queue, the others leave; if one of these is soon
 //! read again, it enters the main queue at once. At the end of the main queue, what was used goes
 //! round again. So a scan does not push out what lookups use.
+//!
+//! Where hardly any block is used again in the small queue, because there are too many for the
+//! room, most new ones do not enter it: they are remembered only, as if they had left it. To keep a
+//! block costs more than to look at it once.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
@@ -24,6 +28,19 @@ const ENTRY_BYTES: u64 = 128;
 
 /// Uses beyond this are not counted.
 const MOST_USES: u8 = 2;
+
+/// The scale of [`Shard::used_in_small`]; below [`FEW_USED`], most new blocks are not let in.
+const ALL_USED: u32 = 1 << 16;
+const FEW_USED: u32 = ALL_USED / 16;
+
+/// How slowly the average moves.
+const AVERAGE_OF: u32 = 128;
+
+/// Of those that are not let in as a rule, one in so many is: things may change.
+const LET_IN: u32 = 16;
+
+/// The room of a ghost: blocks are mostly larger.
+const GHOST_OF_BYTES: u64 = 2048;
 
 /// The least room of a shard.
 const SHARD_BYTES: u64 = 2 << 20;
@@ -69,10 +86,18 @@ struct Shard {
     capacity: u64,
     small: Queue,
     main: Queue,
-    /// Blocks that left the small queue lately, oldest first.
-    ghosts: VecDeque<BlockId>,
-    ghost_set: HashSet<BlockId>,
+    ghosts: Ghosts,
+    /// How many of the blocks that left the small queue had been used there: a moving average, of
+    /// [`ALL_USED`].
+    used_in_small: u32,
+    /// Counts the new blocks while most of them do not enter.
+    turn: u32,
 }
+
+/// Blocks that left the small queue lately, or were not let in. A place for each hash: what comes
+/// later takes the place of what was there.
+#[derive(Debug)]
+struct Ghosts(Box<[u32]>);
 
 /// The number of the table and that of the block in it.
 type BlockId = (u64, u32);
@@ -113,6 +138,12 @@ impl TableBlocks {
         Some(CachedBlock { guard })
     }
 
+    /// Whether a block that was read is worth keeping. If not it is remembered, for the next time.
+    pub fn wants(&self, at: usize) -> bool {
+        let id = (self.slots.id, at as u32);
+        self.slots.cache.shard(id).lock().wants(id)
+    }
+
     /// Keeps a block, and lets others go if need be. A block too large to share the room stays
     /// out.
     pub fn insert(&self, at: usize, block: Block) {
@@ -126,7 +157,7 @@ impl TableBlocks {
         self.slots.in_use.store(true, Relaxed);
         slot.store(Some(block.into_shared()));
         let entry = Entry { slots: Arc::downgrade(&self.slots), at: at as u32, bytes };
-        if shard.ghost_set.remove(&id) {
+        if shard.ghosts.take(id) {
             shard.main.push(entry);
         } else {
             shard.small.push(entry);
@@ -178,8 +209,47 @@ impl BlockCache {
     }
 
     fn shard(&self, (table, block): BlockId) -> &Mutex<Shard> {
-        let hash = (table << 32 | u64::from(block)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &self.shards[(hash >> 32) as usize & (self.shards.len() - 1)]
+        &self.shards[hash((table, block)) as usize & (self.shards.len() - 1)]
+    }
+}
+
+/// Mixes all bits of an id into the upper half.
+fn hash((table, block): BlockId) -> u32 {
+    let bits = (table << 32 | u64::from(block)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((bits ^ bits >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
+}
+
+impl Ghosts {
+    fn new(capacity: u64) -> Ghosts {
+        let places = (capacity / GHOST_OF_BYTES).clamp(16, 1 << 24).next_power_of_two();
+        Ghosts(vec![0; places as usize].into())
+    }
+
+    /// Its place, and what stands there for it. The shard's number is in the lowest bits.
+    fn place(&mut self, id: BlockId) -> (&mut u32, u32) {
+        let hash = hash(id);
+        let at = (hash / MOST_SHARDS as u32) as usize & (self.0.len() - 1);
+        let sign = (id.0 as u32).wrapping_mul(0x85eb_ca6b) ^ id.1 | 1 << 31;
+        (&mut self.0[at], sign)
+    }
+
+    fn holds(&mut self, id: BlockId) -> bool {
+        let (place, sign) = self.place(id);
+        *place == sign
+    }
+
+    fn add(&mut self, id: BlockId) {
+        let (place, sign) = self.place(id);
+        *place = sign;
+    }
+
+    fn take(&mut self, id: BlockId) -> bool {
+        let (place, sign) = self.place(id);
+        let holds = *place == sign;
+        if holds {
+            *place = 0;
+        }
+        holds
     }
 }
 
@@ -189,13 +259,26 @@ impl Shard {
             capacity,
             small: Queue::default(),
             main: Queue::default(),
-            ghosts: VecDeque::new(),
-            ghost_set: HashSet::new(),
+            ghosts: Ghosts::new(capacity),
+            used_in_small: ALL_USED,
+            turn: 0,
         }
     }
 
     fn bytes(&self) -> u64 {
         self.small.bytes + self.main.bytes
+    }
+
+    fn wants(&mut self, id: BlockId) -> bool {
+        if self.used_in_small >= FEW_USED || self.ghosts.holds(id) {
+            return true;
+        }
+        self.turn = self.turn.wrapping_add(1);
+        if self.turn.is_multiple_of(LET_IN) {
+            return true;
+        }
+        self.ghosts.add(id);
+        false
     }
 
     fn make_room(&mut self) {
@@ -211,19 +294,13 @@ impl Shard {
     fn leave_small(&mut self) {
         let Some(entry) = self.small.pop() else { return };
         let Some(slots) = entry.slots.upgrade() else { return };
+        self.used_in_small -= self.used_in_small / AVERAGE_OF;
         if entry.uses(&slots, |_| 0) > 0 {
+            self.used_in_small += ALL_USED / AVERAGE_OF;
             return self.main.push(entry);
         }
         entry.clear(&slots);
-        let id = (slots.id, entry.at);
-        if self.ghost_set.insert(id) {
-            self.ghosts.push_back(id);
-        }
-        while self.ghosts.len() > self.main.entries.len() + self.small.entries.len() {
-            if let Some(oldest) = self.ghosts.pop_front() {
-                self.ghost_set.remove(&oldest);
-            }
-        }
+        self.ghosts.add((slots.id, entry.at));
     }
 
     fn leave_main(&mut self) {
@@ -358,6 +435,38 @@ mod tests {
         table.insert(gone, block(4096));
         (300..1000).for_each(|at| table.insert(at, block(4096)));
         assert!(here(&gone) && !here(&(gone + 1)));
+    }
+
+    /// Reads a block as a lookup does: whether it was there.
+    fn read(table: &TableBlocks, at: usize) -> bool {
+        let there = table.get(at).is_some();
+        if !there && table.wants(at) {
+            table.insert(at, block(4096));
+        }
+        there
+    }
+
+    #[test]
+    fn where_nothing_is_used_again_few_blocks_are_let_in_until_something_is() {
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let table = cache.table(20_000);
+        let kept = |range: std::ops::Range<usize>| {
+            let read = |at| !read(&table, at) && table.get(at).is_some();
+            range.filter(|&at| read(at)).count()
+        };
+        // The look at what was kept is a use.
+        assert_eq!(kept(0..1000), 1000);
+        (1000..3000).for_each(|at| drop(read(&table, at)));
+        let before = cache.usage_bytes();
+        let wanted = (3000..10_000).filter(|&at| table.wants(at)).count();
+        assert_eq!(wanted, 7000 / LET_IN as usize);
+        assert_eq!(cache.usage_bytes(), before);
+        let few = 10_000..10_050;
+        few.clone().for_each(|at| drop(read(&table, at)));
+        few.clone().for_each(|at| drop(read(&table, at)));
+        // Some took each other's place among those remembered.
+        let stayed = few.filter(|&at| read(&table, at)).count();
+        assert!(stayed > 40, "read twice, {stayed} of 50 stay");
     }
 
     #[test]

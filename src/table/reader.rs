@@ -15,7 +15,7 @@ use bytes::Bytes;
 use crate::base::{Error, Result};
 use crate::filter::whole_table::KeyHash;
 use crate::filter::{FilterBlockReader, FilterPolicy, PrefixExtractor, TableFilter};
-use crate::format::block::{Block, BlockView, ByHeads};
+use crate::format::block::{Block, BlockView, ByHeads, LooseBlock};
 use crate::format::coding::Decoder;
 use crate::format::handle::{BlockHandle, FOOTER_BYTES, Footer};
 use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo, pack_trailer, trailer};
@@ -25,7 +25,7 @@ use crate::table::block_cache::{CachedBlock, TableBlocks};
 use crate::table::filters::{FilterInfo, Filters};
 use crate::table::index::{Index, IndexSpot};
 use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
-use crate::table::stored::{read_footer, read_stored};
+use crate::table::stored::{Stored, read_footer, read_stored};
 
 /// Values up to this long are copied out of their block.
 pub const COPIED_VALUE_BYTES: usize = 1 << 10;
@@ -157,8 +157,7 @@ impl Table {
         footer: &Footer,
     ) -> Result<Block> {
         let handle = footer.index.within(file_bytes).map_err(|e| at_footer(e, file_bytes))?;
-        let (_, contents) = read_stored(file, path, handle, true, &mut NoSink)?;
-        Block::new(contents).map_err(|error| error.at(handle.offset))
+        read_stored(file, path, handle, true, &mut NoSink, |stored| Block::new(stored.contents))
     }
 
     /// The names and handles of the metaindex.
@@ -181,8 +180,9 @@ impl Table {
 
     fn open_filters(&self, context: &TableContext) -> Result<Filters> {
         let mut filters = Filters::open(&self.meta, context, |handle| {
-            let (_, contents) = read_stored(&*self.file, &self.path, handle, true, &mut NoSink)?;
-            Ok(contents)
+            read_stored(&*self.file, &self.path, handle, true, &mut NoSink, |stored| {
+                Ok(Bytes::copy_from_slice(stored.contents))
+            })
         })?;
         filters.error = filters.error.map(|error| error.in_file(&self.path));
         Ok(filters)
@@ -316,10 +316,7 @@ impl Table {
                 sink.data_block(handle, BlockSource::Cache);
                 self.find_in(view, key, user_key, scratch, || block.to_block())
             }
-            None => {
-                let block = self.read_data_block(spot, options, sink)?;
-                self.find_in(block.view(), key, user_key, scratch, || Some(block.clone()))
-            }
+            None => self.find_in_file(spot, key, options, sink, scratch),
         };
         let found = found.map_err(|error| error.at(handle.offset).in_file(&self.path))?;
         sink.block_searched(found.as_ref());
@@ -447,22 +444,52 @@ impl Table {
         options: &BlockReadOptions,
         sink: &mut S,
     ) -> Result<Block> {
-        let handle = spot.handle;
-        sink.data_block(handle, BlockSource::File);
-        let keep = self.blocks.as_ref().zip(spot.at).filter(|_| options.fill_cache);
         let verify = options.verify_checksums;
-        let block = read_stored(&*self.file, &self.path, handle, verify, sink)
-            .and_then(|(_, contents)| {
-                let block = match keep {
-                    Some(_) => Block::with_heads(contents, &self.order),
-                    None => Block::new(contents),
-                };
-                block.map_err(|error| error.at(handle.offset))
-            })
-            .map_err(|error| error.in_file(&self.path))?;
-        if let Some((blocks, at)) = keep {
-            blocks.insert(at, block.clone());
-        }
+        sink.data_block(spot.handle, BlockSource::File);
+        read_stored(&*self.file, &self.path, spot.handle, verify, sink, |stored| {
+            match self.keeper(spot, options) {
+                Some(keeper) => self.keep(keeper, stored),
+                None => Block::new(stored.contents),
+            }
+        })
+        .map_err(|error| error.in_file(&self.path))
+    }
+
+    /// Looks a key up in a data block of the file. One that is not to be kept is looked at where
+    /// it was decompressed.
+    fn find_in_file<S: TableSink>(
+        &self,
+        spot: IndexSpot,
+        key: &[u8],
+        options: &BlockReadOptions,
+        sink: &mut S,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        let (verify, user_key) = (options.verify_checksums, self.order.user_key(key));
+        sink.data_block(spot.handle, BlockSource::File);
+        read_stored(&*self.file, &self.path, spot.handle, verify, sink, |stored| {
+            match self.keeper(spot, options) {
+                Some(keeper) => {
+                    let block = self.keep(keeper, stored)?;
+                    self.find_in(block.view(), key, user_key, scratch, || Some(block.clone()))
+                }
+                None => {
+                    let block = LooseBlock::new(stored.contents)?;
+                    self.find_in(block.view(), key, user_key, scratch, || None)
+                }
+            }
+        })
+    }
+
+    /// Who keeps a block that was just read, if anyone.
+    fn keeper(&self, spot: IndexSpot, options: &BlockReadOptions) -> Option<(&TableBlocks, usize)> {
+        let keeper = self.blocks.as_ref().filter(|_| options.fill_cache).zip(spot.at)?;
+        keeper.0.wants(keeper.1).then_some(keeper)
+    }
+
+    fn keep(&self, (blocks, at): (&TableBlocks, usize), stored: Stored<'_>) -> Result<Block> {
+        let block = Block::with_heads(stored.contents, &self.order, stored.buffer)?;
+        blocks.insert(at, block.clone());
         Ok(block)
     }
 
@@ -474,10 +501,9 @@ impl Table {
         handle
             .within(self.file_bytes)
             .and_then(|handle| {
-                read_stored(&*self.file, &self.path, handle, verify_checksum, &mut NoSink)
-            })
-            .and_then(|(id, contents)| {
-                Ok((id, Block::new(contents).map_err(|error| error.at(handle.offset))?))
+                read_stored(&*self.file, &self.path, handle, verify_checksum, &mut NoSink, |stored| {
+                    Ok((stored.id, Block::new(stored.contents)?))
+                })
             })
             .map_err(|error| error.in_file(&self.path))
     }

@@ -1,12 +1,11 @@
 //! Reading what is stored of a table: its footer, and its blocks as they lie in the file.
 
+use std::cell::Cell;
 use std::path::Path;
-
-use bytes::Bytes;
 
 use crate::base::{Error, Result};
 use crate::format::block::Block;
-use crate::format::compress::{ID_NONE, decompress};
+use crate::format::compress::{ID_NONE, decompress_into};
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, verify_block};
 use crate::fs::ReadFile;
 use crate::table::sink::{NoSink, TableSink};
@@ -43,37 +42,85 @@ pub fn read_loose_block(file: &dyn ReadFile, path: &Path, handle: BlockHandle) -
         let error = Error::mismatch("the file ends inside a block", handle.size, file_bytes);
         return Err(error.at(handle.offset).in_file(path));
     }
-    read_stored(file, path, handle, true, &mut NoSink)
-        .and_then(|(_, contents)| Block::new(contents).map_err(|error| error.at(handle.offset)))
+    read_stored(file, path, handle, true, &mut NoSink, |stored| Block::new(stored.contents))
         .map_err(|error| error.in_file(path))
 }
 
-/// Reads a block that lies within the file, and decompresses it.
-pub(super) fn read_stored<S: TableSink>(
+/// A block as it was read, in buffers that the next one will be read into.
+pub(super) struct Stored<'a> {
+    /// How it was compressed.
+    pub id: u8,
+    /// What it holds, decompressed.
+    pub contents: &'a [u8],
+    /// A buffer for whoever looks at it.
+    pub buffer: &'a mut Vec<u8>,
+}
+
+/// What a thread reads blocks into: most of them are looked at or copied, and done with.
+#[derive(Default)]
+struct Buffers {
+    stored: Vec<u8>,
+    raw: Vec<u8>,
+    other: Vec<u8>,
+}
+
+/// A buffer that one block made longer is given back.
+const KEEP_BYTES: usize = 128 << 10;
+
+/// Reads a block that lies within the file, decompresses it, and gives it to `then`, whose errors
+/// get the block's offset.
+pub(super) fn read_stored<S: TableSink, R>(
     file: &dyn ReadFile,
     path: &Path,
     handle: BlockHandle,
     verify: bool,
     sink: &mut S,
-) -> Result<(u8, Bytes)> {
+    then: impl FnOnce(Stored<'_>) -> Result<R>,
+) -> Result<R> {
+    thread_local! {
+        static BUFFERS: Cell<Buffers> = Cell::default();
+    }
+    let mut buffers = BUFFERS.take();
+    let result = read_into(&mut buffers, file, path, handle, verify, sink)
+        .and_then(|stored| then(stored).map_err(|error| error.at(handle.offset)));
+    for buffer in [&mut buffers.stored, &mut buffers.raw, &mut buffers.other] {
+        if buffer.capacity() > KEEP_BYTES {
+            *buffer = Vec::new();
+        }
+    }
+    BUFFERS.set(buffers);
+    result
+}
+
+fn read_into<'a, S: TableSink>(
+    buffers: &'a mut Buffers,
+    file: &dyn ReadFile,
+    path: &Path,
+    handle: BlockHandle,
+    verify: bool,
+    sink: &mut S,
+) -> Result<Stored<'a>> {
     let too_long = || Error::corruption("block too long for this machine").at(handle.offset);
     let size = usize::try_from(handle.size).map_err(|_| too_long())?;
     let len = size.checked_add(BLOCK_TRAILER_BYTES).ok_or_else(too_long)?;
-    let mut stored = vec![0; len];
-    read_exactly(file, path, &mut stored, handle.offset)?;
+    let Buffers { stored, raw, other: buffer } = buffers;
+    if stored.len() < len {
+        stored.resize(len, 0);
+    }
+    let stored = &mut stored[..len];
+    read_exactly(file, path, stored, handle.offset)?;
     sink.bytes_read(len as u64);
     if verify {
-        verify_block(&stored).map_err(|error| error.at(handle.offset))?;
+        verify_block(stored).map_err(|error| error.at(handle.offset))?;
         sink.checksum_verified();
     }
-    let id = stored[size];
-    stored.truncate(size);
+    let (id, stored) = (stored[size], &stored[..size]);
     if id == ID_NONE {
-        return Ok((id, stored.into()));
+        return Ok(Stored { id, contents: stored, buffer });
     }
-    let raw = decompress(id, &stored).map_err(|error| error.at(handle.offset))?;
-    sink.bytes_decompressed(raw.len() as u64);
-    Ok((id, raw.into()))
+    let len = decompress_into(id, stored, raw).map_err(|error| error.at(handle.offset))?;
+    sink.bytes_decompressed(len as u64);
+    Ok(Stored { id, contents: &raw[..len], buffer })
 }
 
 fn read_exactly(file: &dyn ReadFile, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {

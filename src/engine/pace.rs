@@ -1,0 +1,83 @@
+//! How fast writes may go: with the background, not far ahead of it.
+//!
+//! A writer that is faster than flushes or compactions must wait in the end. It waits a little and
+//! often, so that no single write waits long: each time the memtable has grown by [`STEP_BYTES`].
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::engine::metrics::StallCause;
+use crate::engine::write::CommitState;
+use crate::engine::{Engine, pick};
+
+/// After so much growth of the memtable, in bytes, a writer looks whether it is too fast. Of small
+/// entries these are more than a thousand: waits stay out of the 99.9th percentile.
+pub const STEP_BYTES: usize = 256 << 10;
+
+/// The longest wait.
+const MAX_WAIT: Duration = Duration::from_micros(2500);
+
+/// Shorter waits are put off: they would take longer than they should.
+const MIN_WAIT: Duration = Duration::from_micros(200);
+
+/// What is known of the flushes. Of a memtable's bytes, those count as unflushed that a table does
+/// not hold yet.
+#[derive(Debug, Default)]
+pub struct Pace {
+    unflushed: AtomicU64,
+    /// What a flush takes for a mebibyte, in microseconds; 0 before the first.
+    micros_per_mib: AtomicU64,
+}
+
+impl Pace {
+    /// A memtable of `bytes` was frozen.
+    pub fn frozen(&self, bytes: u64) {
+        self.unflushed.fetch_add(bytes, Relaxed);
+    }
+
+    /// Part of a frozen memtable is in a table.
+    pub fn flushed(&self, bytes: u64) {
+        self.unflushed.fetch_sub(bytes, Relaxed);
+    }
+
+    /// A memtable of `bytes` was flushed in `time`.
+    pub fn timed(&self, bytes: u64, time: Duration) {
+        if bytes > 0 {
+            let micros = (time.as_micros() as u64).saturating_mul(1 << 20) / bytes;
+            self.micros_per_mib.store(micros, Relaxed);
+        }
+    }
+
+    /// How long a flush takes for what memory holds beyond one write buffer.
+    fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
+        let held = self.unflushed.load(Relaxed).saturating_add(mem_bytes as u64);
+        let beyond = held.saturating_sub(write_buffer_bytes as u64);
+        Duration::from_micros((beyond >> 10).saturating_mul(self.micros_per_mib.load(Relaxed)) >> 10)
+    }
+}
+
+impl Engine {
+    /// Holds a writer back as much as it is ahead of the background.
+    pub fn keep_pace(&self, commit: &mut CommitState) {
+        let mem_bytes = commit.mem.bytes();
+        commit.look_at = mem_bytes.saturating_add(STEP_BYTES).min(self.options.write_buffer_bytes);
+        let mut wait = self.pace.lead(mem_bytes, self.options.write_buffer_bytes);
+        let mut state = self.state.lock();
+        let level0 = state.version.level(0).len();
+        if let Some(over) = level0.checked_sub(pick::LEVEL0_SLOWDOWN_FILES) {
+            wait = wait.max(MAX_WAIT / 8 * (over as u32 + 1).min(8));
+        }
+        if wait < MIN_WAIT || state.closing || state.failed.is_some() {
+            return;
+        }
+        let began = Instant::now();
+        state.stall = Some(StallCause::Slowdown);
+        match self.inline {
+            None => drop(self.changed.wait_for(&mut state, wait.min(MAX_WAIT))),
+            Some(_) => self.wait_for_change(&mut state),
+        }
+        state.stall = None;
+        drop(state);
+        self.metrics.stall(StallCause::Slowdown, began.elapsed());
+    }
+}
