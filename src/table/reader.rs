@@ -438,6 +438,7 @@ impl Table {
     }
 
     /// A data block from the file, put into the cache.
+    #[inline(never)]
     fn read_data_block<S: TableSink>(
         &self,
         spot: IndexSpot,
@@ -457,6 +458,7 @@ impl Table {
 
     /// Looks a key up in a data block of the file. One that is not to be kept is looked at where
     /// it was decompressed.
+    #[inline(never)]
     fn find_in_file<S: TableSink>(
         &self,
         spot: IndexSpot,
