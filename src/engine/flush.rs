@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::base::{Error, Result};
-use crate::engine::{Engine, Frozen};
 use crate::engine::compact::Retention;
 use crate::engine::memtable::Memtable;
 use crate::engine::options::Options;
 use crate::engine::version_set::sync_dir;
+use crate::engine::{Engine, Frozen};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, ParsedKey, SeqNo};
 use crate::format::name;

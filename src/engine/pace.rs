@@ -52,7 +52,9 @@ impl Pace {
     fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
         let held = self.unflushed.load(Relaxed).saturating_add(mem_bytes as u64);
         let beyond = held.saturating_sub(write_buffer_bytes as u64);
-        Duration::from_micros((beyond >> 10).saturating_mul(self.micros_per_mib.load(Relaxed)) >> 10)
+        Duration::from_micros(
+            (beyond >> 10).saturating_mul(self.micros_per_mib.load(Relaxed)) >> 10,
+        )
     }
 }
 
@@ -79,5 +81,26 @@ impl Engine {
         state.stall = None;
         drop(state);
         self.metrics.stall(StallCause::Slowdown, began.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_is_ahead_by_what_flushes_take_for_more_than_one_buffer() {
+        const MIB: usize = 1 << 20;
+        let pace = Pace::default();
+        pace.frozen(64 << 20);
+        assert_eq!(pace.lead(32 * MIB, 64 * MIB), Duration::ZERO, "no flush was timed");
+        pace.timed(64 << 20, Duration::from_millis(640));
+        assert_eq!(pace.lead(0, 64 * MIB), Duration::ZERO);
+        assert_eq!(pace.lead(MIB, 64 * MIB), Duration::from_millis(10));
+        pace.flushed(32 << 20);
+        assert_eq!(pace.lead(32 * MIB, 64 * MIB), Duration::ZERO);
+        assert_eq!(pace.lead(34 * MIB, 64 * MIB), Duration::from_millis(20));
+        pace.flushed(32 << 20);
+        assert_eq!(pace.lead(64 * MIB, 64 * MIB), Duration::ZERO);
     }
 }

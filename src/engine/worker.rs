@@ -31,10 +31,16 @@ impl Workers {
             return Ok(workers);
         }
         let flusher = engine.clone();
-        workers.spawn(engine, "minikv-flush", move || { renice("MINIKV_NICE_F"); flusher.flush_loop() })?;
+        workers.spawn(engine, "minikv-flush", move || {
+            renice("MINIKV_NICE_F");
+            flusher.flush_loop()
+        })?;
         for _ in 0..COMPACTION_THREADS {
             let compactor = engine.clone();
-            workers.spawn(engine, "minikv-compact", move || { renice("MINIKV_NICE_C"); compactor.compaction_loop() })?;
+            workers.spawn(engine, "minikv-compact", move || {
+                renice("MINIKV_NICE_C");
+                compactor.compaction_loop()
+            })?;
         }
         Ok(workers)
     }

@@ -538,3 +538,44 @@ impl Engine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_leader_waits_for_those_who_wrote_before() {
+        let queue = WriteQueue::default();
+        assert!(queue.enter(Write::Delete(b"lead"), true).is_ok());
+        queue.line.lock().expected = 3;
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(5));
+                    assert!(matches!(queue.enter(Write::Delete(b"follow"), true), Err(Ok(()))));
+                });
+            }
+            queue.gather(LONG);
+            let group = queue.group(10, true);
+            assert_eq!(group.len(), 2);
+            queue.leave(&group, &Ok(()));
+        });
+        assert_eq!(queue.line.lock().expected, 3);
+    }
+
+    #[test]
+    fn a_leader_does_not_wait_again_and_again_for_those_who_do_not_come() {
+        let queue = WriteQueue::default();
+        queue.line.lock().expected = 2;
+        let mut waited = 0;
+        for _ in 0..1000 {
+            let patient = queue.line.lock().impatient == 0;
+            // One that is not patient would wait for a minute.
+            queue.gather(if patient { Duration::from_micros(10) } else { LONG });
+            waited += u32::from(patient);
+        }
+        assert!((5..20).contains(&waited), "{waited}");
+    }
+}

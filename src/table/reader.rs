@@ -503,9 +503,14 @@ impl Table {
         handle
             .within(self.file_bytes)
             .and_then(|handle| {
-                read_stored(&*self.file, &self.path, handle, verify_checksum, &mut NoSink, |stored| {
-                    Ok((stored.id, Block::new(stored.contents)?))
-                })
+                read_stored(
+                    &*self.file,
+                    &self.path,
+                    handle,
+                    verify_checksum,
+                    &mut NoSink,
+                    |stored| Ok((stored.id, Block::new(stored.contents)?)),
+                )
             })
             .map_err(|error| error.in_file(&self.path))
     }
