@@ -10,7 +10,7 @@ use minikv::fs::MemFs;
 use minikv::{Db, Error, Options, RepairOptions};
 
 use crate::forge::{DIR, block, files_of, handle_bytes, load, log_of, put_block};
-use crate::forge::{table_of, table_of_blocks, with_log, with_tables};
+use crate::forge::{table_of, with_log, with_tables};
 
 const TABLE: &str = "/db/000009.ldb";
 
@@ -49,6 +49,18 @@ fn expect_refused(table: &[u8], what: &str) {
 /// A table of one block of these entries.
 fn table(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     table_of(&block(entries), 0, 1, &[])
+}
+
+/// A table of these blocks, each with its separator.
+fn table_of_blocks(blocks: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<u8> {
+    let mut table = Vec::new();
+    let index: Vec<_> = blocks
+        .map(|(separator, block)| (separator, handle_bytes(put_block(&mut table, &block, 0))))
+        .collect();
+    let metaindex = put_block(&mut table, &[0, 0, 0, 0, 1, 0, 0, 0], 0);
+    let index = put_block(&mut table, &block(&index), 0);
+    table.extend_from_slice(&Footer { metaindex, index }.encode());
+    table
 }
 
 /// LevelDB reads the sequence number before the start of a key that is shorter than it, and

@@ -145,15 +145,3 @@ pub fn table_of(contents: &[u8], id: u8, times: usize, meta: &[(&str, Vec<u8>)])
     table.extend_from_slice(&Footer { metaindex, index }.encode());
     table
 }
-
-/// A table of these blocks, each with its separator.
-pub fn table_of_blocks(blocks: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<u8> {
-    let mut table = Vec::new();
-    let index: Vec<_> = blocks
-        .map(|(separator, block)| (separator, handle_bytes(put_block(&mut table, &block, 0))))
-        .collect();
-    let metaindex = put_block(&mut table, &[0, 0, 0, 0, 1, 0, 0, 0], 0);
-    let index = put_block(&mut table, &block(&index), 0);
-    table.extend_from_slice(&Footer { metaindex, index }.encode());
-    table
-}
