@@ -57,6 +57,11 @@ pub struct Args {
     #[arg(long, default_value = "target/peers")]
     pub out: PathBuf,
 
+    /// Runs nothing: draws the cost of an operation against the size of the database, from the
+    /// `peers.json` of runs with different `--entries`
+    #[arg(long, value_name = "FILE,FILE...", value_delimiter = ',')]
+    pub by_size: Vec<PathBuf>,
+
     /// What a process of one engine does
     #[arg(long, hide = true)]
     pub child: Option<crate::child::Task>,

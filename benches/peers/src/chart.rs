@@ -11,7 +11,7 @@ const WIDTH: u32 = 900;
 const BAR: u32 = 9;
 const GAP: u32 = 8;
 const NAMES_WIDTH: u32 = 210;
-const COLORS: [RGBColor; 6] = [
+pub const COLORS: [RGBColor; 6] = [
     RGBColor(200, 60, 40),
     RGBColor(240, 150, 120),
     RGBColor(60, 100, 180),

@@ -5,6 +5,7 @@
 //! runs once before any runs again. `README.md` says how to run it and what the engines get.
 
 mod args;
+mod by_size;
 mod chart;
 mod child;
 mod engines;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let args = args::Args::parse();
     let done = match &args.child {
         Some(child) => child::run(&args, child),
+        None if !args.by_size.is_empty() => by_size::run(&args.by_size, &args.out),
         None => parent::run(&args),
     };
     match done {

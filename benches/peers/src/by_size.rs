@@ -1,0 +1,174 @@
+//! The cost of an operation against the size of the database, from the figures of several runs.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use minikv_workloads::Result;
+use plotters::prelude::*;
+use serde_json::Value;
+
+use crate::chart::COLORS;
+
+const COLUMNS: usize = 3;
+const PANEL: (u32, u32) = (300, 220);
+
+/// The microseconds that an operation takes with one engine: entries of the database, and those.
+struct Line {
+    engine: String,
+    points: Vec<(f64, f64)>,
+}
+
+/// What one workload costs.
+struct Panel {
+    workload: String,
+    lines: Vec<Line>,
+}
+
+/// Reads the `peers.json` of runs with different numbers of entries, and writes `by-size.md` and
+/// `by-size.svg` into `out`.
+pub fn run(files: &[PathBuf], out: &Path) -> Result<()> {
+    let mut runs = Vec::new();
+    for file in files {
+        let read = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let run: Value = serde_json::from_slice(&read)?;
+        let entries = run["plan"]["entries"].as_u64().ok_or("a run without its entries")?;
+        runs.push((entries, run));
+    }
+    runs.sort_by_key(|(entries, _)| *entries);
+    let panels = panels(&runs);
+    let text = markdown(&panels);
+    println!("{text}");
+    std::fs::create_dir_all(out)?;
+    std::fs::write(out.join("by-size.md"), text)?;
+    draw(&panels, &out.join("by-size.svg"))
+}
+
+fn panels(runs: &[(u64, Value)]) -> Vec<Panel> {
+    let mut panels: Vec<Panel> = Vec::new();
+    for (entries, run) in runs {
+        let figures = run["figures"].as_array().into_iter().flatten();
+        for figure in figures.filter(|figure| figure["unit"] == "op/s") {
+            let workload = figure["name"].as_str().unwrap_or_default();
+            let cells = figure["engines"].as_object().into_iter().flatten();
+            for (engine, cell) in cells {
+                let Some(per_second) = cell["median"].as_f64().filter(|median| *median > 0.0)
+                else {
+                    continue;
+                };
+                let at = find(
+                    &mut panels,
+                    |panel| panel.workload == workload,
+                    || Panel { workload: workload.to_owned(), lines: Vec::new() },
+                );
+                let line = find(
+                    &mut at.lines,
+                    |line| line.engine == *engine,
+                    || Line { engine: engine.clone(), points: Vec::new() },
+                );
+                line.points.push((*entries as f64, 1e6 / per_second));
+            }
+        }
+    }
+    panels.retain(|panel| panel.lines.iter().any(|line| line.points.len() > 1));
+    panels
+}
+
+fn find<T>(all: &mut Vec<T>, is_it: impl Fn(&T) -> bool, make: impl FnOnce() -> T) -> &mut T {
+    let at = all.iter().position(is_it).unwrap_or_else(|| {
+        all.push(make());
+        all.len() - 1
+    });
+    &mut all[at]
+}
+
+fn markdown(panels: &[Panel]) -> String {
+    let mut text = String::from("| workload | engine | microseconds, by entries |\n");
+    text.push_str("| --- | --- | --- |\n");
+    for panel in panels {
+        for line in &panel.lines {
+            let points = line.points.iter();
+            let points: Vec<_> =
+                points.map(|(entries, micros)| format!("{entries}: {micros:.2}")).collect();
+            let (workload, engine) = (&panel.workload, &line.engine);
+            let _ = writeln!(text, "| {workload} | {engine} | {} |", points.join(", "));
+        }
+    }
+    text
+}
+
+fn draw(panels: &[Panel], path: &Path) -> Result<()> {
+    if panels.is_empty() {
+        return Ok(());
+    }
+    let rows = panels.len().div_ceil(COLUMNS);
+    let size = (PANEL.0 * COLUMNS as u32, PANEL.1 * rows as u32);
+    let root = SVGBackend::new(path, size).into_drawing_area();
+    root.fill(&WHITE)?;
+    let engines: Vec<&String> = panels[0].lines.iter().map(|line| &line.engine).collect();
+    for (number, (panel, area)) in panels.iter().zip(root.split_evenly((rows, COLUMNS))).enumerate()
+    {
+        let points = || panel.lines.iter().flat_map(|line| line.points.iter().copied());
+        let most = |of: fn((f64, f64)) -> f64| points().map(of).fold(0.0, f64::max);
+        let least = |of: fn((f64, f64)) -> f64| points().map(of).fold(f64::MAX, f64::min);
+        let x = (least(|p| p.0)..most(|p| p.0)).log_scale();
+        let mut chart = ChartBuilder::on(&area)
+            .caption(format!("{}: µs, by entries", panel.workload), ("sans-serif", 13))
+            .margin(6)
+            .x_label_area_size(22)
+            .y_label_area_size(38)
+            .build_cartesian_2d(x, 0.0..most(|p| p.1) * 1.1)?;
+        let label = |entries: &f64| match *entries {
+            n if n >= 1e6 => format!("{} M", n / 1e6),
+            n => format!("{} k", n / 1e3),
+        };
+        chart.configure_mesh().x_labels(3).y_labels(5).x_label_formatter(&label).draw()?;
+        for line in &panel.lines {
+            let color = engines.iter().position(|engine| **engine == line.engine).unwrap_or(0);
+            let style = COLORS[color % COLORS.len()].stroke_width(2);
+            let series = LineSeries::new(line.points.iter().copied(), style).point_size(3);
+            let series = chart.draw_series(series)?;
+            if number == 0 {
+                let legend = move |(x, y)| PathElement::new([(x, y), (x + 12, y)], style);
+                series.label(&line.engine).legend(legend);
+            }
+        }
+        if number == 0 {
+            chart
+                .configure_series_labels()
+                .position(SeriesLabelPosition::UpperLeft)
+                .label_font(("sans-serif", 10))
+                .background_style(WHITE.mix(0.8))
+                .draw()?;
+        }
+    }
+    root.present()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn runs_of_several_sizes_make_one_line_for_each_engine() {
+        let home = tempfile::tempdir().unwrap();
+        let files: Vec<PathBuf> = [(2_000_000, 500e3), (200_000, 1000e3)]
+            .map(|(entries, speed)| {
+                let figures = json!([
+                    {"name": "readrandom", "unit": "op/s", "engines": {"minikv": {"median": speed}}},
+                    {"name": "compact", "unit": "s", "engines": {"minikv": {"median": 1.0}}},
+                ]);
+                let path = home.path().join(format!("{entries}.json"));
+                let run = json!({"plan": {"entries": entries}, "figures": figures});
+                std::fs::write(&path, run.to_string()).unwrap();
+                path
+            })
+            .into();
+        run(&files, home.path()).unwrap();
+        let text = std::fs::read_to_string(home.path().join("by-size.md")).unwrap();
+        assert!(text.contains("| readrandom | minikv | 200000: 1.00, 2000000: 2.00 |"), "{text}");
+        let svg = std::fs::read_to_string(home.path().join("by-size.svg")).unwrap();
+        assert!(svg.contains("readrandom") && !svg.contains("compact"));
+    }
+}
