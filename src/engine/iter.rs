@@ -272,7 +272,7 @@ impl Cursor {
     /// crawls, if it does.
     #[inline]
     fn note_tombstone(&self, tombstones: u64, seq: SeqNo) {
-        if tombstones.is_multiple_of(CRAWL_TOMBSTONES)
+        if tombstones > CRAWL_TOMBSTONES
             && let Some(table) = self.merge.table()
         {
             table.tombstones.crawled(seq);
@@ -282,7 +282,7 @@ impl Cursor {
     /// After a step over so many: compactions may be due.
     #[inline]
     fn end_crawl(&self, tombstones: u64) {
-        if tombstones >= CRAWL_TOMBSTONES {
+        if tombstones > CRAWL_TOMBSTONES {
             self.state.work.notify_all();
         }
     }

@@ -5,7 +5,7 @@
 //! a MANIFEST's, are fixed. So there are two sources, both in memory:
 //!
 //! - this process counts what it writes into a table ([`Contents`]);
-//! - a cursor that passes [`CRAWL_TOMBSTONES`] at one step says in which tables it met them. So
+//! - a cursor that passes [`CRAWL_TOMBSTONES`] at one step says in which tables it meets more. So
 //!   tables that were there before, whoever wrote them, are found by the first scan that suffers.
 //!
 //! Sampling tables when they are opened would find some of the latter earlier, for reads that
@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 
 /// A table of fewer is never compacted for its tombstones, unless a cursor crawled over them.
-pub const LEAST_TOMBSTONES: u64 = 1024;
+pub const LEAST_TOMBSTONES: u64 = 256;
 
-/// So many in a row at one step of a cursor are a crawl: some tenths of a millisecond.
+/// More than so many in a row at one step of a cursor are a crawl: some tenths of a millisecond.
 pub const CRAWL_TOMBSTONES: u64 = 1024;
 
 /// Bytes of an entry, where nobody counted: only a guess of what a merge costs hangs on it.
@@ -68,7 +68,10 @@ impl Tombstones {
 
     /// A cursor crawled over tombstones of the table up to this sequence.
     pub fn crawled(&self, seq: SeqNo) {
-        self.crawled.fetch_max(seq.max(1), Relaxed);
+        // A load first: crawls come by again and again.
+        if self.crawled.load(Relaxed) < seq.max(1) {
+            self.crawled.fetch_max(seq.max(1), Relaxed);
+        }
     }
 
     /// Whether a cursor crawled over the table.

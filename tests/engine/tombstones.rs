@@ -8,6 +8,10 @@ use super::small;
 const ENTRIES: u32 = 40_000;
 const DELETED: u32 = 20_000;
 
+/// A crawl reads hundreds. What is too short to be one, and a last table too small to be worth a
+/// compaction, may be left.
+const FEW_BLOCKS: u64 = 80;
+
 fn key(number: u32) -> String {
     format!("{number:08}")
 }
@@ -48,8 +52,8 @@ fn a_scan_over_a_deleted_range_reads_a_few_blocks_once_the_background_is_at_rest
     let db = Db::open(dir.path(), small()).unwrap();
     half_deleted(&db);
     db.wait_idle().unwrap();
-    assert!(blocks_to_first(&db) < 10);
-    assert!(blocks_to_last(&db) < 10);
+    assert!(blocks_to_first(&db) < FEW_BLOCKS);
+    assert!(blocks_to_last(&db) < FEW_BLOCKS);
     assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
 }
 
@@ -59,15 +63,20 @@ fn tables_that_were_there_before_are_compacted_after_a_scan_crawled_over_them() 
         let fs = SimFs::new(1);
         let quiet = || small().fs(std::sync::Arc::new(fs.clone())).inline_background(Some(1));
         let db = Db::open("db", quiet()).unwrap();
-        half_deleted(&db);
+        (0..ENTRIES).for_each(|i| db.put(key(i), "value").unwrap());
+        db.compact_range::<&str>(..).unwrap();
+        let snapshot = db.snapshot();
+        (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
+        db.flush().unwrap();
+        // Nothing follows that would make the background look again.
+        drop(snapshot);
         db.close().unwrap();
         let db = Db::open("db", quiet()).unwrap();
         db.wait_idle().unwrap();
         let scan = if backward { blocks_to_last } else { blocks_to_first };
-        assert!(scan(&db) > 100, "nobody knows of them");
+        assert!(scan(&db) > 2 * FEW_BLOCKS, "nobody knows of them");
         db.wait_idle().unwrap();
-        let blocks = scan(&db);
-        assert!(blocks < 20, "{blocks}");
+        assert!(scan(&db) < FEW_BLOCKS);
         assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
     }
 }
@@ -87,7 +96,7 @@ fn tombstones_that_a_snapshot_holds_are_left_until_it_is_gone() {
     db.wait_idle().unwrap();
     let before = compactions(&db);
     for _ in 0..5 {
-        assert!(blocks_to_first(&db) > 100);
+        assert!(blocks_to_first(&db) > 2 * FEW_BLOCKS);
         db.wait_idle().unwrap();
     }
     assert_eq!(compactions(&db), before);
@@ -95,7 +104,7 @@ fn tombstones_that_a_snapshot_holds_are_left_until_it_is_gone() {
     drop(snapshot);
     blocks_to_first(&db);
     db.wait_idle().unwrap();
-    assert!(blocks_to_first(&db) < 10);
+    assert!(blocks_to_first(&db) < FEW_BLOCKS);
     assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
 }
 
@@ -106,7 +115,8 @@ fn a_level_of_tombstones_and_nothing_else_is_dropped() {
     (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    assert_eq!(db.stats().levels.iter().map(|level| level.files).sum::<u64>(), 0);
+    let left: u64 = db.stats().levels.iter().map(|level| level.bytes).sum();
+    assert!(left < 5_000, "{left} bytes: more than the last table");
 }
 
 #[test]
