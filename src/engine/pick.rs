@@ -2,7 +2,8 @@
 //!
 //! Levels have targets; the level that exceeds its own by the largest factor goes first. Level 0
 //! counts tables, since each costs every read; the others count bytes, each level's target ten
-//! times the one above it.
+//! times the one above it. When no level is due, tables of many tombstones are, which scans would
+//! step over ([`tombstones`](crate::engine::tombstones)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
