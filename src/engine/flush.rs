@@ -34,8 +34,8 @@ pub struct Target<'a> {
 }
 
 /// Writes the table `number` of what `mem` holds, without the versions that none of the `held`
-/// sequences sees, and makes it durable: the table, and what is in it. `written` is told of entries,
-/// some thousand at a time.
+/// sequences sees, and makes it durable: the table, and what is in it. `written` is told of
+/// entries, some thousand at a time.
 pub fn write_table(
     target: &Target<'_>,
     mem: &Arc<Memtable>,
