@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::engine::merge::{LevelCursor, MergeCursor, Run, Source};
 use crate::engine::metrics::micros_of;
 use crate::engine::pick::{MAX_GRANDPARENT_FACTOR, hull};
+use crate::engine::tombstones::Contents;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::version_set::sync_dir;
 use crate::format::edit::{NewFile, VersionEdit};
@@ -192,6 +193,8 @@ pub struct Outputs<'a> {
     engine: &'a Engine,
     level: usize,
     done: Vec<NewFile>,
+    /// What is in them, by number.
+    contents: Vec<(u64, Contents)>,
     open: Option<Output>,
 }
 
@@ -200,15 +203,16 @@ struct Output {
     builder: TableBuilder,
     smallest: Vec<u8>,
     largest: Vec<u8>,
+    contents: Contents,
 }
 
 impl<'a> Outputs<'a> {
     /// None yet; they are to be tables of `level`.
     pub fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
-        Outputs { engine, level, done: Vec::new(), open: None }
+        Outputs { engine, level, done: Vec::new(), contents: Vec::new(), open: None }
     }
 
-    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    fn add(&mut self, key: &[u8], entry: &ParsedKey<'_>, value: &[u8]) -> Result<()> {
         let output = match &mut self.open {
             Some(output) => output,
             None => {
@@ -223,10 +227,12 @@ impl<'a> Outputs<'a> {
                     builder: TableBuilder::new(file, path, options),
                     smallest: key.to_vec(),
                     largest: Vec::new(),
+                    contents: Contents::default(),
                 })
             }
         };
         output.builder.add(key, value)?;
+        output.contents.add(entry);
         output.largest.clear();
         output.largest.extend_from_slice(key);
         Ok(())
@@ -239,6 +245,7 @@ impl<'a> Outputs<'a> {
     fn end_table(&mut self) -> Result<()> {
         let Some(output) = self.open.take() else { return Ok(()) };
         let number = output.number;
+        self.contents.push((number, output.contents));
         // Known before it is finished, so that a failure removes it too.
         self.done.push(NewFile {
             level: self.level,
@@ -254,9 +261,9 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// The tables, all ended.
-    pub fn into_files(self) -> Vec<NewFile> {
-        self.done
+    /// The tables, all ended, and what is in each, by number.
+    pub fn into_files(self) -> (Vec<NewFile>, Vec<(u64, Contents)>) {
+        (self.done, self.contents)
     }
 
     /// The numbers of all tables there may be.
@@ -286,7 +293,7 @@ impl Engine {
         }
         drop(state);
         self.changed.notify_all();
-        self.work.notify_all();
+        self.reads.work.notify_all();
         // The last to name the inputs, unless a reader does.
         drop(compaction);
         self.trash.empty();
@@ -298,7 +305,7 @@ impl Engine {
         let moved = compaction.inputs.files().map(|(_, file)| file.to_edit(output_level));
         let moved: Vec<_> = moved.collect();
         self.metrics.levels[output_level].moves.fetch_add(moved.len() as u64, Relaxed);
-        self.install(compaction.edit(moved))
+        self.install(compaction.edit(moved), output_level, &[])
     }
 
     fn merge_down(&self, compaction: &Compaction, began: Instant) -> Result<()> {
@@ -310,7 +317,7 @@ impl Engine {
         let dropped = merged.dropped;
         let written = merged.files.iter().map(|done| done.file_bytes).sum();
         // After a failed commit the MANIFEST may or may not name the outputs: they stay.
-        self.install(compaction.edit(merged.files))?;
+        self.install(compaction.edit(merged.files), compaction.output_level, &merged.contents)?;
         let metrics = &self.metrics.levels[compaction.output_level];
         metrics.compactions.fetch_add(1, Relaxed);
         metrics.bytes_read.fetch_add(compaction.inputs.bytes(), Relaxed);
@@ -374,7 +381,7 @@ impl Engine {
                     grandparents.advance(order, entry.user_key);
                     grandparent_bytes = 0;
                 }
-                outputs.add(key, merge.value())?;
+                outputs.add(key, &entry, merge.value())?;
                 last_key.clear();
                 last_key.extend_from_slice(user_key(key));
             }
@@ -397,7 +404,7 @@ impl Engine {
             if *level == 0 {
                 for file in files {
                     let table = self.reads.tables.table(&file.slot)?;
-                    sources.push(Source::Table(Box::new(table.cursor(options))));
+                    sources.push(Source::Table(Box::new(table.cursor(options)), file.clone()));
                 }
             } else if !files.is_empty() {
                 let run = Run::Tables(*level, files.clone());
@@ -416,8 +423,8 @@ impl Engine {
         }
     }
 
-    /// Makes `edit` durable and shows its version.
-    fn install(&self, edit: VersionEdit) -> Result<()> {
+    /// Makes `edit` durable and shows its version, with what was `written` at a level.
+    fn install(&self, edit: VersionEdit, level: usize, written: &[(u64, Contents)]) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let version = match manifest.commit(edit) {
             Ok(version) => version,
@@ -427,6 +434,7 @@ impl Engine {
                 return Err(error);
             }
         };
+        version.set_contents(level, written);
         let mut state = self.state.lock();
         state.version = version;
         self.show(&state);

@@ -9,6 +9,7 @@ use crate::base::{Error, Result};
 use crate::engine::compact::Retention;
 use crate::engine::memtable::Memtable;
 use crate::engine::options::Options;
+use crate::engine::tombstones::Contents;
 use crate::engine::version_set::sync_dir;
 use crate::engine::{Engine, Frozen};
 use crate::format::edit::{NewFile, VersionEdit};
@@ -33,20 +34,22 @@ pub struct Target<'a> {
 }
 
 /// Writes the table `number` of what `mem` holds, without the versions that none of the `held`
-/// sequences sees, and makes it durable. `written` is told of entries, some thousand at a time.
+/// sequences sees, and makes it durable: the table, and what is in it. `written` is told of
+/// entries, some thousand at a time.
 pub fn write_table(
     target: &Target<'_>,
     mem: &Arc<Memtable>,
     held: Vec<SeqNo>,
     number: u64,
     mut written: impl FnMut(u64),
-) -> Result<NewFile> {
+) -> Result<(NewFile, Contents)> {
     let Target { fs, dir, options, order } = *target;
     let path = dir.join(name::table_name(number));
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
     let mut builder = TableBuilder::new(file, path.clone(), options.table_options(order, 0));
     let mut smallest = Vec::new();
     let mut largest = Vec::new();
+    let mut contents = Contents::default();
     let fill = || {
         let mut retention = Retention::new(held, order.user().clone());
         let mut entries = 0;
@@ -58,6 +61,7 @@ pub fn write_table(
             let parsed = ParsedKey::parse(key)?;
             if !retention.is_shadowed(&parsed)? {
                 builder.add(key, value)?;
+                contents.add(&parsed);
                 if smallest.is_empty() {
                     smallest.extend_from_slice(key);
                 }
@@ -72,7 +76,8 @@ pub fn write_table(
     let synced = finished.and_then(|summary| sync_dir(fs, dir).map(|()| summary));
     match synced {
         Ok(summary) => {
-            Ok(NewFile { level: 0, number, file_bytes: summary.file_bytes, smallest, largest })
+            let file_bytes = summary.file_bytes;
+            Ok((NewFile { level: 0, number, file_bytes, smallest, largest }, contents))
         }
         Err(error) => {
             // Nothing names it: the next open would remove it too.
@@ -91,9 +96,13 @@ impl Engine {
         let Some(oldest) = self.state.lock().frozen.front().cloned() else { return Ok(()) };
         let began = Instant::now();
         // Of no entries no table can be made; but the logs must go.
-        let new_file = match oldest.mem.is_empty() {
-            true => None,
-            false => Some(self.write_table(&oldest)?),
+        let (new_file, contents) = match oldest.mem.is_empty() {
+            true => (None, None),
+            false => {
+                let (file, contents) = self.write_table(&oldest)?;
+                let written = (file.number, contents);
+                (Some(file), Some(written))
+            }
         };
         let file_bytes = new_file.as_ref().map_or(0, |file| file.file_bytes);
         let mut manifest = self.manifest.lock();
@@ -107,6 +116,7 @@ impl Engine {
             new_files: new_file.into_iter().collect(),
             ..VersionEdit::default()
         })?;
+        version.set_contents(0, contents.as_slice());
         let mut state = self.state.lock();
         state.version = version;
         state.frozen.pop_front();
@@ -117,7 +127,7 @@ impl Engine {
         drop(manifest);
         self.metrics.flush(file_bytes, began.elapsed());
         self.changed.notify_all();
-        self.work.notify_all();
+        self.reads.work.notify_all();
         for log in dead {
             // Left behind, it is removed by the next open.
             let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
@@ -125,7 +135,7 @@ impl Engine {
         Ok(())
     }
 
-    fn write_table(&self, frozen: &Frozen) -> Result<NewFile> {
+    fn write_table(&self, frozen: &Frozen) -> Result<(NewFile, Contents)> {
         let began = Instant::now();
         let number = self.numbers.take();
         let (options, order) = (&self.options, &self.reads.order);

@@ -131,7 +131,7 @@ impl Engine {
             self.has_failed.store(true, Relaxed);
         }
         self.changed.notify_all();
-        self.work.notify_all();
+        self.reads.work.notify_all();
     }
 
     /// What a write gets once the database takes no more.
@@ -180,7 +180,7 @@ impl Engine {
         }
         state.forgive_compactions();
         if state.failed.is_none() {
-            self.work.notify_all();
+            self.reads.work.notify_all();
             return Ok(());
         }
         // The background leaves flushes to this thread.
@@ -193,7 +193,7 @@ impl Engine {
         self.has_failed.store(result.is_err(), Relaxed);
         drop(state);
         self.changed.notify_all();
-        self.work.notify_all();
+        self.reads.work.notify_all();
         result
     }
 

@@ -11,6 +11,7 @@ use crate::base::stats::ReadTrace;
 use crate::base::{Error, Result};
 use crate::engine::merge::MergeCursor;
 use crate::engine::sources::{PrefixScan, sources};
+use crate::engine::tombstones::CRAWL_TOMBSTONES;
 use crate::engine::view::{ReadState, ReadView, Sweep};
 use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
@@ -239,6 +240,7 @@ impl Cursor {
     /// key and of keys before it are passed over.
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
+        let mut tombstones = 0;
         while valid {
             let entry = self.merge.parsed_key()?;
             let passed = skipping
@@ -248,9 +250,12 @@ impl Cursor {
                 match entry.kind {
                     KeyKind::Value => {
                         self.place = Place::AtEntry;
+                        self.end_crawl(tombstones);
                         return Ok(true);
                     }
                     KeyKind::Deletion => {
+                        tombstones += 1;
+                        self.note_tombstone(tombstones, entry.seq);
                         self.saved_key.clear();
                         self.saved_key.extend_from_slice(entry.user_key);
                         skipping = true;
@@ -259,13 +264,34 @@ impl Cursor {
             }
             valid = self.merge.next()?;
         }
+        self.end_crawl(tombstones);
         Ok(false)
+    }
+
+    /// A step came to its `tombstones`th tombstone, which is of `seq`: says in which table it
+    /// crawls, if it does.
+    #[inline]
+    fn note_tombstone(&self, tombstones: u64, seq: SeqNo) {
+        if tombstones > CRAWL_TOMBSTONES
+            && let Some(table) = self.merge.table()
+        {
+            table.tombstones.crawled(seq);
+        }
+    }
+
+    /// After a step over so many: compactions may be due.
+    #[inline]
+    fn end_crawl(&self, tombstones: u64) {
+        if tombstones > CRAWL_TOMBSTONES {
+            self.state.work.notify_all();
+        }
     }
 
     /// From where the merge stands, walking backward, finds the previous entry: the last version
     /// of a key that comes by is the newest.
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
+        let mut tombstones = 0;
         while valid {
             let entry = self.merge.parsed_key()?;
             if entry.seq <= self.seq {
@@ -280,11 +306,16 @@ impl Cursor {
                 self.saved_key.extend_from_slice(entry.user_key);
                 self.saved_value = match kind {
                     KeyKind::Value => self.merge.value_bytes(),
-                    KeyKind::Deletion => Bytes::new(),
+                    KeyKind::Deletion => {
+                        tombstones += 1;
+                        self.note_tombstone(tombstones, entry.seq);
+                        Bytes::new()
+                    }
                 };
             }
             valid = self.merge.prev()?;
         }
+        self.end_crawl(tombstones);
         if kind == KeyKind::Value {
             self.place = Place::BeforeEntry;
         }

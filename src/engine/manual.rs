@@ -35,7 +35,7 @@ impl Drop for Quiet<'_> {
     fn drop(&mut self) {
         self.0.state.lock().manual -= 1;
         self.0.changed.notify_all();
-        self.0.work.notify_all();
+        self.0.reads.work.notify_all();
     }
 }
 

@@ -24,7 +24,7 @@ pub enum Source {
     /// A memtable.
     Mem(MemCursor),
     /// A table of level 0.
-    Table(Box<TableCursor>),
+    Table(Box<TableCursor>, Arc<TableFile>),
     /// The tables of a sorted level, one after the other.
     Level(Box<LevelCursor>),
 }
@@ -34,7 +34,7 @@ macro_rules! each {
     ($self:ident, $mem:ident => $mem_expr:expr, $cursor:ident => $expr:expr) => {
         match $self {
             Source::Mem($mem) => $mem_expr,
-            Source::Table($cursor) => $expr,
+            Source::Table($cursor, _) => $expr,
             Source::Level($cursor) => $expr,
         }
     };
@@ -60,8 +60,17 @@ impl Source {
     fn place(&self, error: Error) -> Error {
         match self {
             Source::Mem(_) => error,
-            Source::Table(cursor) => cursor.data_error(error),
+            Source::Table(cursor, _) => cursor.data_error(error),
             Source::Level(cursor) => cursor.current().data_error(error),
+        }
+    }
+
+    /// The table it stands in.
+    fn table(&self) -> Option<&TableFile> {
+        match self {
+            Source::Mem(_) => None,
+            Source::Table(_, file) => Some(file),
+            Source::Level(cursor) => cursor.run.files().get(cursor.at).map(|file| &**file),
         }
     }
 
@@ -89,7 +98,7 @@ impl Source {
     fn add_trace_to(&self, trace: &mut ReadTrace) {
         match self {
             Source::Mem(_) => {}
-            Source::Table(cursor) => trace.levels[0].add(cursor.trace()),
+            Source::Table(cursor, _) => trace.levels[0].add(cursor.trace()),
             Source::Level(cursor) => trace.levels[cursor.run.level()].add(&cursor.trace()),
         }
     }
@@ -325,6 +334,11 @@ impl MergeCursor {
     #[cold]
     pub fn place(&self, error: Error) -> Error {
         self.top().place(error)
+    }
+
+    /// The table the entry is in; `None` for a memtable.
+    pub fn table(&self) -> Option<&TableFile> {
+        self.top().table()
     }
 
     /// The value of the entry.

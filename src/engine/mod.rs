@@ -5,7 +5,8 @@
 //! | `write`, `pace` | the queue of writers, the log, the way into the memtable, and how fast |
 //! | `memtable` | the skip list |
 //! | `flush` | a frozen memtable becomes a table of level 0 |
-//! | `pick`, `compact`, `parts` | which tables to merge, the merge, and its threads |
+//! | `pick`, `tombstones` | which tables to merge, and why |
+//! | `compact`, `parts` | the merge, and its threads |
 //! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
 //! | `view`, `get`, `sources`, `merge`, `iter` | what a read sees, and how |
 //! | `totals`, `explain` | what reads did: counted, and told step by step |
@@ -75,6 +76,7 @@ pub mod property;
 pub mod read_only;
 pub mod reader;
 pub mod sources;
+pub mod tombstones;
 pub mod totals;
 pub mod version;
 pub mod version_set;
@@ -108,8 +110,6 @@ pub struct Engine {
     state: Mutex<State>,
     /// Told when a flush or compaction is done, when something failed, and at close.
     changed: Condvar,
-    /// Told when there may be work in the background, and at close.
-    work: Condvar,
     /// Whether `state.failed` is set: writers look here first.
     has_failed: AtomicBool,
     /// Whether background work must end soon: long merges look here.

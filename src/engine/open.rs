@@ -425,7 +425,6 @@ impl Opening {
             manifest: Mutex::new(manifest),
             state: Mutex::new(state),
             changed: Condvar::new(),
-            work: Condvar::new(),
             has_failed: AtomicBool::new(false),
             closing: AtomicBool::new(false),
         }))
@@ -449,7 +448,7 @@ impl Opening {
         let held = vec![MAX_SEQ_NO];
         let (options, order) = (&self.options, &self.order);
         let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
-        let table = write_table(&target, &mem, held, number, |_| {})?;
+        let (table, _) = write_table(&target, &mem, held, number, |_| {})?;
         let mut flushed = self.flushed.borrow_mut();
         flushed.tables.push(table);
         flushed.last_seq = flushed.last_seq.max(mem.last_seq());

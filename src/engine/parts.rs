@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::compact::{Compaction, Outputs};
+use crate::engine::tombstones::Contents;
 use crate::engine::version::TableFile;
 use crate::format::edit::NewFile;
 use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key, user_key};
@@ -33,6 +34,8 @@ pub struct Part {
 pub struct Merged {
     /// The tables it wrote.
     pub files: Vec<NewFile>,
+    /// What is in each, by its number.
+    pub contents: Vec<(u64, Contents)>,
     /// The entries it left out.
     pub dropped: u64,
     /// Where each input began, and where it was left: an internal key, or its end.
@@ -85,6 +88,7 @@ impl Engine {
                 Err(_) => continue,
             };
             all.files.extend(part.files);
+            all.contents.extend(part.contents);
             all.dropped += part.dropped;
             let [begin, end] = part.ends;
             // In tables whose keys ascend a part begins at the entry where the one before it ends.
@@ -120,7 +124,10 @@ impl Engine {
             Ok((dropped, [begin, merge.positions()]))
         };
         match run() {
-            Ok((dropped, ends)) => Ok(Merged { files: outputs.into_files(), dropped, ends }),
+            Ok((dropped, ends)) => {
+                let (files, contents) = outputs.into_files();
+                Ok(Merged { files, contents, dropped, ends })
+            }
             Err(error) => {
                 gave_up.store(true, Relaxed);
                 self.remove_tables(outputs.numbers());

@@ -2,7 +2,8 @@
 //!
 //! Levels have targets; the level that exceeds its own by the largest factor goes first. Level 0
 //! counts tables, since each costs every read; the others count bytes, each level's target ten
-//! times the one above it.
+//! times the one above it. When no level is due, tables of many tombstones are, which scans would
+//! step over ([`tombstones`](crate::engine::tombstones)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +12,7 @@ use crate::base::stats::NUM_LEVELS;
 use crate::engine::compact::{Compaction, Inputs};
 use crate::engine::options::Options;
 use crate::engine::version::{KeyRange, TableFile, Version};
-use crate::format::key::UserComparator;
+use crate::format::key::{SeqNo, UserComparator};
 
 /// Tables in level 0 that make it worth a compaction; LevelDB's `kL0_CompactionTrigger`.
 pub const LEVEL0_COMPACT_FILES: usize = 4;
@@ -54,20 +55,69 @@ pub fn pick(
     order: &UserComparator,
     options: &Options,
     running: &[Arc<Compaction>],
+    oldest_held: SeqNo,
 ) -> Option<Compaction> {
+    let is_in_the_way =
+        |compaction: &Compaction| running.iter().any(|other| other.collides(compaction, order));
     let mut due: Vec<(usize, f64)> = (0..NUM_LEVELS - 1)
         .map(|level| (level, score(version, level, options)))
         .filter(|&(_, score)| score >= 1.0)
         .collect();
     due.sort_by(|a, b| b.1.total_cmp(&a.1));
-    due.into_iter().find_map(|(level, _)| {
+    let by_size = due.into_iter().find_map(|(level, _)| {
         let compaction = match level {
             0 => pick_level0(version, order, options),
             level => pick_sorted(version, level, order, options),
         }?;
-        let in_the_way = running.iter().any(|other| other.collides(&compaction, order));
-        (!in_the_way).then_some(compaction)
+        (!is_in_the_way(&compaction)).then_some(compaction)
+    });
+    by_size.or_else(|| {
+        let mut many = version.files().filter(|(_, file)| file.tombstones.are_many(oldest_held));
+        many.find_map(|(level, file)| {
+            let compaction = pick_tombstones(version, level, file, order, options)?;
+            (!is_in_the_way(&compaction)).then_some(compaction)
+        })
     })
+}
+
+/// The compaction that takes a table's many tombstones a level down, or drops them where there is
+/// nothing below that they could hide.
+fn pick_tombstones(
+    version: &Arc<Version>,
+    level: usize,
+    file: &Arc<TableFile>,
+    order: &UserComparator,
+    options: &Options,
+) -> Option<Compaction> {
+    if !is_free(file) {
+        return None;
+    }
+    let files = match level {
+        0 if version.level(0).iter().all(is_free) => version.level(0).to_vec(),
+        0 => return None,
+        _ => clean_cut_of(version.level(level), std::slice::from_ref(file), order),
+    };
+    let range = hull(&files, order);
+    let below = |from: usize| (from..NUM_LEVELS).map(|at| version.overlapping(at, order, range));
+    // A table of level 0 is never written anew in place: its number says how old it is.
+    let has_below = below(level + 1).any(|met| !met.is_empty());
+    if level > 0 && !has_below {
+        if !files.iter().all(is_free) {
+            return None;
+        }
+        let inputs = Inputs(vec![(level, files)]);
+        return Some(Compaction::from_inputs(version.clone(), order, inputs, level, false));
+    }
+    // Deletes all over the keys are better gathered first: what they meet would be written again
+    // for each table of them.
+    let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
+    let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
+    let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();
+    if !file.tombstones.is_crawled() && tombstones < met / 2 {
+        return None;
+    }
+    let compaction = Compaction::new(version, order, options, level, files)?;
+    Some(if has_below { compaction } else { compaction.merging() })
 }
 
 fn is_free(file: &Arc<TableFile>) -> bool {

@@ -85,7 +85,7 @@ pub fn sources(
         }
         let table = state.tables.table(&file.slot)?;
         if scan.is_none_or(|scan| scan.admits(&table, trace)) {
-            sources.push(Source::Table(Box::new(table.cursor(options))));
+            sources.push(Source::Table(Box::new(table.cursor(options)), file.clone()));
         }
     }
     for level in 1..NUM_LEVELS {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::base::stats::NUM_LEVELS;
 use crate::base::{Error, Result};
 use crate::engine::obsolete::Trash;
+use crate::engine::tombstones::{Contents, Tombstones};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::fences::Fences;
 use crate::format::key::{InternalComparator, UserComparator, user_key};
@@ -30,6 +31,8 @@ pub struct TableFile {
     pub largest: Vec<u8>,
     /// Where the opened table is kept.
     pub slot: Arc<TableSlot>,
+    /// What is known of its tombstones.
+    pub tombstones: Tombstones,
     /// Set once the edit that drops the file is durable.
     obsolete: AtomicBool,
     /// Whether a compaction has it as input. Guarded by the state lock.
@@ -46,6 +49,7 @@ impl TableFile {
             smallest: file.smallest,
             largest: file.largest,
             slot: Arc::new(TableSlot::new(file.number, file.file_bytes)),
+            tombstones: Tombstones::default(),
             obsolete: AtomicBool::new(false),
             compacting: AtomicBool::new(false),
             trash,
@@ -181,7 +185,25 @@ impl Version {
         order: &UserComparator,
         range: KeyRange<'_>,
     ) -> Vec<Arc<TableFile>> {
-        self.levels[level].iter().filter(|file| range.overlaps(order, file)).cloned().collect()
+        let files = &self.levels[level];
+        if level == 0 {
+            return files.iter().filter(|file| range.overlaps(order, file)).cloned().collect();
+        }
+        let ends_before = |file: &Arc<TableFile>| {
+            range.from.is_some_and(|from| order.compare(file.last_key(), from).is_lt())
+        };
+        let start = files.partition_point(ends_before);
+        let within = files[start..].iter().take_while(|file| range.overlaps(order, file));
+        within.cloned().collect()
+    }
+
+    /// Keeps what was counted when the tables of these numbers were written.
+    pub fn set_contents(&self, level: usize, written: &[(u64, Contents)]) {
+        for file in &self.levels[level] {
+            if let Some((_, contents)) = written.iter().find(|(number, _)| *number == file.number) {
+                file.tombstones.set_contents(*contents);
+            }
+        }
     }
 
     /// The version that `edit` makes of this one.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use crate::engine::advice::sample::LookupSample;
 use crate::engine::memtable::Memtable;
@@ -59,6 +59,9 @@ pub struct ReadState {
     pub sample: LookupSample,
     /// Where obsolete tables go.
     pub trash: Arc<Trash>,
+    /// Told when there may be work in the background, and at close. Waits with the engine's state
+    /// lock; a reader tells it without, so that the background may miss it, until the next time.
+    pub work: Condvar,
     view: ArcSwap<ReadView>,
     /// Writes up to this one are visible.
     visible_seq: AtomicU64,
@@ -83,6 +86,7 @@ impl ReadState {
             tables,
             block_cache,
             trash,
+            work: Condvar::new(),
             totals: ReadTotals::default(),
             sample: LookupSample::default(),
             view: ArcSwap::from_pointee(view),
@@ -129,6 +133,12 @@ impl ReadState {
             seqs.push(visible);
         }
         seqs
+    }
+
+    /// The least of [`ReadState::held_seqs`].
+    pub fn oldest_held_seq(&self) -> SeqNo {
+        let snapshots = self.snapshots.lock();
+        snapshots.keys().next().copied().unwrap_or_else(|| self.visible_seq())
     }
 
     /// How many snapshots are held, and the oldest one's sequence.

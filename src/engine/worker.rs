@@ -67,7 +67,7 @@ impl Workers {
     pub fn stop(&mut self, engine: &Engine) {
         engine.state.lock().closing = true;
         engine.closing.store(true, Relaxed);
-        engine.work.notify_all();
+        engine.reads.work.notify_all();
         engine.changed.notify_all();
         for thread in self.threads.drain(..) {
             // A panic was printed by the thread; there is nothing to add.
@@ -134,7 +134,7 @@ impl Engine {
         let mut state = self.state.lock();
         while !state.closing {
             if state.frozen.is_empty() || state.failed.is_some() {
-                self.work.wait(&mut state);
+                self.reads.work.wait(&mut state);
                 continue;
             }
             state.flushing = true;
@@ -149,8 +149,8 @@ impl Engine {
         while !state.closing {
             let Some(compaction) = self.pick(&state) else {
                 match state.compaction_not_before {
-                    Some(time) => drop(self.work.wait_until(&mut state, time)),
-                    None => self.work.wait(&mut state),
+                    Some(time) => drop(self.reads.work.wait_until(&mut state, time)),
+                    None => self.reads.work.wait(&mut state),
                 }
                 state.end_backoff(Instant::now());
                 continue;
@@ -168,7 +168,8 @@ impl Engine {
         if state.manual > 0 || state.failed.is_some() || waits {
             return None;
         }
-        pick::pick(&state.version, self.reads.order.user(), &self.options, &state.running)
+        let (order, oldest_held) = (self.reads.order.user(), self.reads.oldest_held_seq());
+        pick::pick(&state.version, order, &self.options, &state.running, oldest_held)
     }
 
     /// Waits until no flush or compaction runs or is due.
@@ -185,8 +186,12 @@ impl Engine {
                 return Err(Error::Closed);
             }
             let busy = state.flushing || !state.frozen.is_empty() || !state.running.is_empty();
-            if !busy && state.manual == 0 && self.pick(&state).is_none() {
-                return Ok(());
+            if !busy && state.manual == 0 {
+                if self.pick(&state).is_none() {
+                    return Ok(());
+                }
+                // A cursor, or a snapshot that went, may have made it due unheard.
+                self.reads.work.notify_all();
             }
             self.wait_for_change(&mut state);
         }

@@ -528,7 +528,7 @@ impl Engine {
         state.frozen.push_back(Frozen { mem: full, first_log, bytes });
         self.show(&state);
         drop(state);
-        self.work.notify_all();
+        self.reads.work.notify_all();
         commit.log_number = number;
         commit.name_synced = false;
         commit.unsynced = false;

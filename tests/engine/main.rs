@@ -5,6 +5,7 @@ mod explain;
 mod filters;
 mod reads;
 mod recovery;
+mod tombstones;
 mod writes;
 
 #[path = "../support/recount.rs"]

@@ -421,7 +421,7 @@ impl<'a> Repair<'a> {
             let held = vec![MAX_SEQ_NO];
             let number = next.take();
             let target = Target { fs: &**fs, dir, options, order };
-            tables.push(write_table(&target, &oldest.mem, held, number, |_| {})?);
+            tables.push(write_table(&target, &oldest.mem, held, number, |_| {})?.0);
             Ok(())
         };
         let mut replayed = replay.run(numbers, last_seq, &mut flush)?;

@@ -1,0 +1,84 @@
+//! Reads of many keys at once: what is behind the figures on scans in `docs/performance.md`.
+//!
+//! ```text
+//! cargo bench --bench scans -- deleted    the first step of a cursor over a million deletes
+//! ```
+
+mod deleted;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use minikv::{Db, WriteBatch};
+
+/// Entries of the databases here.
+const ENTRIES: u64 = 2_000_000;
+/// Bytes of a value. Half of it is what compression can save.
+const VALUE_BYTES: usize = 100;
+
+fn main() {
+    // `cargo bench` adds its own flags, `cargo test` none of ours.
+    match std::env::args().nth(1).as_deref() {
+        Some("deleted") => deleted::run(),
+        _ => eprintln!("usage: cargo bench --bench scans -- deleted"),
+    }
+}
+
+fn key(number: u64) -> [u8; 16] {
+    format!("{number:016}").into_bytes().try_into().expect("16 digits")
+}
+
+/// Bytes that compress to half.
+fn value(rng: &mut Rng, value: &mut Vec<u8>) {
+    value.clear();
+    while value.len() < VALUE_BYTES / 2 {
+        value.extend_from_slice(&rng.next().to_le_bytes());
+    }
+    value.truncate(VALUE_BYTES / 2);
+    value.extend_from_within(..);
+}
+
+/// Calls `add` for the numbers of a range, a thousand to a batch.
+fn write(db: &Db, numbers: std::ops::Range<u64>, mut add: impl FnMut(&mut WriteBatch, u64)) {
+    let mut batch = WriteBatch::new();
+    for number in numbers.clone() {
+        add(&mut batch, number);
+        if number % 1000 == 999 || number + 1 == numbers.end {
+            db.write(std::mem::take(&mut batch)).expect("the disk has room");
+        }
+    }
+}
+
+/// Puts the numbers of a range.
+fn fill(db: &Db, numbers: std::ops::Range<u64>) {
+    let (mut rng, mut bytes) = (Rng(7), Vec::new());
+    write(db, numbers, |batch, number| {
+        value(&mut rng, &mut bytes);
+        batch.put(key(number), &bytes);
+    });
+}
+
+fn timed<R>(f: impl FnOnce() -> R) -> (Duration, R) {
+    let began = Instant::now();
+    let result = f();
+    (began.elapsed(), result)
+}
+
+fn disk_mib(dir: &Path) -> f64 {
+    let files = std::fs::read_dir(dir).expect("the directory is there");
+    let bytes: u64 = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// splitmix64.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

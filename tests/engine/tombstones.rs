@@ -1,0 +1,134 @@
+//! Tombstones in the way of scans: the background takes them away.
+
+use minikv::fs::SimFs;
+use minikv::{Db, Options};
+
+use super::small;
+
+const ENTRIES: u32 = 40_000;
+const DELETED: u32 = 20_000;
+
+/// A crawl reads hundreds. What is too short to be one, and a last table too small to be worth a
+/// compaction, may be left.
+const FEW_BLOCKS: u64 = 80;
+
+fn key(number: u32) -> String {
+    format!("{number:08}")
+}
+
+/// Entries in one level, the first half of them deleted, all in tables.
+fn half_deleted(db: &Db) {
+    (0..ENTRIES).for_each(|i| db.put(key(i), "a value of some length").unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
+    db.flush().unwrap();
+}
+
+/// Data blocks that a cursor reads to come to the first entry.
+fn blocks_to_first(db: &Db) -> u64 {
+    let before = db.stats().reads.total().data_blocks();
+    let mut cursor = db.cursor().unwrap();
+    assert!(cursor.seek_to_first().unwrap());
+    assert_eq!(cursor.key(), key(DELETED).as_bytes());
+    drop(cursor);
+    db.stats().reads.total().data_blocks() - before
+}
+
+fn blocks_to_last(db: &Db) -> u64 {
+    let before = db.stats().reads.total().data_blocks();
+    let mut cursor = db.cursor().unwrap();
+    assert!(cursor.seek_for_prev(key(DELETED - 1)).is_ok_and(|valid| !valid));
+    drop(cursor);
+    db.stats().reads.total().data_blocks() - before
+}
+
+fn compactions(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|level| level.compactions + level.moves).sum()
+}
+
+#[test]
+fn a_scan_over_a_deleted_range_reads_a_few_blocks_once_the_background_is_at_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    half_deleted(&db);
+    db.wait_idle().unwrap();
+    assert!(blocks_to_first(&db) < FEW_BLOCKS);
+    assert!(blocks_to_last(&db) < FEW_BLOCKS);
+    assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
+}
+
+#[test]
+fn tables_that_were_there_before_are_compacted_after_a_scan_crawled_over_them() {
+    for backward in [false, true] {
+        let fs = SimFs::new(1);
+        let quiet = || small().fs(std::sync::Arc::new(fs.clone())).inline_background(Some(1));
+        let db = Db::open("db", quiet()).unwrap();
+        (0..ENTRIES).for_each(|i| db.put(key(i), "value").unwrap());
+        db.compact_range::<&str>(..).unwrap();
+        let snapshot = db.snapshot();
+        (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
+        db.flush().unwrap();
+        // Nothing follows that would make the background look again.
+        drop(snapshot);
+        db.close().unwrap();
+        let db = Db::open("db", quiet()).unwrap();
+        db.wait_idle().unwrap();
+        let scan = if backward { blocks_to_last } else { blocks_to_first };
+        assert!(scan(&db) > 2 * FEW_BLOCKS, "nobody knows of them");
+        db.wait_idle().unwrap();
+        assert!(scan(&db) < FEW_BLOCKS);
+        assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
+    }
+}
+
+#[test]
+fn tombstones_that_a_snapshot_holds_are_left_until_it_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    (0..ENTRIES).for_each(|i| db.put(key(i), "value").unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    let snapshot = db.snapshot();
+    (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    // Level 0 may have been compacted for its number of tables, but nothing goes round.
+    blocks_to_first(&db);
+    db.wait_idle().unwrap();
+    let before = compactions(&db);
+    for _ in 0..5 {
+        assert!(blocks_to_first(&db) > 2 * FEW_BLOCKS);
+        db.wait_idle().unwrap();
+    }
+    assert_eq!(compactions(&db), before);
+    assert_eq!(snapshot.iter().unwrap().count() as u32, ENTRIES);
+    drop(snapshot);
+    blocks_to_first(&db);
+    db.wait_idle().unwrap();
+    assert!(blocks_to_first(&db) < FEW_BLOCKS);
+    assert_eq!(db.iter().unwrap().count() as u32, ENTRIES - DELETED);
+}
+
+#[test]
+fn a_level_of_tombstones_and_nothing_else_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let left: u64 = db.stats().levels.iter().map(|level| level.bytes).sum();
+    assert!(left < 5_000, "{left} bytes: more than the last table");
+}
+
+#[test]
+fn deletes_all_over_the_keys_wait_for_their_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default().create_if_missing(true);
+    let db = Db::open(dir.path(), options).unwrap();
+    (0..10 * DELETED).for_each(|i| db.put(key(i), "value").unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    let before = compactions(&db);
+    (0..DELETED).for_each(|i| db.delete(key(10 * i)).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(compactions(&db), before, "a tenth of the entries is not worth writing all anew");
+}
