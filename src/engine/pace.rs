@@ -42,8 +42,8 @@ impl Pace {
 
     /// A memtable of `bytes` was flushed in `time`.
     pub fn timed(&self, bytes: u64, time: Duration) {
-        if bytes > 0 {
-            let micros = (time.as_micros() as u64).saturating_mul(1 << 20) / bytes;
+        let micros = (time.as_micros() as u64).saturating_mul(1 << 20).checked_div(bytes);
+        if let Some(micros) = micros {
             self.micros_per_mib.store(micros, Relaxed);
         }
     }
