@@ -5,9 +5,9 @@
 //! times the one above it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::stats::NUM_LEVELS;
+use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::engine::compact::{Compaction, Inputs};
 use crate::engine::options::Options;
 use crate::engine::version::{KeyRange, TableFile, Version};

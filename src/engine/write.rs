@@ -11,11 +11,10 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::sync::{Condvar, Instant, Mutex};
 use crate::base::{Error, Result};
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::metrics::StallCause;
