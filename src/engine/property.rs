@@ -1,9 +1,9 @@
 //! What the engine says of itself: numbers, and the texts that LevelDB's properties are.
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::base::stats::{NUM_LEVELS, ReadTrace};
-use crate::base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::Engine;
 use crate::engine::version::Version;
 use crate::engine::view::{ReadState, ReadView};
