@@ -65,11 +65,11 @@ struct Ring {
 }
 
 impl Ring {
-    /// Closes tables until there is room for one more: what was closed, for the caller to drop
+    /// Closes tables until no more than `most` are open: what was closed, for the caller to drop
     /// without the lock.
-    fn make_room(&mut self, capacity: usize) -> Vec<Arc<Table>> {
+    fn close_down_to(&mut self, most: usize) -> Vec<Arc<Table>> {
         let mut closed = Vec::new();
-        while !self.slots.is_empty() && self.slots.len() + self.opening >= capacity {
+        while self.slots.len() > most {
             self.hand %= self.slots.len();
             match self.slots[self.hand].upgrade() {
                 Some(slot) if slot.used.swap(false, Ordering::Relaxed) => self.hand += 1,
@@ -186,8 +186,9 @@ impl TableCache {
         }
         let closed = {
             let mut ring = self.ring.lock();
-            let closed = ring.make_room(self.capacity);
             ring.opening += 1;
+            let most = self.capacity.saturating_sub(ring.opening);
+            let closed = ring.close_down_to(most);
             closed
         };
         drop(closed);
@@ -199,6 +200,10 @@ impl TableCache {
         ring.slots.push(Arc::downgrade(slot));
         slot.used.store(true, Ordering::Relaxed);
         slot.table.store(Some(table.clone()));
+        // Others may have opened theirs meanwhile: more at once than there was room for.
+        let closed = ring.close_down_to(self.capacity);
+        drop(ring);
+        drop(closed);
         Ok(table)
     }
 

@@ -1,0 +1,83 @@
+//! A fault while others wait.
+
+use std::sync::Arc;
+
+use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
+use minikv::{Db, Error, HealthState};
+use shuttle::thread;
+
+use crate::{check, open, options, sync};
+
+const WRITERS: usize = 3;
+
+fn key(writer: usize, number: usize) -> String {
+    format!("{writer}.{number}")
+}
+
+/// The writes of one thread: which were acknowledged.
+fn write(db: &Db, writer: usize) -> [bool; 2] {
+    std::array::from_fn(|number| {
+        match db.put_with(&sync((writer + number) % 2 == 0), key(writer, number), "1") {
+            Ok(()) => true,
+            Err(Error::Io { .. } | Error::ReadOnly { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    })
+}
+
+fn assert_same(db: &Db, acknowledged: &[[bool; 2]]) {
+    for (writer, numbers) in acknowledged.iter().enumerate() {
+        for (number, &there) in numbers.iter().enumerate() {
+            let found = db.contains_key(key(writer, number)).unwrap();
+            assert_eq!(found, there, "write {number} of {writer}");
+        }
+    }
+}
+
+/// Strikes one of the writes; then there is one who resumes.
+fn strike_and_resume(fault: fn() -> Fault, write_buffer_bytes: usize) {
+    let fs = SimFs::new(1);
+    let options = || options(&fs).write_buffer_bytes(write_buffer_bytes);
+    let db = Db::open(crate::DIR, options()).unwrap();
+    fs.inject(fault());
+    let db = Arc::new(db);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let db = db.clone();
+            thread::spawn(move || write(&db, writer))
+        })
+        .collect();
+    // Before the fault there is nothing to do.
+    for _ in 0..3 {
+        db.resume().unwrap();
+        thread::yield_now();
+    }
+    let acknowledged: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    // The fault may have come after that.
+    fs.clear_faults();
+    db.resume().unwrap();
+    assert_eq!(db.health().state, HealthState::Good);
+    assert_same(&db, &acknowledged);
+    db.put_with(&sync(true), "last", "1").unwrap();
+    let crashed = open(&fs.crash_image(&CrashPlan::strict()));
+    assert!(crashed.contains_key("last").unwrap());
+    assert_same(&crashed, &acknowledged);
+    assert_same(&db, &acknowledged);
+}
+
+#[test]
+fn a_failed_append_leaves_nobody_waiting_and_resume_lets_them_write_again() {
+    check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(2), 16 << 10));
+}
+
+#[test]
+fn a_failed_sync_leaves_nobody_waiting_and_resume_lets_them_write_again() {
+    check(|| {
+        strike_and_resume(|| Fault::io_error().on(&[OpKind::Sync]).path("*.log").nth(2), 16 << 10)
+    });
+}
+
+#[test]
+fn a_failed_flush_leaves_nobody_waiting_and_resume_lets_them_write_again() {
+    check(|| strike_and_resume(|| Fault::no_space().path("*.ldb"), 1));
+}
