@@ -434,11 +434,15 @@ impl Engine {
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            if state.closing {
+            // The background goes, but may still be at a flush.
+            if state.closing && !state.flushing {
+                state.flushing = true;
                 drop(state);
-                // The background is gone.
-                self.flush_oldest()?;
+                let flushed = self.flush_oldest();
                 state = self.state.lock();
+                state.flushing = false;
+                self.changed.notify_all();
+                flushed?;
                 continue;
             }
             self.wait_for_change(&mut state);

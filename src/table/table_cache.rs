@@ -188,8 +188,7 @@ impl TableCache {
             let mut ring = self.ring.lock();
             ring.opening += 1;
             let most = self.capacity.saturating_sub(ring.opening);
-            let closed = ring.close_down_to(most);
-            closed
+            ring.close_down_to(most)
         };
         drop(closed);
         let opened = self.open_file(slot);
