@@ -81,3 +81,24 @@ fn a_failed_sync_leaves_nobody_waiting_and_resume_lets_them_write_again() {
 fn a_failed_flush_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| strike_and_resume(|| Fault::no_space().path("*.ldb"), 1));
 }
+
+/// The writer that failed, one that resumes and one that closes.
+#[test]
+fn close_beside_resume_lets_both_return() {
+    check(|| {
+        let fs = SimFs::new(1);
+        let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(1)).unwrap();
+        db.put("kept", "1").unwrap();
+        fs.inject(Fault::torn_write(9).path("*.log"));
+        db.put("failed", "1").unwrap_err();
+        let (resumer, writer) = (db.clone(), db.clone());
+        let resumer = thread::spawn(move || resumer.resume().is_ok());
+        let writer = thread::spawn(move || writer.put("later", "1").is_ok());
+        let _whether_it_had_failed_still = db.close();
+        resumer.join().unwrap();
+        let written = writer.join().unwrap();
+        let db = open(&fs);
+        assert!(db.contains_key("kept").unwrap());
+        assert!(db.contains_key("later").unwrap() || !written);
+    });
+}

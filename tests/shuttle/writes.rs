@@ -97,3 +97,31 @@ fn writers_in_the_queue_are_served_while_each_group_fills_a_memtable() {
         assert_eq!(batches_seen(&open(&fs).snapshot()), [BATCHES; WRITERS]);
     });
 }
+
+/// A copy is what there was at one moment.
+#[test]
+fn a_checkpoint_beside_writers_is_a_prefix() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(1)).unwrap();
+        let done: Arc<[AtomicUsize; WRITERS]> = Arc::default();
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (db, done) = (db.clone(), done.clone());
+                thread::spawn(move || {
+                    for number in 0..BATCHES {
+                        db.write(batch(writer, number)).unwrap();
+                        done[writer].fetch_add(1, SeqCst);
+                    }
+                })
+            })
+            .collect();
+        let at_least: Vec<_> = done.iter().map(|done| done.load(SeqCst)).collect();
+        db.checkpoint("/copy").unwrap();
+        let copy = Db::open("/copy", options(&fs)).unwrap();
+        let seen = batches_seen(&copy.snapshot());
+        assert!(seen.iter().zip(&at_least).all(|(seen, least)| seen >= least));
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        assert_eq!(batches_seen(&db.snapshot()), [BATCHES; WRITERS]);
+    });
+}

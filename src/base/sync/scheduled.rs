@@ -115,17 +115,19 @@ impl Condvar {
     }
 
     /// See [`Condvar::wait_until`].
-    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) {
-        self.wait_until(guard, Instant::now() + time);
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> WaitTimeoutResult {
+        self.wait_until(guard, Instant::now() + time)
     }
 
     /// Lets the others have a turn, of any length. After that the time may be over, or the thread
     /// was notified before, or for no reason: nobody may rely on the one or the other.
-    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) {
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
         MutexGuard::unlocked(guard, thread::yield_now);
-        if thread_rng().r#gen() {
+        let is_over = thread_rng().r#gen();
+        if is_over {
             NOW.set(NOW.get().max(time.0));
         }
+        WaitTimeoutResult(is_over)
     }
 
     /// Wakes one of those who wait.
@@ -136,6 +138,17 @@ impl Condvar {
     /// Wakes all who wait.
     pub fn notify_all(&self) {
         self.0.notify_all();
+    }
+}
+
+/// `parking_lot::WaitTimeoutResult`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// Whether the time is over.
+    pub fn timed_out(&self) -> bool {
+        self.0
     }
 }
 
