@@ -17,7 +17,7 @@ fn key(writer: usize, number: usize) -> String {
 /// The writes of one thread: which were acknowledged.
 fn write(db: &Db, writer: usize) -> [bool; 2] {
     std::array::from_fn(|number| {
-        match db.put_with(&sync((writer + number) % 2 == 0), key(writer, number), "1") {
+        match db.put_with(&sync((writer + number).is_multiple_of(2)), key(writer, number), "1") {
             Ok(()) => true,
             Err(Error::Io { .. } | Error::ReadOnly { .. }) => false,
             Err(error) => panic!("{error}"),
