@@ -44,10 +44,12 @@ fn check(scene: fn()) {
     let mut config = Config::new();
     config.stack_size = 1 << 19;
     config.silence_warnings = true;
+    config.ungraceful_shutdown_config.immediately_return_on_panic = true;
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     config.failure_persistence = FailurePersistence::File(Some(dir));
     if let Some(path) = std::env::var_os("MINIKV_SCHEDULE") {
-        let replay = ReplayScheduler::new_from_file(path).expect("a schedule");
+        let mut replay = ReplayScheduler::new_from_file(path).expect("a schedule");
+        replay.set_allow_incomplete();
         Runner::new(replay, config).run(scene);
         return;
     }
