@@ -10,7 +10,52 @@ use std::time::Duration;
 
 use shuttle::rand::{Rng, thread_rng};
 pub use shuttle::sync::atomic;
-pub use shuttle::thread;
+
+/// `std::thread`, what of it is used here.
+pub mod thread {
+    use std::io;
+    use std::num::NonZero;
+
+    pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, scope, spawn, yield_now};
+
+    /// `std::thread::Builder`. Threads can always be had.
+    #[derive(Debug, Default)]
+    pub struct Builder(shuttle::thread::Builder);
+
+    impl Builder {
+        /// Of a thread without a name.
+        pub fn new() -> Builder {
+            Builder::default()
+        }
+
+        /// Names the thread, for messages.
+        pub fn name(self, name: String) -> Builder {
+            Builder(self.0.name(name))
+        }
+
+        /// Starts it.
+        pub fn spawn<T: Send + 'static>(
+            self,
+            work: impl FnOnce() -> T + Send + 'static,
+        ) -> io::Result<JoinHandle<T>> {
+            self.0.spawn(work)
+        }
+
+        /// Starts it, without its name, to end within `scope`.
+        pub fn spawn_scoped<'scope, T: Send + 'scope>(
+            self,
+            scope: &'scope Scope<'scope, '_>,
+            work: impl FnOnce() -> T + Send + 'scope,
+        ) -> io::Result<ScopedJoinHandle<'scope, T>> {
+            Ok(scope.spawn(work))
+        }
+    }
+
+    /// Two, so that a schedule fits every machine.
+    pub fn available_parallelism() -> io::Result<NonZero<usize>> {
+        NonZero::new(2).ok_or(io::ErrorKind::Unsupported.into())
+    }
+}
 
 /// `parking_lot::Mutex`. Whoever comes may take it before those who wait.
 #[derive(Default)]
