@@ -22,7 +22,7 @@ use crate::base::sync::{ArcSwapAny, Guard, Mutex};
 use crate::format::block::{Block, BlockView, SharedBlock};
 
 /// What a block costs beside its bytes: its head, its places in slot and queue, the allocation.
-const ENTRY_BYTES: u64 = 128;
+pub const ENTRY_BYTES: u64 = 128;
 
 /// Uses beyond this are not counted.
 const MOST_USES: u8 = 2;

@@ -9,7 +9,7 @@ use minikv::format::block_builder::BlockBuilder;
 use minikv::format::compress::Compression;
 use minikv::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};
 use minikv::fs::{Fs, MemFs};
-use minikv::table::block_cache::TableBlocks;
+use minikv::table::block_cache::{ENTRY_BYTES, TableBlocks};
 use minikv::table::{
     BlockCache, BlockReadOptions, NoSink, TableBuilder, TableCache, TableContext, TableOptions,
     TableSlot,
@@ -53,8 +53,11 @@ fn tables_leave_the_block_cache_while_others_make_room() {
                 })
             })
             .collect();
-        drop(shared);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let held = (0..3).filter_map(|at| shared.get(at)?.to_block());
+        let held: u64 = held.map(|block| block.len() as u64 + ENTRY_BYTES).sum();
+        assert_eq!(cache.usage_bytes(), held, "no more counts than what is there");
+        drop(shared);
         assert_eq!(cache.usage_bytes(), 0, "blocks of tables that are gone");
     });
 }

@@ -70,6 +70,33 @@ fn a_failed_append_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(2), 16 << 10));
 }
 
+/// Each group fills a memtable, so that flushes are under way when it is resumed.
+#[test]
+fn a_failed_append_beside_flushes_leaves_nobody_waiting_and_loses_nothing() {
+    check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(6), 1));
+}
+
+/// The background flushes nothing after a failure: who waits for that must be told.
+#[test]
+fn a_failed_append_leaves_nobody_waiting_for_a_flush_or_for_quiet() {
+    check(|| {
+        let fs = SimFs::new(1);
+        let db = open(&fs);
+        db.put("a", "1").unwrap();
+        // The first record of the log that the flush begins comes before it.
+        fs.inject(Fault::torn_write(9).path("*.log").nth(2));
+        let (flusher, waiter) = (db.clone(), db.clone());
+        let others = [
+            thread::spawn(move || flusher.flush().is_ok()),
+            thread::spawn(move || waiter.wait_idle().is_ok()),
+        ];
+        let written = ["b", "c"].map(|key| db.put(key, "1").is_ok());
+        let _may_be_in_time = others.map(|thread| thread.join().unwrap());
+        assert!(!written[0] || !written[1] || fs.waiting_faults() > 0);
+        assert!(db.contains_key("a").unwrap());
+    });
+}
+
 #[test]
 fn a_failed_sync_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| {
