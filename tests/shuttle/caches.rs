@@ -48,7 +48,8 @@ fn tables_leave_the_block_cache_while_others_make_room() {
                         read(&shared, at, 50 + at);
                         assert!(cache.usage_bytes() <= 700);
                     }
-                    // The next one, or this one's end, makes room meanwhile.
+                    // Others may be about to take a block of it.
+                    thread::yield_now();
                     drop(own);
                 })
             })
