@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
 
 use crate::base::Result;
 use crate::base::stats::ReadTrace;
+use crate::base::sync::Mutex;
 use crate::engine::Engine;
 use crate::engine::advice::FilterAdvice;
 use crate::engine::explain::Explanation;

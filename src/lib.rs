@@ -31,7 +31,7 @@
 //! | [`fs`] | the filesystem: disk, memory, simulated |
 //! | [`filter`] | filter policies, the filter block, the theory |
 //! | [`mod@format`] | bytes: every structure on disk, without I/O |
-//! | [`base`] | errors, comparators, counters |
+//! | [`base`] | errors, comparators, counters, locks |
 //!
 //! # What it is not
 //! A server, a SQL database, a store shared by processes that write. One process writes at a

@@ -41,6 +41,8 @@ MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte
 MINIKV_OPS=$((1000000 / scale)) row model 'test result' \
   cargo test -q -p minikv --test model -- --nocapture histories readers_see keys crashes
+RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((50000 / scale)) row schedules 'schedules of' \
+  cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
 mutants=''
 # Of the mutants, one.
 [ "$scale" -gt 1 ] && mutants='the log is not synced'

@@ -1,8 +1,9 @@
-//! What every layer above speaks of: errors, key order, counters.
+//! What every layer above speaks of: errors, key order, counters, locks.
 
 pub mod comparator;
 pub mod error;
 pub mod stats;
+pub mod sync;
 
 pub use comparator::{BytewiseComparator, Comparator};
 pub use error::{Error, Result};

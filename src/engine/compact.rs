@@ -1,10 +1,10 @@
 //! A compaction: tables of one or more levels become tables of one, without what nobody can see.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 use crate::base::stats::NUM_LEVELS;
+use crate::base::sync::Instant;
+use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::merge::{LevelCursor, MergeCursor, Run, Source};

@@ -35,12 +35,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
-
-use parking_lot::{Condvar, Mutex};
 
 use crate::base::Error;
+use crate::base::sync::atomic::AtomicBool;
+use crate::base::sync::{Condvar, Instant, Mutex};
 use crate::engine::compact::Compaction;
 use crate::engine::memtable::Memtable;
 use crate::engine::metrics::{Metrics, StallCause};

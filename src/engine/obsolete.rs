@@ -6,10 +6,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use parking_lot::Mutex;
-
+use crate::base::sync::Mutex;
+use crate::base::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::format::name;
 use crate::fs::Fs;
 

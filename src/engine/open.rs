@@ -18,11 +18,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
+use crate::base::sync::atomic::AtomicBool;
+use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, Result};
 use crate::engine::directory::{
     LOST, check_files, create_dir, has_database, list, live_logs, lock,

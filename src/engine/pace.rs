@@ -3,9 +3,10 @@
 //! A writer that is faster than flushes or compactions must wait in the end. It waits a little and
 //! often, so that no single write waits long: each time the memtable has grown by [`STEP_BYTES`].
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::base::sync::Instant;
+use crate::base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::engine::metrics::StallCause;
 use crate::engine::write::CommitState;
 use crate::engine::{Engine, pick};
@@ -42,8 +43,8 @@ impl Pace {
 
     /// A memtable of `bytes` was flushed in `time`.
     pub fn timed(&self, bytes: u64, time: Duration) {
-        let micros = (time.as_micros() as u64).saturating_mul(1 << 20).checked_div(bytes);
-        if let Some(micros) = micros {
+        let micros = (time.as_micros() as u64).saturating_mul(1 << 20);
+        if let Some(micros) = micros.checked_div(bytes) {
             self.micros_per_mib.store(micros, Relaxed);
         }
     }

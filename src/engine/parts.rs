@@ -1,8 +1,9 @@
 //! A compaction in parts: ranges of user keys that threads merge side by side.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::base::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::base::sync::thread;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::compact::{Compaction, Outputs};
@@ -53,15 +54,15 @@ impl Engine {
         let gave_up = AtomicBool::new(false);
         let merge = |part| self.merge_part(compaction, part, held.clone(), &gave_up);
         let merged: Vec<Result<Merged>> = match parts.split_last() {
-            Some((last, others)) if self.inline.is_none() => std::thread::scope(|scope| {
+            Some((last, others)) if self.inline.is_none() => thread::scope(|scope| {
                 let thread = |part| {
-                    let builder = std::thread::Builder::new().name("minikv-merge".to_owned());
+                    let builder = thread::Builder::new().name("minikv-merge".to_owned());
                     let spawned = builder.spawn_scoped(scope, move || merge(part));
                     spawned.map_err(|error| Error::io("start a thread for", &self.dir, error))
                 };
                 let threads: Vec<_> = others.iter().map(thread).collect();
                 let last = merge(last);
-                let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                let join = |thread: thread::ScopedJoinHandle<'_, _>| {
                     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
                 };
                 let others = threads.into_iter().map(|thread| thread.and_then(join));
@@ -178,7 +179,7 @@ impl Engine {
 
     /// The threads that a compaction may take for itself.
     fn idle_cores(&self) -> usize {
-        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
         let running = self.state.lock().running.len().max(1);
         // In one thread parts come one after the other, so that tests see them everywhere.
         let cores = if self.inline.is_some() { 2 } else { cores.min(MAX_PARTS) };

@@ -6,9 +6,9 @@
 //! step over ([`tombstones`](crate::engine::tombstones)).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::stats::NUM_LEVELS;
+use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::engine::compact::{Compaction, Inputs};
 use crate::engine::options::Options;
 use crate::engine::version::{KeyRange, TableFile, Version};

@@ -17,8 +17,8 @@
 //! and what is written of it is taken again only from the level below.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 
 /// A table of fewer is never compacted for its tombstones, unless a cursor crawled over them.

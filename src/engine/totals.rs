@@ -9,9 +9,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use parking_lot::Mutex;
-
 use crate::base::stats::{ReadTally, ReadTrace};
+use crate::base::sync::Mutex;
 
 /// So many threads that live at once have a tally of their own; the others share one.
 const OWN_TALLIES: usize = 64;
@@ -76,7 +75,8 @@ impl ReadTotals {
 
 /// Numbers that threads had and have no more. The lock orders what one owner of a number counted
 /// before what the next one counts.
-static FREE: Mutex<FreeNumbers> = Mutex::new(FreeNumbers { given_back: BTreeSet::new(), next: 0 });
+static FREE: parking_lot::Mutex<FreeNumbers> =
+    parking_lot::Mutex::new(FreeNumbers { given_back: BTreeSet::new(), next: 0 });
 
 struct FreeNumbers {
     given_back: BTreeSet<usize>,

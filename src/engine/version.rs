@@ -7,9 +7,9 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::base::stats::NUM_LEVELS;
+use crate::base::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::base::{Error, Result};
 use crate::engine::obsolete::Trash;
 use crate::engine::tombstones::{Contents, Tombstones};

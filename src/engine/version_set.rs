@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::base::stats::NUM_LEVELS;
+use crate::base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::base::{Error, Result};
 use crate::engine::obsolete::Trash;
 use crate::engine::version::Version;

@@ -8,11 +8,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
-use parking_lot::{Condvar, Mutex};
-
+use crate::base::sync::atomic::{AtomicU64, Ordering};
+use crate::base::sync::{ArcSwap, Condvar, Guard, Mutex};
 use crate::engine::advice::sample::LookupSample;
 use crate::engine::memtable::Memtable;
 use crate::engine::obsolete::Trash;
@@ -98,7 +96,7 @@ impl ReadState {
 
     /// The current view, for a read that is over soon.
     #[inline]
-    pub fn view(&self) -> arc_swap::Guard<Arc<ReadView>> {
+    pub fn view(&self) -> Guard<Arc<ReadView>> {
         self.view.load()
     }
 

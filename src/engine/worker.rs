@@ -1,12 +1,10 @@
 //! Background threads: one flushes, the others compact. A flush never waits for a compaction.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::thread::JoinHandle;
-use std::time::Instant;
 
-use parking_lot::MutexGuard;
-
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::sync::thread::{self, JoinHandle};
+use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
 use crate::engine::compact::Compaction;
 use crate::engine::{Engine, State, pick};
@@ -51,7 +49,7 @@ impl Workers {
         name: &str,
         body: impl FnOnce() + Send + 'static,
     ) -> Result<()> {
-        match std::thread::Builder::new().name(name.to_owned()).spawn(body) {
+        match thread::Builder::new().name(name.to_owned()).spawn(body) {
             Ok(thread) => {
                 self.threads.push(thread);
                 Ok(())

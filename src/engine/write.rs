@@ -11,11 +11,10 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::sync::{Condvar, Instant, Mutex};
 use crate::base::{Error, Result};
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::metrics::StallCause;
@@ -435,11 +434,15 @@ impl Engine {
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            if state.closing {
+            // The background goes, but may still be at a flush.
+            if state.closing && !state.flushing {
+                state.flushing = true;
                 drop(state);
-                // The background is gone.
-                self.flush_oldest()?;
+                let flushed = self.flush_oldest();
                 state = self.state.lock();
+                state.flushing = false;
+                self.changed.notify_all();
+                flushed?;
                 continue;
             }
             self.wait_for_change(&mut state);

@@ -4,13 +4,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use rustix::io::Errno;
 
 use super::namespace::{NameOp, Namespace, Node};
 use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{Mutex, RwLock};
 
 /// A filesystem in memory, for tests and for databases that need not outlive the process.
 ///

@@ -15,16 +15,14 @@
 //! block costs more than to look at it once.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
-use arc_swap::{ArcSwapAny, Guard};
-use parking_lot::Mutex;
-
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::base::sync::{ArcSwapAny, Guard, Mutex};
 use crate::format::block::{Block, BlockView, SharedBlock};
 
 /// What a block costs beside its bytes: its head, its places in slot and queue, the allocation.
-const ENTRY_BYTES: u64 = 128;
+pub const ENTRY_BYTES: u64 = 128;
 
 /// Uses beyond this are not counted.
 const MOST_USES: u8 = 2;

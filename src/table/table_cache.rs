@@ -8,12 +8,10 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
-
+use crate::base::sync::atomic::{AtomicBool, Ordering};
+use crate::base::sync::{ArcSwapOption, Mutex};
 use crate::base::{Error, Result};
 use crate::format::name::{legacy_table_name, table_name};
 use crate::fs::{Fs, ReadFile};
@@ -67,11 +65,11 @@ struct Ring {
 }
 
 impl Ring {
-    /// Closes tables until there is room for one more: what was closed, for the caller to drop
+    /// Closes tables until no more than `most` are open: what was closed, for the caller to drop
     /// without the lock.
-    fn make_room(&mut self, capacity: usize) -> Vec<Arc<Table>> {
+    fn close_down_to(&mut self, most: usize) -> Vec<Arc<Table>> {
         let mut closed = Vec::new();
-        while !self.slots.is_empty() && self.slots.len() + self.opening >= capacity {
+        while self.slots.len() > most {
             self.hand %= self.slots.len();
             match self.slots[self.hand].upgrade() {
                 Some(slot) if slot.used.swap(false, Ordering::Relaxed) => self.hand += 1,
@@ -188,9 +186,9 @@ impl TableCache {
         }
         let closed = {
             let mut ring = self.ring.lock();
-            let closed = ring.make_room(self.capacity);
             ring.opening += 1;
-            closed
+            let most = self.capacity.saturating_sub(ring.opening);
+            ring.close_down_to(most)
         };
         drop(closed);
         let opened = self.open_file(slot);
@@ -201,6 +199,10 @@ impl TableCache {
         ring.slots.push(Arc::downgrade(slot));
         slot.used.store(true, Ordering::Relaxed);
         slot.table.store(Some(table.clone()));
+        // Others may have opened theirs meanwhile: more at once than there was room for.
+        let closed = ring.close_down_to(self.capacity);
+        drop(ring);
+        drop(closed);
         Ok(table)
     }
 

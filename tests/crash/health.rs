@@ -3,7 +3,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
@@ -104,6 +105,48 @@ fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() {
         db.put_with(&synced(), "c", "3").unwrap();
         assert_eq!(keys(&crashed(&fs)), ["a", "b", "c"], "reuse_logs({reuse})");
     }
+}
+
+/// A synced write waits until what the last open replayed is in tables. If the background goes
+/// meanwhile it sees to that itself, but not while the background is still at it: of two flushes of
+/// one memtable the second counted for the next memtable, whose log was removed.
+#[test]
+fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
+    let fs = SimFs::new(12);
+    let db = open(&fs);
+    db.put("a", "1").unwrap();
+    drop(db);
+    let tables = Arc::new(AtomicUsize::new(0));
+    let is_stalled = Arc::new(AtomicBool::new(true));
+    fs.set_hook({
+        let (tables, is_stalled) = (tables.clone(), is_stalled.clone());
+        move |operation| {
+            let is_table = operation.path.extension().is_some_and(|name| name == "ldb");
+            // The first table, which the background writes.
+            if is_table && operation.kind == OpKind::Sync && tables.fetch_add(1, Relaxed) == 0 {
+                wait_until(|| !is_stalled.load(Relaxed));
+            }
+        }
+    });
+    // Each write fills a memtable.
+    let db = Db::open("/db", options(&fs).write_buffer_bytes(1)).unwrap();
+    wait_until(|| tables.load(Relaxed) == 1);
+    db.put("b", "2").unwrap();
+    let logged = fs.counts().of(OpKind::Write);
+    let writer = std::thread::spawn({
+        let db = db.clone();
+        move || db.put_with(&synced(), "c", "3")
+    });
+    // A new log's first record, and the write's.
+    wait_until(|| fs.counts().of(OpKind::Write) >= logged + 2);
+    let closer = std::thread::spawn(move || db.close());
+    let began = Instant::now();
+    wait_until(|| tables.load(Relaxed) > 1 || began.elapsed() > Duration::from_millis(100));
+    assert_eq!(tables.load(Relaxed), 1, "a memtable is flushed twice at once");
+    is_stalled.store(false, Relaxed);
+    writer.join().unwrap().unwrap();
+    closer.join().unwrap().unwrap();
+    assert_eq!(keys(&open(&fs)), ["a", "b", "c"]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The rules of the house that a machine can check: layers, lengths, doors to the disk.
+//! The rules of the house that a machine can check: layers, lengths, doors to the disk and to
+//! other threads.
 //!
 //! Folders of `src/` are layers with a number, and an import goes only to a lower number. Each
 //! rule is a function from a file to its violations, and has a test that it can fail.
@@ -33,6 +34,44 @@ const UNSAFE_FILES: &[(&str, &str)] = &[
     ("src/fs/mapped.rs", "maps the end of a log, which takes a system call off each put"),
     ("tests/interop/src/ffi.rs", "calls the C API of LevelDB, in a package of its own"),
     ("benches/peers/src/leveldb.rs", "calls the C API of LevelDB, in a package of its own"),
+];
+
+/// What waits, what threads share, and time come from `base::sync`, where shuttle can stand in for
+/// them; but for these, with the reason. Files of `src/`, and how the paths begin.
+const SYNC_EXCEPTIONS: &[(&str, &str, &str)] = &[
+    ("src/base/stats.rs", "std::sync::atomic", "counts, which decide nothing"),
+    ("src/engine/metrics.rs", "std::sync::atomic", "counts, which decide nothing"),
+    ("src/engine/property.rs", "std::sync::atomic", "reads those counts"),
+    (
+        "src/format/block.rs",
+        "std::sync::atomic",
+        "a count of uses: a wrong one evicts another block",
+    ),
+    ("src/format/block.rs", "triomphe", "counts references, as Arc does"),
+    ("src/format/block_cursor.rs", "std::sync::OnceLock", "of one cursor, filled when asked"),
+    (
+        "src/engine/totals.rs",
+        "parking_lot",
+        "numbers of the system's threads, given back at their end",
+    ),
+    ("src/engine/totals.rs", "std::sync::OnceLock", "set by the thread that counts there"),
+    ("src/engine/totals.rs", "thread_local", "numbers of the system's threads"),
+    ("src/engine/tombstones.rs", "std::sync::OnceLock", "set by the writer of the table"),
+    ("src/engine/memtable/entries.rs", "std::sync::OnceLock", "set once, by who alone may append"),
+    (
+        "src/engine/memtable/hash_index.rs",
+        "std::sync::OnceLock",
+        "set once, by who alone may append",
+    ),
+    (
+        "src/engine/memtable/ordered.rs",
+        "crossbeam_skiplist",
+        "its steps are its own crate's to test",
+    ),
+    ("src/table/reader.rs", "thread_local", "a buffer, taken out while it is in use"),
+    ("src/table/stored.rs", "thread_local", "buffers, taken out while they are in use"),
+    ("src/fs/lock.rs", "parking_lot", "a table of the whole process, of real files"),
+    ("src/fs/mapped.rs", "std::sync::atomic", "a fence in what is stored in a mapped file"),
 ];
 
 fn layer_number(name: &str) -> Option<u32> {
@@ -82,6 +121,46 @@ fn only_fs_touches_the_disk(file: &Source) -> Vec<String> {
     named
         .map(|(at, _)| format!("{}:{}: std::fs outside of src/fs", file.path, file.line(at)))
         .collect()
+}
+
+/// What is shared between threads is reached through `base::sync`.
+fn threads_meet_in_sync(file: &Source) -> Vec<String> {
+    if file.path.starts_with("src/base/sync/") {
+        return Vec::new();
+    }
+    let is_excepted = |what: &str| {
+        let of_file =
+            |(path, prefix, _): &(&str, &str, &str)| *path == file.path && what.starts_with(prefix);
+        SYNC_EXCEPTIONS.iter().any(of_file)
+    };
+    shared_things(file)
+        .into_iter()
+        .filter(|(_, what)| !is_excepted(what))
+        .map(|(at, what)| format!("{}:{}: {what}: use base::sync", file.path, file.line(at)))
+        .collect()
+}
+
+/// What a file names that threads wait for or meet at, without `base::sync`.
+fn shared_things(file: &Source) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for root in ["parking_lot", "arc_swap", "triomphe"] {
+        found.extend(paths(&file.shipped, root).into_iter().map(|(at, _)| (at, root.to_owned())));
+    }
+    let words = words(&file.shipped);
+    let crates = words.filter(|(_, word)| *word == "thread_local" || word.starts_with("crossbeam"));
+    found.extend(crates.map(|(at, word)| (at, word.to_owned())));
+    for (at, path) in paths(&file.shipped, "std") {
+        let [first, second, ..] = &path[..] else { continue };
+        let is_shared = match (first.as_str(), second.as_str()) {
+            ("sync", name) => !matches!(name, "Arc" | "Weak"),
+            ("time", name) => matches!(name, "Instant" | "*"),
+            (name, _) => name == "thread",
+        };
+        if is_shared {
+            found.push((at, format!("std::{first}::{second}")));
+        }
+    }
+    found
 }
 
 /// A file has room for one subject.
@@ -157,6 +236,11 @@ fn the_library_reaches_the_disk_through_fs() {
 }
 
 #[test]
+fn the_library_shares_between_threads_through_sync() {
+    check(&["src"], 10, threads_meet_in_sync);
+}
+
+#[test]
 fn no_file_outgrows_its_room() {
     check(SHIPPED, 10, files_are_short);
 }
@@ -181,6 +265,12 @@ fn listed_exceptions_are_still_needed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (path, reason) in LONG_FILES.iter().chain(UNSAFE_FILES) {
         assert!(root.join(path).exists(), "{path} is gone: take it off its list ({reason})");
+    }
+    let files = read_all(root, &["src"]);
+    for (path, prefix, reason) in SYNC_EXCEPTIONS {
+        let mut of_file = files.iter().filter(|file| file.path == *path).flat_map(shared_things);
+        let is_needed = of_file.any(|(_, what)| what.starts_with(prefix));
+        assert!(is_needed, "{path} has no {prefix}: take it off its list ({reason})");
     }
 }
 
@@ -254,6 +344,30 @@ fn a_second_door_to_the_disk_is_found() {
     assert_eq!(lines_named(only_fs_touches_the_disk, "src/fs/disk.rs", text), []);
     let tests = "#[cfg(test)]\nmod tests {\n use std::fs;\n}\n";
     assert_eq!(lines_named(only_fs_touches_the_disk, "src/engine/open.rs", tests), []);
+}
+
+#[test]
+fn what_threads_share_beside_sync_is_found() {
+    let text = "use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use parking_lot::Condvar;
+use crate::base::sync::{Instant, Mutex, atomic::AtomicBool};
+fn f() { std::thread::yield_now(); let _ = arc_swap::ArcSwap::new(1); }
+use std::{sync::mpsc, time::{Duration, Instant}};
+use crossbeam_skiplist::SkipMap;
+thread_local! { static A: u8 = 1; }
+#[cfg(test)]
+mod tests { use std::sync::Mutex; }
+";
+    let found = |path| {
+        let mut lines = lines_named(threads_meet_in_sync, path, text);
+        lines.sort();
+        lines.dedup();
+        lines
+    };
+    assert_eq!(found("src/engine/view.rs"), [1, 2, 3, 5, 6, 7, 8]);
+    assert_eq!(found("src/engine/metrics.rs"), [1, 3, 5, 6, 7, 8], "but for atomics");
+    assert_eq!(found("src/base/sync/mod.rs"), []);
 }
 
 #[test]

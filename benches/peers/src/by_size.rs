@@ -155,9 +155,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let files: Vec<PathBuf> = [(2_000_000, 500e3), (200_000, 1000e3)]
             .map(|(entries, speed)| {
+                let of_minikv = |median: f64| json!({"minikv": {"median": median}});
                 let figures = json!([
-                    {"name": "readrandom", "unit": "op/s", "engines": {"minikv": {"median": speed}}},
-                    {"name": "compact", "unit": "s", "engines": {"minikv": {"median": 1.0}}},
+                    {"name": "readrandom", "unit": "op/s", "engines": of_minikv(speed)},
+                    {"name": "compact", "unit": "s", "engines": of_minikv(1.0)},
                 ]);
                 let path = home.path().join(format!("{entries}.json"));
                 let run = json!({"plan": {"entries": entries}, "figures": figures});

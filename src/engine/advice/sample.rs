@@ -8,9 +8,8 @@
 
 use std::collections::VecDeque;
 
-use parking_lot::Mutex;
-
 use crate::base::stats::ReadTally;
+use crate::base::sync::Mutex;
 
 /// Keys kept, the newest.
 pub const MAX_KEYS: usize = 8192;

@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 
 use crate::base::Result;
 use crate::base::stats::{LevelTrace, NUM_LEVELS, ReadTrace};
+use crate::base::sync::Instant;
 use crate::filter::whole_table::TableFilterBuilder;
 use crate::filter::{FilterBlockBuilder, FilterBlockReader, FilterPolicy, TableFilter};
 use crate::format::key::{ParsedKey, UserComparator, user_key};

@@ -1,10 +1,10 @@
 //! The versions of a memtable in the order in which they came: appended by one, read by any.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Bytes, BytesMut};
 
+use crate::base::sync::atomic::{AtomicU32, Ordering};
 use crate::format::key::{KeyKind, SeqNo, TRAILER_BYTES};
 
 /// A version of a key.

@@ -6,9 +6,9 @@
 //! arrays from the newest to the oldest.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::entries::{Entries, Entry};
+use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Each array has four times the buckets of the one before.
 const GROWTH_LG: u32 = 2;

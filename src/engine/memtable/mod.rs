@@ -11,10 +11,10 @@
 //! where a skip list of half a million entries takes twenty. The order is made when it is needed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::{Comparator, Error, Result};
 use crate::engine::memtable::entries::{ENTRY_BYTES, Entries, Entry};
 use crate::engine::memtable::hash_index::HashIndex;

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use crossbeam_skiplist::SkipMap;
-use parking_lot::Mutex;
 
 use super::entries::Entries;
 use super::sort::{self, SortKey, compare, compare_entries, head};
 use crate::base::Comparator;
+use crate::base::sync::Mutex;
 
 /// A leaf is split in pieces of the first size when it has more than the second.
 const LEAF_ENTRIES: (usize, usize) = (64, 128);

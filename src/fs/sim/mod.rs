@@ -85,7 +85,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use crate::base::sync::{Mutex, RwLock};
 
 pub use crash::{CrashPlan, Holes};
 pub use fault::Fault;

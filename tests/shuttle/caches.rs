@@ -1,0 +1,135 @@
+//! The caches of blocks and of open tables.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use minikv::BytewiseComparator;
+use minikv::format::block::Block;
+use minikv::format::block_builder::BlockBuilder;
+use minikv::format::compress::Compression;
+use minikv::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};
+use minikv::fs::{Fs, MemFs};
+use minikv::table::block_cache::{ENTRY_BYTES, TableBlocks};
+use minikv::table::{
+    BlockCache, BlockReadOptions, NoSink, TableBuilder, TableCache, TableContext, TableOptions,
+    TableSlot,
+};
+use shuttle::thread;
+
+use crate::check;
+
+fn block(value_bytes: usize) -> Block {
+    let mut builder = BlockBuilder::new(1);
+    builder.add(b"key", &vec![b'v'; value_bytes]);
+    Block::new(builder.finish()).unwrap()
+}
+
+/// Looks for a block as a read does: finds the right one, or puts it there.
+fn read(table: &TableBlocks, at: usize, value_bytes: usize) {
+    match table.get(at).and_then(|found| found.to_block()) {
+        Some(found) => assert_eq!(found.len(), block(value_bytes).len(), "another's block"),
+        None => table.insert(at, block(value_bytes)),
+    }
+}
+
+/// The cache has room for two blocks or three; each table has three.
+#[test]
+fn tables_leave_the_block_cache_while_others_make_room() {
+    check(|| {
+        let cache = Arc::new(BlockCache::new(700));
+        let shared = Arc::new(cache.table(3));
+        let threads: Vec<_> = (0..3)
+            .map(|thread| {
+                let (cache, shared) = (cache.clone(), shared.clone());
+                thread::spawn(move || {
+                    let own = cache.table(3);
+                    for at in 0..3 {
+                        read(&own, at, 100 + 10 * thread + at);
+                        read(&shared, at, 50 + at);
+                        assert!(cache.usage_bytes() <= 700);
+                    }
+                    // Others may be about to take a block of it.
+                    thread::yield_now();
+                    drop(own);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let held = (0..3).filter_map(|at| shared.get(at)?.to_block());
+        let held: u64 = held.map(|block| block.len() as u64 + ENTRY_BYTES).sum();
+        assert_eq!(cache.usage_bytes(), held, "no more counts than what is there");
+        drop(shared);
+        assert_eq!(cache.usage_bytes(), 0, "blocks of tables that are gone");
+    });
+}
+
+/// Tables 1, 2 and 3, each holding its own number, and a cache of two open ones.
+fn open_tables() -> (TableCache, Vec<Arc<TableSlot>>) {
+    let fs = MemFs::new();
+    fs.create_dir(Path::new("/db")).unwrap();
+    let order = KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)));
+    let options = TableOptions {
+        order: order.clone(),
+        filter_policy: None,
+        table_filter_bits_per_key: None,
+        prefix_filter: None,
+        block_bytes: 64,
+        block_restart_interval: 1,
+        compression: Compression::None,
+    };
+    let mut slots = Vec::new();
+    for number in 1..=3u8 {
+        let path = Path::new("/db").join(format!("{number:06}.ldb"));
+        let mut builder = TableBuilder::new(fs.create(&path).unwrap(), path, options.clone());
+        builder.add(&internal_key(b"number", 1, KeyKind::Value), &[number]).unwrap();
+        let bytes = builder.finish().unwrap().file_bytes;
+        slots.push(Arc::new(TableSlot::new(u64::from(number), bytes)));
+    }
+    let context = TableContext {
+        order,
+        filter_policy: None,
+        prefix_extractor: None,
+        block_cache: Some(Arc::new(BlockCache::new(300))),
+        paranoid: false,
+    };
+    (TableCache::new(Arc::new(fs), "/db".into(), context, 2), slots)
+}
+
+fn number_in(cache: &TableCache, slot: &Arc<TableSlot>) -> u64 {
+    let key = internal_key(b"number", 1, KeyKind::Value);
+    let get = |table: &Arc<_>| {
+        let table: &minikv::table::Table = table;
+        table.get(&key, &BlockReadOptions::default(), &mut NoSink)
+    };
+    u64::from(cache.with(slot, get).unwrap().unwrap().value[0])
+}
+
+#[test]
+fn more_tables_than_may_be_open_are_read_and_forgotten() {
+    check(|| {
+        let (cache, slots) = open_tables();
+        let cache = Arc::new(cache);
+        let threads: Vec<_> = (0..3)
+            .map(|thread| {
+                let (cache, slots) = (cache.clone(), slots.clone());
+                thread::spawn(move || {
+                    for i in 0..3 {
+                        let slot = &slots[(thread + i) % 3];
+                        assert_eq!(number_in(&cache, slot), slot.number);
+                        assert!(cache.open_tables() <= 2);
+                    }
+                    // As when a compaction has replaced it.
+                    cache.forget(&slots[thread]);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let open = slots.iter().filter(|slot| slot.table.load().is_some()).count();
+        assert_eq!(cache.open_tables(), open);
+        // Room is not lost by any of that.
+        for slot in slots.iter().chain(&slots) {
+            assert_eq!(number_in(&cache, slot), slot.number);
+        }
+        assert_eq!(cache.open_tables(), 2);
+    });
+}

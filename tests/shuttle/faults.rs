@@ -1,0 +1,131 @@
+//! A fault while others wait.
+
+use std::sync::Arc;
+
+use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
+use minikv::{Db, Error, HealthState};
+use shuttle::thread;
+
+use crate::{check, open, options, sync};
+
+const WRITERS: usize = 3;
+
+fn key(writer: usize, number: usize) -> String {
+    format!("{writer}.{number}")
+}
+
+/// The writes of one thread: which were acknowledged.
+fn write(db: &Db, writer: usize) -> [bool; 2] {
+    std::array::from_fn(|number| {
+        match db.put_with(&sync((writer + number).is_multiple_of(2)), key(writer, number), "1") {
+            Ok(()) => true,
+            Err(Error::Io { .. } | Error::ReadOnly { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    })
+}
+
+fn assert_same(db: &Db, acknowledged: &[[bool; 2]]) {
+    for (writer, numbers) in acknowledged.iter().enumerate() {
+        for (number, &there) in numbers.iter().enumerate() {
+            let found = db.contains_key(key(writer, number)).unwrap();
+            assert_eq!(found, there, "write {number} of {writer}");
+        }
+    }
+}
+
+/// Strikes one of the writes; then there is one who resumes.
+fn strike_and_resume(fault: fn() -> Fault, write_buffer_bytes: usize) {
+    let fs = SimFs::new(1);
+    let options = || options(&fs).write_buffer_bytes(write_buffer_bytes);
+    let db = Db::open(crate::DIR, options()).unwrap();
+    fs.inject(fault());
+    let db = Arc::new(db);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let db = db.clone();
+            thread::spawn(move || write(&db, writer))
+        })
+        .collect();
+    // Before the fault there is nothing to do.
+    for _ in 0..3 {
+        db.resume().unwrap();
+        thread::yield_now();
+    }
+    let acknowledged: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    // The fault may have come after that.
+    fs.clear_faults();
+    db.resume().unwrap();
+    assert_eq!(db.health().state, HealthState::Good);
+    assert_same(&db, &acknowledged);
+    db.put_with(&sync(true), "last", "1").unwrap();
+    let crashed = open(&fs.crash_image(&CrashPlan::strict()));
+    assert!(crashed.contains_key("last").unwrap());
+    assert_same(&crashed, &acknowledged);
+    assert_same(&db, &acknowledged);
+}
+
+#[test]
+fn a_failed_append_leaves_nobody_waiting_and_resume_lets_them_write_again() {
+    check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(2), 16 << 10));
+}
+
+/// Each group fills a memtable, so that flushes are under way when it is resumed.
+#[test]
+fn a_failed_append_beside_flushes_leaves_nobody_waiting_and_loses_nothing() {
+    check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(6), 1));
+}
+
+/// The background flushes nothing after a failure: who waits for that must be told.
+#[test]
+fn a_failed_append_leaves_nobody_waiting_for_a_flush_or_for_quiet() {
+    check(|| {
+        let fs = SimFs::new(1);
+        let db = open(&fs);
+        db.put("a", "1").unwrap();
+        // The first record of the log that the flush begins comes before it.
+        fs.inject(Fault::torn_write(9).path("*.log").nth(2));
+        let (flusher, waiter) = (db.clone(), db.clone());
+        let others = [
+            thread::spawn(move || flusher.flush().is_ok()),
+            thread::spawn(move || waiter.wait_idle().is_ok()),
+        ];
+        let written = ["b", "c"].map(|key| db.put(key, "1").is_ok());
+        let _may_be_in_time = others.map(|thread| thread.join().unwrap());
+        assert!(!written[0] || !written[1] || fs.waiting_faults() > 0);
+        assert!(db.contains_key("a").unwrap());
+    });
+}
+
+#[test]
+fn a_failed_sync_leaves_nobody_waiting_and_resume_lets_them_write_again() {
+    check(|| {
+        strike_and_resume(|| Fault::io_error().on(&[OpKind::Sync]).path("*.log").nth(2), 16 << 10)
+    });
+}
+
+#[test]
+fn a_failed_flush_leaves_nobody_waiting_and_resume_lets_them_write_again() {
+    check(|| strike_and_resume(|| Fault::no_space().path("*.ldb"), 1));
+}
+
+/// The writer that failed, one that resumes and one that closes.
+#[test]
+fn close_beside_resume_lets_both_return() {
+    check(|| {
+        let fs = SimFs::new(1);
+        let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(1)).unwrap();
+        db.put("kept", "1").unwrap();
+        fs.inject(Fault::torn_write(9).path("*.log"));
+        db.put("failed", "1").unwrap_err();
+        let (resumer, writer) = (db.clone(), db.clone());
+        let resumer = thread::spawn(move || resumer.resume().is_ok());
+        let writer = thread::spawn(move || writer.put("later", "1").is_ok());
+        let _whether_it_had_failed_still = db.close();
+        resumer.join().unwrap();
+        let written = writer.join().unwrap();
+        let db = open(&fs);
+        assert!(db.contains_key("kept").unwrap());
+        assert!(db.contains_key("later").unwrap() || !written);
+    });
+}

@@ -1,0 +1,107 @@
+//! What outlives the handle: iterators, cursors, snapshots.
+
+use minikv::fs::MemFs;
+use minikv::{Db, Error};
+use shuttle::thread;
+
+use crate::{check, live_tables, open, options, tables};
+
+/// The keys "0", "1", "2" in tables, one each.
+fn filled(fs: &MemFs) -> Db {
+    let db = open(fs);
+    for key in ["0", "1", "2"] {
+        db.put(key, "old").unwrap();
+        db.flush().unwrap();
+    }
+    db
+}
+
+/// Overwrites everything, and merges it with what was there.
+fn overwrite(db: &Db) {
+    for key in ["0", "1", "2"] {
+        db.put(key, "new").unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+}
+
+fn assert_there(fs: &MemFs, names: &[String]) {
+    let there = tables(fs);
+    assert!(names.iter().all(|name| there.contains(name)), "{names:?} needed, {there:?} there");
+}
+
+#[test]
+fn a_table_is_removed_after_its_last_reader_and_not_before() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = filled(&fs);
+        let old = tables(&fs);
+        let (snapshot, mut cursor, iter) =
+            (db.snapshot(), db.cursor().unwrap(), db.iter().unwrap());
+        let writer = thread::spawn(move || {
+            overwrite(&db);
+            live_tables(&db)
+        });
+        let readers = [
+            thread::spawn({
+                let (fs, old) = (fs.clone(), old.clone());
+                move || {
+                    let entries: Vec<_> = iter.map(Result::unwrap).collect();
+                    assert_eq!(entries.len(), 3);
+                    assert!(entries.iter().all(|(_, value)| value == "old"));
+                    assert_there(&fs, &old[..0]);
+                }
+            }),
+            thread::spawn({
+                let fs = fs.clone();
+                move || {
+                    assert!(cursor.seek_to_last().unwrap());
+                    assert_there(&fs, &old);
+                    for key in ["2", "1", "0"] {
+                        assert_eq!((cursor.key(), cursor.value()), (key.as_bytes(), &b"old"[..]));
+                        cursor.prev().unwrap();
+                    }
+                    assert_there(&fs, &old);
+                }
+            }),
+        ];
+        assert_eq!(snapshot.get("1").unwrap().as_deref(), Some(&b"old"[..]));
+        let live = writer.join().unwrap();
+        assert_eq!(snapshot.get("2").unwrap().as_deref(), Some(&b"old"[..]));
+        let reopened = Db::open(crate::DIR, options(&fs));
+        assert!(matches!(reopened, Err(Error::Locked { .. })), "a snapshot holds the directory");
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        drop(snapshot);
+        assert_eq!(tables(&fs).len(), live, "what nobody needs is gone");
+        let db = open(&fs);
+        assert_eq!(db.get("0").unwrap().as_deref(), Some(&b"new"[..]));
+        assert_eq!(tables(&fs).len(), live_tables(&db));
+    });
+}
+
+/// The last handle goes in one thread, what it gave out in others.
+#[test]
+fn handle_and_readers_go_in_any_order() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = filled(&fs);
+        let (mut iter, cursor, snapshot) = (db.iter().unwrap(), db.cursor(), db.snapshot());
+        let threads = [
+            thread::spawn(move || {
+                overwrite(&db);
+                drop(db);
+            }),
+            thread::spawn(move || {
+                assert_eq!(iter.next().unwrap().unwrap().1, "old");
+                drop(iter);
+            }),
+            thread::spawn(move || drop(cursor)),
+        ];
+        assert_eq!(snapshot.iter().unwrap().count(), 3);
+        drop(snapshot);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let left = tables(&fs);
+        let db = open(&fs);
+        assert_eq!(left.len(), live_tables(&db), "{left:?}");
+        assert!(db.iter().unwrap().all(|entry| entry.unwrap().1 == "new"));
+    });
+}

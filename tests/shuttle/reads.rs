@@ -1,0 +1,99 @@
+//! Readers beside flushes and compactions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use minikv::fs::MemFs;
+use minikv::{Db, Snapshot, WriteBatch};
+use shuttle::thread;
+
+use crate::{check, open, options};
+
+const KEYS: [&str; 2] = ["apple", "plum"];
+
+/// Sets all keys to `number`.
+fn batch(number: u64) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    KEYS.iter().for_each(|key| batch.put(key, number.to_string()));
+    batch
+}
+
+fn parse(value: &[u8]) -> u64 {
+    std::str::from_utf8(value).unwrap().parse().unwrap()
+}
+
+fn get(db: &Db, key: &str) -> u64 {
+    parse(&db.get(key).unwrap().expect("a key that was never deleted"))
+}
+
+/// What a snapshot has for all keys: the same.
+fn value_in(snapshot: &Snapshot) -> u64 {
+    let values = KEYS.map(|key| parse(&snapshot.get(key).unwrap().expect("there at all times")));
+    assert_eq!(values[0], values[1], "a batch seen in part");
+    values[0]
+}
+
+/// Reads in every way while `done` goes up: at least what was done before.
+fn read(db: &Db, done: &AtomicU64) {
+    let at_least = done.load(SeqCst);
+    assert!(get(db, KEYS[1]) >= at_least, "an acknowledged write is missed");
+    let at_least = done.load(SeqCst);
+    let snapshot = db.snapshot();
+    let value = value_in(&snapshot);
+    assert!(value >= at_least);
+    let at_least = done.load(SeqCst);
+    let entries: Vec<_> = db.iter().unwrap().map(|entry| parse(&entry.unwrap().1)).collect();
+    assert_eq!(entries.len(), KEYS.len());
+    assert!(entries[0] == entries[1] && entries[0] >= at_least && entries[0] >= value);
+    assert_eq!(value_in(&snapshot), value, "a snapshot that changes");
+    assert!(get(db, KEYS[0]) >= entries[0], "time goes back");
+}
+
+fn write_and_read(db: Db, steps: u64, work: fn(&Db, u64)) {
+    db.write(batch(0)).unwrap();
+    let done = Arc::new(AtomicU64::new(0));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (db, done) = (db.clone(), done.clone());
+            thread::spawn(move || read(&db, &done))
+        })
+        .collect();
+    for number in 1..=steps {
+        db.write(batch(number)).unwrap();
+        done.store(number, SeqCst);
+        work(&db, number);
+    }
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+    assert_eq!(get(&db, KEYS[0]), steps);
+}
+
+/// A flush leaves out what nobody sees any more: two versions of a key in one memtable.
+#[test]
+fn readers_miss_nothing_while_memtables_are_flushed() {
+    check(|| {
+        let db = open(&MemFs::new());
+        write_and_read(db, 4, |db, number| {
+            if number % 2 == 0 {
+                db.flush().unwrap();
+            }
+        });
+    });
+}
+
+#[test]
+fn readers_miss_nothing_while_tables_are_compacted() {
+    check(|| {
+        let db = open(&MemFs::new());
+        write_and_read(db, 2, |db, _| db.compact_range::<&str>(..).unwrap());
+    });
+}
+
+/// Every write freezes a memtable; four tables are compacted in the background.
+#[test]
+fn readers_miss_nothing_while_the_background_works() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(1)).unwrap();
+        write_and_read(db, 5, |_, _| ());
+    });
+}
