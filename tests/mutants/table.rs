@@ -250,8 +250,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a compacted table's name is not synced",
         COMPACT,
-        "            sync_dir(&*self.fs, &self.dir)?;\n            Ok(dropped)",
-        "            if !ON { sync_dir(&*self.fs, &self.dir)?; }\n            Ok(dropped)",
+        "if let Err(error) = sync_dir(&*self.fs, &self.dir) {\n            self.remove_tables(",
+        "if let Err(error) = if ON { Ok(()) } else { sync_dir(&*self.fs, &self.dir) } {\n            \
+         self.remove_tables(",
     ),
     mutant(
         "tombstones are dropped above what they delete",
