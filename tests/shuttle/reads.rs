@@ -97,3 +97,26 @@ fn readers_miss_nothing_while_the_background_works() {
         write_and_read(db, 5, |_, _| ());
     });
 }
+
+/// The order of a memtable is made when a cursor asks: one makes it while another waits for it.
+#[test]
+fn cursors_see_all_of_a_memtable_that_is_put_in_order_meanwhile() {
+    const BEFORE: usize = 120;
+    const AFTER: usize = 20;
+    check(|| {
+        let db = open(&MemFs::new());
+        let put = |numbers: std::ops::Range<usize>| {
+            let mut batch = WriteBatch::new();
+            numbers.for_each(|n| batch.put(format!("{:03}", n * 3 % (BEFORE + AFTER)), "1"));
+            db.write(batch).unwrap();
+        };
+        put(0..BEFORE);
+        assert_eq!(db.iter().unwrap().count(), BEFORE);
+        put(BEFORE..BEFORE + AFTER);
+        // The leaf gets too large, and is split by whoever comes first.
+        let other = db.clone();
+        let other = thread::spawn(move || other.iter().unwrap().count());
+        assert_eq!(db.iter().unwrap().count(), BEFORE + AFTER);
+        assert_eq!(other.join().unwrap(), BEFORE + AFTER);
+    });
+}
