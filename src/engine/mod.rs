@@ -48,7 +48,7 @@ use crate::engine::pace::Pace;
 use crate::engine::version::Version;
 use crate::engine::version_set::{FileNumbers, VersionSet};
 use crate::engine::view::{ReadState, ReadView};
-use crate::engine::write::{CommitState, WriteQueue};
+use crate::engine::write::{CommitState, OutgoingLog, SpareLog, WriteQueue};
 use crate::fs::Fs;
 
 pub mod advice;
@@ -129,6 +129,11 @@ pub struct State {
     version: Arc<Version>,
     /// The logs that are on disk.
     logs: BTreeSet<u64>,
+    /// The log after the current one, if it is made already, and whether it is to be.
+    spare_log: Option<SpareLog>,
+    wants_spare_log: bool,
+    /// Logs that nobody needs, still open: to close a long one takes a while.
+    done_logs: Vec<OutgoingLog>,
     /// Compactions under way.
     running: Vec<Arc<Compaction>>,
     /// Whether a memtable is being flushed.

@@ -34,7 +34,7 @@ use crate::engine::options::Options;
 use crate::engine::pace::Pace;
 use crate::engine::version_set::{self, FileNumbers, Recovered, VersionSet, sync_dir};
 use crate::engine::view::{ReadState, ReadView};
-use crate::engine::write::{CommitState, create_log};
+use crate::engine::write::{CommitState, SpareLog};
 use crate::engine::{Engine, Frozen, State};
 use crate::format::batch::{HEADER_BYTES, WriteBatch, decode_header, decode_ops};
 use crate::format::edit::{NewFile, VersionEdit};
@@ -387,6 +387,9 @@ impl Opening {
             frozen,
             version,
             logs: live,
+            spare_log: None,
+            wants_spare_log: false,
+            done_logs: Vec::new(),
             running: Vec::new(),
             flushing: false,
             manual: 0,
@@ -473,7 +476,8 @@ impl Opening {
             return Ok(self.started(number, path, log, mem, number, replayed.last_seq));
         }
         let number = self.numbers.take();
-        let (path, log) = create_log(&*self.fs, &self.dir, number, replayed.last_seq + 1)?;
+        let log = SpareLog::create(&*self.fs, &self.dir, number)?;
+        let (path, log) = log.begin(replayed.last_seq + 1)?;
         let mem = self.new_memtable();
         Ok(self.started(number, path, log, mem, number, replayed.last_seq))
     }

@@ -63,9 +63,14 @@ impl Engine {
     /// Holds a writer back as much as it is ahead of the background.
     pub fn keep_pace(&self, commit: &mut CommitState) {
         let mem_bytes = commit.mem.bytes();
-        commit.look_at = mem_bytes.saturating_add(STEP_BYTES).min(self.options.write_buffer_bytes);
-        let mut wait = self.pace.lead(mem_bytes, self.options.write_buffer_bytes);
+        let full = self.options.write_buffer_bytes;
+        commit.look_at = mem_bytes.saturating_add(STEP_BYTES.min(full / 4)).min(full);
+        let mut wait = self.pace.lead(mem_bytes, full);
         let mut state = self.state.lock();
+        if mem_bytes >= full / 2 && state.spare_log.is_none() && !state.wants_spare_log {
+            state.wants_spare_log = true;
+            self.reads.work.notify_all();
+        }
         let level0 = state.version.level(0).len();
         if let Some(over) = level0.checked_sub(pick::LEVEL0_SLOWDOWN_FILES) {
             wait = wait.max(MAX_WAIT / 8 * (over as u32 + 1).min(8));

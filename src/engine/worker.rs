@@ -12,6 +12,10 @@ use crate::engine::{Engine, State, pick};
 /// How many compactions may run side by side.
 const COMPACTION_THREADS: usize = 2;
 
+/// By how much the priority of compactions is lower.
+#[cfg(all(target_os = "linux", not(shuttle)))]
+const COMPACTION_NICE: i32 = 5;
+
 /// The threads of one engine. Stopped and joined by [`Workers::stop`].
 #[derive(Debug)]
 pub struct Workers {
@@ -29,14 +33,11 @@ impl Workers {
             return Ok(workers);
         }
         let flusher = engine.clone();
-        workers.spawn(engine, "minikv-flush", move || {
-            renice("MINIKV_NICE_F");
-            flusher.flush_loop()
-        })?;
+        workers.spawn(engine, "minikv-flush", move || flusher.flush_loop())?;
         for _ in 0..COMPACTION_THREADS {
             let compactor = engine.clone();
             workers.spawn(engine, "minikv-compact", move || {
-                renice("MINIKV_NICE_C");
+                give_way();
                 compactor.compaction_loop()
             })?;
         }
@@ -70,6 +71,13 @@ impl Workers {
         for thread in self.threads.drain(..) {
             // A panic was printed by the thread; there is nothing to add.
             let _ = thread.join();
+        }
+        let mut state = engine.state.lock();
+        let (spare, done) = (state.spare_log.take(), std::mem::take(&mut state.done_logs));
+        drop(state);
+        drop(done);
+        if let Some(spare) = spare {
+            spare.remove(&*engine.fs);
         }
         engine.trash.empty();
     }
@@ -105,6 +113,11 @@ impl Engine {
         if state.closing || state.flushing {
             return false;
         }
+        if self.takes_spare_log(&mut state) {
+            drop(state);
+            self.create_spare_log();
+            return true;
+        }
         if !state.frozen.is_empty() && state.failed.is_none() {
             state.flushing = true;
             drop(state);
@@ -124,13 +137,28 @@ impl Engine {
             self.fail(error);
         }
         self.trash.empty();
-        self.state.lock().flushing = false;
+        let mut state = self.state.lock();
+        state.flushing = false;
+        let done = std::mem::take(&mut state.done_logs);
+        drop(state);
         self.changed.notify_all();
+        drop(done);
+    }
+
+    /// Whether the next log is to be made: that comes before a flush, which syncs much.
+    fn takes_spare_log(&self, state: &mut State) -> bool {
+        state.failed.is_none() && std::mem::take(&mut state.wants_spare_log)
     }
 
     fn flush_loop(&self) {
         let mut state = self.state.lock();
         while !state.closing {
+            if self.takes_spare_log(&mut state) {
+                drop(state);
+                self.create_spare_log();
+                state = self.state.lock();
+                continue;
+            }
             if state.frozen.is_empty() || state.failed.is_some() {
                 self.reads.work.wait(&mut state);
                 continue;
@@ -204,8 +232,11 @@ pub fn take(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     compaction
 }
 
-fn renice(var: &str) {
-    if let Ok(n) = std::env::var(var) {
-        let _ = rustix::process::nice(n.parse().unwrap());
-    }
+/// Lowers the thread's priority: where cores are few, a compaction may take a little longer rather
+/// than have reads and writes wait for their turn. (Elsewhere than on Linux it would be that of the
+/// whole process.)
+fn give_way() {
+    #[cfg(all(target_os = "linux", not(shuttle)))]
+    // Refused, it works all the same.
+    let _ = rustix::process::nice(COMPACTION_NICE);
 }

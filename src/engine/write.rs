@@ -24,7 +24,7 @@ use crate::engine::{Engine, Frozen, pick};
 use crate::format::batch::{HEADER_BYTES, WriteBatch};
 use crate::format::key::{MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 use crate::format::name;
-use crate::fs::Fs;
+use crate::fs::{Fs, WriteFile};
 use crate::log::LogWriter;
 
 /// A group takes no more batches once it is this large, in bytes.
@@ -286,20 +286,38 @@ pub struct OutgoingLog {
     log: LogWriter,
 }
 
-/// Makes the log `number`, whose first record will have the sequence number `next_seq`.
-pub fn create_log(
-    fs: &dyn Fs,
-    dir: &Path,
+/// A log that was made before it is needed: to make a file can take long, while others are synced.
+#[derive(Debug)]
+pub struct SpareLog {
     number: u64,
-    next_seq: SeqNo,
-) -> Result<(PathBuf, LogWriter)> {
-    let path = dir.join(name::log_name(number));
-    let file = fs.create_log(&path).map_err(|error| Error::io("create", &path, error))?;
-    let mut log = LogWriter::new(file, 0);
-    let mut marker = WriteBatch::new();
-    marker.set_sequence(next_seq);
-    log.add_record(marker.contents()).map_err(|error| Error::io("append to", &path, error))?;
-    Ok((path, log))
+    path: PathBuf,
+    file: Box<dyn WriteFile>,
+}
+
+impl SpareLog {
+    /// Makes the log `number`, empty.
+    pub fn create(fs: &dyn Fs, dir: &Path, number: u64) -> Result<SpareLog> {
+        let path = dir.join(name::log_name(number));
+        let file = fs.create_log(&path).map_err(|error| Error::io("create", &path, error))?;
+        Ok(SpareLog { number, path, file })
+    }
+
+    /// Begins it; its first record will have the sequence number `next_seq`.
+    pub fn begin(self, next_seq: SeqNo) -> Result<(PathBuf, LogWriter)> {
+        let mut log = LogWriter::new(self.file, 0);
+        let mut marker = WriteBatch::new();
+        marker.set_sequence(next_seq);
+        let added = log.add_record(marker.contents());
+        added.map_err(|error| Error::io("append to", &self.path, error))?;
+        Ok((self.path, log))
+    }
+
+    /// Removes it.
+    pub fn remove(self, fs: &dyn Fs) {
+        drop(self.file);
+        // Left behind, it is removed by the next open.
+        let _ = fs.remove(&self.path);
+    }
 }
 
 impl Engine {
@@ -507,12 +525,29 @@ impl Engine {
         result
     }
 
-    /// Freezes the memtable and starts the next, with a log of its own.
-    pub fn freeze(&self, commit: &mut CommitState) -> Result<()> {
+    fn create_log(&self) -> Result<SpareLog> {
         let number = self.numbers.take();
         // Known before it is there, so that what is left of a failure is removed with the rest.
         self.state.lock().logs.insert(number);
-        let (path, log) = create_log(&*self.fs, &self.dir, number, commit.last_seq + 1)?;
+        SpareLog::create(&*self.fs, &self.dir, number)
+    }
+
+    /// Makes the next log, which will be needed soon.
+    pub fn create_spare_log(&self) {
+        // If it cannot be made, who needs it says so.
+        let spare = self.create_log().ok();
+        self.state.lock().spare_log = spare;
+    }
+
+    /// Freezes the memtable and starts the next, with a log of its own.
+    pub fn freeze(&self, commit: &mut CommitState) -> Result<()> {
+        let spare = match self.state.lock().spare_log.take() {
+            // One that took its number before the current log did must not come after it.
+            Some(spare) if spare.number > commit.log_number => spare,
+            _ => self.create_log()?,
+        };
+        let number = spare.number;
+        let (path, log) = spare.begin(commit.last_seq + 1)?;
         self.metrics.wal_bytes_before.fetch_add(commit.log.len(), Relaxed);
         let log = std::mem::replace(&mut commit.log, log);
         let path = std::mem::replace(&mut commit.log_path, path);
@@ -520,9 +555,11 @@ impl Engine {
         let mem = Arc::new(Memtable::new(self.reads.order.user(), self.options.write_buffer_bytes));
         let mut state = self.state.lock();
         let oldest_log = state.oldest_log();
-        commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
-        if commit.unsynced {
-            commit.outgoing.push(outgoing);
+        let is_done = |outgoing: &mut OutgoingLog| outgoing.number < oldest_log;
+        state.done_logs.extend(commit.outgoing.extract_if(.., is_done));
+        match commit.unsynced {
+            true => commit.outgoing.push(outgoing),
+            false => state.done_logs.push(outgoing),
         }
         let first_log = std::mem::replace(&mut state.mem_log, number);
         let full = std::mem::replace(&mut state.mem, mem.clone());
