@@ -15,6 +15,9 @@ use crate::engine::{Engine, pick};
 /// entries these are more than a thousand: waits stay out of the 99.9th percentile.
 pub const STEP_BYTES: usize = 256 << 10;
 
+/// What a flush is thought to take for a mebibyte, in microseconds, before one was timed.
+const FIRST_MICROS_PER_MIB: u64 = 4000;
+
 /// The longest wait.
 const MAX_WAIT: Duration = Duration::from_micros(2500);
 
@@ -49,13 +52,21 @@ impl Pace {
         }
     }
 
-    /// How long a flush takes for what memory holds beyond one write buffer.
+    /// How far a memtable of so many bytes is ahead of the flush of those before it: the time that
+    /// the flush needs to get as far. It is to be done when the memtable is half full, so that
+    /// memory holds no more than one and a half of them.
     fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
-        let held = self.unflushed.load(Relaxed).saturating_add(mem_bytes as u64);
-        let beyond = held.saturating_sub(write_buffer_bytes as u64);
-        Duration::from_micros(
-            (beyond >> 10).saturating_mul(self.micros_per_mib.load(Relaxed)) >> 10,
-        )
+        let unflushed = self.unflushed.load(Relaxed);
+        if unflushed == 0 {
+            return Duration::ZERO;
+        }
+        let held = unflushed.saturating_add(2 * mem_bytes as u64);
+        let ahead = held.saturating_sub(write_buffer_bytes as u64);
+        let micros_per_mib = match self.micros_per_mib.load(Relaxed) {
+            0 => FIRST_MICROS_PER_MIB,
+            known => known,
+        };
+        Duration::from_micros((ahead >> 10).saturating_mul(micros_per_mib) >> 10)
     }
 }
 
@@ -95,17 +106,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_is_ahead_by_what_flushes_take_for_more_than_one_buffer() {
+    fn a_writer_is_ahead_of_a_flush_that_would_not_end_at_half_a_buffer() {
         const MIB: usize = 1 << 20;
         let pace = Pace::default();
+        assert_eq!(pace.lead(64 * MIB, 64 * MIB), Duration::ZERO, "nothing to flush");
         pace.frozen(64 << 20);
-        assert_eq!(pace.lead(32 * MIB, 64 * MIB), Duration::ZERO, "no flush was timed");
-        pace.timed(64 << 20, Duration::from_millis(640));
         assert_eq!(pace.lead(0, 64 * MIB), Duration::ZERO);
-        assert_eq!(pace.lead(MIB, 64 * MIB), Duration::from_millis(10));
+        assert_eq!(pace.lead(MIB, 64 * MIB), Duration::from_millis(8), "a guess");
+        pace.timed(64 << 20, Duration::from_millis(640));
+        assert_eq!(pace.lead(MIB, 64 * MIB), Duration::from_millis(20));
         pace.flushed(32 << 20);
-        assert_eq!(pace.lead(32 * MIB, 64 * MIB), Duration::ZERO);
-        assert_eq!(pace.lead(34 * MIB, 64 * MIB), Duration::from_millis(20));
+        assert_eq!(pace.lead(16 * MIB, 64 * MIB), Duration::ZERO);
+        assert_eq!(pace.lead(17 * MIB, 64 * MIB), Duration::from_millis(20));
         pace.flushed(32 << 20);
         assert_eq!(pace.lead(64 * MIB, 64 * MIB), Duration::ZERO);
     }

@@ -12,8 +12,8 @@ use crate::engine::{Engine, State, pick};
 /// How many compactions may run side by side.
 const COMPACTION_THREADS: usize = 2;
 
-/// By how much the priority of compactions is lower.
-#[cfg(all(target_os = "linux", not(shuttle)))]
+/// By how much the priority of flushes and of compactions is lower, as `nice` counts.
+const FLUSH_NICE: i32 = 3;
 const COMPACTION_NICE: i32 = 5;
 
 /// The threads of one engine. Stopped and joined by [`Workers::stop`].
@@ -33,11 +33,14 @@ impl Workers {
             return Ok(workers);
         }
         let flusher = engine.clone();
-        workers.spawn(engine, "minikv-flush", move || flusher.flush_loop())?;
+        workers.spawn(engine, "minikv-flush", move || {
+            give_way(FLUSH_NICE);
+            flusher.flush_loop()
+        })?;
         for _ in 0..COMPACTION_THREADS {
             let compactor = engine.clone();
             workers.spawn(engine, "minikv-compact", move || {
-                give_way();
+                give_way(COMPACTION_NICE);
                 compactor.compaction_loop()
             })?;
         }
@@ -232,11 +235,13 @@ pub fn take(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     compaction
 }
 
-/// Lowers the thread's priority: where cores are few, a compaction may take a little longer rather
-/// than have reads and writes wait for their turn. (Elsewhere than on Linux it would be that of the
-/// whole process.)
-fn give_way() {
+/// Lowers the thread's priority: where cores are few, the background may take a little longer
+/// rather than have reads and writes wait for their turn. (Elsewhere than on Linux it would be that
+/// of the whole process.)
+fn give_way(nice: i32) {
     #[cfg(all(target_os = "linux", not(shuttle)))]
     // Refused, it works all the same.
-    let _ = rustix::process::nice(COMPACTION_NICE);
+    let _ = rustix::process::nice(nice);
+    #[cfg(not(all(target_os = "linux", not(shuttle))))]
+    let _ = nice;
 }

@@ -541,7 +541,8 @@ impl Engine {
 
     /// Freezes the memtable and starts the next, with a log of its own.
     pub fn freeze(&self, commit: &mut CommitState) -> Result<()> {
-        let spare = match self.state.lock().spare_log.take() {
+        let spare = self.state.lock().spare_log.take();
+        let spare = match spare {
             // One that took its number before the current log did must not come after it.
             Some(spare) if spare.number > commit.log_number => spare,
             _ => self.create_log()?,

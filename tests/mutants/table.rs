@@ -251,8 +251,8 @@ pub const MUTANTS: &[Mutant] = &[
         "a compacted table's name is not synced",
         COMPACT,
         "if let Err(error) = sync_dir(&*self.fs, &self.dir) {\n            self.remove_tables(",
-        "if let Err(error) = if ON { Ok(()) } else { sync_dir(&*self.fs, &self.dir) } {\n            \
-         self.remove_tables(",
+        "if let Err(error) = if ON { Ok(()) } else { sync_dir(&*self.fs, &self.dir) } {\n\
+         \x20           self.remove_tables(",
     ),
     mutant(
         "tombstones are dropped above what they delete",
