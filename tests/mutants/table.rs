@@ -62,8 +62,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "logs begin without a marker",
         WRITE,
-        "    log.add_record(marker.contents()).map_err(",
-        "    if !ON { log.add_record(marker.contents()) } else { Ok(()) }.map_err(",
+        "        let added = log.add_record(marker.contents());",
+        "        let added = if !ON { log.add_record(marker.contents()) } else { Ok(()) };",
     ),
     mutant(
         "a log append that failed changes nothing",
