@@ -15,6 +15,9 @@ use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key, user_ke
 /// As many keys of each table are looked at to find where parts of like size meet.
 const SAMPLES: usize = 32;
 
+/// Of more tables than these, only their last keys are looked at.
+const MANY_FILES: usize = 64;
+
 /// A part is worth a thread if it has as many bytes, in tables of the size that is aimed at.
 const MIN_PART_TABLES: u64 = 2;
 
@@ -142,10 +145,14 @@ impl Engine {
         let worth = compaction.input_bytes() / (MIN_PART_TABLES * self.options.max_file_bytes);
         let count = worth.min(self.idle_cores() as u64);
         let mut cuts: Vec<(Vec<u8>, u64)> = Vec::new();
-        if count > 1 {
-            for file in compaction.input_files() {
-                self.sample(file, &mut cuts)?;
+        let files = compaction.input_files().count();
+        match count {
+            ..2 => {}
+            _ if files > MANY_FILES => {
+                let ends = compaction.input_files().map(|file| (file.last_key(), file.file_bytes));
+                cuts.extend(ends.map(|(key, bytes)| (key.to_vec(), bytes)));
             }
+            _ => compaction.input_files().try_for_each(|file| self.sample(file, &mut cuts))?,
         }
         let order = self.reads.order.user();
         cuts.sort_by(|a, b| order.compare(&a.0, &b.0));
