@@ -5,6 +5,10 @@
 //! was written, and `fdatasync` makes it durable in the same way. Ahead of the last record the file
 //! is zeros, which readers of the format take for its end; dropping the file cuts them off.
 //!
+//! A log that is synced every few records is written plainly into a file whose length is set ahead:
+//! a page of a mapping is protected anew by each sync, and a file that grows has its length to make
+//! durable too.
+//!
 //! # Why it is sound
 //! Nothing ever borrows from the mapping but [`MappedLog::write`], for one copy. Others may read
 //! the file meanwhile, through the system; that they could also change it, or cut it while it is
@@ -32,6 +36,12 @@ const PLAIN_BYTES: u64 = 16 << 10;
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
+/// A log of which no more than this is written between syncs is synced often.
+const OFTEN_BYTES: u64 = 64 << 10;
+
+/// How far ahead its length is set.
+const AHEAD_BYTES: u64 = 1 << 20;
+
 /// Pages are made writable so many bytes at a time: few enough that no record waits for long, and
 /// so many that one in some thousand waits.
 const POPULATE_BYTES: usize = 512 << 10;
@@ -49,8 +59,11 @@ pub(super) struct MappedLog {
     position: u64,
     window: Option<Window>,
     next_window_bytes: u64,
-    /// The file's length, as far as it was reserved.
+    /// The file's length, where that was set ahead.
     reserved: u64,
+    /// Where it was synced last, and whether that was soon after the time before.
+    synced: u64,
+    often_synced: bool,
     plain: bool,
 }
 
@@ -91,6 +104,8 @@ impl MappedLog {
             window: None,
             next_window_bytes: FIRST_WINDOW_BYTES,
             reserved: 0,
+            synced: 0,
+            often_synced: false,
             plain: !in_place,
         }
     }
@@ -119,6 +134,11 @@ impl MappedLog {
         if self.plain || self.position < PLAIN_BYTES {
             return;
         }
+        if self.often_synced && self.position - self.synced < OFTEN_BYTES {
+            self.window = None;
+            return self.set_ahead();
+        }
+        self.often_synced = false;
         let ready = match &mut self.window {
             Some(window) if window.holds(self.position) => window.populate(self.position),
             _ => self.open_window(),
@@ -126,6 +146,14 @@ impl MappedLog {
         if ready.is_err() {
             self.window = None;
             self.plain = true;
+        }
+    }
+
+    fn set_ahead(&mut self) {
+        let len = self.position + AHEAD_BYTES;
+        // If it cannot be, the file grows with what is written.
+        if self.position + AHEAD_BYTES / 16 > self.reserved && self.file.set_len(len).is_ok() {
+            self.reserved = len;
         }
     }
 
@@ -160,6 +188,8 @@ impl WriteFile for MappedLog {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.often_synced = self.position - self.synced < OFTEN_BYTES;
+        self.synced = self.position;
         self.file.sync_data()
     }
 
@@ -169,6 +199,7 @@ impl WriteFile for MappedLog {
         self.file.set_len(len)?;
         self.reserved = 0;
         self.position = self.position.min(len);
+        self.synced = self.synced.min(len);
         Ok(())
     }
 }
@@ -219,6 +250,33 @@ mod tests {
             }
         }
         assert!(log.plain || mapped > 100, "{mapped} of 300 writes left a window");
+        drop(log);
+        assert!(fs::read(&path).unwrap() == expected);
+    }
+
+    #[test]
+    fn a_log_that_is_synced_often_is_written_ahead_of_its_end_and_then_mapped_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut log = log(dir.path());
+        let mut expected = Vec::new();
+        let mut seen = [0; 2];
+        for round in 0..3000u32 {
+            let piece = [round as u8 | 1; 1000];
+            log.write(&piece).unwrap();
+            expected.extend_from_slice(&piece);
+            // In the middle of the rounds it is not synced at all.
+            if !(1000..2000).contains(&round) {
+                log.sync().unwrap();
+            }
+            if round % 100 == 99 {
+                let left = fs::read(&path).unwrap();
+                assert!(left.starts_with(&expected));
+                assert!(left[expected.len()..].iter().all(|&byte| byte == 0));
+                seen[usize::from(log.window.is_some())] += usize::from(left.len() > expected.len());
+            }
+        }
+        assert!(log.plain || seen == [20, 10], "{seen:?}");
         drop(log);
         assert!(fs::read(&path).unwrap() == expected);
     }
