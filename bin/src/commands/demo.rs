@@ -93,8 +93,10 @@ impl Tour {
 
     /// What the directory holds.
     fn files(&mut self, db: &Db, what: &str) -> Result<()> {
-        let logs = size(Files::logs(&self.dir)?.bytes);
-        let levels = db.stats().levels;
+        let stats = db.stats();
+        // A log's length may be set ahead of what is in it.
+        let logs = size(Files::logs(&self.dir)?.bytes.min(stats.wal_bytes));
+        let levels = stats.levels;
         let bytes = levels.iter().map(|level| level.bytes).sum();
         let tables = match levels.iter().map(|level| level.files).sum() {
             0 => "no table yet".to_string(),
