@@ -78,7 +78,9 @@ impl Engine {
         commit.look_at = mem_bytes.saturating_add(STEP_BYTES.min(full / 4)).min(full);
         let mut wait = self.pace.lead(mem_bytes, full);
         let mut state = self.state.lock();
-        if mem_bytes >= full / 2 && state.spare_log.is_none() && !state.wants_spare_log {
+        // The next open could not go on with the last log if an empty one followed it.
+        let may_be_made = !self.options.reuse_logs && !state.wants_spare_log;
+        if mem_bytes >= full / 2 && may_be_made && state.spare_log.is_none() {
             state.wants_spare_log = true;
             self.reads.work.notify_all();
         }

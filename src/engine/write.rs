@@ -311,13 +311,6 @@ impl SpareLog {
         added.map_err(|error| Error::io("append to", &self.path, error))?;
         Ok((self.path, log))
     }
-
-    /// Removes it.
-    pub fn remove(self, fs: &dyn Fs) {
-        drop(self.file);
-        // Left behind, it is removed by the next open.
-        let _ = fs.remove(&self.path);
-    }
 }
 
 impl Engine {
