@@ -75,8 +75,8 @@ impl Workers {
             // A panic was printed by the thread; there is nothing to add.
             let _ = thread.join();
         }
-        // The log that was made ahead stays, empty, for the next open to remove: without its file its
-        // number could be given again.
+        // The log that was made ahead stays, empty, for the next open to remove: without its file
+        // its number could be given again.
         let mut state = engine.state.lock();
         let (spare, done) = (state.spare_log.take(), std::mem::take(&mut state.done_logs));
         drop(state);
