@@ -138,7 +138,8 @@ pub fn block(data: &[u8]) {
             && targets.len() < 40
             && targets[3..].windows(2).all(|pair| order.compare(&pair[0], &pair[1]).is_lt());
         // The same with a faster way into it, as the block cache keeps it.
-        let headed = Block::with_heads(data, &order).expect("heads are no matter of soundness");
+        let headed = Block::with_heads(data, &order, &mut Vec::new())
+            .expect("heads are no matter of soundness");
         for (at, target) in targets.iter().enumerate() {
             let found = cursor.seek(&order, target);
             let found = found.map(|found| found.then(|| cursor.key().to_vec()));
