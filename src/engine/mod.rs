@@ -3,7 +3,7 @@
 //! | file | what is in it |
 //! | --- | --- |
 //! | `write`, `pace` | the queue of writers, the log, the way into the memtable, and how fast |
-//! | `memtable` | the skip list |
+//! | `memtable` | what is in no table yet |
 //! | `flush` | a frozen memtable becomes a table of level 0 |
 //! | `pick`, `tombstones` | which tables to merge, and why |
 //! | `compact`, `parts` | the merge, and its threads |
