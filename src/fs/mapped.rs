@@ -7,7 +7,8 @@
 //!
 //! A log that is synced every few records is written plainly into a file whose length is set ahead:
 //! a page of a mapping is protected anew by each sync, and a file that grows has its length to make
-//! durable too.
+//! durable too. One whose records are large is written plainly as well: a page of a mapping costs
+//! more than the system call that it saves.
 //!
 //! # Why it is sound
 //! Nothing ever borrows from the mapping but [`MappedLog::write`], for one copy. Others may read
@@ -39,6 +40,10 @@ const MAX_WINDOW_BYTES: u64 = 1 << 20;
 /// A log of which no more than this is written between syncs is synced often.
 const OFTEN_BYTES: u64 = 64 << 10;
 
+/// Records of so many bytes and more, in the mean, are large. From the times of fills with values of
+/// 1 to 4 KiB (`docs/performance.md`).
+const LARGE_BYTES: u64 = 2 << 10;
+
 /// How far ahead its length is set.
 const AHEAD_BYTES: u64 = 1 << 20;
 
@@ -64,6 +69,11 @@ pub(super) struct MappedLog {
     /// Where it was synced last, and whether that was soon after the time before.
     synced: u64,
     often_synced: bool,
+    /// Records since the last choice between a window and plain writes, and where that was.
+    records: u64,
+    chosen: u64,
+    /// Plain writes are chosen up to here.
+    plain_until: u64,
     plain: bool,
 }
 
@@ -106,6 +116,9 @@ impl MappedLog {
             reserved: 0,
             synced: 0,
             often_synced: false,
+            records: 0,
+            chosen: 0,
+            plain_until: 0,
             plain: !in_place,
         }
     }
@@ -139,14 +152,31 @@ impl MappedLog {
             return self.set_ahead();
         }
         self.often_synced = false;
+        if self.position < self.plain_until {
+            return;
+        }
+        let held = self.window.as_ref().is_some_and(|window| window.holds(self.position));
+        if !held && self.has_large_records() {
+            self.window = None;
+            self.plain_until = self.position + MAX_WINDOW_BYTES;
+            return;
+        }
         let ready = match &mut self.window {
-            Some(window) if window.holds(self.position) => window.populate(self.position),
+            Some(window) if held => window.populate(self.position),
             _ => self.open_window(),
         };
         if ready.is_err() {
             self.window = None;
             self.plain = true;
         }
+    }
+
+    /// Whether those since the last time this was asked are.
+    fn has_large_records(&mut self) -> bool {
+        let bytes = self.position - self.chosen;
+        let large = bytes >= LARGE_BYTES * self.records;
+        (self.chosen, self.records) = (self.position, 0);
+        large
     }
 
     fn set_ahead(&mut self) {
@@ -183,6 +213,7 @@ impl WriteFile for MappedLog {
             write_fully_at(bytes, self.position, |b, offset| self.file.write_at(b, offset))?;
         }
         self.position += bytes.len() as u64;
+        self.records += 1;
         self.move_on();
         Ok(())
     }
@@ -200,6 +231,7 @@ impl WriteFile for MappedLog {
         self.reserved = 0;
         self.position = self.position.min(len);
         self.synced = self.synced.min(len);
+        self.chosen = self.chosen.min(len);
         Ok(())
     }
 }
