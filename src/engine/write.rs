@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::sync::atomic::Ordering::Relaxed;
-use crate::base::sync::{Condvar, Instant, Mutex};
+use crate::base::sync::{Condvar, Instant, Mutex, yield_until};
 use crate::base::{Error, Result};
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::metrics::StallCause;
@@ -44,6 +44,12 @@ const GATHER_PART: u32 = 2;
 
 /// After so many disappointments in a row a leader waits for others once in two to their power.
 const MAX_DISAPPOINTMENTS: u32 = 8;
+
+/// A sync that took no longer is waited for without sleeping: to be woken takes as long.
+const MAX_AWAKE: Duration = Duration::from_micros(250);
+
+/// More writers than this sleep.
+const MAX_AWAKE_WRITERS: usize = 16;
 
 /// One write, as its caller has it.
 pub enum Write<'a> {
@@ -112,6 +118,8 @@ struct Line {
     disappointments: u32,
     /// How many groups are not waited for.
     impatient: u32,
+    /// How long a synced write is waited for without sleeping.
+    awake: Duration,
 }
 
 /// A writer that waits.
@@ -133,7 +141,8 @@ enum Signal {
 }
 
 impl Waiter {
-    fn wait(&self) -> Signal {
+    fn wait(&self, awake: Duration) -> Signal {
+        yield_until(awake, || !matches!(*self.signal.lock(), Signal::Wait));
         let mut signal = self.signal.lock();
         loop {
             match std::mem::replace(&mut *signal, Signal::Wait) {
@@ -169,8 +178,10 @@ impl WriteQueue {
         if line.waiting.len() == line.wanted {
             self.gathered.notify_one();
         }
+        let stay_awake = sync && line.waiting.len() <= MAX_AWAKE_WRITERS;
+        let awake = if stay_awake { line.awake } else { Duration::ZERO };
         drop(line);
-        match waiter.wait() {
+        match waiter.wait(awake) {
             Signal::Done(result) => Err(result),
             Signal::Lead | Signal::Wait => {
                 Ok(Write::Batch(std::mem::take(&mut *waiter.batch.lock())))
@@ -179,10 +190,12 @@ impl WriteQueue {
     }
 
     /// Waits a while for those who wrote a moment ago and have only just been told: with them a
-    /// group is twice as large, and a sync serves them all. Where they do not come it is not tried
-    /// for a growing number of groups.
-    fn gather(&self, patience: Duration) {
+    /// group is twice as large, and a sync, which took `last_sync`, serves them all. Where they do
+    /// not come it is not tried for a growing number of groups.
+    fn gather(&self, last_sync: Duration) {
         let mut line = self.line.lock();
+        // One sync that is under way, and the next.
+        line.awake = if last_sync <= MAX_AWAKE { 2 * last_sync } else { Duration::ZERO };
         let wanted = line.expected.saturating_sub(1);
         if line.waiting.len() >= wanted {
             return;
@@ -191,7 +204,13 @@ impl WriteQueue {
             line.impatient -= 1;
             return;
         }
+        let patience = last_sync / GATHER_PART;
         let deadline = Instant::now() + patience;
+        if line.awake > Duration::ZERO {
+            drop(line);
+            yield_until(patience, || self.line.lock().waiting.len() >= wanted);
+            line = self.line.lock();
+        }
         line.wanted = wanted;
         while line.waiting.len() < wanted {
             if self.gathered.wait_until(&mut line, deadline).timed_out() {
@@ -334,7 +353,7 @@ impl Engine {
                     Write::Batch(batch) => batch.contents().len(),
                 };
                 if options.sync {
-                    self.queue.gather(commit.last_sync / GATHER_PART);
+                    self.queue.gather(commit.last_sync);
                 }
                 let group = self.queue.group(bytes, options.sync);
                 let result = self.commit_group(&mut commit, options.sync, write, &group);

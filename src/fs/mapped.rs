@@ -40,8 +40,8 @@ const MAX_WINDOW_BYTES: u64 = 1 << 20;
 /// A log of which no more than this is written between syncs is synced often.
 const OFTEN_BYTES: u64 = 64 << 10;
 
-/// Records of so many bytes and more, in the mean, are large. From the times of fills with values of
-/// 1 to 4 KiB (`docs/performance.md`).
+/// Records of so many bytes and more, in the mean, are large. From the times of fills with values
+/// of 1 to 4 KiB (`docs/performance.md`).
 const LARGE_BYTES: u64 = 2 << 10;
 
 /// How far ahead its length is set.
@@ -258,22 +258,25 @@ mod tests {
         MappedLog::new(options.open(dir.join("log")).unwrap())
     }
 
-    /// Pieces of all sizes, across windows and larger than them.
+    /// Pieces of all sizes, across windows and larger than them: by turns many small ones, which
+    /// are stored in a window, and some large ones, which are not.
     #[test]
     fn what_was_written_is_there_and_behind_it_zeros_until_it_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut log = log(dir.path());
         let mut expected = Vec::new();
-        let sizes = [1usize, 7, 100, 5000, 3, 60_000, 133, 0, 300_000, 8, 2_500_000, 90];
-        let mut mapped = 0;
-        for round in 0..300 {
-            let size = sizes[round % sizes.len()] / (1 + round / 40);
+        let small = [1usize, 7, 100, 1500, 3, 2000, 133, 0, 8, 1800, 90];
+        let large = [60_000usize, 7, 5000, 300_000, 3, 2_500_000, 90];
+        let mut mapped = [0; 2];
+        for round in 0..8000 {
+            let is_large = round % 4000 >= 3950;
+            let size = if is_large { large[round % 7] } else { small[round % 11] };
             let piece: Vec<u8> = (0..size).map(|i| (i * 31 + round) as u8 | 1).collect();
             log.write(&piece).unwrap();
             expected.extend_from_slice(&piece);
-            mapped += usize::from(log.window.is_some());
-            if round % 50 == 49 {
+            mapped[usize::from(is_large)] += usize::from(log.window.is_some());
+            if round % 1000 == 999 {
                 log.sync().unwrap();
                 // As a process that is killed here leaves it.
                 let left = fs::read(&path).unwrap();
@@ -281,7 +284,7 @@ mod tests {
                 assert!(left[expected.len()..].iter().all(|&byte| byte == 0));
             }
         }
-        assert!(log.plain || mapped > 100, "{mapped} of 300 writes left a window");
+        assert!(log.plain || (mapped[0] > 5000 && mapped[1] < 20), "{mapped:?} left a window");
         drop(log);
         assert!(fs::read(&path).unwrap() == expected);
     }

@@ -12,10 +12,23 @@
 mod real {
     pub use std::sync::atomic;
     pub use std::thread;
+    use std::time::Duration;
     pub use std::time::Instant;
 
     pub use arc_swap::{ArcSwap, ArcSwapAny, ArcSwapOption, Guard};
     pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+
+    /// Gives way to other threads until `done`, and no longer than `limit`. For waits that take
+    /// about as long as to fall asleep and be woken.
+    pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
+        if limit.is_zero() {
+            return;
+        }
+        let began = Instant::now();
+        while !done() && began.elapsed() < limit {
+            thread::yield_now();
+        }
+    }
 }
 
 #[cfg(not(shuttle))]

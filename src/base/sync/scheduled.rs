@@ -197,6 +197,13 @@ impl WaitTimeoutResult {
     }
 }
 
+/// Gives the others a turn, of any length; `done` may be so then, or not.
+pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
+    if !limit.is_zero() && !done() {
+        thread::yield_now();
+    }
+}
+
 thread_local! {
     /// The time, of all tasks that a runner schedules on this thread.
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
