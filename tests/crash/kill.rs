@@ -9,21 +9,23 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use minikv::{Compression, Db, Options, WriteOptions};
+use minikv::{Compression, Db, Error, Options, WriteOptions};
 
 use crate::rng::{Rng, seed};
 use crate::setting;
 
 const CHILD_DIR: &str = "MINIKV_KILL_CHILD";
 
-fn open(dir: &Path, reuse_logs: bool) -> Db {
-    let options = Options::default()
+fn options() -> Options {
+    Options::default()
         .create_if_missing(true)
         .compression(Compression::None)
         .write_buffer_bytes(16 << 10)
         .max_file_bytes(16 << 10)
-        .reuse_logs(reuse_logs);
-    Db::open(dir, options).unwrap()
+}
+
+fn open(dir: &Path, reuse_logs: bool) -> Db {
+    Db::open(dir, options().reuse_logs(reuse_logs)).unwrap()
 }
 
 /// Writes until it is killed. A line `<n>` says that the puts up to number n are acknowledged, the
@@ -167,4 +169,39 @@ fn a_really_full_filesystem_loses_nothing() {
     db.close().unwrap();
     assert_eq!(open(&home, false).iter().unwrap().count(), acked as usize + 200);
     println!("a full filesystem after {acked} synced puts, then space again: nothing lost");
+}
+
+#[test]
+fn a_read_only_mount_is_read_and_not_touched() {
+    let dir = tempfile::tempdir().unwrap();
+    if let Err(why) = mount(dir.path(), "size=16m") {
+        println!("skipped: no filesystem can be mounted here: {why}");
+        return;
+    }
+    let _mounted = Mounted(dir.path());
+    let home = dir.path().join("db");
+    let db = open(&home, false);
+    for number in 0..2000u32 {
+        db.put(number.to_be_bytes(), [7; 500]).unwrap();
+    }
+    db.close().unwrap();
+    mount(dir.path(), "remount,ro").unwrap();
+    let files = || {
+        let entries = std::fs::read_dir(&home).unwrap().map(Result::unwrap);
+        let mut files: Vec<_> = entries
+            .map(|entry| (entry.file_name(), entry.metadata().unwrap().modified().unwrap(), entry))
+            .map(|(name, time, entry)| (name, time, std::fs::read(entry.path()).unwrap()))
+            .collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    let db = Db::open_read_only(&home, options()).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 2000);
+    assert_eq!(db.get(7u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 500][..]));
+    drop(db);
+    assert!(minikv::verify(&home, &options()).unwrap().is_sound());
+    assert!(matches!(Db::open(&home, options()), Err(Error::Io { .. })), "it cannot be locked");
+    assert!(files() == before, "a file changed");
+    println!("a filesystem mounted read-only: read, and nothing changed");
 }

@@ -14,6 +14,7 @@
 //! to run that one again.
 #![cfg(shuttle)]
 
+mod background;
 mod caches;
 mod close;
 mod faults;

@@ -1,0 +1,145 @@
+//! What the background does in more than one thread: compactions in parts, and logs made ahead.
+
+use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
+use minikv::fs::{Fs, MemFs};
+use minikv::{Db, Snapshot, WriteBatch};
+use shuttle::thread;
+
+use crate::{check, live_tables, open, sync, tables};
+
+const KEYS: usize = 8;
+const ROUNDS: usize = 3;
+
+fn key(number: usize) -> String {
+    format!("key {number}")
+}
+
+fn value(round: usize) -> String {
+    round.to_string().repeat(100)
+}
+
+/// Tables of 800 bytes that overlap: more than two outputs of 256 bytes, so that two threads share
+/// a merge of them.
+fn fill(db: &Db) {
+    for round in 0..ROUNDS {
+        let mut batch = WriteBatch::new();
+        (0..KEYS).for_each(|number| batch.put(key(number), value(round)));
+        db.write(batch).unwrap();
+        db.flush().unwrap();
+    }
+}
+
+/// Every key with the value of the last round, whichever way it is read.
+fn assert_all(snapshot: &Snapshot) {
+    let expected: Vec<_> = (0..KEYS).map(|n| (key(n).into(), value(ROUNDS - 1).into())).collect();
+    let found: Vec<_> = snapshot.iter().unwrap().map(Result::unwrap).collect();
+    assert!(found == expected, "{} entries", found.len());
+    for number in [0, KEYS / 2, KEYS - 1] {
+        let found = snapshot.get(key(number)).unwrap();
+        assert!(found.is_some_and(|found| found == value(ROUNDS - 1)), "key {number}");
+    }
+}
+
+#[test]
+fn the_parts_of_a_compaction_are_the_whole_beside_readers_and_a_writer() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = open(&fs);
+        fill(&db);
+        let snapshot = db.snapshot();
+        let threads = [
+            thread::spawn({
+                let db = db.clone();
+                move || db.compact_range::<&str>(..).unwrap()
+            }),
+            thread::spawn(move || assert_all(&snapshot)),
+            thread::spawn({
+                let db = db.clone();
+                move || {
+                    db.put(key(KEYS / 2), "new").unwrap();
+                    db.delete(key(KEYS - 1)).unwrap();
+                    assert_eq!(db.get(key(KEYS / 2)).unwrap().unwrap(), "new");
+                }
+            }),
+        ];
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        db.compact_range::<&str>(..).unwrap();
+        assert_eq!(db.iter().unwrap().count(), KEYS - 1);
+        db.put(key(KEYS / 2), value(ROUNDS - 1)).unwrap();
+        db.put(key(KEYS - 1), value(ROUNDS - 1)).unwrap();
+        assert_all(&db.snapshot());
+        db.wait_idle().unwrap();
+        let live = live_tables(&db);
+        // Whoever took the last look at a table removes it, maybe only now.
+        db.close().unwrap();
+        assert_eq!(tables(&fs).len(), live);
+    });
+}
+
+/// A full disk strikes one of the parts, or the install after them.
+#[test]
+fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
+    check(|| {
+        let fs = SimFs::new(1);
+        let db = open(&fs);
+        fill(&db);
+        let ldb = |fs: &SimFs| {
+            let names = fs.list(crate::DIR.as_ref()).unwrap();
+            names.iter().filter(|name| name.ends_with(".ldb")).count()
+        };
+        fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb").nth(2));
+        let reader = thread::spawn({
+            let snapshot = db.snapshot();
+            move || assert_all(&snapshot)
+        });
+        db.compact_range::<&str>(..).unwrap_err();
+        assert_eq!(ldb(&fs), live_tables(&db), "outputs of the parts are left");
+        reader.join().unwrap();
+        fs.clear_faults();
+        db.compact_range::<&str>(..).unwrap();
+        assert_all(&db.snapshot());
+        assert_eq!(ldb(&fs), live_tables(&db));
+    });
+}
+
+/// Six values fill a memtable twice: the flush makes the next log, or has not yet, when it is full.
+#[test]
+fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
+    const WRITES: usize = 6;
+    check(|| {
+        let fs = SimFs::new(1);
+        let db = open(&fs);
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let db = db.clone();
+                thread::spawn(move || {
+                    for number in 0..WRITES {
+                        let key = format!("{writer}.{number}");
+                        db.put_with(&sync(number + 1 == WRITES), key, vec![7; 3000]).unwrap();
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let all = |db: &Db| {
+            let mut cursor = db.cursor().unwrap();
+            let mut count = 0;
+            let mut valid = cursor.seek_to_first().unwrap();
+            while valid {
+                assert_eq!(cursor.value(), [7; 3000]);
+                count += 1;
+                valid = cursor.next().unwrap();
+            }
+            count
+        };
+        assert_eq!(all(&db), 2 * WRITES);
+        // The last write of each writer was synced, and with it all that came before.
+        let crashed = open(&fs.crash_image(&CrashPlan::strict()));
+        assert_eq!(all(&crashed), 2 * WRITES, "after a loss of power");
+        drop(crashed);
+        db.close().unwrap();
+        let db = open(&fs);
+        assert_eq!(all(&db), 2 * WRITES);
+        assert!(db.recovery().lost.is_empty());
+    });
+}
