@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that looks for violations, at length, in one command, and a table at its end:
 #
-#   tests/nightly.sh          all of it: some hours on two cores
+#   tests/nightly.sh          all of it: about an hour on two cores
 #   tests/nightly.sh 50       a fiftieth of it, to see that it works
 #
 # MINIKV_SEED says where to begin; it is the day's number if it is not set. What is printed on the
@@ -41,7 +41,7 @@ MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte
 MINIKV_OPS=$((1000000 / scale)) row model 'test result' \
   cargo test -q -p minikv --test model -- --nocapture histories readers_see keys crashes
-RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((50000 / scale)) row schedules 'schedules of' \
+RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
 mutants=''
 # Of the mutants, one.

@@ -25,15 +25,17 @@ pub fn run(args: &Args) -> Result<()> {
         None => tempfile::tempdir()?,
     };
     let groups = groups(&args.workloads());
+    let mut engines = args.engines();
     for run in 1..=args.repeats() {
         for group in &groups {
-            for engine in args.engines() {
+            for &engine in &engines {
                 let workloads = wanted(engine, group, args);
                 if workloads.is_empty() {
                     continue;
                 }
                 eprintln!("run {run}, {}: {}", engine.name(), names(&workloads));
                 let dir = home.path().join("db");
+                settle();
                 one(args, engine, &workloads, &dir, &mut report)
                     .map_err(|error| format!("{}: {error}", engine.name()))?;
                 if dir.try_exists()? {
@@ -43,10 +45,19 @@ pub fn run(args: &Args) -> Result<()> {
         }
         // After each round, so that what is there is kept if the rest is interrupted.
         report.write(&args.out)?;
+        // Not always after the same one.
+        engines.rotate_left(1);
     }
     println!("\n{}", report.markdown());
     println!("Written to {0}/peers.md, {0}/peers.json and {0}/peers.svg.", args.out.display());
     Ok(())
+}
+
+/// Waits until the system has written what the engine before left to it, so that nobody pays for
+/// another's writes.
+fn settle() {
+    // Without it, the one that comes next is slower for a while.
+    let _ = Command::new("sync").status();
 }
 
 /// The workloads by group, in their order.
