@@ -69,7 +69,9 @@ fn panels(runs: &[(u64, Value)]) -> Vec<Panel> {
             }
         }
     }
-    panels.retain(|panel| panel.lines.iter().any(|line| line.points.len() > 1));
+    // What was measured at one size has no line.
+    panels.iter_mut().for_each(|panel| panel.lines.retain(|line| line.points.len() > 1));
+    panels.retain(|panel| !panel.lines.is_empty());
     panels
 }
 
