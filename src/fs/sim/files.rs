@@ -121,28 +121,28 @@ impl Fs for SimFs {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.run(Operation::new(OpKind::Open, path), |inner, _| {
             let file = inner.state.names.file(path)?;
-            Ok(inner.open_file(file))
+            Ok(self.handle(inner.open_file(file), path))
         })
-        .map(|file| Arc::new(SimReadFile(self.handle(file, path))) as Arc<dyn ReadFile>)
+        .map(|handle| Arc::new(SimReadFile(handle)) as Arc<dyn ReadFile>)
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let file = self.run(Operation::new(OpKind::Create, path), |inner, _| {
+        let handle = self.run(Operation::new(OpKind::Create, path), |inner, _| {
             let (file, was_there) = inner.file_or_new(path)?;
             if was_there && inner.file_len(file) > 0 {
                 inner.commit(Effect::SetLen { file, len: 0 });
             }
-            Ok(inner.open_file(file))
+            Ok(self.handle(inner.open_file(file), path))
         })?;
-        Ok(Box::new(SimWriteFile { handle: self.handle(file, path), position: 0 }))
+        Ok(Box::new(SimWriteFile { handle, position: 0 }))
     }
 
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        let (file, position) = self.run(Operation::new(OpKind::Append, path), |inner, _| {
+        let (handle, position) = self.run(Operation::new(OpKind::Append, path), |inner, _| {
             let file = inner.state.names.file(path)?;
-            Ok((inner.open_file(file), inner.file_len(file)))
+            Ok((self.handle(inner.open_file(file), path), inner.file_len(file)))
         })?;
-        Ok(Box::new(SimWriteFile { handle: self.handle(file, path), position }))
+        Ok(Box::new(SimWriteFile { handle, position }))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -216,12 +216,13 @@ impl Fs for SimFs {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
-        let file = self.run(Operation::new(OpKind::Lock, path), |inner, _| {
+        let lock = self.run(Operation::new(OpKind::Lock, path), |inner, _| {
             let (file, _) = inner.file_or_new(path)?;
-            Ok(inner.locked.insert(file).then(|| inner.open_file(file)))
+            let is_free = inner.locked.insert(file);
+            Ok(is_free.then(|| SimLock(self.handle(inner.open_file(file), path))))
         })?;
-        let Some(file) = file else { return Ok(Err(LockHolder::ThisProcess)) };
-        Ok(Ok(Box::new(SimLock(self.handle(file, path)))))
+        let Some(lock) = lock else { return Ok(Err(LockHolder::ThisProcess)) };
+        Ok(Ok(Box::new(lock)))
     }
 }
 

@@ -307,9 +307,13 @@ impl SimFs {
         }
         let number = inner.op_number();
         let fault = inner.faults.strike(&op, number);
+        let mut done_in_vain = None;
         let result = match fault {
             Some(Action::Fail(code)) => Err(os_error(code)),
-            Some(Action::FailAfter(code)) => work(&mut inner, None).and(Err(os_error(code))),
+            Some(Action::FailAfter(code)) => work(&mut inner, None).and_then(|done| {
+                done_in_vain = Some(done);
+                Err(os_error(code))
+            }),
             _ => work(&mut inner, fault),
         };
         if op.kind.is_mutating()
@@ -318,6 +322,9 @@ impl SimFs {
             let error = result.as_ref().err().map(ToString::to_string);
             history.journal.push(JournalEntry::new(number, &op, error));
         }
+        // What a failed operation opened or locked is closed, for which `inner` is needed.
+        drop(inner);
+        drop(done_in_vain);
         result
     }
 }

@@ -410,3 +410,21 @@ fn files_do_not_grow_without_bound() {
     let mut end = fs.append(&path("f")).unwrap();
     assert_eq!(end.write(b"x").unwrap_err().kind(), ErrorKind::FileTooLarge);
 }
+
+#[test]
+fn what_fails_after_it_was_done_leaves_nothing_open_or_locked() {
+    let fs = SimFs::new(1);
+    let (lock, file) = (Path::new("/LOCK"), Path::new("/f"));
+    fs.inject(Fault::os_error_after(os(Errno::IO)).on(&[OpKind::Lock]));
+    assert_eq!(fs.lock(lock).unwrap_err().raw_os_error(), Some(os(Errno::IO)));
+    assert!(fs.exists(lock).unwrap(), "it was done");
+    assert!(fs.lock(lock).unwrap().is_ok(), "nobody holds it");
+    fs.create(file).unwrap().write(&[1; 1000]).unwrap();
+    for kind in [OpKind::Open, OpKind::Append] {
+        fs.inject(Fault::os_error_after(os(Errno::IO)).on(&[kind]));
+    }
+    assert!(fs.open(file).is_err() && fs.append(file).is_err());
+    let used = fs.used_bytes();
+    fs.remove(file).unwrap();
+    assert!(fs.used_bytes() + 1000 <= used, "an open file keeps its space");
+}
