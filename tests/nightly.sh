@@ -39,7 +39,7 @@ MINIKV_KILLS=$((1500 / scale)) row kills 'kills of a process' "${crash[@]}" a_ki
 row full 'a full filesystem|skipped' "${crash[@]}" a_really_full
 MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte
-MINIKV_OPS=$((1000000 / scale)) row model 'test result' \
+MINIKV_OPS=$((250000 / scale)) row model 'test result' \
   cargo test -q -p minikv --test model -- --nocapture histories readers_see keys crashes
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture

@@ -113,8 +113,8 @@ unsafe extern "C" {
     fn leveldb_minor_version() -> c_int;
 }
 
-/// LevelDB's `crc32c::Extend` (`util/crc32c.h`) by the processor's instruction. The linker takes this
-/// one instead of that in the archive, which Debian builds without.
+/// LevelDB's `crc32c::Extend` (`util/crc32c.h`) by the processor's instruction. The linker takes
+/// this one instead of that in the archive, which Debian builds without.
 ///
 /// # Safety
 /// `len` bytes at `data` are readable.
