@@ -547,7 +547,7 @@ impl Opening {
             let needed = match name {
                 FileName::Log(number) => live_logs.contains(number),
                 FileName::Table { number, .. } => tables.contains(number),
-                FileName::Manifest(number) => *number >= manifest_number,
+                FileName::Manifest(number) => *number == manifest_number,
                 FileName::Temp(_) => false,
                 FileName::Current | FileName::Lock | FileName::InfoLog { .. } => true,
             };

@@ -131,22 +131,36 @@ fn mount(dir: &Path, options: &str) -> Result<(), String> {
     }
 }
 
-struct Mounted<'a>(&'a Path);
+/// A filesystem of its own, until it is dropped.
+struct Mounted(tempfile::TempDir);
 
-impl Drop for Mounted<'_> {
+impl Mounted {
+    /// `None`, and a word about it, where none can be mounted.
+    fn new(options: &str) -> Option<Mounted> {
+        let dir = tempfile::tempdir().unwrap();
+        match mount(dir.path(), options) {
+            Ok(()) => Some(Mounted(dir)),
+            Err(why) => {
+                println!("skipped: no filesystem can be mounted here: {why}");
+                None
+            }
+        }
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.0).status();
+        let _ = Command::new("umount").arg(self.path()).status();
     }
 }
 
 #[test]
 fn a_really_full_filesystem_loses_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    if let Err(why) = mount(dir.path(), "size=512k") {
-        println!("skipped: no filesystem can be mounted here: {why}");
-        return;
-    }
-    let _mounted = Mounted(dir.path());
+    let Some(dir) = Mounted::new("size=512k") else { return };
     let home = dir.path().join("db");
     let db = open(&home, false);
     let sync = WriteOptions::default().sync(true);
@@ -173,12 +187,7 @@ fn a_really_full_filesystem_loses_nothing() {
 
 #[test]
 fn a_read_only_mount_is_read_and_not_touched() {
-    let dir = tempfile::tempdir().unwrap();
-    if let Err(why) = mount(dir.path(), "size=16m") {
-        println!("skipped: no filesystem can be mounted here: {why}");
-        return;
-    }
-    let _mounted = Mounted(dir.path());
+    let Some(dir) = Mounted::new("size=16m") else { return };
     let home = dir.path().join("db");
     let db = open(&home, false);
     for number in 0..2000u32 {

@@ -282,6 +282,21 @@ fn reuse_logs_goes_on_where_the_last_log_and_manifest_end() {
 }
 
 #[test]
+fn what_nothing_names_is_removed_though_the_manifest_is_reused() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = || small().reuse_logs(true);
+    Db::open(dir.path(), options()).unwrap().put("a", "1").unwrap();
+    let live = files(dir.path(), "");
+    // As a process leaves it that failed while it made a MANIFEST: CURRENT does not name it yet.
+    for stale in ["MANIFEST-000090", "000091.ldb", "000092.dbtmp"] {
+        fs::write(dir.path().join(stale), "half made").unwrap();
+    }
+    let db = Db::open(dir.path(), options()).unwrap();
+    assert_eq!(contents(&db), [("a".to_owned(), "1".to_owned())]);
+    assert_eq!(files(dir.path(), ""), live);
+}
+
+#[test]
 fn the_log_is_durable_before_a_synced_write_returns_and_so_are_the_logs_before_it() {
     use minikv::fs::sim::{CrashPlan, SimFs};
     let fs = SimFs::new(1);
