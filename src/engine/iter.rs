@@ -16,7 +16,7 @@ use crate::engine::view::{ReadState, ReadView, Sweep};
 use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
 };
-use crate::table::reader::BlockReadOptions;
+use crate::table::reader::{BlockReadOptions, COPIED_VALUE_BYTES};
 
 /// A cursor over the entries of a database as of one moment. It lends keys and values: a step
 /// allocates nothing.
@@ -49,7 +49,7 @@ pub struct Cursor {
     /// Forward: scratch for the key to get past. Backward: the key of the entry.
     saved_key: Vec<u8>,
     /// Backward: the value of the entry.
-    saved_value: Bytes,
+    saved_value: SavedValue,
     seek_key: Vec<u8>,
     /// What was done before there were sources.
     trace: ReadTrace,
@@ -65,6 +65,41 @@ enum Place {
     AtEntry,
     /// The merge is before every version of the entry's key; the entry is in the saved fields.
     BeforeEntry,
+}
+
+/// A value that was passed: a copy, or shared with where it is if a copy would cost more.
+#[derive(Debug, Default)]
+struct SavedValue {
+    copied: Vec<u8>,
+    /// Empty if it was copied.
+    shared: Bytes,
+}
+
+impl SavedValue {
+    fn set(&mut self, merge: &MergeCursor) {
+        let value = merge.value();
+        self.copied.clear();
+        if value.len() > COPIED_VALUE_BYTES {
+            self.shared = merge.value_bytes();
+        } else {
+            self.copied.extend_from_slice(value);
+            if !self.shared.is_empty() {
+                self.shared = Bytes::new();
+            }
+        }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        if self.shared.is_empty() { &self.copied } else { &self.shared }
+    }
+
+    fn to_bytes(&self) -> Bytes {
+        match self.shared.is_empty() {
+            true => Bytes::copy_from_slice(&self.copied),
+            false => self.shared.clone(),
+        }
+    }
 }
 
 impl Cursor {
@@ -88,7 +123,7 @@ impl Cursor {
             seq,
             place: Place::Nowhere,
             saved_key: Vec::new(),
-            saved_value: Bytes::new(),
+            saved_value: SavedValue::default(),
             seek_key: Vec::new(),
             trace,
         })
@@ -121,19 +156,20 @@ impl Cursor {
     pub fn value(&self) -> &[u8] {
         match self.place {
             Place::AtEntry => self.merge.value(),
-            Place::BeforeEntry => &self.saved_value,
+            Place::BeforeEntry => self.saved_value.as_slice(),
             Place::Nowhere => panic!("the cursor is at no entry"),
         }
     }
 
-    /// The value of the entry, to keep: it shares, and keeps alive, the block it is in.
+    /// The value of the entry, to keep: it shares, and keeps alive, the block it is in. After a step
+    /// backward one of up to 1 KiB is a copy.
     ///
     /// # Panics
     /// If the cursor is at none.
     pub fn value_bytes(&self) -> Bytes {
         match self.place {
             Place::AtEntry => self.merge.value_bytes(),
-            Place::BeforeEntry => self.saved_value.clone(),
+            Place::BeforeEntry => self.saved_value.to_bytes(),
             Place::Nowhere => panic!("the cursor is at no entry"),
         }
     }
@@ -304,14 +340,13 @@ impl Cursor {
                 kind = entry.kind;
                 self.saved_key.clear();
                 self.saved_key.extend_from_slice(entry.user_key);
-                self.saved_value = match kind {
-                    KeyKind::Value => self.merge.value_bytes(),
+                match kind {
+                    KeyKind::Value => self.saved_value.set(&self.merge),
                     KeyKind::Deletion => {
                         tombstones += 1;
                         self.note_tombstone(tombstones, entry.seq);
-                        Bytes::new()
                     }
-                };
+                }
             }
             valid = self.merge.prev()?;
         }
@@ -332,8 +367,8 @@ impl Drop for Cursor {
 
 /// An iterator over the entries of a range, from both ends.
 ///
-/// Keys and values are [`Bytes`]: values share the block they are in. After an error the
-/// iterator ends. For loops that must not allocate, use a [`Cursor`].
+/// Keys and values are [`Bytes`]: values share the block they are in, or are copies as those of
+/// [`Cursor::value_bytes`]. After an error the iterator ends. For loops that must not allocate, use a [`Cursor`].
 #[derive(Debug)]
 pub struct Iter {
     front: End,

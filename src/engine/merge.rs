@@ -91,6 +91,7 @@ impl Source {
         each!(self, mem => Ok(mem.next()), cursor => cursor.next())
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<bool> {
         each!(self, mem => Ok(mem.prev()), cursor => cursor.prev())
     }
@@ -254,6 +255,7 @@ impl LevelCursor {
         if valid { Ok(true) } else { self.skip_forward() }
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<bool> {
         let valid = match &mut self.cursor {
             Some(cursor) => cursor.prev()?,
@@ -392,6 +394,7 @@ impl MergeCursor {
     }
 
     /// Moves to the previous entry. The cursor must be at one.
+    #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         if self.direction == Direction::Forward {
             self.turn_backward()?;

@@ -20,6 +20,8 @@ pub(super) struct Position {
     key_in_buffer: bool,
     pub value_start: usize,
     pub end: usize,
+    /// One more than the entry's number; 0 if that is not known.
+    pub ordinal: usize,
 }
 
 impl Position {
@@ -56,6 +58,7 @@ impl Position {
             }
             buffer.extend_from_slice(&block.contents()[entry.key_start..entry.value_start]);
         }
+        self.ordinal = 0;
         (self.at, self.value_start, self.end) = (at, entry.value_start, entry.end);
         Ok(())
     }

@@ -156,6 +156,12 @@ impl Heads {
         bytes[at..].first_chunk().map_or(0, |offset| usize::from(u16::from_ne_bytes(*offset)))
     }
 
+    /// The number of entries before the offset `at`.
+    fn entries_before(&self, bytes: &[u8], at: usize) -> usize {
+        let offsets = bytes[self.count * HEAD_BYTES..].as_chunks::<OFFSET_BYTES>().0;
+        offsets.partition_point(|offset| usize::from(u16::from_ne_bytes(*offset)) < at)
+    }
+
     /// The number of entries whose head is less.
     #[inline]
     fn below(&self, bytes: &[u8], head: u64) -> usize {
@@ -284,12 +290,14 @@ impl Position {
         buffer: &mut Vec<u8>,
     ) -> Option<crate::base::Result<bool>> {
         let (heads, bytes) = view.heads()?;
-        let offsets = bytes[heads.count * HEAD_BYTES..].as_chunks::<OFFSET_BYTES>().0;
-        let before = |offset: &[u8; 2]| usize::from(u16::from_ne_bytes(*offset)) < self.at;
-        Some(match offsets.partition_point(before) {
-            0 => Ok(false),
-            i => self.go_by_heads(view, i - 1, buffer).map(|()| true),
-        })
+        let entries_before = match self.ordinal {
+            0 => heads.entries_before(bytes, self.at),
+            ordinal => ordinal - 1,
+        };
+        if entries_before == 0 {
+            return Some(Ok(false));
+        }
+        Some(self.go_by_heads(view, entries_before - 1, buffer).map(|()| true))
     }
 
     /// Goes to the entry `i`.
@@ -300,6 +308,20 @@ impl Position {
         buffer: &mut Vec<u8>,
     ) -> crate::base::Result<()> {
         let Some((heads, bytes)) = view.heads() else { return Ok(()) };
+        self.go_to_head(view, heads, bytes, i, buffer)?;
+        self.ordinal = i + 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn go_to_head(
+        &mut self,
+        view: BlockView<'_>,
+        heads: &Heads,
+        bytes: &[u8],
+        i: usize,
+        buffer: &mut Vec<u8>,
+    ) -> crate::base::Result<()> {
         let at = heads.offset(bytes, i);
         let entry = view.entry(at)?;
         let user_len = (entry.shared + entry.value_start - entry.key_start) - TRAILER_BYTES;
