@@ -74,8 +74,10 @@ pub(super) struct MappedLog {
     chosen: u64,
     /// Plain writes are chosen up to here.
     plain_until: u64,
-    plain: bool,
 }
+
+/// Where a log ends that is never mapped.
+const FOREVER: u64 = u64::MAX;
 
 /// A mapped part of the file.
 #[derive(Debug)]
@@ -118,8 +120,7 @@ impl MappedLog {
             often_synced: false,
             records: 0,
             chosen: 0,
-            plain_until: 0,
-            plain: !in_place,
+            plain_until: if in_place { 0 } else { FOREVER },
         }
     }
 
@@ -144,7 +145,7 @@ impl MappedLog {
 
     /// Sees to it that a window is ready at the position. On failure there is none from then on.
     fn move_on(&mut self) {
-        if self.plain || self.position < PLAIN_BYTES {
+        if self.plain_until == FOREVER || self.position < PLAIN_BYTES {
             return;
         }
         if self.often_synced && self.position - self.synced < OFTEN_BYTES {
@@ -167,7 +168,7 @@ impl MappedLog {
         };
         if ready.is_err() {
             self.window = None;
-            self.plain = true;
+            self.plain_until = FOREVER;
         }
     }
 
@@ -226,7 +227,7 @@ impl WriteFile for MappedLog {
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         self.window = None;
-        self.plain = true;
+        self.plain_until = FOREVER;
         self.file.set_len(len)?;
         self.reserved = 0;
         self.position = self.position.min(len);
@@ -289,7 +290,10 @@ mod tests {
                 zeros_behind(&path, &expected);
             }
         }
-        assert!(log.plain || (mapped[0] > 5000 && mapped[1] < 20), "{mapped:?} left a window");
+        assert!(
+            log.plain_until == FOREVER || (mapped[0] > 5000 && mapped[1] < 20),
+            "{mapped:?} left a window"
+        );
         drop(log);
         assert!(fs::read(&path).unwrap() == expected);
     }
@@ -314,7 +318,7 @@ mod tests {
                 seen[usize::from(log.window.is_some())] += usize::from(ahead);
             }
         }
-        assert!(log.plain || seen == [20, 10], "{seen:?}");
+        assert!(log.plain_until == FOREVER || seen == [20, 10], "{seen:?}");
         drop(log);
         assert!(fs::read(&path).unwrap() == expected);
     }
