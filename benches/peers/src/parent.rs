@@ -5,6 +5,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use minikv_workloads::{Group, Result, Workload};
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use rand::seq::SliceRandom;
 
 use crate::args::Args;
 use crate::child::{Line, Task};
@@ -26,8 +29,11 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let groups = groups(&args.workloads());
     let mut engines = args.engines();
+    let mut rng = SmallRng::seed_from_u64(1);
     for run in 1..=args.repeats() {
         for group in &groups {
+            // Not always after the same one.
+            engines.shuffle(&mut rng);
             for &engine in &engines {
                 let workloads = wanted(engine, group, args);
                 if workloads.is_empty() {
@@ -45,8 +51,6 @@ pub fn run(args: &Args) -> Result<()> {
         }
         // After each round, so that what is there is kept if the rest is interrupted.
         report.write(&args.out)?;
-        // Not always after the same one.
-        engines.rotate_left(1);
     }
     println!("\n{}", report.markdown());
     println!("Written to {0}/peers.md, {0}/peers.json and {0}/peers.svg.", args.out.display());
