@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that looks for violations, at length, in one command, and a table at its end:
 #
-#   tests/nightly.sh          all of it: about an hour on two cores
+#   tests/nightly.sh          all of it: some forty minutes on two cores
 #   tests/nightly.sh 50       a fiftieth of it, to see that it works
 #
 # MINIKV_SEED says where to begin; it is the day's number if it is not set. What is printed on the

@@ -161,8 +161,8 @@ impl Cursor {
         }
     }
 
-    /// The value of the entry, to keep: it shares, and keeps alive, the block it is in. After a step
-    /// backward one of up to 1 KiB is a copy.
+    /// The value of the entry, to keep: it shares, and keeps alive, the block it is in. After a
+    /// step backward one of up to 1 KiB is a copy.
     ///
     /// # Panics
     /// If the cursor is at none.
@@ -368,7 +368,8 @@ impl Drop for Cursor {
 /// An iterator over the entries of a range, from both ends.
 ///
 /// Keys and values are [`Bytes`]: values share the block they are in, or are copies as those of
-/// [`Cursor::value_bytes`]. After an error the iterator ends. For loops that must not allocate, use a [`Cursor`].
+/// [`Cursor::value_bytes`]. After an error the iterator ends. For loops that must not allocate, use
+/// a [`Cursor`].
 #[derive(Debug)]
 pub struct Iter {
     front: End,
