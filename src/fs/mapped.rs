@@ -76,7 +76,7 @@ pub(super) struct MappedLog {
     plain_until: u64,
 }
 
-/// Where a log ends that is never mapped.
+/// Of a log that is never mapped: [`MappedLog::plain_until`].
 const FOREVER: u64 = u64::MAX;
 
 /// A mapped part of the file.
