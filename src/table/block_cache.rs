@@ -131,8 +131,9 @@ impl TableBlocks {
     #[inline]
     pub fn get(&self, at: usize) -> Option<CachedBlock> {
         let guard = self.slots.blocks.get(at)?.load();
-        let block = BlockView::of(guard.as_ref()?);
-        block.count_use(MOST_USES);
+        let shared = guard.as_ref()?;
+        BlockView::touch(shared);
+        BlockView::of(shared).count_use(MOST_USES);
         Some(CachedBlock { guard })
     }
 

@@ -4,6 +4,7 @@
 //! [`TableCache`] keeps the tables of a database open and a [`BlockCache`] their data blocks in
 //! memory.
 
+mod answers;
 pub mod block_cache;
 pub mod builder;
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::format::handle::{BlockHandle, FOOTER_BYTES, Footer};
 use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo, pack_trailer, trailer};
 use crate::fs::ReadFile;
 use crate::table::BlockCache;
+use crate::table::answers::Answers;
 use crate::table::block_cache::{CachedBlock, TableBlocks};
 use crate::table::filters::{FilterInfo, Filters};
 use crate::table::index::{Index, IndexSpot};
@@ -280,13 +281,14 @@ impl Table {
         sink: &mut S,
     ) -> Result<Option<Found>> {
         thread_local! {
-            static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+            static KEPT: Cell<(Vec<u8>, Answers)> = Cell::default();
         }
         const KEEP_BYTES: usize = 64 << 10;
-        let mut scratch = SCRATCH.take();
-        let found = self.search_with(key, ask_block_filter, options, sink, &mut scratch);
+        let (mut scratch, mut answers) = KEPT.take();
+        let found =
+            self.search_with(key, ask_block_filter, options, sink, &mut scratch, &mut answers);
         scratch.shrink_to(KEEP_BYTES);
-        SCRATCH.set(scratch);
+        KEPT.set((scratch, answers));
         found
     }
 
@@ -297,20 +299,25 @@ impl Table {
         options: &BlockReadOptions,
         sink: &mut S,
         scratch: &mut Vec<u8>,
+        answers: &mut Answers,
     ) -> Result<Option<Found>> {
         let Some(spot) = self.index_seek(key, scratch, sink)? else { return Ok(None) };
         let handle = spot.handle;
         let user_key = self.order.user_key(key);
-        let mut filtered = false;
-        if ask_block_filter && let Some((_, filter)) = &self.filters.block {
+        let filter = self.filters.block.as_ref().filter(|_| ask_block_filter);
+        let at_once = filter.is_none() || answers.promise_a_match();
+        let mut cached = if at_once { self.cached(spot) } else { None };
+        if let Some((_, filter)) = filter {
             let may_match = filter.key_may_match(handle.offset, user_key);
             sink.block_filter(may_match);
+            answers.add(may_match);
             if !may_match {
                 return Ok(None);
             }
-            filtered = true;
         }
-        let cached = self.cached(spot);
+        if !at_once {
+            cached = self.cached(spot);
+        }
         let found = match cached.as_ref().and_then(|block| Some((block, block.view()?))) {
             Some((block, view)) => {
                 sink.data_block(handle, BlockSource::Cache);
@@ -320,7 +327,7 @@ impl Table {
         };
         let found = found.map_err(|error| error.at(handle.offset).in_file(&self.path))?;
         sink.block_searched(found.as_ref());
-        if filtered {
+        if filter.is_some() {
             sink.block_filter_outcome(found.is_some());
         }
         Ok(found)

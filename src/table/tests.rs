@@ -68,6 +68,33 @@ fn a_filtered_absent_key_reads_no_data_block() {
     assert_eq!((trace.filter_checks, trace.data_blocks_from_file), (0, 1));
 }
 
+/// After a few matches the cached block is fetched before the filter has answered: nobody may
+/// see that.
+#[test]
+fn what_is_counted_does_not_depend_on_what_filters_answered_before() {
+    let options = small_blocks(internal_order());
+    let cache = Arc::new(BlockCache::new(1 << 20));
+    let context = TableContext { block_cache: Some(cache), ..context_of(&options) };
+    let table = open(build(&options, &even_keys(500)).0, &context).unwrap();
+    let counts = |i: usize, matches_before: bool| {
+        for other in 0..8 {
+            let before = lookup_key(&format!("key{:06}", 2 * other + usize::from(!matches_before)));
+            assert_eq!(get(&table, &before).0.unwrap().is_some(), matches_before);
+        }
+        let (found, trace) = get(&table, &lookup_key(&format!("key{i:06}")));
+        (found.unwrap(), trace)
+    };
+    for i in 300..600 {
+        let first = counts(i, true).1;
+        assert_eq!(first.data_blocks(), 1 - first.filter_negatives);
+        let (after_matches, after_others) = (counts(i, true), counts(i, false));
+        assert_eq!(after_matches, after_others, "key {i}");
+        let (found, trace) = after_matches;
+        assert_eq!((found.is_some(), trace.filter_checks), (i % 2 == 0, 1));
+        assert_eq!(trace.data_blocks_from_cache, 1 - trace.filter_negatives);
+    }
+}
+
 #[test]
 fn a_lookup_counts_its_steps() {
     let options = TableOptions {
