@@ -33,6 +33,10 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub entries: Option<u64>,
 
+    /// The most gets, seeks, mixed or synced operations of a workload [default: by the entries]
+    #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+    pub most_operations: u64,
+
     /// How often everything is done [default: 3]
     #[arg(long)]
     pub repeats: Option<usize>,
@@ -87,6 +91,7 @@ impl Args {
         };
         Plan {
             entries: self.entries.unwrap_or(entries),
+            most_operations: self.most_operations,
             value_bytes: self.value_bytes,
             settings,
             ..Plan::default()

@@ -1,5 +1,6 @@
 //! The figures of all runs: as a table in Markdown, as JSON, and as a chart.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -33,6 +34,8 @@ pub struct Report {
     described: Vec<Option<String>>,
     head: Vec<String>,
     plan: Value,
+    /// What the last run of a workload took, by the column and the workload.
+    seconds: HashMap<(usize, String), f64>,
 }
 
 impl Cell {
@@ -103,7 +106,7 @@ fn digits(value: f64) -> String {
 impl Report {
     pub fn new(args: &Args) -> Report {
         let plan = args.plan();
-        let head = vec![
+        let mut head = vec![
             format!(
                 "{} entries of {}+{} bytes, write buffer {} MiB, cache {} MiB, log on and not \
                  synced but where said; medians of {} interleaved runs",
@@ -116,14 +119,20 @@ impl Report {
             ),
             machine(),
         ];
+        if plan.most_operations < u64::MAX {
+            let most = plan.most_operations;
+            head.push(format!("At most {most} gets, seeks, mixed or synced operations a workload"));
+        }
         let engines = args.engines();
         Report {
             described: vec![None; engines.len()],
             engines,
             rows: Vec::new(),
+            seconds: HashMap::new(),
             head,
             plan: json!({
                 "entries": plan.entries,
+                "most_operations": plan.most_operations,
                 "key_bytes": minikv_workloads::KEY_BYTES,
                 "value_bytes": plan.value_bytes,
                 "write_buffer_bytes": plan.settings.write_buffer_bytes,
@@ -142,6 +151,7 @@ impl Report {
     pub fn add(&mut self, engine: Engine, line: Line) {
         let column = self.engines.iter().position(|e| *e == engine).expect("an engine that runs");
         self.described[column].get_or_insert(line.engine);
+        self.seconds.insert((column, line.outcome.workload), line.outcome.seconds);
         for figure in line.outcome.figures {
             let Figure { name, value, unit, better } = figure;
             let row = match self.rows.iter().position(|row| row.name == name) {
@@ -154,6 +164,12 @@ impl Report {
             };
             self.rows[row].cells[column].runs.push(value);
         }
+    }
+
+    /// What the last run of a workload took, if there was one.
+    pub fn seconds(&self, engine: Engine, workload: &str) -> Option<f64> {
+        let column = self.engines.iter().position(|e| *e == engine)?;
+        self.seconds.get(&(column, workload.to_string())).copied()
     }
 
     /// minikv's column: the ratios are its own.

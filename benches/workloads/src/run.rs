@@ -26,6 +26,9 @@ const MIB: f64 = 1048576.0;
 pub struct Plan {
     /// Entries of a full database.
     pub entries: u64,
+    /// The most gets, seeks or mixed or synced operations of a workload; fills, overwrites,
+    /// deletes and whole scans take all entries.
+    pub most_operations: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
     /// Threads of `readthreads`.
@@ -40,7 +43,14 @@ impl Default for Plan {
     /// 2,000,000 entries of 16 and 100 bytes, 64 MiB of write buffer, 512 MiB of cache.
     fn default() -> Plan {
         let settings = Settings { write_buffer_bytes: 64 << 20, cache_bytes: 512 << 20 };
-        Plan { entries: 2_000_000, value_bytes: 100, threads: 2, settings, seed: 1 }
+        Plan {
+            entries: 2_000_000,
+            most_operations: u64::MAX,
+            value_bytes: 100,
+            threads: 2,
+            settings,
+            seed: 1,
+        }
     }
 }
 
@@ -64,6 +74,11 @@ impl Plan {
             Group::Seq | Group::Batch | Group::Sync | Group::Random => {}
         }
         plan
+    }
+
+    /// So many operations that there is one to `share` entries, if these are not too many.
+    fn operations(&self, share: u64) -> u64 {
+        self.entries.div_ceil(share).min(self.most_operations)
     }
 
     fn user_bytes(&self) -> f64 {
@@ -286,7 +301,7 @@ impl Current {
 
     fn fill_synced(&mut self, name: &str) -> Result<Outcome> {
         let (threads, share) = if name == "fillsync8" { (8, 50) } else { (1, 200) };
-        let loaded = self.loaded((self.plan.entries / share).max(100));
+        let loaded = self.loaded(self.plan.operations(share).max(100));
         let order = Order::Shuffled(Shuffle::new(loaded.entries, self.plan.seed));
         let done = loaded.put_synced(threads, order, 0)?;
         loaded.check_some()?;
@@ -316,7 +331,7 @@ impl Current {
     }
 
     fn change(&mut self, name: &str) -> Result<Outcome> {
-        let all = self.plan.entries;
+        let plan = self.plan;
         let generation = self.generations.1 + 1;
         self.generations.1 = generation;
         self.stage = Stage::Changed;
@@ -326,10 +341,10 @@ impl Current {
                 self.generations.0 = generation;
                 speed(name, &done)
             }
-            "ycsb-a" => speed(name, &self.all().ycsb(all.div_ceil(2), 50, generation)?),
-            "ycsb-b" => speed(name, &self.all().ycsb(all.div_ceil(2), 95, generation)?),
+            "ycsb-a" => speed(name, &self.all().ycsb(plan.operations(2), 50, generation)?),
+            "ycsb-b" => speed(name, &self.all().ycsb(plan.operations(2), 95, generation)?),
             _ => {
-                let (gets, puts) = self.all().gets_while_putting(all.div_ceil(4), generation)?;
+                let (gets, puts) = self.all().gets_while_putting(plan.operations(4), generation)?;
                 let mut outcome = speed(name, &gets);
                 outcome.figures[0].name = format!("{name}, gets");
                 let mut puts = speed(name, &puts).figures.remove(0);
@@ -345,15 +360,15 @@ impl Current {
     fn read(&self, name: &str) -> Result<Done> {
         let all = self.all();
         let entries = all.entries;
-        let gets = entries.div_ceil(2);
+        let gets = self.plan.operations(2);
         match name {
             "readmissing" | "readmissing-cache8m" => all.gets_of_missing(gets),
             "readhot" => all.gets(gets, entries.div_ceil(100), 1),
             "readthreads" => all.gets(gets, entries, self.plan.threads.max(1)),
             "readseq" => all.scan_all(Direction::Forward, 3),
             "readreverse" => all.scan_all(Direction::Backward, 3),
-            "seekrandom" => all.seeks(entries.div_ceil(4), 11),
-            "scan100" => all.seeks(entries.div_ceil(20), 100),
+            "seekrandom" => all.seeks(self.plan.operations(4), 11),
+            "scan100" => all.seeks(self.plan.operations(20), 100),
             "readrandom" | "readrandom-filled" | "readrandom-rested" | "readrandom-cache8m"
             | "readrandom-4k" => all.gets(gets, entries, 1),
             _ => Err(format!("there is no workload {name}").into()),
