@@ -18,11 +18,11 @@ use crate::format::block_heads::{self, Heads};
 use crate::format::coding::{get_fixed32, get_varint32};
 use crate::format::key::KeyOrder;
 
-/// A cache line.
+/// The bytes of a cache line.
 const LINE_BYTES: usize = 64;
 
-/// As many as the heads of a usual block and their offsets take.
-const TOUCHED_LINES: usize = 7;
+/// As many lines as the heads of a usual block and their offsets take.
+const PREFETCHED_LINES: usize = 7;
 
 /// What is known of a block, in front of its bytes and in the same allocation: a lookup that
 /// comes to a block out of the CPU's caches waits for it once, not for a handle and then for
@@ -222,12 +222,12 @@ impl<'a> BlockView<'a> {
         BlockView { head, heads, contents }
     }
 
-    /// Asks memory for the lines that a search by heads comes to first, all at once: where they lie
-    /// is known before any of them is there.
+    /// Prefetches what a search by heads comes to first: all those lines at once, because their
+    /// places are known before any of them is there.
     #[inline]
-    pub fn touch(shared: &SharedBlock) {
+    pub fn prefetch(shared: &SharedBlock) {
         let line = |i: usize| shared.slice.get(i * LINE_BYTES).copied().unwrap_or(0);
-        let lines = (1..TOUCHED_LINES).fold(line(0), |lines, i| lines ^ line(i));
+        let lines = (1..PREFETCHED_LINES).fold(line(0), |lines, i| lines ^ line(i));
         std::hint::black_box(lines);
     }
 

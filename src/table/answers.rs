@@ -1,10 +1,10 @@
 //! What block filters lately answered.
 //!
 //! A lookup waits for memory twice: for the filter, and then for the block. Where the answers of
-//! late were "may match", the cached block is fetched while the filter is asked, and both are
+//! late were "may match", the cached block is prefetched while the filter is asked, and both are
 //! waited for at once; after other answers it would be fetched in vain. Only time depends on it.
 
-/// The answers a thread got, whatever the table.
+/// The answers a thread got, of whatever table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
     matches_in_a_row: u8,

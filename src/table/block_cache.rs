@@ -132,7 +132,7 @@ impl TableBlocks {
     pub fn get(&self, at: usize) -> Option<CachedBlock> {
         let guard = self.slots.blocks.get(at)?.load();
         let shared = guard.as_ref()?;
-        BlockView::touch(shared);
+        BlockView::prefetch(shared);
         BlockView::of(shared).count_use(MOST_USES);
         Some(CachedBlock { guard })
     }

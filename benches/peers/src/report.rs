@@ -132,7 +132,7 @@ impl Report {
             head,
             plan: json!({
                 "entries": plan.entries,
-                "most_operations": plan.most_operations,
+                "most_operations": (plan.most_operations < u64::MAX).then_some(plan.most_operations),
                 "key_bytes": minikv_workloads::KEY_BYTES,
                 "value_bytes": plan.value_bytes,
                 "write_buffer_bytes": plan.settings.write_buffer_bytes,
