@@ -99,6 +99,7 @@ impl Args {
                 cache_bytes: shape.cache_size.unwrap_or(CACHE_BYTES),
             },
             seed: self.seed,
+            ..Plan::default()
         }
     }
 
