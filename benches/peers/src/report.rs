@@ -106,6 +106,7 @@ fn digits(value: f64) -> String {
 impl Report {
     pub fn new(args: &Args) -> Report {
         let plan = args.plan();
+        let most_operations = Some(plan.most_operations).filter(|&most| most < u64::MAX);
         let mut head = vec![
             format!(
                 "{} entries of {}+{} bytes, write buffer {} MiB, cache {} MiB, log on and not \
@@ -119,8 +120,7 @@ impl Report {
             ),
             machine(),
         ];
-        if plan.most_operations < u64::MAX {
-            let most = plan.most_operations;
+        if let Some(most) = most_operations {
             head.push(format!("At most {most} gets, seeks, mixed or synced operations a workload"));
         }
         let engines = args.engines();
@@ -132,7 +132,7 @@ impl Report {
             head,
             plan: json!({
                 "entries": plan.entries,
-                "most_operations": (plan.most_operations < u64::MAX).then_some(plan.most_operations),
+                "most_operations": most_operations,
                 "key_bytes": minikv_workloads::KEY_BYTES,
                 "value_bytes": plan.value_bytes,
                 "write_buffer_bytes": plan.settings.write_buffer_bytes,
