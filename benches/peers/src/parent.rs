@@ -41,11 +41,7 @@ pub fn run(args: &Args) -> Result<()> {
             // Not always after the same one.
             engines.shuffle(&mut rng);
             for &engine in &engines {
-                let mut workloads = wanted(engine, group, args);
-                workloads.retain(|w| {
-                    let is_long = report.seconds(engine, w.name).is_some_and(|s| s > LONG_SECONDS);
-                    !(is_long && ENDS.contains(&w.name))
-                });
+                let workloads = wanted(engine, group, args, &report);
                 if workloads.is_empty() {
                     continue;
                 }
@@ -79,9 +75,18 @@ fn groups(workloads: &[&'static Workload]) -> Vec<Vec<&'static Workload>> {
     workloads.chunk_by(|a, b| a.group == b.group).map(<[_]>::to_vec).collect()
 }
 
-fn wanted(engine: Engine, group: &[&'static Workload], args: &Args) -> Vec<&'static Workload> {
+fn wanted(
+    engine: Engine,
+    group: &[&'static Workload],
+    args: &Args,
+    so_far: &Report,
+) -> Vec<&'static Workload> {
     let is_asked_for = args.engines.contains(&engine) || engine != Engine::MinikvTable;
-    let runs = |w: &&&Workload| is_asked_for || FILTER_WORKLOADS.contains(&w.name);
+    let is_long = |name| so_far.seconds(engine, name).is_some_and(|s| s > LONG_SECONDS);
+    let runs = |w: &&&Workload| {
+        (is_asked_for || FILTER_WORKLOADS.contains(&w.name))
+            && !(ENDS.contains(&w.name) && is_long(w.name))
+    };
     group.iter().filter(runs).copied().collect()
 }
 
