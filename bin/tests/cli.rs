@@ -647,6 +647,34 @@ fn the_environment_names_the_database_and_the_option_wins() {
 }
 
 #[test]
+fn a_process_that_may_open_few_files_reads_and_writes_more_tables() {
+    let place = Place::new();
+    let options = minikv::Options::default().create_if_missing(true).max_file_bytes(4 << 10);
+    let options = options.compression(minikv::Compression::None);
+    let db = minikv::Db::open(place.db(), options).unwrap();
+    let entry = |i: u32| (format!("key{i:03}"), format!("{i:04096}"));
+    let entries: Vec<_> = (0..200).map(entry).collect();
+    entries.iter().for_each(|(key, value)| db.put(key.as_bytes(), value.as_bytes()).unwrap());
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.close().unwrap();
+    let tables = contents(&place.db()).into_keys().filter(|name| name.ends_with(".ldb")).count();
+    assert!(tables >= 100, "{tables} tables");
+    let limited = |args: &[&str], stdin: &[u8]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -n 40 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_minikv")]);
+        run(command.arg("--db").arg(place.db()).args(args), stdin).ok()
+    };
+    let lines: String = entries.iter().map(|(key, value)| format!("{key}\t{value}\n")).collect();
+    assert_eq!(String::from_utf8(limited(&["dump"], b"")).unwrap(), lines);
+    limited(&["load"], lines.to_uppercase().as_bytes());
+    limited(&["compact"], b"");
+    assert_eq!(
+        String::from_utf8(limited(&["dump"], b"")).unwrap(),
+        [lines.to_uppercase(), lines].concat()
+    );
+}
+
+#[test]
 fn compact_gives_back_the_space_of_what_was_deleted() {
     let place = Place::new();
     place.feed(&["load", "--compression=none"], &many_lines(10_000)).ok();

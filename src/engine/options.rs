@@ -84,7 +84,7 @@ impl Default for Options {
             error_if_exists: false,
             paranoid_checks: false,
             write_buffer_bytes: 4 << 20,
-            max_open_files: 1000,
+            max_open_files: 10_000,
             block_cache_bytes: 8 << 20,
             block_bytes: 4 << 10,
             block_restart_interval: 16,
@@ -137,8 +137,12 @@ impl Options {
         self
     }
 
-    /// How many tables are kept open, each with its index and filters in memory; 16 at least.
-    /// Default: 1000.
+    /// How many tables are kept open, each with its index and filters in memory: a thirtieth of the
+    /// table where entries are small. 16 at least. To read another, one of them is closed. Default:
+    /// 10,000, which are 20 GiB of tables.
+    ///
+    /// They hold no more than half of the file descriptors the process may have; the file of a table
+    /// beyond that is opened for each block that is read.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = files;

@@ -27,7 +27,7 @@ const MAX_TRIES: usize = 50;
 const MAX_LOST_TRIES: usize = 3;
 
 /// Tables held open from the start, so that a writer cannot remove them. More are opened when
-/// they are asked for: processes may have few files open.
+/// they are asked for.
 const MAX_PINNED_TABLES: usize = 400;
 
 /// What a database opened for reading only is.
@@ -103,7 +103,7 @@ impl PinnedFs {
         let mut pinned = BTreeMap::new();
         for file in recovered.edit.new_files.iter().take(MAX_PINNED_TABLES) {
             let path = dir.join(name::table_name(file.number));
-            match inner.open(&path) {
+            match inner.open_table(&path) {
                 Ok(file) => {
                     pinned.insert(path, file);
                 }
@@ -126,6 +126,13 @@ impl Fs for PinnedFs {
         match self.pinned.get(path) {
             Some(file) => Ok(file.clone()),
             None => self.inner.open(path),
+        }
+    }
+
+    fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        match self.pinned.get(path) {
+            Some(file) => Ok(file.clone()),
+            None => self.inner.open_table(path),
         }
     }
 

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 
 use super::mapped::MappedLog;
 use super::retry::{read_fully_at, write_fully_at};
-use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile, lock};
+use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, table_file};
 
 /// The disk: files of mode 0600, directories of mode 0700.
 #[derive(Debug, Default, Clone, Copy)]
@@ -24,6 +24,10 @@ impl Fs for DiskFs {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         require_regular_file(path)?;
         Ok(Arc::new(DiskReadFile { file: not_through_links().read(true).open(path)? }))
+    }
+
+    fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        Ok(Arc::new(table_file::open(path)?))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {

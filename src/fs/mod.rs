@@ -20,6 +20,7 @@ mod retry;
 pub mod sim;
 #[cfg(test)]
 mod suite;
+mod table_file;
 
 pub use disk::DiskFs;
 pub use mem::MemFs;
@@ -34,6 +35,12 @@ use std::sync::Arc;
 pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens an existing file for reading at any offset.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
+
+    /// [`Fs::open`] for a table, of which there may be more than can be held open. It must keep
+    /// its name while it is read.
+    fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.open(path)
+    }
 
     /// Creates a file for writing, emptying one that is there. Mode 0600, close-on-exec, not
     /// through a symbolic link.

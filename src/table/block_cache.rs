@@ -15,6 +15,7 @@
 //! block costs more than to look at it once.
 
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -67,8 +68,9 @@ pub struct TableBlocks {
 struct Slots {
     cache: Arc<BlockCache>,
     id: u64,
-    /// By the number of the block. Set and cleared under the shard's lock.
-    blocks: Box<[ArcSwapAny<Option<SharedBlock>>]>,
+    /// By the number of the block. Set and cleared under the shard's lock. All are empty when the
+    /// table goes, and one that is has nothing to drop, which `arc_swap` would ask every thread.
+    blocks: Box<[ManuallyDrop<ArcSwapAny<Option<SharedBlock>>>]>,
     /// Whether a block was ever kept.
     in_use: AtomicBool,
 }
@@ -84,6 +86,8 @@ struct Shard {
     capacity: u64,
     small: Queue,
     main: Queue,
+    /// The bytes of entries in the queues whose block went with its table.
+    dead: u64,
     ghosts: Ghosts,
     /// How many of the blocks that left the small queue had been used there: a moving average, of
     /// [`ALL_USED`].
@@ -148,7 +152,7 @@ impl TableBlocks {
     pub fn insert(&self, at: usize, block: Block) {
         let Some(slot) = self.slots.blocks.get(at) else { return };
         let id = (self.slots.id, at as u32);
-        let bytes = block.len() as u64 + ENTRY_BYTES;
+        let bytes = entry_bytes(block.len());
         let mut shard = self.slots.cache.shard(id).lock();
         if bytes > shard.capacity || slot.load().is_some() {
             return;
@@ -170,17 +174,17 @@ impl TableBlocks {
     }
 }
 
-// Not of the slots: whoever makes room may be the last to hold them, and holds a shard's lock.
 impl Drop for TableBlocks {
     fn drop(&mut self) {
         if !self.slots.in_use.load(Relaxed) {
             return;
         }
-        let of_others = |entry: &Entry| !std::ptr::eq(entry.slots.as_ptr(), &*self.slots);
-        for shard in &self.slots.cache.shards {
-            let mut shard = shard.lock();
-            shard.small.retain(of_others);
-            shard.main.retain(of_others);
+        for (at, slot) in self.slots.blocks.iter().enumerate() {
+            // Nobody fills one any more.
+            if slot.load().is_some() {
+                let block = self.slots.cache.shard((self.slots.id, at as u32)).lock().take(slot);
+                drop(block);
+            }
         }
     }
 }
@@ -197,7 +201,7 @@ impl BlockCache {
     /// The slots of a table of so many blocks, all empty.
     pub fn table(self: &Arc<BlockCache>, blocks: usize) -> TableBlocks {
         let id = self.next_id.fetch_add(1, Relaxed);
-        let blocks = (0..blocks).map(|_| ArcSwapAny::new(None)).collect();
+        let blocks = (0..blocks).map(|_| ManuallyDrop::new(ArcSwapAny::new(None))).collect();
         let in_use = AtomicBool::new(false);
         TableBlocks { slots: Arc::new(Slots { cache: self.clone(), id, blocks, in_use }) }
     }
@@ -210,6 +214,11 @@ impl BlockCache {
     fn shard(&self, (table, block): BlockId) -> &Mutex<Shard> {
         &self.shards[hash((table, block)) as usize & (self.shards.len() - 1)]
     }
+}
+
+/// What a block of this length counts as.
+fn entry_bytes(block_len: usize) -> u64 {
+    block_len as u64 + ENTRY_BYTES
 }
 
 /// Mixes all bits of an id into the upper half.
@@ -258,6 +267,7 @@ impl Shard {
             capacity,
             small: Queue::default(),
             main: Queue::default(),
+            dead: 0,
             ghosts: Ghosts::new(capacity),
             used_in_small: ALL_USED,
             turn: 0,
@@ -265,7 +275,20 @@ impl Shard {
     }
 
     fn bytes(&self) -> u64 {
-        self.small.bytes + self.main.bytes
+        self.small.bytes + self.main.bytes - self.dead
+    }
+
+    /// Takes a block out of its slot, for the caller to drop without the lock. Its entry stays
+    /// behind: to look for it in a queue would be to walk there for each table that goes.
+    fn take(&mut self, slot: &ArcSwapAny<Option<SharedBlock>>) -> Option<Block> {
+        let block = Block::from_shared(slot.swap(None)?);
+        self.dead += entry_bytes(block.len());
+        if self.dead > self.bytes() {
+            self.small.sweep();
+            self.main.sweep();
+            self.dead = 0;
+        }
+        Some(block)
     }
 
     fn wants(&mut self, id: BlockId) -> bool {
@@ -292,9 +315,9 @@ impl Shard {
 
     fn leave_small(&mut self) {
         let Some(entry) = self.small.pop() else { return };
-        let Some(slots) = entry.slots.upgrade() else { return };
+        let Some((slots, uses)) = entry.uses(|_| 0) else { return self.dead -= entry.bytes };
         self.used_in_small -= self.used_in_small / AVERAGE_OF;
-        if entry.uses(&slots, |_| 0) > 0 {
+        if uses > 0 {
             self.used_in_small += ALL_USED / AVERAGE_OF;
             return self.main.push(entry);
         }
@@ -304,10 +327,10 @@ impl Shard {
 
     fn leave_main(&mut self) {
         let Some(entry) = self.main.pop() else { return };
-        let Some(slots) = entry.slots.upgrade() else { return };
-        match entry.uses(&slots, |uses| uses.saturating_sub(1)) {
-            0 => entry.clear(&slots),
-            _ => self.main.push(entry),
+        match entry.uses(|uses| uses.saturating_sub(1)) {
+            None => self.dead -= entry.bytes,
+            Some((slots, 0)) => entry.clear(&slots),
+            Some(_) => self.main.push(entry),
         }
     }
 }
@@ -324,22 +347,26 @@ impl Queue {
         Some(entry)
     }
 
-    fn retain(&mut self, keep: impl Fn(&Entry) -> bool) {
-        self.entries.retain(keep);
+    /// Lets those go whose block did.
+    fn sweep(&mut self) {
+        self.entries.retain(|entry| entry.uses(|uses| uses).is_some());
         self.bytes = self.entries.iter().map(|entry| entry.bytes).sum();
     }
 }
 
 impl Entry {
-    /// How often the block was used, and sets what is to be counted from.
-    fn uses(&self, slots: &Slots, then: impl Fn(u8) -> u8) -> u8 {
+    /// How often the block was used, and sets what is to be counted from. `None` if it went with
+    /// its table.
+    fn uses(&self, then: impl Fn(u8) -> u8) -> Option<(Arc<Slots>, u8)> {
+        let slots = self.slots.upgrade()?;
         let guard = slots.blocks[self.at as usize].load();
-        let Some(block) = guard.as_ref().map(BlockView::of) else { return 0 };
+        let block = guard.as_ref().map(BlockView::of)?;
         let uses = block.uses().load(Relaxed);
         if uses > 0 {
             block.uses().store(then(uses), Relaxed);
         }
-        uses
+        drop(guard);
+        Some((slots, uses))
     }
 
     fn clear(&self, slots: &Slots) {
@@ -407,6 +434,51 @@ mod tests {
         assert!(held.view().is_some(), "who looks at a block keeps it");
         drop(two);
         assert_eq!(cache.usage_bytes(), 0);
+    }
+
+    /// The bytes of a table's blocks that are in memory. Looks at each, which counts as a use.
+    fn held_bytes(table: &TableBlocks) -> u64 {
+        (0..table.slots.blocks.len()).filter_map(|at| len(table, at)).map(entry_bytes).sum()
+    }
+
+    #[test]
+    fn what_a_table_leaves_in_the_queues_is_not_counted() {
+        let cache = Arc::new(BlockCache::new(100 << 10));
+        let (goes, stays) = (cache.table(40), cache.table(500));
+        (0..40).for_each(|at| goes.insert(at, block(1000)));
+        held_bytes(&goes);
+        // Those enter the main queue when the small one is left.
+        (0..60).for_each(|at| stays.insert(at, block(1000)));
+        let before = cache.usage_bytes();
+        assert_eq!(before, held_bytes(&goes) + held_bytes(&stays));
+        let gone = held_bytes(&goes);
+        assert!(gone > 30 << 10);
+        drop(goes);
+        assert_eq!(cache.usage_bytes(), before - gone);
+        for at in 60..500 {
+            stays.insert(at, block(1000));
+            if at % 50 == 0 {
+                cache.table(1).insert(0, block(1000));
+            }
+            assert_eq!(cache.usage_bytes(), held_bytes(&stays));
+            assert!(cache.usage_bytes() <= 100 << 10);
+        }
+        assert_eq!(cache.shards[0].lock().dead, 0, "all of it has come to an end");
+    }
+
+    /// As where more tables are read than may be open.
+    #[test]
+    fn tables_that_come_and_go_leave_little_behind() {
+        let cache = Arc::new(BlockCache::new(200 << 10));
+        for turn in 0..500 {
+            let table = cache.table(20);
+            (0..turn % 20).for_each(|at| table.insert(at, block(1000)));
+            assert_eq!(cache.usage_bytes(), held_bytes(&table));
+            drop(table);
+            assert_eq!(cache.usage_bytes(), 0);
+            let shard = cache.shards[0].lock();
+            assert!(shard.small.entries.len() + shard.main.entries.len() < 40);
+        }
     }
 
     #[test]

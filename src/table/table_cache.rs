@@ -214,13 +214,13 @@ impl TableCache {
     /// LevelDB before 1.14 named its tables `.sst`.
     fn find(&self, number: u64) -> Result<(Arc<dyn ReadFile>, PathBuf)> {
         let path = self.dir.join(table_name(number));
-        let error = match self.fs.open(&path) {
+        let error = match self.fs.open_table(&path) {
             Ok(file) => return Ok((file, path)),
             Err(error) => error,
         };
         if error.kind() == io::ErrorKind::NotFound {
             let old = self.dir.join(legacy_table_name(number));
-            match self.fs.open(&old) {
+            match self.fs.open_table(&old) {
                 Ok(file) => return Ok((file, old)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(Error::io("open", old, error)),

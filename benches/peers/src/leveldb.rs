@@ -94,6 +94,7 @@ unsafe extern "C" {
     fn leveldb_options_set_create_if_missing(o: *mut COptions, on: u8);
     fn leveldb_options_set_write_buffer_size(o: *mut COptions, bytes: usize);
     fn leveldb_options_set_cache(o: *mut COptions, cache: *mut CCache);
+    fn leveldb_options_set_max_open_files(o: *mut COptions, files: c_int);
     fn leveldb_options_set_block_size(o: *mut COptions, bytes: usize);
     fn leveldb_options_set_compression(o: *mut COptions, kind: c_int);
     fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> *mut CFilter;
@@ -180,6 +181,7 @@ impl LevelDb {
             let filter = leveldb_filterpolicy_create_bloom(10);
             leveldb_options_set_create_if_missing(options, 1);
             leveldb_options_set_write_buffer_size(options, settings.write_buffer_bytes);
+            leveldb_options_set_max_open_files(options, 10_000);
             leveldb_options_set_block_size(options, 4 << 10);
             leveldb_options_set_compression(options, 1);
             leveldb_options_set_cache(options, cache);

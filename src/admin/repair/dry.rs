@@ -34,6 +34,10 @@ impl Fs for DryFs {
         self.0.open(path)
     }
 
+    fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.0.open_table(path)
+    }
+
     fn create(&self, _: &Path) -> io::Result<Box<dyn WriteFile>> {
         Ok(Box::new(Nothing))
     }
