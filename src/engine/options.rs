@@ -137,12 +137,12 @@ impl Options {
         self
     }
 
-    /// How many tables are kept open, each with its index and filters in memory: a thirtieth of the
-    /// table where entries are small. 16 at least. To read another, one of them is closed. Default:
-    /// 10,000, which are 20 GiB of tables.
+    /// How many tables are kept open, each with its index and filters in memory: where entries are
+    /// small, a twenty-fifth of the table. 16 at least. To read another, one of them is closed.
+    /// Default: 10,000, which are 20 GiB of tables.
     ///
-    /// They hold no more than half of the file descriptors the process may have; the file of a table
-    /// beyond that is opened for each block that is read.
+    /// They hold no more than half of the file descriptors the process may have; the file of a
+    /// table beyond that is opened for each block that is read.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = files;

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use bytes::Bytes;
-use triomphe::ThinArc;
+use triomphe::{Arc, ThinArc};
 
 use crate::base::{Error, Result};
 use crate::format::block_cursor::{BlockCursor, Position};
@@ -31,6 +31,8 @@ const PREFETCHED_LINES: usize = 7;
 pub struct BlockHead {
     /// Where the contents begin: behind the heads of its entries, if it has them.
     start: usize,
+    /// The length of the contents. The allocation may be longer.
+    len: usize,
     /// Where in the contents the entries end and the restart array begins.
     entries_end: usize,
     restarts: usize,
@@ -112,23 +114,27 @@ impl Block {
     /// [`Block::new`], with the heads of its entries if that pays: for blocks that are going to
     /// be searched often. A damaged block has none. What `buffer` holds is lost.
     ///
+    /// `spare` may give the allocation of a block nobody needs, of so many bytes at least.
+    ///
     /// # Errors
     /// As [`Block::new`].
     pub fn with_heads(
         contents: impl AsRef<[u8]>,
         order: &KeyOrder,
         buffer: &mut Vec<u8>,
+        spare: impl FnOnce(usize) -> Option<SharedBlock>,
     ) -> Result<Block> {
         let loose = LooseBlock::new(contents.as_ref())?;
         buffer.clear();
         let heads = block_heads::build(loose.view(), order, buffer);
         let LooseBlock { mut head, contents } = loose;
-        let Some(heads) = heads else {
-            return Ok(Block { shared: ThinArc::from_header_and_slice(head, contents) });
-        };
-        (head.start, head.heads) = (buffer.len(), heads);
-        buffer.extend_from_slice(contents);
-        Ok(Block { shared: ThinArc::from_header_and_slice(head, buffer) })
+        let mut bytes = contents;
+        if let Some(heads) = heads {
+            (head.start, head.heads) = (buffer.len(), heads);
+            buffer.extend_from_slice(contents);
+            bytes = buffer;
+        }
+        Ok(Block { shared: allocate(head, bytes, spare(bytes.len())) })
     }
 
     /// The block in an allocation.
@@ -180,6 +186,23 @@ pub struct LooseBlock<'a> {
     contents: &'a [u8],
 }
 
+/// A block in the allocation of `spare`, if that is long enough and nobody else has it.
+fn allocate(head: BlockHead, bytes: &[u8], spare: Option<SharedBlock>) -> SharedBlock {
+    let Some(mut spare) = spare else { return ThinArc::from_header_and_slice(head, bytes) };
+    let left = spare.with_arc_mut(|spare| match Arc::get_mut(spare) {
+        Some(place) if place.slice().len() >= bytes.len() => {
+            place.slice_mut()[..bytes.len()].copy_from_slice(bytes);
+            *place.header_mut() = head;
+            None
+        }
+        _ => Some(head),
+    });
+    match left {
+        None => spare,
+        Some(head) => ThinArc::from_header_and_slice(head, bytes),
+    }
+}
+
 impl<'a> LooseBlock<'a> {
     /// Takes `contents` as a block.
     ///
@@ -209,7 +232,7 @@ impl BlockHead {
         }
         let entries_end = count_at - restarts * 4;
         let (heads, uses) = (Heads::default(), AtomicU8::new(0));
-        Ok(BlockHead { start: 0, entries_end, restarts, heads, uses })
+        Ok(BlockHead { start: 0, len: contents.len(), entries_end, restarts, heads, uses })
     }
 }
 
@@ -218,8 +241,8 @@ impl<'a> BlockView<'a> {
     #[inline]
     pub fn of(shared: &'a SharedBlock) -> BlockView<'a> {
         let head = &shared.header.header;
-        let (heads, contents) = shared.slice.split_at(head.start);
-        BlockView { head, heads, contents }
+        let (heads, rest) = shared.slice.split_at(head.start);
+        BlockView { head, heads, contents: &rest[..head.len] }
     }
 
     /// Prefetches what a search by heads comes to first: all those lines at once, because their

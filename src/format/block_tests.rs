@@ -264,13 +264,40 @@ fn heads_tell(block: &Block, target: &[u8], what: impl std::fmt::Debug) -> bool 
 }
 
 #[test]
+fn spare_memory_is_used_if_it_is_long_enough_and_nobody_has_it() {
+    let mut rng = Rng(7);
+    let of_value = |bytes| {
+        let mut builder = BlockBuilder::new(1);
+        builder.add(b"key", &vec![7; bytes]);
+        Block::new(builder.finish()).unwrap()
+    };
+    let (small, large) = (build(&internal_model(&mut rng), 4), of_value(20_000));
+    let put = |spare: Block| {
+        let block = Block::with_heads(&small, &internal_order(), &mut Vec::new(), |len| {
+            assert!(len >= small.view().contents().len());
+            Some(spare.into_shared())
+        });
+        assert_eq!(block.as_ref().unwrap().view().contents(), small.view().contents());
+        block.unwrap()
+    };
+    let (kept, len) = (large.clone(), large.len());
+    assert_ne!(put(large).len(), len, "another has it");
+    assert_eq!(kept.as_ref(), of_value(20_000).as_ref());
+    assert_eq!(put(kept).len(), len, "all of its memory counts");
+    assert_ne!(put(of_value(1)).len(), of_value(1).len());
+}
+
+#[test]
 fn heads_find_what_a_search_of_the_block_finds() {
     let (mut with_heads, mut told, mut asked) = (0, 0, 0);
+    // Each block is put where the one before was, if it fits there.
+    let mut before: Option<Block> = None;
     for seed in 0..600 {
         let mut rng = Rng(seed);
         let model = internal_model(&mut rng);
         let plain = build(&model, 1 + rng.below(20));
-        let block = Block::with_heads(&plain, &internal_order(), &mut Vec::new()).unwrap();
+        let spare = |_| before.take().map(Block::into_shared);
+        let block = Block::with_heads(&plain, &internal_order(), &mut Vec::new(), spare).unwrap();
         assert_eq!(block.view().contents(), plain.view().contents());
         with_heads += usize::from(block.view().heads().is_some());
         for _ in 0..100 {
@@ -280,6 +307,7 @@ fn heads_find_what_a_search_of_the_block_finds() {
                 asked += 1;
             }
         }
+        before = Some(block);
     }
     assert!(with_heads > 200, "{with_heads}");
     assert!(told * 10 > asked * 8 && told < asked, "{told} of {asked}");
@@ -292,7 +320,7 @@ fn a_cursor_moves_by_heads_as_a_sorted_list_does() {
         let mut rng = Rng(seed);
         let model = internal_model(&mut rng);
         let block = build(&model, 1 + rng.below(20));
-        let block = Block::with_heads(&block, &order, &mut Vec::new()).unwrap();
+        let block = Block::with_heads(&block, &order, &mut Vec::new(), |_| None).unwrap();
         let mut cursor = block.cursor();
         let mut at = model.len();
         for _ in 0..200 {
@@ -340,7 +368,9 @@ fn heads_of_hostile_blocks_are_none_or_tell_the_truth() {
         for (at, flip) in (0..bytes.len()).flat_map(|at| [0x01, 0x80, 0xff].map(|f| (at, f))) {
             let mut changed = bytes.clone();
             changed[at] ^= flip;
-            let Ok(block) = Block::with_heads(&changed, &order, &mut Vec::new()) else { continue };
+            let Ok(block) = Block::with_heads(&changed, &order, &mut Vec::new(), |_| None) else {
+                continue;
+            };
             if block.view().heads().is_none() {
                 none += 1;
                 continue;

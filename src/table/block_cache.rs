@@ -13,8 +13,12 @@
 //! Where hardly any block is used again in the small queue, because there are too many for the
 //! room, most new ones do not enter it: they are remembered only, as if they had left it. To keep a
 //! block costs more than to look at it once.
+//!
+//! The memory of blocks that left is kept for those that come, within the same room. Given back, it
+//! would go to the part of malloc's memory that the thread has which once read the block, and the
+//! one that reads the next has another part: with each part the process would grow.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
@@ -40,6 +44,14 @@ const LET_IN: u32 = 16;
 
 /// The room of a ghost: blocks are mostly larger.
 const GHOST_OF_BYTES: u64 = 2048;
+
+/// Spare memory is taken for a block if no more than this part of the block's length, as a divisor,
+/// is left over.
+const SPARE_SLACK: usize = 8;
+
+/// So much of the room, as a divisor, is for spare memory where there is any use for it: blocks are
+/// not of one length.
+const SPARE_PART: u64 = 64;
 
 /// The least room of a shard.
 const SHARD_BYTES: u64 = 2 << 20;
@@ -88,6 +100,7 @@ struct Shard {
     main: Queue,
     /// The bytes of entries in the queues whose block went with its table.
     dead: u64,
+    spares: Spares,
     ghosts: Ghosts,
     /// How many of the blocks that left the small queue had been used there: a moving average, of
     /// [`ALL_USED`].
@@ -100,6 +113,13 @@ struct Shard {
 /// later takes the place of what was there.
 #[derive(Debug)]
 struct Ghosts(Box<[u32]>);
+
+/// The allocations of blocks that left, by their length.
+#[derive(Debug, Default)]
+struct Spares {
+    by_length: BTreeMap<usize, Vec<SharedBlock>>,
+    bytes: u64,
+}
 
 /// The number of the table and that of the block in it.
 type BlockId = (u64, u32);
@@ -147,6 +167,18 @@ impl TableBlocks {
         self.slots.cache.shard(id).lock().wants(id)
     }
 
+    /// The memory of a block that left, for one with this number that takes `len` bytes. If need be
+    /// one has to leave for it.
+    pub fn spare(&self, at: usize, len: usize) -> Option<SharedBlock> {
+        let mut shard = self.slots.cache.shard((self.slots.id, at as u32)).lock();
+        let bytes = entry_bytes(len);
+        if bytes > shard.capacity {
+            return None;
+        }
+        shard.make_room(bytes);
+        shard.spares.take(len)
+    }
+
     /// Keeps a block, and lets others go if need be. A block too large to share the room stays
     /// out.
     pub fn insert(&self, at: usize, block: Block) {
@@ -165,7 +197,8 @@ impl TableBlocks {
         } else {
             shard.small.push(entry);
         }
-        shard.make_room();
+        shard.make_room(0);
+        shard.drop_spares();
     }
 
     /// The memory its slots take, in bytes.
@@ -182,8 +215,7 @@ impl Drop for TableBlocks {
         for (at, slot) in self.slots.blocks.iter().enumerate() {
             // Nobody fills one any more.
             if slot.load().is_some() {
-                let block = self.slots.cache.shard((self.slots.id, at as u32)).lock().take(slot);
-                drop(block);
+                self.slots.cache.shard((self.slots.id, at as u32)).lock().take(slot);
             }
         }
     }
@@ -268,6 +300,7 @@ impl Shard {
             small: Queue::default(),
             main: Queue::default(),
             dead: 0,
+            spares: Spares::default(),
             ghosts: Ghosts::new(capacity),
             used_in_small: ALL_USED,
             turn: 0,
@@ -278,17 +311,17 @@ impl Shard {
         self.small.bytes + self.main.bytes - self.dead
     }
 
-    /// Takes a block out of its slot, for the caller to drop without the lock. Its entry stays
-    /// behind: to look for it in a queue would be to walk there for each table that goes.
-    fn take(&mut self, slot: &ArcSwapAny<Option<SharedBlock>>) -> Option<Block> {
-        let block = Block::from_shared(slot.swap(None)?);
-        self.dead += entry_bytes(block.len());
+    /// Takes a block out of its slot. Its entry stays behind: to look for it in a queue would be to
+    /// walk there for each table that goes.
+    fn take(&mut self, slot: &ArcSwapAny<Option<SharedBlock>>) {
+        let Some(block) = slot.swap(None) else { return };
+        self.dead += entry_bytes(block.slice.len());
+        self.spares.push(block);
         if self.dead > self.bytes() {
             self.small.sweep();
             self.main.sweep();
             self.dead = 0;
         }
-        Some(block)
     }
 
     fn wants(&mut self, id: BlockId) -> bool {
@@ -303,13 +336,27 @@ impl Shard {
         false
     }
 
-    fn make_room(&mut self) {
-        while self.bytes() > self.capacity {
+    /// Lets blocks go until there is room for so many bytes.
+    fn make_room(&mut self, bytes: u64) {
+        let capacity = self.capacity - self.capacity / SPARE_PART;
+        while self.bytes() + bytes > capacity.max(bytes) {
             if self.small.bytes > self.capacity / 10 || self.main.entries.is_empty() {
                 self.leave_small();
             } else {
                 self.leave_main();
             }
+        }
+    }
+
+    fn left(&mut self, block: Option<SharedBlock>) {
+        if let Some(block) = block {
+            self.spares.push(block);
+        }
+    }
+
+    fn drop_spares(&mut self) {
+        while self.bytes() + self.spares.bytes > self.capacity && self.spares.bytes > 0 {
+            self.spares.pop();
         }
     }
 
@@ -321,7 +368,7 @@ impl Shard {
             self.used_in_small += ALL_USED / AVERAGE_OF;
             return self.main.push(entry);
         }
-        entry.clear(&slots);
+        self.left(entry.clear(&slots));
         self.ghosts.add((slots.id, entry.at));
     }
 
@@ -329,9 +376,39 @@ impl Shard {
         let Some(entry) = self.main.pop() else { return };
         match entry.uses(|uses| uses.saturating_sub(1)) {
             None => self.dead -= entry.bytes,
-            Some((slots, 0)) => entry.clear(&slots),
+            Some((slots, 0)) => self.left(entry.clear(&slots)),
             Some(_) => self.main.push(entry),
         }
+    }
+}
+
+impl Spares {
+    fn push(&mut self, block: SharedBlock) {
+        let len = block.slice.len();
+        self.bytes += entry_bytes(len);
+        self.by_length.entry(len).or_default().push(block);
+    }
+
+    /// One of `len` bytes or a little more.
+    fn take(&mut self, len: usize) -> Option<SharedBlock> {
+        let (&found, _) = self.by_length.range(len..=len + len / SPARE_SLACK).next()?;
+        self.take_from(found)
+    }
+
+    /// The shortest: the least likely to be of use.
+    fn pop(&mut self) -> Option<SharedBlock> {
+        let (&shortest, _) = self.by_length.first_key_value()?;
+        self.take_from(shortest)
+    }
+
+    fn take_from(&mut self, len: usize) -> Option<SharedBlock> {
+        let of_length = self.by_length.get_mut(&len)?;
+        let block = of_length.pop();
+        if of_length.is_empty() {
+            self.by_length.remove(&len);
+        }
+        self.bytes -= entry_bytes(len);
+        block
     }
 }
 
@@ -369,8 +446,8 @@ impl Entry {
         Some((slots, uses))
     }
 
-    fn clear(&self, slots: &Slots) {
-        slots.blocks[self.at as usize].store(None);
+    fn clear(&self, slots: &Slots) -> Option<SharedBlock> {
+        slots.blocks[self.at as usize].swap(None)
     }
 }
 
@@ -479,6 +556,28 @@ mod tests {
             let shard = cache.shards[0].lock();
             assert!(shard.small.entries.len() + shard.main.entries.len() < 40);
         }
+    }
+
+    #[test]
+    fn memory_of_blocks_that_left_is_used_again() {
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let table = cache.table(2000);
+        let order = crate::table::testing::internal_order();
+        let mut reused = 0;
+        for at in 0..2000 {
+            let contents = block(4000 + at * 37 % 300);
+            let spare = |len| {
+                let spare = table.spare(at, len);
+                reused += usize::from(spare.is_some());
+                spare
+            };
+            let block = Block::with_heads(&contents, &order, &mut Vec::new(), spare).unwrap();
+            assert_eq!(block.as_ref(), contents.as_ref());
+            table.insert(at, block);
+            let shard = cache.shards[0].lock();
+            assert!(shard.bytes() + shard.spares.bytes <= 1 << 20);
+        }
+        assert!(reused > 1600, "{reused} times");
     }
 
     #[test]

@@ -497,7 +497,8 @@ impl Table {
     }
 
     fn keep(&self, (blocks, at): (&TableBlocks, usize), stored: Stored<'_>) -> Result<Block> {
-        let block = Block::with_heads(stored.contents, &self.order, stored.buffer)?;
+        let spare = |len| blocks.spare(at, len);
+        let block = Block::with_heads(stored.contents, &self.order, stored.buffer, spare)?;
         blocks.insert(at, block.clone());
         Ok(block)
     }

@@ -24,12 +24,19 @@ fn block(value_bytes: usize) -> Block {
     Block::new(builder.finish()).unwrap()
 }
 
-/// Looks for a block as a read does: finds the right one, or puts it there.
+/// Looks for a block as a read does: finds the right one, or puts it there, in the memory of one
+/// that left if there is such. Holds it for a while.
 fn read(table: &TableBlocks, at: usize, value_bytes: usize) {
-    match table.get(at).and_then(|found| found.to_block()) {
-        Some(found) => assert_eq!(found.len(), block(value_bytes).len(), "another's block"),
-        None => table.insert(at, block(value_bytes)),
-    }
+    let contents = block(value_bytes);
+    let here = table.get(at).and_then(|found| found.to_block()).unwrap_or_else(|| {
+        let order = KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)));
+        let spare = |len| table.spare(at, len);
+        let read = Block::with_heads(&contents, &order, &mut Vec::new(), spare).unwrap();
+        table.insert(at, read.clone());
+        read
+    });
+    thread::yield_now();
+    assert_eq!(here.as_ref(), contents.as_ref(), "another's block");
 }
 
 /// The cache has room for two blocks or three; each table has three.
