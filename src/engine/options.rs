@@ -151,7 +151,8 @@ impl Options {
 
     /// How many bytes of uncompressed data blocks are kept in memory, with what makes them fast to
     /// search (up to a fifth of a block; nothing where entries are small). A block leaves with its
-    /// table, too: see [`Options::max_open_files`]. 0 keeps none. Default: 8 MiB.
+    /// table, too: see [`Options::max_open_files`]. The memory of those that left is kept for those
+    /// that come. 0 keeps none. Default: 8 MiB.
     #[must_use]
     pub fn block_cache_bytes(mut self, bytes: usize) -> Options {
         self.block_cache_bytes = bytes;

@@ -189,7 +189,7 @@ pub struct LooseBlock<'a> {
 /// A block in the allocation of `spare`, if that is long enough and nobody else has it.
 fn allocate(head: BlockHead, bytes: &[u8], spare: Option<SharedBlock>) -> SharedBlock {
     let Some(mut spare) = spare else { return ThinArc::from_header_and_slice(head, bytes) };
-    let left = spare.with_arc_mut(|spare| match Arc::get_mut(spare) {
+    let unused = spare.with_arc_mut(|spare| match Arc::get_mut(spare) {
         Some(place) if place.slice().len() >= bytes.len() => {
             place.slice_mut()[..bytes.len()].copy_from_slice(bytes);
             *place.header_mut() = head;
@@ -197,7 +197,7 @@ fn allocate(head: BlockHead, bytes: &[u8], spare: Option<SharedBlock>) -> Shared
         }
         _ => Some(head),
     });
-    match left {
+    match unused {
         None => spare,
         Some(head) => ThinArc::from_header_and_slice(head, bytes),
     }

@@ -348,7 +348,7 @@ impl Shard {
         }
     }
 
-    fn left(&mut self, block: Option<SharedBlock>) {
+    fn set_aside(&mut self, block: Option<SharedBlock>) {
         if let Some(block) = block {
             self.spares.push(block);
         }
@@ -368,7 +368,7 @@ impl Shard {
             self.used_in_small += ALL_USED / AVERAGE_OF;
             return self.main.push(entry);
         }
-        self.left(entry.clear(&slots));
+        self.set_aside(entry.clear(&slots));
         self.ghosts.add((slots.id, entry.at));
     }
 
@@ -376,7 +376,7 @@ impl Shard {
         let Some(entry) = self.main.pop() else { return };
         match entry.uses(|uses| uses.saturating_sub(1)) {
             None => self.dead -= entry.bytes,
-            Some((slots, 0)) => self.left(entry.clear(&slots)),
+            Some((slots, 0)) => self.set_aside(entry.clear(&slots)),
             Some(_) => self.main.push(entry),
         }
     }
