@@ -207,7 +207,7 @@ fn a_read_only_open_sees_the_log_beside_a_writer_and_touches_nothing() {
         files.sort();
         files
     };
-    // The writer may still be making its next log, or removing what a compaction left.
+    // The writer may be making its next log, empty as yet, which is no work that idle waits for.
     let mut before = listing();
     loop {
         std::thread::sleep(Duration::from_millis(100));
