@@ -1,33 +1,59 @@
-//! Shows that the crash tests can fail: each mistake of a table is put into a copy of the source,
-//! switched off, the copy is built once, and the crash tests run with one mistake after another
-//! switched on. Each must be caught.
+//! Shows that the tests can fail: each mistake of a table is put into a copy of the source,
+//! switched off, the copy is built once, and the tests that must catch a mistake run with it
+//! switched on. Every mistake must be caught.
 //!
 //! ```text
 //! cargo test --test mutants -- --ignored --nocapture
 //! ```
 //!
-//! The copy is made in the target directory. `MINIKV_MUTANT` tries only those whose names have that
-//! in them, or one of several parts between commas.
+//! The copy is made in the target directory. `MINIKV_MUTANT` holds parts of names, separated by
+//! commas, and restricts the run to the mutants whose names contain one of them.
 
 mod table;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use table::MUTANTS;
+use table::{Build, CaughtBy, MUTANTS, Mutant};
 
-/// The stages, cheapest first: a filter of tests, and how much they try.
-const STAGES: &[(&str, &[(&str, &str)])] = &[
-    ("sweep_of_crash_points", &[("MINIKV_CRASH_IMAGES", "40000")]),
-    ("known_bugs", &[]),
-    ("health", &[]),
-    ("sweep_of_faults", &[("MINIKV_CRASH_FAULTS", "6000")]),
+/// The stages of the crash tests, cheapest first: a filter of tests, and how much they try.
+const CRASH_STAGES: &[Stage] = &[
+    Stage::crash("sweep_of_crash_points", &[("MINIKV_CRASH_IMAGES", "40000")]),
+    Stage::crash("known_bugs", &[]),
+    Stage::crash("health", &[]),
+    Stage::crash("sweep_of_faults", &[("MINIKV_CRASH_FAULTS", "6000")]),
 ];
 
-/// A mistake may also make something wait for ever.
+/// Longest time a stage may take. A mistake may also make something wait for ever.
 const MAX_STAGE: Duration = Duration::from_secs(100);
+
+/// One run of a test binary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Stage {
+    build: Build,
+    filter: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+}
+
+impl Stage {
+    const fn crash(
+        filter: &'static str,
+        settings: &'static [(&'static str, &'static str)],
+    ) -> Stage {
+        Stage { build: Build::Test("crash"), filter, settings }
+    }
+}
+
+/// The runs of which at least one must fail with the mutant switched on.
+fn stages(mutant: &Mutant) -> Vec<Stage> {
+    match mutant.caught_by {
+        CaughtBy::CrashTests => CRASH_STAGES.to_vec(),
+        CaughtBy::Test { build, filter } => vec![Stage { build, filter, settings: &[] }],
+    }
+}
 
 fn copy_dir(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -45,7 +71,7 @@ fn copy_dir(from: &Path, to: &Path) {
 /// The source with all mistakes in it, each asking whether it is on.
 fn make_copy(root: &Path, copy: &Path) {
     let _ = fs::remove_dir_all(copy.join("src"));
-    for dir in ["src", "tests/crash", "tests/support"] {
+    for dir in ["src", "tests"] {
         copy_dir(&root.join(dir), &copy.join(dir));
     }
     fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock")).unwrap();
@@ -86,29 +112,49 @@ pub fn is_on(name: &str) -> bool {
 }
 "#;
 
-fn build(copy: &Path) -> PathBuf {
-    let output = Command::new(env!("CARGO"))
-        .args(["test", "--test", "crash", "--no-run", "--message-format=json"])
+/// Builds the tests of the copy that `build` names, and returns their binary.
+fn build_tests(copy: &Path, build: Build) -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["test", "--no-run", "--message-format=json"]);
+    let (name, target_dir) = match build {
+        Build::Lib => ("minikv", "target"),
+        Build::Test(name) => (name, "target"),
+        Build::Shuttle => ("shuttle", "target/shuttle"),
+        Build::Interop(name) => (name, "target/interop"),
+    };
+    match build {
+        Build::Lib => cargo.arg("--lib"),
+        _ => cargo.args(["--test", name]),
+    };
+    match build {
+        Build::Shuttle => drop(cargo.env("RUSTFLAGS", "--cfg shuttle")),
+        Build::Interop(_) => drop(cargo.args(["--manifest-path", "tests/interop/Cargo.toml"])),
+        Build::Lib | Build::Test(_) => {}
+    }
+    let output = cargo
         .current_dir(copy)
-        .env("CARGO_TARGET_DIR", copy.join("target"))
+        .env("CARGO_TARGET_DIR", copy.join(target_dir))
         .stderr(Stdio::inherit())
         .output()
         .unwrap();
-    assert!(output.status.success(), "the copy does not build");
+    assert!(output.status.success(), "the copy does not build {build:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let messages = text.lines().filter_map(|line| serde_json::from_str(line).ok());
     messages
-        .filter(|message: &serde_json::Value| message["target"]["name"] == "crash")
+        .filter(|message: &serde_json::Value| {
+            message["target"]["name"] == name && message["profile"]["test"] == true
+        })
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .expect("cargo tells where the tests are")
+        .expect("cargo prints where the binary is")
 }
 
 /// Whether a stage fails, or does not end.
-fn fails(binary: &Path, mutant: &str, filter: &str, settings: &[(&str, &str)]) -> bool {
+fn fails(binary: &Path, copy: &Path, mutant: &str, stage: &Stage) -> bool {
     let mut child = Command::new(binary)
-        .args([filter, "--skip", "interleaved_deletes"])
+        .args([stage.filter, "--skip", "interleaved_deletes"])
+        .current_dir(copy)
         .env("MINIKV_MUTANT_ON", mutant)
-        .envs(settings.iter().copied())
+        .envs(stage.settings.iter().copied())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -137,34 +183,65 @@ fn every_mistake_has_its_place() {
     }
 }
 
+/// A filter that selects no test would pass, and so would never catch its mutant; but one that is
+/// misspelt should be told from a test that is too weak.
+#[test]
+fn every_mistake_names_a_test_that_exists() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for mutant in MUTANTS {
+        let CaughtBy::Test { build, filter } = mutant.caught_by else { continue };
+        let dir = match build {
+            Build::Lib => tests.join("src"),
+            Build::Test(name) => tests.join("tests").join(name),
+            Build::Shuttle => tests.join("tests/shuttle"),
+            Build::Interop(_) => tests.join("tests/interop/tests"),
+        };
+        let name = format!("fn {}", filter.rsplit("::").next().unwrap());
+        assert!(contains(&dir, &name), "\"{}\": no test {filter} in {dir:?}", mutant.name);
+    }
+}
+
+/// Whether a file below `dir` contains `text`.
+fn contains(dir: &Path, text: &str) -> bool {
+    fs::read_dir(dir).unwrap().any(|entry| {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            return contains(&path, text);
+        }
+        fs::read_to_string(&path).is_ok_and(|source| source.contains(text))
+    })
+}
+
 #[test]
 #[ignore = "builds a copy of the library and takes minutes"]
 fn every_mutant_is_caught() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
-    make_copy(root, &copy);
-    let binary = build(&copy);
     let only = std::env::var("MINIKV_MUTANT").unwrap_or_default();
-    if only.is_empty() {
-        for (filter, settings) in STAGES {
-            assert!(!fails(&binary, "none", filter, settings), "{filter} fails without a mutant");
-        }
+    let is_meant = |mutant: &&Mutant| only.split(',').any(|part| mutant.name.contains(part.trim()));
+    let mutants: Vec<&Mutant> = MUTANTS.iter().filter(is_meant).collect();
+    make_copy(root, &copy);
+    let mut binaries = BTreeMap::new();
+    let mut sound = BTreeMap::new();
+    for stage in mutants.iter().flat_map(|mutant| stages(mutant)) {
+        let binary = binaries.entry(stage.build).or_insert_with(|| build_tests(&copy, stage.build));
+        sound.entry(stage).or_insert_with(|| {
+            assert!(!fails(binary, &copy, "none", &stage), "{stage:?} fails without a mutant");
+        });
     }
     let mut escaped = Vec::new();
-    let mut count = 0;
-    let is_meant = |name: &str| only.split(',').any(|part| name.contains(part));
-    for mutant in MUTANTS.iter().filter(|mutant| is_meant(mutant.name)) {
-        count += 1;
-        let caught =
-            STAGES.iter().find(|(filter, settings)| fails(&binary, mutant.name, filter, settings));
+    for mutant in &mutants {
+        let caught = stages(mutant)
+            .into_iter()
+            .find(|stage| fails(&binaries[&stage.build], &copy, mutant.name, stage));
         match caught {
-            Some((filter, _)) => println!("caught by {filter}: {}", mutant.name),
+            Some(stage) => println!("caught by {}: {}", stage.filter, mutant.name),
             None => {
                 println!("ESCAPED: {}", mutant.name);
                 escaped.push(mutant.name);
             }
         }
     }
-    println!("{} of {count} mutants caught", count - escaped.len());
+    println!("{} of {} mutants caught", mutants.len() - escaped.len(), mutants.len());
     assert!(escaped.is_empty(), "{escaped:?}");
 }

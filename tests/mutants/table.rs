@@ -1,12 +1,42 @@
-//! The mistakes: for each a piece of the source, and what stands there instead.
+//! The mistakes: for each a piece of the source, what stands there instead, and what catches it.
 
 pub struct Mutant {
     pub name: &'static str,
     pub file: &'static str,
-    /// Is there exactly once.
+    /// Occurs exactly once in the file.
     pub find: &'static str,
-    /// `ON` becomes the question whether the mutant is switched on.
+    /// Stands in its place; `ON` becomes the question whether the mutant is switched on.
     pub replace: &'static str,
+    pub caught_by: CaughtBy,
+}
+
+/// The tests that must fail.
+#[derive(Clone, Copy)]
+pub enum CaughtBy {
+    /// Some stage of the crash tests.
+    CrashTests,
+    /// The tests of a binary whose names contain `filter`.
+    Test { build: Build, filter: &'static str },
+}
+
+/// A binary of tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(dead_code, reason = "which of them the table uses changes with the table")]
+pub enum Build {
+    /// The unit tests.
+    Lib,
+    /// A folder of `tests`.
+    Test(&'static str),
+    /// `tests/shuttle`, which needs flags of its own.
+    Shuttle,
+    /// A test of the package `tests/interop`, which needs the C++ library.
+    Interop(&'static str),
+}
+
+impl Mutant {
+    const fn caught_in(self, build: Build, filter: &'static str) -> Mutant {
+        Mutant { caught_by: CaughtBy::Test { build, filter }, ..self }
+    }
 }
 
 const fn mutant(
@@ -15,7 +45,7 @@ const fn mutant(
     find: &'static str,
     replace: &'static str,
 ) -> Mutant {
-    Mutant { name, file, find, replace }
+    Mutant { name, file, find, replace, caught_by: CaughtBy::CrashTests }
 }
 
 const WRITE: &str = "src/engine/write.rs";
@@ -309,4 +339,12 @@ pub const MUTANTS: &[Mutant] = &[
         "                if ON { file.compacting.store(false, Relaxed); } else { \
          self.pinned.insert(file.number, error.clone()); }",
     ),
+    mutant(
+        "a filter sets one bit less for each key",
+        "src/filter/bloom.rs",
+        "    let mut h = hash;\n    for _ in 0..probes {\n        let bit = bit_of(h);\n        array",
+        "    let mut h = hash;\n    for _ in 0..probes - u8::from(ON) {\n        let bit = \
+         bit_of(h);\n        array",
+    )
+    .caught_in(Build::Test("golden"), "bloom_filters"),
 ];
