@@ -45,8 +45,26 @@ fn read(db: &Db, done: &AtomicU64) {
     let entries: Vec<_> = db.iter().unwrap().map(|entry| parse(&entry.unwrap().1)).collect();
     assert_eq!(entries.len(), KEYS.len());
     assert!(entries[0] == entries[1] && entries[0] >= at_least && entries[0] >= value);
+    let at_least = done.load(SeqCst).max(entries[0]);
+    assert!(value_backward(db) >= at_least, "an acknowledged write is missed backward");
     assert_eq!(value_in(&snapshot), value, "a snapshot that changes");
     assert!(get(db, KEYS[0]) >= entries[0], "time goes back");
+}
+
+/// What a cursor finds that goes backward: the same for all keys.
+fn value_backward(db: &Db) -> u64 {
+    let mut cursor = db.cursor().unwrap();
+    let mut found = Vec::new();
+    let mut valid = cursor.seek_to_last().unwrap();
+    while valid {
+        found.push(parse(cursor.value()));
+        valid = cursor.prev().unwrap();
+    }
+    assert_eq!(found.len(), KEYS.len());
+    assert_eq!(found[0], found[1], "a batch seen in part");
+    assert!(cursor.seek_for_prev(KEYS[0]).unwrap());
+    assert_eq!(parse(cursor.value()), found[0], "the cursor's moment changes");
+    found[0]
 }
 
 fn write_and_read(db: Db, steps: u64, work: fn(&Db, u64)) {
@@ -101,8 +119,8 @@ fn readers_miss_nothing_while_the_background_works() {
 /// The order of a memtable is made when a cursor asks: one makes it while another waits for it.
 #[test]
 fn cursors_see_all_of_a_memtable_that_is_put_in_order_meanwhile() {
-    const BEFORE: usize = 120;
-    const AFTER: usize = 20;
+    const BEFORE: usize = 4;
+    const AFTER: usize = 7;
     check(|| {
         let db = open(&MemFs::new());
         let put = |numbers: std::ops::Range<usize>| {
@@ -116,7 +134,73 @@ fn cursors_see_all_of_a_memtable_that_is_put_in_order_meanwhile() {
         // The leaf gets too large, and is split by whoever comes first.
         let other = db.clone();
         let other = thread::spawn(move || other.iter().unwrap().count());
-        assert_eq!(db.iter().unwrap().count(), BEFORE + AFTER);
+        assert_eq!(db.iter().unwrap().rev().count(), BEFORE + AFTER);
         assert_eq!(other.join().unwrap(), BEFORE + AFTER);
     });
+}
+
+/// One thread puts keys and opens cursors, which split the leaves of the memtable's order; others
+/// read it both ways.
+#[test]
+fn cursors_both_ways_miss_nothing_while_leaves_are_split() {
+    const KEYS: u64 = 12;
+    // Neither ascending nor descending: leaves grow at both ends and between.
+    let key = |number: u64| format!("{:02}", number * 5 % KEYS);
+    check(move || {
+        let db = open(&MemFs::new());
+        let done = Arc::new(AtomicU64::new(0));
+        let readers: Vec<_> = (0..2)
+            .map(|reader| {
+                let (db, done) = (db.clone(), done.clone());
+                thread::spawn(move || {
+                    for way in 0..5 {
+                        let done = done.load(SeqCst);
+                        let mut expected: Vec<_> = (0..done).map(key).collect();
+                        expected.sort();
+                        look(&db, (way + reader) % 5, &expected);
+                    }
+                })
+            })
+            .collect();
+        for number in 0..KEYS {
+            db.put(key(number), "").unwrap();
+            done.store(number + 1, SeqCst);
+            drop(db.cursor().unwrap());
+        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+    });
+}
+
+/// Reads in one of five ways: everything `expected`, ascending, must be there.
+fn look(db: &Db, way: usize, expected: &[String]) {
+    let text = |key: &[u8]| std::str::from_utf8(key).unwrap().to_owned();
+    let keys = |iter: minikv::Iter| iter.map(|entry| text(&entry.unwrap().0)).collect::<Vec<_>>();
+    let includes = |found: &[String]| expected.iter().all(|key| found.contains(key));
+    let mut cursor = db.cursor().unwrap();
+    match way {
+        0 => {
+            let found = keys(db.iter().unwrap());
+            assert!(found.is_sorted() && includes(&found), "forward {found:?}, not {expected:?}");
+        }
+        1 => {
+            let mut found: Vec<_> = db.iter().unwrap().rev().map(|e| text(&e.unwrap().0)).collect();
+            found.reverse();
+            assert!(found.is_sorted() && includes(&found), "backward {found:?}, not {expected:?}");
+        }
+        2 => {
+            let last = cursor.seek_to_last().unwrap().then(|| text(cursor.key()));
+            assert!(last.as_ref() >= expected.last(), "last {last:?}, not {expected:?}");
+        }
+        3 => {
+            let first = db.iter().unwrap().next().map(|entry| text(&entry.unwrap().0));
+            let expected = expected.first();
+            assert!(expected.is_none_or(|e| first.is_some_and(|f| f <= *e)), "not {expected:?}");
+        }
+        _ => {
+            for key in expected {
+                assert!(cursor.seek_for_prev(key).unwrap(), "nothing up to {key}");
+                assert_eq!(text(cursor.key()), *key);
+            }
+        }
+    }
 }

@@ -169,7 +169,7 @@ impl Memtable {
     fn get_by_order(&self, key: &[u8], seq: SeqNo) -> Option<MemFound> {
         self.order_all();
         let from = self.ordered.key(Bytes::copy_from_slice(key), pack_trailer(seq, KIND_FOR_SEEK));
-        let place = self.ordered.lower_bound(&self.entries, &from, false)?;
+        let place = self.ordered.lower_bound(&self.entries, &from)?;
         let entry = self.entries.get(place.leaf.entry(place.at)?)?;
         let same = match &self.order {
             None => entry.user_key() == key,
