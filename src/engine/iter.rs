@@ -215,14 +215,19 @@ impl Cursor {
     }
 
     fn step_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
+        let valid = self.merge_before_seek_key(or_at)?;
+        self.find_backward(valid)
+    }
+
+    /// Moves the merge to the last entry before the sought one, or with `or_at` at it.
+    fn merge_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
         let at_or_after = self.merge.seek(&self.seek_key)?;
         let at_key = at_or_after && or_at && self.merge.key() == self.seek_key;
-        let valid = match (at_or_after, at_key) {
-            (_, true) => true,
-            (true, false) => self.merge.prev()?,
-            (false, false) => self.merge.seek_to_last()?,
-        };
-        self.find_backward(valid)
+        match (at_or_after, at_key) {
+            (_, true) => Ok(true),
+            (true, false) => self.merge.prev(),
+            (false, false) => self.merge.seek_to_last(),
+        }
     }
 
     /// Moves to the next entry; stays at none if it is at none.
@@ -259,15 +264,18 @@ impl Cursor {
             Place::AtEntry => {
                 self.saved_key.clear();
                 self.saved_key.extend_from_slice(user_key(self.merge.key()));
-                loop {
-                    if !self.merge.prev()? {
-                        return Ok(false);
-                    }
+                let mut steps = 0;
+                while self.merge.prev()? {
                     let order = self.state.order.user();
                     if order.compare(user_key(self.merge.key()), &self.saved_key).is_lt() {
                         return self.find_backward(true);
                     }
+                    if self.is_among_versions(&mut steps) {
+                        self.set_seek_key(MAX_SEQ_NO, KIND_FOR_SEEK);
+                        return self.step_before_seek_key(false);
+                    }
                 }
+                Ok(false)
             }
         }
     }
@@ -276,7 +284,7 @@ impl Cursor {
     /// key and of keys before it are passed over.
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
-        let mut tombstones = 0;
+        let (mut tombstones, mut steps) = (0, 0);
         while valid {
             let entry = self.merge.parsed_key()?;
             let passed = skipping
@@ -298,7 +306,16 @@ impl Cursor {
                     }
                 }
             }
-            valid = self.merge.next()?;
+            let hides_the_rest = passed || entry.seq <= self.seq;
+            if self.is_among_versions(&mut steps) {
+                match hides_the_rest {
+                    true => self.set_seek_key(0, KeyKind::Deletion),
+                    false => self.set_seek_key(self.seq, KIND_FOR_SEEK),
+                }
+                valid = self.merge.seek(&self.seek_key)?;
+            } else {
+                valid = self.merge.next()?;
+            }
         }
         self.end_crawl(tombstones);
         Ok(false)
@@ -327,7 +344,7 @@ impl Cursor {
     /// of a key that comes by is the newest.
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
-        let mut tombstones = 0;
+        let (mut tombstones, mut steps) = (0, 0);
         while valid {
             let entry = self.merge.parsed_key()?;
             if entry.seq <= self.seq {
@@ -348,13 +365,67 @@ impl Cursor {
                     }
                 }
             }
-            valid = self.merge.prev()?;
+            valid = if self.is_among_versions(&mut steps) {
+                self.pass_versions(&mut kind)?
+            } else {
+                self.merge.prev()?
+            };
         }
         self.end_crawl(tombstones);
         if kind == KeyKind::Value {
             self.place = Place::BeforeEntry;
         }
         Ok(self.valid())
+    }
+}
+
+/// A cursor that looks at so many versions of one key goes on by a seek.
+const MAX_VERSION_STEPS: u32 = 32;
+
+/// Keys with any number of versions.
+impl Cursor {
+    /// Counts a step of the merge, which is at an entry. Whether it has come by many versions of
+    /// the entry's key, which is the seek key then.
+    #[inline]
+    fn is_among_versions(&mut self, steps: &mut u32) -> bool {
+        *steps += 1;
+        *steps % MAX_VERSION_STEPS == 0 && self.is_same_as_before()
+    }
+
+    #[cold]
+    fn is_same_as_before(&mut self) -> bool {
+        let key = user_key(self.merge.key());
+        let same = self.seek_key == key;
+        self.seek_key.clear();
+        self.seek_key.extend_from_slice(key);
+        same
+    }
+
+    /// Makes an internal key of the seek key, which is a user key.
+    fn set_seek_key(&mut self, seq: SeqNo, kind: KeyKind) {
+        let key = std::mem::take(&mut self.seek_key);
+        append_internal_key(&mut self.seek_key, &key, seq, kind);
+    }
+
+    /// Backward, among the versions of the seek key, a user key: saves the newest one that the
+    /// reader sees, if there is one, and moves the merge before all of them.
+    fn pass_versions(&mut self, kind: &mut KeyKind) -> Result<bool> {
+        let key = self.seek_key.clone();
+        self.set_seek_key(self.seq, KIND_FOR_SEEK);
+        if self.merge.seek(&self.seek_key)? {
+            let entry = self.merge.parsed_key()?;
+            if self.state.order.user().compare(entry.user_key, &key).is_eq() {
+                *kind = entry.kind;
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(entry.user_key);
+                if entry.kind == KeyKind::Value {
+                    self.saved_value.set(&self.merge);
+                }
+            }
+        }
+        self.seek_key.clear();
+        append_internal_key(&mut self.seek_key, &key, MAX_SEQ_NO, KIND_FOR_SEEK);
+        self.merge_before_seek_key(false)
     }
 }
 
