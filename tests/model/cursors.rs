@@ -1,4 +1,4 @@
-//! Cursors both ways beside writers, in a memtable that grows and is put in order all the time:
+//! Cursors both ways beside a writer, in a memtable that grows and is put in order all the time:
 //! nothing acknowledged before a call is missing, and each scan shows one moment.
 //!
 //! `MINIKV_CURSOR_SECONDS` is how long each of two runs takes.
@@ -15,12 +15,12 @@ use crate::home::Home;
 use crate::rng::Rng;
 
 /// More than there are cores: a reader should be stopped anywhere.
-const READERS: u64 = 6;
+const READERS: u64 = 8;
 /// Keys of the series, which are overwritten in turns.
 const KEYS: u64 = 200;
 const BATCH: u64 = 50;
 
-/// What the writers have got so far; each number is acknowledged.
+/// How far the writer is; each number is acknowledged.
 struct Scene {
     db: Db,
     is_over: AtomicBool,
@@ -68,12 +68,16 @@ pub fn run(home: &Home, seed: u64) {
         let until = Instant::now() + Duration::from_secs_f64(seconds);
         thread::scope(|scope| {
             let scene = &scene;
-            for write in [Scene::write_series, Scene::write_ascending, Scene::write_batch] {
-                scope.spawn(move || scene.go_on(until, |_| write(scene)));
-            }
+            scope.spawn(move || {
+                scene.go_on(until, |scene| {
+                    (0..BATCH).for_each(|_| scene.write_series());
+                    (0..BATCH).for_each(|_| scene.write_ascending());
+                    scene.write_batch();
+                });
+            });
             for reader in 0..READERS {
                 let mut rng = Rng::new(seed.wrapping_mul(31).wrapping_add(reader));
-                scope.spawn(move || scene.go_on(until, |_| scene.read(&mut rng)));
+                scope.spawn(move || scene.go_on(until, |scene| scene.read(&mut rng)));
             }
         });
         println!(
@@ -82,7 +86,7 @@ pub fn run(home: &Home, seed: u64) {
             scene.series.load(SeqCst) + scene.ascending.load(SeqCst),
         );
         scene.db.close().unwrap();
-        minikv::destroy(home.dir(), home.options()).unwrap();
+        minikv::destroy(home.dir(), &home.options()).unwrap();
     }
 }
 

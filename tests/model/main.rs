@@ -126,7 +126,7 @@ fn readers_see_whole_batches_while_tables_change() {
 }
 
 #[test]
-fn cursors_both_ways_beside_writers_miss_and_tear_nothing() {
+fn cursors_both_ways_beside_a_writer_miss_and_tear_nothing() {
     cursors::run(&Home::in_memory(), rng::seed());
 }
 

@@ -250,10 +250,10 @@ mod tests {
     /// through everything finds; through arrays that grow, under keys with equal tags.
     #[test]
     fn the_newest_version_at_any_moment_is_found_or_too_far() {
-        for keys in [1, 2, 3, 20, 150] {
+        for keys in [1u64, 2, 3, 20, 150] {
             let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
             // 40 buckets at most, and two keys of each tag.
-            let hash = |key: u64| (key / 2) << 32 | key % 40;
+            let hash = |key: u64| (key / 2) << 32 | key / 2 % 40;
             let mut rng = keys + 1;
             let mut versions = vec![Vec::new(); keys as usize];
             let mut found_old = 0;
@@ -285,9 +285,9 @@ mod tests {
     /// another key, there or not.
     #[test]
     fn versions_of_a_key_are_no_steps_for_its_neighbours() {
-        for hot_keys in [1, 2, 7] {
+        for hot_keys in [1u64, 2, 7] {
             let (index, entries, mut arena) =
-                (HashIndex::new(100), Entries::new(), Arena::default());
+                (HashIndex::new(30_000), Entries::new(), Arena::default());
             let hash = |key: u64| key << 32;
             let mut push = |key: u64, seq: u64| {
                 let entry = arena.store(&key.to_le_bytes(), seq << 8 | 1, b"");
