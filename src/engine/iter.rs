@@ -380,7 +380,7 @@ impl Cursor {
 }
 
 /// A cursor that looks at so many versions of one key goes on by a seek.
-const MAX_VERSION_STEPS: u32 = 32;
+const MAX_STEPS_IN_KEY: u32 = 32;
 
 /// Keys with any number of versions.
 impl Cursor {
@@ -389,7 +389,7 @@ impl Cursor {
     #[inline]
     fn is_among_versions(&mut self, steps: &mut u32) -> bool {
         *steps += 1;
-        *steps % MAX_VERSION_STEPS == 0 && self.is_same_as_before()
+        *steps % MAX_STEPS_IN_KEY == 0 && self.is_same_as_before()
     }
 
     #[cold]
