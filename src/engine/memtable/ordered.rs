@@ -114,6 +114,34 @@ impl Leaf {
         Leaf { shared, keys: numbers.iter().map(with_head).collect(), end }
     }
 
+    /// The leaf with `new` entries, ascending and within its bounds; of two with the same key the
+    /// new one. No look at the keys of its own entries is needed, which would be cache misses, if
+    /// the new keys begin as these do; `None` if they do not.
+    fn with(&self, entries: &Entries, new: &[u32], order: Option<&dyn Comparator>) -> Option<Leaf> {
+        let start = entries.get(self.keys.first()?.index)?.user_key().get(..self.shared)?;
+        let starts_so = |index: u32| entries.get(index).map(|e| e.user_key().starts_with(start));
+        if !starts_so(*new.first()?)? || !starts_so(*new.last()?)? {
+            return None;
+        }
+        let mut keys = Vec::with_capacity(self.len() + new.len());
+        let mut old = &self.keys[..];
+        for &index in new {
+            let entry = entries.get(index)?;
+            let below = self.below(entries, (entry.user_key(), entry.trailer()), order);
+            let (before, after) = old.split_at_checked(below + old.len() - self.len())?;
+            keys.extend_from_slice(before);
+            let head = head(entry.user_key(), self.shared);
+            let is_replaced = after.first().is_some_and(|old| {
+                (order.is_some() || old.head == head)
+                    && compare_entries(entries, old.index, index, order).is_eq()
+            });
+            old = &after[usize::from(is_replaced)..];
+            keys.push(SortKey { head, index });
+        }
+        keys.extend_from_slice(old);
+        Some(Leaf { shared: self.shared, keys: keys.into(), end: self.end.clone() })
+    }
+
     /// How many entries it has.
     pub fn len(&self) -> usize {
         self.keys.len()
@@ -198,6 +226,12 @@ impl Ordered {
     /// Adds entries that all belong to `old`, which is what `found` leads to.
     fn add(&self, entries: &Entries, found: &FoundLeaf<'_>, old: &Leaf, new: &[u32]) {
         let order = self.order.as_deref();
+        if old.len() + new.len() <= LEAF_ENTRIES.1
+            && let Some(leaf) = old.with(entries, new, order)
+        {
+            *found.value().lock() = Arc::new(leaf);
+            return;
+        }
         let all = merged(entries, old, new, order);
         let size = if all.len() <= LEAF_ENTRIES.1 { LEAF_ENTRIES.1 } else { LEAF_ENTRIES.0 };
         let mut end = old.end.clone();
