@@ -18,6 +18,8 @@ use crate::format::key::{
 };
 use crate::table::reader::{BlockReadOptions, COPIED_VALUE_BYTES};
 
+mod versions;
+
 /// A cursor over the entries of a database as of one moment. It lends keys and values: a step
 /// allocates nothing.
 ///
@@ -376,56 +378,6 @@ impl Cursor {
             self.place = Place::BeforeEntry;
         }
         Ok(self.valid())
-    }
-}
-
-/// A cursor that looks at so many versions of one key goes on by a seek.
-const MAX_STEPS_IN_KEY: u32 = 32;
-
-/// Keys with any number of versions.
-impl Cursor {
-    /// Counts a step of the merge, which is at an entry. Whether it has come by many versions of
-    /// the entry's key, which is the seek key then.
-    #[inline]
-    fn is_among_versions(&mut self, steps: &mut u32) -> bool {
-        *steps += 1;
-        *steps % MAX_STEPS_IN_KEY == 0 && self.is_same_as_before()
-    }
-
-    #[cold]
-    fn is_same_as_before(&mut self) -> bool {
-        let key = user_key(self.merge.key());
-        let same = self.seek_key == key;
-        self.seek_key.clear();
-        self.seek_key.extend_from_slice(key);
-        same
-    }
-
-    /// Makes an internal key of the seek key, which is a user key.
-    fn set_seek_key(&mut self, seq: SeqNo, kind: KeyKind) {
-        let key = std::mem::take(&mut self.seek_key);
-        append_internal_key(&mut self.seek_key, &key, seq, kind);
-    }
-
-    /// Backward, among the versions of the seek key, a user key: saves the newest one that the
-    /// reader sees, if there is one, and moves the merge before all of them.
-    fn pass_versions(&mut self, kind: &mut KeyKind) -> Result<bool> {
-        let key = self.seek_key.clone();
-        self.set_seek_key(self.seq, KIND_FOR_SEEK);
-        if self.merge.seek(&self.seek_key)? {
-            let entry = self.merge.parsed_key()?;
-            if self.state.order.user().compare(entry.user_key, &key).is_eq() {
-                *kind = entry.kind;
-                self.saved_key.clear();
-                self.saved_key.extend_from_slice(entry.user_key);
-                if entry.kind == KeyKind::Value {
-                    self.saved_value.set(&self.merge);
-                }
-            }
-        }
-        self.seek_key.clear();
-        append_internal_key(&mut self.seek_key, &key, MAX_SEQ_NO, KIND_FOR_SEEK);
-        self.merge_before_seek_key(false)
     }
 }
 

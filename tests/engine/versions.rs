@@ -1,4 +1,4 @@
-//! Keys with very many versions: neither they nor their neighbours get slow, counted in comparisons.
+//! Keys with very many versions: cursors do not walk them, counted in comparisons.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -122,6 +122,7 @@ const FIRST_DIRECTORY: u32 = 16;
 const DIRECTORIES: usize = 20;
 
 type Chunk<T> = Box<[OnceLock<T>]>;
+type Directory<T> = OnceLock<Box<[OnceLock<Chunk<T>>]>>;
 
 /// The versions of a memtable.
 pub type Entries = Appended<Entry>;
@@ -129,7 +130,7 @@ pub type Entries = Appended<Entry>;
 /// An array that grows at its end and never moves. Thread-safe; one at a time may append.
 #[derive(Debug)]
 pub struct Appended<T> {
-    directories: [OnceLock<Box<[OnceLock<Chunk<T>>]>>; DIRECTORIES],
+    directories: [Directory<T>; DIRECTORIES],
     len: AtomicU32,
 }
 
