@@ -41,6 +41,8 @@ MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte
 MINIKV_OPS=$((250000 / scale)) row model 'test result' \
   cargo test -q -p minikv --test model -- --nocapture histories readers_see keys crashes
+MINIKV_CURSOR_SECONDS=$((120 / scale > 0 ? 120 / scale : 1)) row cursors 'nothing missing' \
+  cargo test -q -p minikv --test model -- --nocapture cursors_both_ways
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
 mutants=''

@@ -18,6 +18,8 @@ use crate::format::key::{
 };
 use crate::table::reader::{BlockReadOptions, COPIED_VALUE_BYTES};
 
+mod versions;
+
 /// A cursor over the entries of a database as of one moment. It lends keys and values: a step
 /// allocates nothing.
 ///
@@ -215,14 +217,19 @@ impl Cursor {
     }
 
     fn step_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
+        let valid = self.merge_before_seek_key(or_at)?;
+        self.find_backward(valid)
+    }
+
+    /// Moves the merge to the last entry before the sought one, or with `or_at` at it.
+    fn merge_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
         let at_or_after = self.merge.seek(&self.seek_key)?;
         let at_key = at_or_after && or_at && self.merge.key() == self.seek_key;
-        let valid = match (at_or_after, at_key) {
-            (_, true) => true,
-            (true, false) => self.merge.prev()?,
-            (false, false) => self.merge.seek_to_last()?,
-        };
-        self.find_backward(valid)
+        match (at_or_after, at_key) {
+            (_, true) => Ok(true),
+            (true, false) => self.merge.prev(),
+            (false, false) => self.merge.seek_to_last(),
+        }
     }
 
     /// Moves to the next entry; stays at none if it is at none.
@@ -259,15 +266,18 @@ impl Cursor {
             Place::AtEntry => {
                 self.saved_key.clear();
                 self.saved_key.extend_from_slice(user_key(self.merge.key()));
-                loop {
-                    if !self.merge.prev()? {
-                        return Ok(false);
-                    }
+                let mut steps = 0;
+                while self.merge.prev()? {
                     let order = self.state.order.user();
                     if order.compare(user_key(self.merge.key()), &self.saved_key).is_lt() {
                         return self.find_backward(true);
                     }
+                    if self.is_among_versions(&mut steps) {
+                        self.set_seek_key(MAX_SEQ_NO, KIND_FOR_SEEK);
+                        return self.step_before_seek_key(false);
+                    }
                 }
+                Ok(false)
             }
         }
     }
@@ -276,7 +286,7 @@ impl Cursor {
     /// key and of keys before it are passed over.
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
-        let mut tombstones = 0;
+        let (mut tombstones, mut steps) = (0, 0);
         while valid {
             let entry = self.merge.parsed_key()?;
             let passed = skipping
@@ -298,7 +308,16 @@ impl Cursor {
                     }
                 }
             }
-            valid = self.merge.next()?;
+            let hides_the_rest = passed || entry.seq <= self.seq;
+            if self.is_among_versions(&mut steps) {
+                match hides_the_rest {
+                    true => self.set_seek_key(0, KeyKind::Deletion),
+                    false => self.set_seek_key(self.seq, KIND_FOR_SEEK),
+                }
+                valid = self.merge.seek(&self.seek_key)?;
+            } else {
+                valid = self.merge.next()?;
+            }
         }
         self.end_crawl(tombstones);
         Ok(false)
@@ -327,7 +346,7 @@ impl Cursor {
     /// of a key that comes by is the newest.
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
-        let mut tombstones = 0;
+        let (mut tombstones, mut steps) = (0, 0);
         while valid {
             let entry = self.merge.parsed_key()?;
             if entry.seq <= self.seq {
@@ -348,7 +367,11 @@ impl Cursor {
                     }
                 }
             }
-            valid = self.merge.prev()?;
+            valid = if self.is_among_versions(&mut steps) {
+                self.pass_versions(&mut kind)?
+            } else {
+                self.merge.prev()?
+            };
         }
         self.end_crawl(tombstones);
         if kind == KeyKind::Value {

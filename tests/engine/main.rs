@@ -6,6 +6,7 @@ mod filters;
 mod reads;
 mod recovery;
 mod tombstones;
+mod versions;
 mod writes;
 
 #[path = "../support/recount.rs"]

@@ -63,11 +63,6 @@ const SYNC_EXCEPTIONS: &[(&str, &str, &str)] = &[
         "std::sync::OnceLock",
         "set once, by who alone may append",
     ),
-    (
-        "src/engine/memtable/ordered.rs",
-        "crossbeam_skiplist",
-        "its steps are its own crate's to test",
-    ),
     ("src/table/reader.rs", "thread_local", "a buffer, taken out while it is in use"),
     ("src/table/stored.rs", "thread_local", "buffers, taken out while they are in use"),
     ("src/fs/lock.rs", "parking_lot", "a table of the whole process, of real files"),

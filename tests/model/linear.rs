@@ -7,11 +7,12 @@
 //! whenever it is read: what it shows is the moment when it was made.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use minikv::{Db, Options, WriteBatch, WriteOptions};
+use minikv::{Db, Iter, Options, WriteBatch, WriteOptions};
 
 use crate::rng::Rng;
 
@@ -75,6 +76,25 @@ fn key(key: usize) -> [u8; 1] {
     [b'a' + key as u8]
 }
 
+/// Which key it is.
+fn at(key: &[u8]) -> usize {
+    usize::from(key[0] - b'a')
+}
+
+/// What an iterator says of some keys: those that it does not come to are not there.
+fn found_by(
+    entries: impl IntoIterator<Item = <Iter as Iterator>::Item>,
+    keys: Range<usize>,
+) -> Vec<(usize, Value)> {
+    let mut found: Vec<_> = keys.map(|at| (at, None)).collect();
+    for entry in entries {
+        let (key, value) = entry.unwrap();
+        let place = found.iter_mut().find(|(asked, _)| *asked == at(&key));
+        place.expect("a key that was asked for").1 = number(Some(value));
+    }
+    found
+}
+
 /// Long enough that memtables fill.
 fn bytes(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(1 + number as usize % 9)
@@ -125,7 +145,7 @@ impl Stress {
     fn read(&self, rng: &mut Rng) -> Event {
         let one = rng.below(KEYS);
         let all = || 0..KEYS;
-        let (called, returned, found) = match rng.below(4) {
+        let (called, returned, found) = match rng.below(7) {
             0 => {
                 let get = || vec![(one, number(self.db.get(key(one)).unwrap()))];
                 self.timed(get)
@@ -139,13 +159,29 @@ impl Stress {
                 let get = |at| (at, number(snapshot.get(key(at)).unwrap()));
                 (called, returned, all().rev().map(get).collect())
             }
-            _ => {
+            3 => {
                 let (called, returned, iter) = self.timed(|| self.db.iter().unwrap());
-                let mut found: Vec<_> = all().map(|at| (at, None)).collect();
-                for entry in iter {
-                    let (key, value) = entry.unwrap();
-                    found[usize::from(key[0] - b'a')].1 = number(Some(value));
-                }
+                (called, returned, found_by(iter, 0..KEYS))
+            }
+            4 => {
+                let (called, returned, iter) = self.timed(|| self.db.iter().unwrap());
+                (called, returned, found_by(iter.rev(), 0..KEYS))
+            }
+            5 => {
+                let (called, returned, mut iter) = self.timed(|| self.db.iter().unwrap());
+                let last = iter.next_back();
+                let from = last.as_ref().map_or(0, |entry| at(&entry.as_ref().unwrap().0));
+                (called, returned, found_by(last, from..KEYS))
+            }
+            _ => {
+                let (called, returned, mut cursor) = self.timed(|| self.db.cursor().unwrap());
+                let found = match cursor.seek_for_prev(key(one)).unwrap() {
+                    true => (at(cursor.key())..one + 1)
+                        .map(|key| (key, (key == at(cursor.key())).then_some(cursor.value())))
+                        .map(|(key, value)| (key, number(value)))
+                        .collect(),
+                    false => (0..one + 1).map(|at| (at, None)).collect(),
+                };
                 (called, returned, found)
             }
         };

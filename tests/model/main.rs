@@ -4,6 +4,7 @@
 //! operations of each run.
 
 mod crash;
+mod cursors;
 mod found;
 mod home;
 mod keys;
@@ -122,6 +123,11 @@ fn readers_see_whole_batches_while_tables_change() {
     let home = Home::on_disk();
     let options = home.options().write_buffer_bytes(64 << 10).max_file_bytes(8 << 10);
     threads::run(&home, options.block_bytes(256), rng::seed(), operations(10_000));
+}
+
+#[test]
+fn cursors_both_ways_beside_a_writer_miss_and_tear_nothing() {
+    cursors::run(&Home::in_memory(), rng::seed());
 }
 
 #[test]

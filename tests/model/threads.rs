@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use bytes::Bytes;
 use minikv::{Db, Iter, Options, ReadOptions, WriteBatch, WriteOptions};
 
 use crate::home::Home;
@@ -120,6 +121,7 @@ impl Scene<'_> {
             seen[writer][group] = match rng.below(20) {
                 0 => self.scan(&mut rng, writer, group, floor),
                 1..4 => self.read_directly(writer, group, floor),
+                4..8 => self.read_backward(&mut rng, writer, group, floor),
                 _ => self.read_through_snapshot(writer, group, floor),
             };
         }
@@ -147,6 +149,39 @@ impl Scene<'_> {
         second
     }
 
+    /// Reads a group of keys from its end, in one of three ways.
+    fn read_backward(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
+        let (first, last) = (key(writer, group, "even"), key(writer, group, "right"));
+        let entries: Vec<(Bytes, Bytes)> = match rng.below(3) {
+            0 => {
+                self.db.prefix(key(writer, group, "")).unwrap().rev().map(Result::unwrap).collect()
+            }
+            1 => self.db.range(first..=last).unwrap().rev().map(Result::unwrap).collect(),
+            _ => {
+                let (mut cursor, mut entries) = (self.db.cursor().unwrap(), Vec::new());
+                let mut valid = cursor.seek_for_prev(last).unwrap();
+                while valid && cursor.key() >= first.as_bytes() {
+                    entries.push((Bytes::copy_from_slice(cursor.key()), cursor.value_bytes()));
+                    valid = cursor.prev().unwrap();
+                }
+                entries
+            }
+        };
+        let found = entries.first().map_or(0, |(_, value)| number(value));
+        let parts = ["right", "left", "even"];
+        let expected = match found {
+            0 => &parts[..0],
+            odd if !odd.is_multiple_of(2) => &parts[..2],
+            _ => &parts,
+        };
+        let keys = entries.iter().map(|(key, _)| &key[..]);
+        let expected: Vec<_> = expected.iter().map(|part| key(writer, group, part)).collect();
+        assert!(keys.eq(expected.iter().map(String::as_bytes)), "{entries:?} is half a batch");
+        assert!(entries.iter().all(|(_, value)| number(value) == found), "half a batch");
+        assert!(found >= floor, "{found} backward, after {floor}");
+        found
+    }
+
     /// Reads everything in one pass, which must be a view of one moment too.
     fn scan(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
         let iter = self.db.iter().unwrap();
@@ -168,6 +203,7 @@ impl Scene<'_> {
             let floor = self.acknowledged[writer][group].load(Ordering::SeqCst);
             let db = Db::open_read_only(self.home.dir(), self.home.options()).unwrap();
             let entries = collect(db.iter().unwrap());
+            assert_eq!(collect(db.iter().unwrap().rev()), entries, "backward");
             check_whole(&entries);
             let found = entries.get(&key(writer, group, "left")).copied().unwrap_or(0);
             assert!(found >= floor, "{found} from outside, after {floor}");
@@ -191,6 +227,7 @@ impl Scene<'_> {
 
     fn check_at_rest(&self, db: &dyn Reads) {
         let entries = collect(db.iter(&ReadOptions::default()).unwrap());
+        assert_eq!(collect(db.iter(&ReadOptions::default()).unwrap().rev()), entries, "backward");
         check_whole(&entries);
         for (writer, groups) in self.acknowledged.iter().enumerate() {
             for (group, acknowledged) in groups.iter().enumerate() {

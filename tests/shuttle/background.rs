@@ -34,6 +34,8 @@ fn assert_all(snapshot: &Snapshot) {
     let expected: Vec<_> = (0..KEYS).map(|n| (key(n).into(), value(ROUNDS - 1).into())).collect();
     let found: Vec<_> = snapshot.iter().unwrap().map(Result::unwrap).collect();
     assert!(found == expected, "{} entries", found.len());
+    let found = snapshot.iter().unwrap().rev().map(Result::unwrap);
+    assert!(found.eq(expected.into_iter().rev()), "backward");
     for number in [0, KEYS / 2, KEYS - 1] {
         let found = snapshot.get(key(number)).unwrap();
         assert!(found.is_some_and(|found| found == value(ROUNDS - 1)), "key {number}");
@@ -130,6 +132,7 @@ fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
                 count += 1;
                 valid = cursor.next().unwrap();
             }
+            assert_eq!(db.iter().unwrap().rev().count(), count);
             count
         };
         assert_eq!(all(&db), 2 * WRITES);

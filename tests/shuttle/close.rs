@@ -29,6 +29,8 @@ fn assert_there(db: &Db, name: &str, acknowledged: usize) {
     for n in 0..acknowledged {
         assert!(db.contains_key(format!("{name}{n}")).unwrap(), "{name}{n} is lost");
     }
+    let backward = db.prefix(name).unwrap().rev().count();
+    assert!(backward >= acknowledged, "{backward} backward");
 }
 
 #[test]

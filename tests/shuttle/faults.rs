@@ -32,6 +32,9 @@ fn assert_same(db: &Db, acknowledged: &[[bool; 2]]) {
             assert_eq!(found, there, "write {number} of {writer}");
         }
     }
+    let there = acknowledged.iter().flatten().filter(|there| **there).count();
+    assert_eq!(db.iter().unwrap().count(), there);
+    assert_eq!(db.iter().unwrap().rev().count(), there, "backward");
 }
 
 /// Strikes one of the writes; then there is one who resumes.

@@ -97,6 +97,7 @@ fn handle_and_readers_go_in_any_order() {
             thread::spawn(move || drop(cursor)),
         ];
         assert_eq!(snapshot.iter().unwrap().count(), 3);
+        assert_eq!(snapshot.iter().unwrap().next_back().unwrap().unwrap().0, "2");
         drop(snapshot);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let left = tables(&fs);

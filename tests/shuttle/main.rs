@@ -19,6 +19,7 @@ mod caches;
 mod close;
 mod faults;
 mod lifetimes;
+mod memtable;
 mod reads;
 mod writes;
 

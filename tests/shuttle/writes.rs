@@ -42,6 +42,7 @@ fn batches_seen(snapshot: &Snapshot) -> [usize; WRITERS] {
     // Each write has a number, and all up to the snapshot's are seen: a prefix.
     let entries = snapshot.iter().unwrap().map(Result::unwrap).count();
     assert_eq!(entries as u64, snapshot.sequence());
+    assert_eq!(snapshot.iter().unwrap().rev().map(Result::unwrap).count(), entries);
     assert_eq!(entries, 2 * seen.iter().sum::<usize>());
     seen
 }

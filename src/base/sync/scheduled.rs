@@ -4,10 +4,11 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::ops::{Add, Deref, DerefMut};
+use std::ops::{Add, Bound, Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+pub use crossbeam_skiplist::map::Entry as SkipEntry;
 use shuttle::rand::{Rng, thread_rng};
 pub use shuttle::sync::atomic;
 
@@ -304,5 +305,33 @@ impl<T> ArcSwapOption<T> {
 impl<T> fmt::Debug for ArcSwapAny<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ArcSwapAny").finish_non_exhaustive()
+    }
+}
+
+/// `crossbeam_skiplist::SkipMap`: each of its operations is one step, before which others may go
+/// on.
+#[derive(Debug)]
+pub struct SkipMap<K: Ord, V> {
+    map: crossbeam_skiplist::SkipMap<K, V>,
+    /// Touched to give the others a turn.
+    turn: atomic::AtomicBool,
+}
+
+impl<K: Ord + Send + 'static, V: Send + 'static> SkipMap<K, V> {
+    /// An empty one.
+    pub fn new() -> SkipMap<K, V> {
+        SkipMap { map: crossbeam_skiplist::SkipMap::new(), turn: atomic::AtomicBool::new(false) }
+    }
+
+    /// Adds an entry, or replaces the one of that key.
+    pub fn insert(&self, key: K, value: V) -> SkipEntry<'_, K, V> {
+        self.turn.load(atomic::Ordering::SeqCst);
+        self.map.insert(key, value)
+    }
+
+    /// The last entry whose key is within `..bound`.
+    pub fn upper_bound(&self, bound: Bound<&K>) -> Option<SkipEntry<'_, K, V>> {
+        self.turn.load(atomic::Ordering::SeqCst);
+        self.map.upper_bound(bound)
     }
 }

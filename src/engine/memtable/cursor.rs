@@ -62,7 +62,7 @@ impl MemCursor {
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> bool {
-        self.place = self.mem.ordered.last();
+        self.place = self.mem.ordered.last(&self.mem.entries);
         self.valid()
     }
 
@@ -70,7 +70,7 @@ impl MemCursor {
     pub fn seek(&mut self, target: &[u8]) -> bool {
         let key = Bytes::copy_from_slice(user_key(target));
         let key = self.mem.ordered.key(key, trailer(target));
-        self.place = self.mem.ordered.lower_bound(&self.mem.entries, &key, false);
+        self.place = self.mem.ordered.lower_bound(&self.mem.entries, &key);
         self.valid()
     }
 
@@ -78,14 +78,17 @@ impl MemCursor {
     #[expect(clippy::should_implement_trait, reason = "what it moves to is lent, not given")]
     #[inline]
     pub fn next(&mut self) -> bool {
-        if let Some(place) = &mut self.place
-            && place.at + 1 < place.leaf.len()
-        {
-            place.at += 1;
+        let Some(place) = &mut self.place else { return false };
+        place.at += 1;
+        if place.at < place.leaf.len() {
             return true;
         }
-        self.place =
-            self.here().and_then(|key| self.mem.ordered.lower_bound(&self.mem.entries, &key, true));
+        self.next_leaf()
+    }
+
+    fn next_leaf(&mut self) -> bool {
+        let passed = self.place.take();
+        self.place = passed.and_then(|Place { leaf, at }| self.mem.ordered.at_or_after(leaf, at));
         self.valid()
     }
 

@@ -17,8 +17,10 @@ pub struct Entry {
     user_key_bytes: u32,
     /// Part of the user key's hash.
     pub hash: u32,
-    /// The entry before it in its bucket of the hash index.
+    /// Where its chain in the hash index goes on.
     pub next: u32,
+    /// The version before it with the same hash; set by the hash index, and once only.
+    pub older: AtomicU32,
 }
 
 impl Entry {
@@ -105,12 +107,13 @@ impl Arena {
         chunk.extend_from_slice(&trailer.to_le_bytes());
         chunk.extend_from_slice(value);
         let data = chunk.split().freeze();
-        Entry { data, trailer, user_key_bytes: user_key.len() as u32, hash: 0, next: 0 }
+        let (user_key_bytes, older) = (user_key.len() as u32, AtomicU32::new(0));
+        Entry { data, trailer, user_key_bytes, hash: 0, next: 0, older }
     }
 }
 
 const CHUNK_LG: u32 = 9;
-const CHUNK_ENTRIES: usize = 1 << CHUNK_LG;
+const CHUNK_SLOTS: usize = 1 << CHUNK_LG;
 
 /// Chunks of the first directory; each further one has twice as many.
 const FIRST_DIRECTORY: u32 = 16;
@@ -118,42 +121,46 @@ const FIRST_DIRECTORY: u32 = 16;
 /// With so many directories there are more places than numbers.
 const DIRECTORIES: usize = 20;
 
-type Chunk = Box<[OnceLock<Entry>]>;
+type Chunk<T> = Box<[OnceLock<T>]>;
+type Directory<T> = OnceLock<Box<[OnceLock<Chunk<T>>]>>;
+
+/// The versions of a memtable.
+pub type Entries = Appended<Entry>;
 
 /// An array that grows at its end and never moves. Thread-safe; one at a time may append.
 #[derive(Debug)]
-pub struct Entries {
-    directories: [OnceLock<Box<[OnceLock<Chunk>]>>; DIRECTORIES],
+pub struct Appended<T> {
+    directories: [Directory<T>; DIRECTORIES],
     len: AtomicU32,
 }
 
-impl Entries {
+impl<T> Appended<T> {
     /// An empty one.
-    pub fn new() -> Entries {
-        Entries { directories: [const { OnceLock::new() }; DIRECTORIES], len: AtomicU32::new(0) }
+    pub fn new() -> Appended<T> {
+        Appended { directories: [const { OnceLock::new() }; DIRECTORIES], len: AtomicU32::new(0) }
     }
 
-    /// How many there are.
+    /// Number of elements.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Appends `entry`, whose number is [`Entries::len`] before.
+    /// Appends an element. Its number is what [`Appended::len`] was before.
     #[inline]
-    pub fn push(&self, entry: Entry) {
+    pub fn push(&self, element: T) {
         let index = self.len.load(Ordering::Relaxed);
         let (directory, chunk, slot) = place(index);
         let directory_slots = || some((FIRST_DIRECTORY as usize) << directory);
         let chunks = self.directories[directory].get_or_init(directory_slots);
-        let appended = chunks[chunk].get_or_init(|| some(CHUNK_ENTRIES))[slot].set(entry);
+        let appended = chunks[chunk].get_or_init(|| some(CHUNK_SLOTS))[slot].set(element);
         debug_assert!(appended.is_ok(), "two at a time append");
         self.len.store(index + 1, Ordering::Release);
     }
 
-    /// The entry of a number below [`Entries::len`].
+    /// The element of a number below [`Appended::len`].
     #[inline]
-    pub fn get(&self, index: u32) -> Option<&Entry> {
+    pub fn get(&self, index: u32) -> Option<&T> {
         let (directory, chunk, slot) = place(index);
         self.directories[directory].get()?[chunk].get()?[slot].get()
     }
@@ -170,7 +177,7 @@ fn place(index: u32) -> (usize, usize, usize) {
     let chunk = index >> CHUNK_LG;
     let directory = (chunk / FIRST_DIRECTORY + 1).ilog2();
     let first = FIRST_DIRECTORY * ((1 << directory) - 1);
-    (directory as usize, (chunk - first) as usize, index as usize % CHUNK_ENTRIES)
+    (directory as usize, (chunk - first) as usize, index as usize % CHUNK_SLOTS)
 }
 
 /// What an entry takes beside its bytes.
@@ -183,10 +190,10 @@ mod tests {
     #[test]
     fn places_follow_each_other_without_a_gap() {
         let mut expected = (0, 0, 0);
-        for index in 0..CHUNK_ENTRIES as u32 * FIRST_DIRECTORY * 9 {
+        for index in 0..CHUNK_SLOTS as u32 * FIRST_DIRECTORY * 9 {
             assert_eq!(place(index), expected);
             expected.2 += 1;
-            if expected.2 == CHUNK_ENTRIES {
+            if expected.2 == CHUNK_SLOTS {
                 expected = (expected.0, expected.1 + 1, 0);
             }
             if expected.1 == (FIRST_DIRECTORY as usize) << expected.0 {

@@ -1,13 +1,21 @@
 //! From a key's hash to its newest version: what point lookups ask.
 //!
-//! A bucket is a chain of entries, the newest first; an entry knows the one before it
-//! ([`Entry::next`]). Inserting touches one place of the array, and compares nothing. When there
-//! are more entries than buckets a larger array takes what comes from then on; lookups ask the
-//! arrays from the newest to the oldest.
+//! A bucket is a chain of entries, the newest first. Inserting touches one place of the array, and
+//! compares nothing: the new entry goes on to what the bucket held before ([`Entry::next`]).
+//!
+//! A key that is written again and again would make the chain of its neighbours long. So the
+//! bucket counts inserts, and every eighth entry begins a tidy chain: the newest entry of each
+//! hash, from which [`Entry::older`] leads to the others of that hash. Where an entry that is there
+//! already must go on to another one than before, a [`Link`] stands for it in the new chain. The
+//! old chain stays as it is for readers that are in it, so a lookup misses nothing, whenever it
+//! began.
+//!
+//! When there are more entries than buckets a larger array takes what comes from then on; lookups
+//! ask the arrays from the newest to the oldest.
 
 use std::sync::OnceLock;
 
-use super::entries::{Entries, Entry};
+use super::entries::{Appended, Entries, Entry};
 use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Each array has four times the buckets of the one before.
@@ -15,12 +23,36 @@ const GROWTH_LG: u32 = 2;
 const MAX_ARRAYS: usize = 12;
 const MAX_BUCKETS_LG: u32 = 28;
 
-/// The number that ends a chain; entries are one more than their number.
+/// Ends a chain. An entry is in a chain as one more than its number.
 const END: u32 = 0;
+
+/// Marks a place in a chain that is the number of a link.
+const LINK: u32 = 1 << 31;
+
+/// A bucket is a count in the upper bits, and in so many lower ones the first entry of its chain.
+const PLACE_BITS: u32 = 29;
+const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
+
+/// The most entries that it takes.
+pub const MAX_INDEXED: u32 = PLACE_MASK - 1;
+
+/// So many entries are put before a tidy chain, then the next one is made.
+const MAX_UNTIDY: u32 = (1 << (32 - PLACE_BITS)) - 1;
+
+/// A lookup gives up, and a tidy chain goes on as it was, after so many entries.
+pub const MAX_STEPS: u32 = 64;
+
+/// An entry's place in a chain that is not the one it was inserted into.
+#[derive(Debug)]
+struct Link {
+    number: u32,
+    next: u32,
+}
 
 /// A hash index over [`Entries`]. Thread-safe; one at a time may insert.
 #[derive(Debug)]
 pub struct HashIndex {
+    links: Appended<Link>,
     arrays: [OnceLock<Box<[AtomicU32]>>; MAX_ARRAYS],
     newest: AtomicUsize,
     first_lg: u32,
@@ -33,6 +65,7 @@ impl HashIndex {
     pub fn new(entries: usize) -> HashIndex {
         let first_lg = entries.max(64).next_power_of_two().ilog2().min(MAX_BUCKETS_LG);
         let index = HashIndex {
+            links: Appended::new(),
             arrays: [const { OnceLock::new() }; MAX_ARRAYS],
             newest: AtomicUsize::new(0),
             first_lg,
@@ -55,14 +88,68 @@ impl HashIndex {
             self.grow();
         }
         let array = self.arrays[self.newest.load(Ordering::Relaxed)].get();
-        let Some(bucket) = array.and_then(|array| array.get(place(hash, array.len()))) else {
+        let Some(bucket) = array.and_then(|array| array.get(bucket_of(hash, array.len()))) else {
             debug_assert!(false, "the newest array is there");
             return;
         };
         entry.hash = tag(hash);
-        entry.next = bucket.load(Ordering::Relaxed);
+        let before = bucket.load(Ordering::Relaxed);
+        let (mut untidy, first) = (before >> PLACE_BITS, before & PLACE_MASK);
+        if untidy < MAX_UNTIDY {
+            untidy += 1;
+            entry.next = first;
+        } else {
+            untidy = 0;
+            self.begin_tidy_chain(entries, &mut entry, first);
+        }
         entries.push(entry);
-        bucket.store(number + 1, Ordering::Release);
+        bucket.store(untidy << PLACE_BITS | (number + 1), Ordering::Release);
+    }
+
+    /// Lets `entry` go on to the newest entry of each other hash in the chain from `at` on, and
+    /// hangs up the others behind these, or behind `entry`.
+    #[inline(never)]
+    fn begin_tidy_chain(&self, entries: &Entries, entry: &mut Entry, mut at: u32) {
+        let mut known: Vec<Known<'_>> = Vec::with_capacity(2 * MAX_UNTIDY as usize);
+        for _ in 0..MAX_STEPS {
+            let Some((number, found, next)) = self.place(entries, at) else { break };
+            let same = known.iter_mut().rfind(|known| known.oldest.hash == found.hash);
+            match same {
+                // What has older ones already has them all, but for some further on than a tidy
+                // chain was made: these stay in the chain.
+                Some(known) if known.oldest.older.load(Ordering::Relaxed) == END => {
+                    known.oldest.older.store(number + 1, Ordering::Release);
+                    known.oldest = found;
+                }
+                _ => known.push(Known { at, next, number, oldest: found }),
+            }
+            at = next;
+        }
+        if let Some(own) = known.iter().position(|known| known.oldest.hash == entry.hash) {
+            entry.older.store(known.remove(own).number + 1, Ordering::Relaxed);
+        }
+        for Known { at: here, next, number, .. } in known.into_iter().rev() {
+            if next == at {
+                at = here;
+            } else {
+                let link = self.links.len();
+                self.links.push(Link { number, next: at });
+                at = LINK | link;
+            }
+        }
+        entry.next = at;
+    }
+
+    /// The entry at a place in a chain, with its number, and where the chain goes on.
+    #[inline]
+    fn place<'a>(&self, entries: &'a Entries, at: u32) -> Option<(u32, &'a Entry, u32)> {
+        if at & LINK != 0 {
+            let link = self.links.get(at & !LINK)?;
+            return Some((link.number, entries.get(link.number)?, link.next));
+        }
+        let number = at.checked_sub(1)?;
+        let entry = entries.get(number)?;
+        Some((number, entry, entry.next))
     }
 
     #[cold]
@@ -75,53 +162,67 @@ impl HashIndex {
         self.newest.store(next, Ordering::Release);
     }
 
-    /// The entries in the key's buckets that have its hash, the newest first.
+    /// The newest of the entries with this hash for which `is_it` holds.
     #[inline]
-    pub fn candidates<'a>(&'a self, entries: &'a Entries, hash: u64) -> Candidates<'a> {
-        let array = self.newest.load(Ordering::Acquire);
-        let mut candidates = Candidates { index: self, entries, hash, array, at: END, steps: 0 };
-        candidates.at = candidates.head();
-        candidates
+    pub fn find<'a>(
+        &self,
+        entries: &'a Entries,
+        hash: u64,
+        is_it: impl Fn(&Entry) -> bool,
+    ) -> Lookup<'a> {
+        let newest = self.newest.load(Ordering::Acquire);
+        let mut steps = 0;
+        for array in self.arrays[..=newest].iter().rev().filter_map(OnceLock::get) {
+            let bucket = array.get(bucket_of(hash, array.len()));
+            let mut at = bucket.map_or(END, |bucket| bucket.load(Ordering::Acquire));
+            at &= PLACE_MASK;
+            while let Some((_, first, next)) = self.place(entries, at) {
+                at = next;
+                steps += 1;
+                let mut version = (first.hash == tag(hash)).then_some(first);
+                while let Some(entry) = version {
+                    if is_it(entry) {
+                        return Lookup { found: version, steps };
+                    }
+                    if steps > MAX_STEPS {
+                        break;
+                    }
+                    let older = entry.older.load(Ordering::Acquire);
+                    version = older.checked_sub(1).and_then(|older| entries.get(older));
+                    steps += u32::from(version.is_some());
+                }
+                if steps > MAX_STEPS {
+                    return Lookup { found: None, steps };
+                }
+            }
+        }
+        Lookup { found: None, steps }
     }
 }
 
-/// Walks the chains of one hash.
-pub struct Candidates<'a> {
-    index: &'a HashIndex,
-    entries: &'a Entries,
-    hash: u64,
-    array: usize,
+/// The entries of one hash in a chain that is made tidy.
+struct Known<'a> {
+    /// Where in the chain the newest one is, where the chain goes on from there, and its number.
     at: u32,
-    /// Entries walked past.
+    next: u32,
+    number: u32,
+    /// The last one that was met.
+    oldest: &'a Entry,
+}
+
+/// What was found.
+pub struct Lookup<'a> {
+    /// The entry, if it was met.
+    pub found: Option<&'a Entry>,
+    /// Number of entries looked at.
     pub steps: u32,
 }
 
-impl Candidates<'_> {
+impl Lookup<'_> {
+    /// Whether nothing was found because there was too much to look at.
     #[inline]
-    fn head(&self) -> u32 {
-        let array = self.index.arrays[self.array].get();
-        let bucket = array.and_then(|array| array.get(place(self.hash, array.len())));
-        bucket.map_or(END, |bucket| bucket.load(Ordering::Acquire))
-    }
-}
-
-impl<'a> Iterator for Candidates<'a> {
-    type Item = &'a Entry;
-
-    #[inline]
-    fn next(&mut self) -> Option<&'a Entry> {
-        loop {
-            while self.at != END {
-                let entry = self.entries.get(self.at - 1)?;
-                self.at = entry.next;
-                self.steps += 1;
-                if entry.hash == tag(self.hash) {
-                    return Some(entry);
-                }
-            }
-            self.array = self.array.checked_sub(1)?;
-            self.at = self.head();
-        }
+    pub fn gave_up(&self) -> bool {
+        self.found.is_none() && self.steps > MAX_STEPS
     }
 }
 
@@ -130,7 +231,7 @@ fn buckets(lg: u32) -> Box<[AtomicU32]> {
 }
 
 #[inline]
-fn place(hash: u64, buckets: usize) -> usize {
+fn bucket_of(hash: u64, buckets: usize) -> usize {
     hash as usize & (buckets - 1)
 }
 
@@ -145,22 +246,83 @@ mod tests {
     use super::super::entries::Arena;
     use super::*;
 
+    /// Of each key the newest version at every number, or "too far" for old ones, is what a walk
+    /// through everything finds; through arrays that grow, under keys with equal tags.
     #[test]
-    fn chains_are_newest_first_through_all_arrays() {
-        let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
-        for seq in 0..20_000u64 {
-            let hash = ((seq % 100) << 32) | (seq % 100);
-            index.push(&entries, arena.store(b"", seq << 8 | 1, b""), hash);
+    fn the_newest_version_at_any_moment_is_found_or_too_far() {
+        for keys in [1u64, 2, 3, 20, 150] {
+            let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
+            // 40 buckets at most, and two keys of each tag.
+            let hash = |key: u64| ((key / 2) << 32) | (key / 2 % 40);
+            let mut rng = keys + 1;
+            let mut versions = vec![Vec::new(); keys as usize];
+            let mut found_old = 0;
+            for seq in 0..6000u64 {
+                rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let key = (rng >> 33) % keys;
+                let key = if seq % 3 == 0 { key / 4 } else { key };
+                let entry = arena.store(&key.to_le_bytes(), seq << 8 | 1, b"");
+                index.push(&entries, entry, hash(key));
+                versions[key as usize].push(seq);
+                let (asked, at) = ((rng >> 20) % keys, seq - (rng >> 13) % (seq + 1).min(100));
+                let expected = versions[asked as usize].iter().rev().find(|seq| **seq <= at);
+                let asked = asked.to_le_bytes();
+                let found = index.find(&entries, hash(u64::from_le_bytes(asked)), |entry| {
+                    entry.user_key() == asked && entry.seq() <= at
+                });
+                if !found.gave_up() {
+                    assert_eq!(found.found.map(Entry::seq), expected.copied(), "of {keys} at {at}");
+                    found_old += u32::from(seq > at);
+                }
+            }
+            assert!(index.newest.load(Ordering::Relaxed) >= 3, "it has grown");
+            assert_eq!(index.bytes(), 4 * (64 + 256 + 1024 + 4096 + 16384));
+            assert!(found_old > 1500, "{found_old}");
         }
-        assert!(index.newest.load(Ordering::Relaxed) >= 3, "it has grown");
-        assert_eq!(index.bytes(), 4 * (64 + 256 + 1024 + 4096 + 16384));
-        for key in 0..100u64 {
-            let seqs: Vec<_> =
-                index.candidates(&entries, (key << 32) | key).map(Entry::seq).collect();
-            let expected: Vec<_> = (0..20_000).rev().filter(|seq| seq % 100 == key).collect();
-            assert_eq!(seqs, expected);
+    }
+
+    /// Keys written again and again, alone or in turns, leave the chain of their bucket short for
+    /// another key, there or not.
+    #[test]
+    fn versions_of_a_key_are_no_steps_for_its_neighbours() {
+        for hot_keys in [1u64, 2, 7] {
+            let (index, entries, mut arena) =
+                (HashIndex::new(30_000), Entries::new(), Arena::default());
+            let hash = |key: u64| key << 32;
+            let mut push = |key: u64, seq: u64| {
+                let entry = arena.store(&key.to_le_bytes(), seq << 8 | 1, b"");
+                index.push(&entries, entry, hash(key));
+            };
+            push(100, 0);
+            for seq in 1..=100_000 {
+                push(seq % hot_keys, seq);
+                if seq == 50_000 {
+                    push(101, seq);
+                }
+            }
+            let find = |key: u64, at| {
+                let is_it =
+                    |e: &Entry| e.user_key() == key.to_le_bytes().as_slice() && e.seq() <= at;
+                index.find(&entries, hash(key), is_it)
+            };
+            // For each of the arrays what is not tidy yet, the hot keys, and the two others.
+            let arrays = index.newest.load(Ordering::Relaxed) as u32 + 1;
+            let most = arrays * (MAX_UNTIDY + hot_keys as u32 + 2);
+            assert!(most < MAX_STEPS, "{most}");
+            for (key, seq) in [(100, Some(0)), (101, Some(50_000)), (102, None)] {
+                let lookup = find(key, 100_000);
+                assert_eq!(lookup.found.map(Entry::seq), seq, "key {key}");
+                assert!(lookup.steps <= most, "{} steps for key {key}", lookup.steps);
+            }
+            for key in 0..hot_keys {
+                let lookup = find(key, 100_000);
+                assert!(lookup.found.is_some_and(|entry| entry.seq() > 100_000 - hot_keys));
+                assert!(lookup.steps <= MAX_UNTIDY + 1, "{} steps", lookup.steps);
+                let long_ago = find(key, 10);
+                assert!(long_ago.gave_up() && long_ago.steps <= MAX_STEPS + 1);
+            }
+            let most = (hot_keys as u32 + 1) * (100_000 / (MAX_UNTIDY + 1));
+            assert!(index.links.len() <= most, "{} links", index.links.len());
         }
-        assert_eq!(index.candidates(&entries, 100).count(), 0);
-        assert_eq!(index.candidates(&entries, 7).count(), 0, "another tag");
     }
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::base::{Comparator, Error, Result};
 use crate::engine::memtable::entries::{ENTRY_BYTES, Entries, Entry};
-use crate::engine::memtable::hash_index::HashIndex;
+use crate::engine::memtable::hash_index::{HashIndex, MAX_INDEXED};
 use crate::engine::memtable::ordered::{ORDERED_ENTRY_BYTES, Ordered};
 use crate::filter::whole_table::key_hash;
 use crate::format::batch::{BatchOp, decode_ops};
@@ -37,10 +37,6 @@ const EXPECTED_ENTRY_BYTES: usize = 160;
 
 /// The most buckets that are made ahead.
 const MAX_EXPECTED_ENTRIES: usize = 1 << 20;
-
-/// A chain with more entries is left for the order, where a version is found in a logarithm of
-/// steps: one key may have any number of versions.
-const MAX_CHAIN_STEPS: u32 = 64;
 
 /// As many entries are brought into the cache before they are looked at.
 const GROUP_ENTRIES: usize = 32;
@@ -109,8 +105,8 @@ impl Memtable {
                 BatchOp::Put { key, value } => (key, KeyKind::Value, value),
                 BatchOp::Delete { key } => (key, KeyKind::Deletion, &b""[..]),
             };
-            if self.entries.len() == u32::MAX {
-                return Err(Error::invalid("a memtable takes no more than 2^32 entries"));
+            if self.entries.len() >= MAX_INDEXED {
+                return Err(Error::invalid("a memtable takes no more than 2^29 entries"));
             }
             let entry = arena.store(key, pack_trailer(seq, kind), value);
             added += ENTRY_BYTES + entry.internal_key().len() + value.len();
@@ -152,16 +148,14 @@ impl Memtable {
         if self.by_order_only.load(Relaxed) {
             return self.get_by_order(key, seq);
         }
-        let mut candidates = self.by_hash.candidates(&self.entries, key_hash(key));
-        while let Some(entry) = candidates.next() {
-            if entry.seq() <= seq && entry.user_key() == key {
-                return Some(MemFound::of(entry));
-            }
-            if candidates.steps > MAX_CHAIN_STEPS {
-                return self.get_by_order(key, seq);
-            }
+        let is_it = |entry: &Entry| entry.seq() <= seq && entry.user_key() == key;
+        let lookup = self.by_hash.find(&self.entries, key_hash(key), is_it);
+        if lookup.gave_up() {
+            // One key may have any number of versions. In the order, the one that `seq` sees is
+            // found in a logarithm of steps.
+            return self.get_by_order(key, seq);
         }
-        None
+        lookup.found.map(MemFound::of)
     }
 
     /// [`Memtable::get`], by the order.
@@ -169,7 +163,7 @@ impl Memtable {
     fn get_by_order(&self, key: &[u8], seq: SeqNo) -> Option<MemFound> {
         self.order_all();
         let from = self.ordered.key(Bytes::copy_from_slice(key), pack_trailer(seq, KIND_FOR_SEEK));
-        let place = self.ordered.lower_bound(&self.entries, &from, false)?;
+        let place = self.ordered.lower_bound(&self.entries, &from)?;
         let entry = self.entries.get(place.leaf.entry(place.at)?)?;
         let same = match &self.order {
             None => entry.user_key() == key,

@@ -6,26 +6,33 @@
 //! each entry about what inserting it into the skip list would cost.
 //!
 //! A key belongs to the last leaf whose own key is not above it; the first leaf's key is below all.
+//!
+//! Readers take no lock for longer than a copy of a pointer, so a leaf may be split between the
+//! moment when a reader finds it and the moment when the reader has its entries. Therefore a leaf
+//! is a statement that stays true by itself: *these are the entries from my key up to my end*. All
+//! reads go through [`Ordered::last_leaf`], which looks again if the end shows that the leaf was
+//! split meanwhile. The skip list is the one of `base::sync`, so that `tests/shuttle` tries what
+//! other threads do between any two of its operations.
 
 use std::cmp::Ordering;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use crossbeam_skiplist::SkipMap;
 
 use super::entries::Entries;
 use super::sort::{self, SortKey, compare, compare_entries, head};
 use crate::base::Comparator;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, SkipEntry, SkipMap};
 
-/// A leaf is split in pieces of the first size when it has more than the second.
-const LEAF_ENTRIES: (usize, usize) = (64, 128);
+/// A leaf is split in pieces of the first size when it has more than the second. A scheduled run
+/// has few entries, and should see splits all the same.
+const LEAF_ENTRIES: (usize, usize) = if cfg!(shuttle) { (2, 4) } else { (64, 128) };
 
 /// What an entry takes in a leaf, and a leaf beside its entries, shared by them.
 pub const ORDERED_ENTRY_BYTES: usize = size_of::<SortKey>() + 4;
 
-type FoundLeaf<'a> = crossbeam_skiplist::map::Entry<'a, LeafKey, Mutex<Arc<Leaf>>>;
+type FoundLeaf<'a> = SkipEntry<'a, LeafKey, Mutex<Arc<Leaf>>>;
 
 /// The entries in order.
 #[derive(Debug)]
@@ -79,16 +86,24 @@ impl PartialEq for LeafKey {
 
 impl Eq for LeafKey {}
 
-/// A run of entries, ascending. It never changes; the skip list gets another in its place.
+/// All entries from the leaf's key up to `end`, ascending, as of when the leaf was made. It never
+/// changes; the skip list gets another in its place.
 #[derive(Debug, Default)]
 pub struct Leaf {
     /// So many bytes of the user keys are the same; heads are what follows.
     shared: usize,
     keys: Box<[SortKey]>,
+    /// The key of the next leaf; `None` for the last leaf.
+    end: Option<LeafKey>,
 }
 
 impl Leaf {
-    fn new(entries: &Entries, numbers: &[u32], order: Option<&dyn Comparator>) -> Leaf {
+    fn new(
+        entries: &Entries,
+        numbers: &[u32],
+        end: Option<LeafKey>,
+        order: Option<&dyn Comparator>,
+    ) -> Leaf {
         let key = |index| entries.get(index).map_or(&[][..], |entry| entry.user_key());
         // Under another order the first and the last say nothing of those between.
         let shared = match (numbers, order) {
@@ -96,7 +111,35 @@ impl Leaf {
             _ => 0,
         };
         let with_head = |&index| SortKey { head: head(key(index), shared), index };
-        Leaf { shared, keys: numbers.iter().map(with_head).collect() }
+        Leaf { shared, keys: numbers.iter().map(with_head).collect(), end }
+    }
+
+    /// The leaf with `new` entries, ascending and within its bounds; of two with the same key the
+    /// new one. No look at the keys of its own entries is needed, which would be cache misses, if
+    /// the new keys begin as these do; `None` if they do not.
+    fn with(&self, entries: &Entries, new: &[u32], order: Option<&dyn Comparator>) -> Option<Leaf> {
+        let start = entries.get(self.keys.first()?.index)?.user_key().get(..self.shared)?;
+        let starts_so = |index: u32| entries.get(index).map(|e| e.user_key().starts_with(start));
+        if !starts_so(*new.first()?)? || !starts_so(*new.last()?)? {
+            return None;
+        }
+        let mut keys = Vec::with_capacity(self.len() + new.len());
+        let mut old = &self.keys[..];
+        for &index in new {
+            let entry = entries.get(index)?;
+            let below = self.below(entries, (entry.user_key(), entry.trailer()), order);
+            let (before, after) = old.split_at_checked(below + old.len() - self.len())?;
+            keys.extend_from_slice(before);
+            let head = head(entry.user_key(), self.shared);
+            let is_replaced = after.first().is_some_and(|old| {
+                (order.is_some() || old.head == head)
+                    && compare_entries(entries, old.index, index, order).is_eq()
+            });
+            old = &after[usize::from(is_replaced)..];
+            keys.push(SortKey { head, index });
+        }
+        keys.extend_from_slice(old);
+        Some(Leaf { shared: self.shared, keys: keys.into(), end: self.end.clone() })
     }
 
     /// How many entries it has.
@@ -109,23 +152,19 @@ impl Leaf {
         Some(self.keys.get(at)?.index)
     }
 
-    /// How many entries are below an internal key, and with `or_equal` also those that are it.
+    /// How many entries are below an internal key.
     fn below(
         &self,
         entries: &Entries,
-        (user_key, trailer): (&[u8], u64),
+        target: (&[u8], u64),
         order: Option<&dyn Comparator>,
-        or_equal: bool,
     ) -> usize {
         let below = |key: &SortKey| {
             let found =
                 entries.get(key.index).map_or((&[][..], 0), |e| (e.user_key(), e.trailer()));
-            match compare(found, (user_key, trailer), order) {
-                Ordering::Less => true,
-                Ordering::Equal => or_equal,
-                Ordering::Greater => false,
-            }
+            compare(found, target, order) == Ordering::Less
         };
+        let (user_key, _) = target;
         let Some(first) = self.keys.first() else { return 0 };
         if order.is_some() {
             return self.keys.partition_point(below);
@@ -154,8 +193,7 @@ impl Ordered {
     /// One without entries, under an order other than that of bytes, or under that.
     pub fn new(order: Option<Arc<dyn Comparator>>) -> Ordered {
         let ordered = Ordered { leaves: SkipMap::new(), covered: Mutex::new(0), order };
-        let lowest = LeafKey { lowest: true, ..ordered.key(Bytes::new(), 0) };
-        ordered.leaves.insert(lowest, Mutex::default());
+        ordered.leaves.insert(ordered.lowest(), Mutex::default());
         ordered
     }
 
@@ -170,16 +208,14 @@ impl Ordered {
         let new = sort::sorted(entries, *covered..len, order);
         let mut rest = &new[..];
         while let Some(&first) = rest.first() {
-            let Some(leaf) = self.leaf_of(&self.leaf_key(entries, first)) else { break };
-            let next = leaf.next();
-            let here = match &next {
+            let key = self.leaf_key(entries, first);
+            let Some((found, leaf)) = self.last_leaf(Bound::Included(&key)) else { break };
+            let here = match &leaf.end {
                 None => rest.len(),
-                Some(next) => rest.partition_point(|&index| {
-                    self.leaf_key(entries, index).cmp(next.key()) == Ordering::Less
-                }),
+                Some(end) => rest.partition_point(|&index| self.leaf_key(entries, index) < *end),
             };
             let (new, later) = rest.split_at(here.max(1));
-            self.add(entries, &leaf, new);
+            self.add(entries, &found, &leaf, new);
             rest = later;
         }
         let added = len - *covered;
@@ -187,21 +223,30 @@ impl Ordered {
         added
     }
 
-    /// Adds entries that all belong to `leaf`.
-    fn add(&self, entries: &Entries, leaf: &FoundLeaf<'_>, new: &[u32]) {
+    /// Adds entries that all belong to `old`, which is what `found` leads to.
+    fn add(&self, entries: &Entries, found: &FoundLeaf<'_>, old: &Leaf, new: &[u32]) {
         let order = self.order.as_deref();
-        let old = leaf.value().lock().clone();
-        let all = merged(entries, &old, new, order);
-        let pieces = if all.len() <= LEAF_ENTRIES.1 { all.len() } else { LEAF_ENTRIES.0 };
-        let mut pieces = all.chunks(pieces);
-        let first = pieces.next().unwrap_or_default();
-        // The new leaves first: a cursor may meet an entry in two leaves, never in none.
-        for piece in pieces {
-            let key = self.leaf_key(entries, piece[0]);
-            let leaf = Arc::new(Leaf::new(entries, piece, order));
-            self.leaves.insert(key, Mutex::new(leaf));
+        if old.len() + new.len() <= LEAF_ENTRIES.1
+            && let Some(leaf) = old.with(entries, new, order)
+        {
+            *found.value().lock() = Arc::new(leaf);
+            return;
         }
-        *leaf.value().lock() = Arc::new(Leaf::new(entries, first, order));
+        let all = merged(entries, old, new, order);
+        let size = if all.len() <= LEAF_ENTRIES.1 { LEAF_ENTRIES.1 } else { LEAF_ENTRIES.0 };
+        let mut end = old.end.clone();
+        // The last piece first: until its first piece replaces it, the old leaf has what is not
+        // in a new one.
+        for (at, piece) in all.chunks(size).enumerate().rev() {
+            let leaf = Arc::new(Leaf::new(entries, piece, end, order));
+            if at == 0 {
+                *found.value().lock() = leaf;
+                break;
+            }
+            let key = self.leaf_key(entries, piece[0]);
+            self.leaves.insert(key.clone(), Mutex::new(leaf));
+            end = Some(key);
+        }
     }
 
     fn leaf_key(&self, entries: &Entries, index: u32) -> LeafKey {
@@ -222,50 +267,62 @@ impl Ordered {
         }
     }
 
-    fn leaf_of(&self, key: &LeafKey) -> Option<FoundLeaf<'_>> {
-        self.leaves.upper_bound(Bound::Included(key))
+    /// The key below all others.
+    fn lowest(&self) -> LeafKey {
+        LeafKey { lowest: true, ..self.key(Bytes::new(), 0) }
     }
 
-    /// Where the entries at or above a key begin (above it, with `after`).
-    pub fn lower_bound(&self, entries: &Entries, key: &LeafKey, after: bool) -> Option<Place> {
-        let mut leaf = self.leaf_of(key);
-        while let Some(entry) = leaf {
-            let found = entry.value().lock().clone();
-            let target = (&key.user_key[..], key.trailer);
-            let at = found.below(entries, target, self.order.as_deref(), after);
-            if at < found.len() {
-                return Some(Place { leaf: found, at });
+    /// The last leaf whose key is within `..bound`, with all the entries between the two.
+    fn last_leaf(&self, bound: Bound<&LeafKey>) -> Option<(FoundLeaf<'_>, Arc<Leaf>)> {
+        loop {
+            let found = self.leaves.upper_bound(bound)?;
+            let leaf = found.value().lock().clone();
+            let was_split =
+                leaf.end.as_ref().is_some_and(|end| (Bound::Unbounded, bound).contains(end));
+            if !was_split {
+                return Some((found, leaf));
             }
-            leaf = entry.next();
         }
-        None
+    }
+
+    /// Where the entries at or above a key begin.
+    pub fn lower_bound(&self, entries: &Entries, key: &LeafKey) -> Option<Place> {
+        let (_, leaf) = self.last_leaf(Bound::Included(key))?;
+        let at = leaf.below(entries, (&key.user_key, key.trailer), self.order.as_deref());
+        self.at_or_after(leaf, at)
     }
 
     /// The last entry below a key.
     pub fn before(&self, entries: &Entries, key: &LeafKey) -> Option<Place> {
-        let mut leaf = self.leaf_of(key);
-        while let Some(entry) = leaf {
-            let found = entry.value().lock().clone();
-            let target = (&key.user_key[..], key.trailer);
-            let at = found.below(entries, target, self.order.as_deref(), false);
-            if let Some(at) = at.checked_sub(1) {
-                return Some(Place { leaf: found, at });
-            }
-            leaf = entry.prev();
+        let (found, leaf) = self.last_leaf(Bound::Excluded(key))?;
+        let below = leaf.below(entries, (&key.user_key, key.trailer), self.order.as_deref());
+        match below.checked_sub(1) {
+            Some(at) => Some(Place { leaf, at }),
+            None => self.before(entries, found.key()),
         }
-        None
     }
 
     /// The first entry.
     pub fn first(&self) -> Option<Place> {
-        let leaf = self.leaves.front()?.value().lock().clone();
-        (leaf.len() > 0).then_some(Place { leaf, at: 0 })
+        let (_, leaf) = self.last_leaf(Bound::Included(&self.lowest()))?;
+        self.at_or_after(leaf, 0)
     }
 
     /// The last entry.
-    pub fn last(&self) -> Option<Place> {
-        let leaf = self.leaves.back()?.value().lock().clone();
-        let at = leaf.len().checked_sub(1)?;
+    pub fn last(&self, entries: &Entries) -> Option<Place> {
+        let (found, leaf) = self.last_leaf(Bound::Unbounded)?;
+        match leaf.len().checked_sub(1) {
+            Some(at) => Some(Place { leaf, at }),
+            None => self.before(entries, found.key()),
+        }
+    }
+
+    /// The entry at a place, or if there the leaf ends the one after it.
+    pub fn at_or_after(&self, mut leaf: Arc<Leaf>, mut at: usize) -> Option<Place> {
+        while at >= leaf.len() {
+            let (_, next) = self.last_leaf(Bound::Included(leaf.end.as_ref()?))?;
+            (leaf, at) = (next, 0);
+        }
         Some(Place { leaf, at })
     }
 }
