@@ -253,7 +253,8 @@ fn first_files(
     most: u64,
 ) -> Vec<Arc<TableFile>> {
     let fits = |count: usize| {
-        let met = below.map(|below| version.overlapping(below, order, hull(&files[..count], order)));
+        let met =
+            below.map(|below| version.overlapping(below, order, hull(&files[..count], order)));
         bytes_of(&files[..count]) + bytes_of(&met.unwrap_or_default()) <= most
     };
     let count = (1..=files.len()).take_while(|&count| count == 1 || fits(count)).count();
