@@ -41,6 +41,8 @@ MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte
 MINIKV_OPS=$((250000 / scale)) row model 'test result' \
   cargo test -q -p minikv --test model -- --nocapture histories readers_see keys crashes
+MINIKV_OPS=$((2000000 / scale)) row tables 'test result' \
+  cargo test -q -p minikv --test model -- --nocapture every_table
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
 mutants=''

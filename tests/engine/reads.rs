@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use minikv::{Db, Iter, ReadOptions, WriteBatch};
+use minikv::{Db, Iter, Options, ReadOptions, WriteBatch};
 
 use crate::{disk_bytes, small};
 
