@@ -311,7 +311,7 @@ impl Engine {
     fn merge_down(&self, compaction: &Compaction, began: Instant) -> Result<()> {
         let merged = self.merge(compaction)?;
         if let Err(error) = sync_dir(&*self.fs, &self.dir) {
-            self.remove_tables(merged.files.iter().map(|file| file.number));
+            self.trash.remove(merged.files.iter().map(|file| file.number));
             return Err(error);
         }
         let dropped = merged.dropped;
@@ -413,14 +413,6 @@ impl Engine {
             }
         }
         Ok(MergeCursor::new(self.reads.order.clone(), sources))
-    }
-
-    /// Removes tables that no edit names.
-    pub fn remove_tables(&self, numbers: impl Iterator<Item = u64>) {
-        for number in numbers {
-            // Left behind, it is removed by the next open.
-            let _ = self.fs.remove(&self.dir.join(name::table_name(number)));
-        }
     }
 
     /// Makes `edit` durable and shows its version, with what was `written` at a level.

@@ -40,6 +40,7 @@ use crate::base::Error;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Instant, Mutex};
 use crate::engine::compact::Compaction;
+use crate::engine::manual::Manual;
 use crate::engine::memtable::Memtable;
 use crate::engine::metrics::{Metrics, StallCause};
 use crate::engine::obsolete::Trash;
@@ -138,8 +139,8 @@ pub struct State {
     running: Vec<Arc<Compaction>>,
     /// Whether a memtable is being flushed.
     flushing: bool,
-    /// Manual compactions that wait or run; the background starts none meanwhile.
-    manual: usize,
+    /// The manual compaction under way.
+    manual: Option<Manual>,
     /// Why nothing is written any more.
     failed: Option<Error>,
     /// Why the last compaction failed; cleared by one that does not.

@@ -392,7 +392,7 @@ impl Opening {
             done_logs: Vec::new(),
             running: Vec::new(),
             flushing: false,
-            manual: 0,
+            manual: None,
             failed: None,
             compaction_error: None,
             compaction_failures: 0,

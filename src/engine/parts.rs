@@ -103,7 +103,7 @@ impl Engine {
             last_end = Some(end);
         }
         let Some(error) = failed else { return Ok(all) };
-        self.remove_tables(all.files.iter().map(|file| file.number));
+        self.trash.remove(all.files.iter().map(|file| file.number));
         Err(error)
     }
 
@@ -134,7 +134,7 @@ impl Engine {
             }
             Err(error) => {
                 gave_up.store(true, Relaxed);
-                self.remove_tables(outputs.numbers());
+                self.trash.remove(outputs.numbers());
                 Err(error)
             }
         }

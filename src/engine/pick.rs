@@ -5,6 +5,7 @@
 //! times the one above it. When no level is due, tables of many tombstones are, which scans would
 //! step over ([`tombstones`](crate::engine::tombstones)).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::base::stats::NUM_LEVELS;
@@ -49,17 +50,22 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
     }
 }
 
-/// The compaction that is most due and in nobody's way; `None` if there is none.
+/// The compaction of tables of `levels` that is most due and in nobody's way; `None` if there is
+/// none.
 pub fn pick(
     version: &Arc<Version>,
     order: &UserComparator,
     options: &Options,
     running: &[Arc<Compaction>],
+    levels: Range<usize>,
     oldest_held: SeqNo,
 ) -> Option<Compaction> {
-    let is_in_the_way =
-        |compaction: &Compaction| running.iter().any(|other| other.collides(compaction, order));
+    let is_in_the_way = |compaction: &Compaction| {
+        !compaction.input_files().all(is_free)
+            || running.iter().any(|other| other.collides(compaction, order))
+    };
     let mut due: Vec<(usize, f64)> = (0..NUM_LEVELS - 1)
+        .filter(|level| levels.contains(level))
         .map(|level| (level, score(version, level, options)))
         .filter(|&(_, score)| score >= 1.0)
         .collect();
@@ -72,7 +78,9 @@ pub fn pick(
         (!is_in_the_way(&compaction)).then_some(compaction)
     });
     by_size.or_else(|| {
-        let mut many = version.files().filter(|(_, file)| file.tombstones.are_many(oldest_held));
+        let mut many = version.files().filter(|(level, file)| {
+            levels.contains(level) && file.tombstones.are_many(oldest_held)
+        });
         many.find_map(|(level, file)| {
             let compaction = pick_tombstones(version, level, file, order, options)?;
             (!is_in_the_way(&compaction)).then_some(compaction)
@@ -120,7 +128,8 @@ fn pick_tombstones(
     Some(if has_below { compaction } else { compaction.merging() })
 }
 
-fn is_free(file: &Arc<TableFile>) -> bool {
+/// Whether no compaction has the table.
+pub fn is_free(file: &Arc<TableFile>) -> bool {
     !file.compacting.load(Relaxed)
 }
 

@@ -43,6 +43,7 @@ pub struct TableFile {
 impl TableFile {
     /// The table that an edit adds.
     pub fn new(file: NewFile, trash: Arc<Trash>) -> TableFile {
+        trash.hold(file.number);
         TableFile {
             number: file.number,
             file_bytes: file.file_bytes,
@@ -85,9 +86,7 @@ impl TableFile {
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        if self.obsolete.load(Relaxed) {
-            self.trash.throw(self.number);
-        }
+        self.trash.let_go(self.number, self.obsolete.load(Relaxed));
     }
 }
 

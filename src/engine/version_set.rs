@@ -263,6 +263,7 @@ impl VersionSet {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
+        self.check_dropped(&edit)?;
         let log_number = edit.log_number.unwrap_or(self.log_number);
         let last_seq = self.last_seq.max(edit.last_seq.unwrap_or(0));
         edit.log_number = Some(log_number);
@@ -289,6 +290,20 @@ impl VersionSet {
         }
         self.current = version.clone();
         Ok(version)
+    }
+
+    /// Checks that what an edit drops is there. If two compactions had one input, the second would
+    /// bring back what the first dropped.
+    fn check_dropped(&self, edit: &VersionEdit) -> Result<()> {
+        let is_there = |&(level, number): &(usize, u64)| {
+            self.current.level(level).iter().any(|file| file.number == number)
+        };
+        match edit.deleted_files.iter().find(|dropped| !is_there(dropped)) {
+            None => Ok(()),
+            Some((level, number)) => Err(Error::corruption(format!(
+                "an edit drops the table {number:06} of level {level}, which is not there"
+            ))),
+        }
     }
 
     /// After a failure: the next edit starts a new MANIFEST, without the edit that failed.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::stats::NUM_LEVELS;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::thread::{self, JoinHandle};
 use crate::base::sync::{Instant, MutexGuard};
@@ -12,9 +13,10 @@ use crate::engine::{Engine, State, pick};
 /// How many compactions may run side by side.
 const COMPACTION_THREADS: usize = 2;
 
-/// By how much the priority of flushes and of compactions is lower, as `nice` counts.
+/// By how much the priority of flushes is lower, as `nice` counts.
 const FLUSH_NICE: i32 = 3;
-const COMPACTION_NICE: i32 = 5;
+/// By how much the priority of compactions is lower.
+pub const COMPACTION_NICE: i32 = 5;
 
 /// The threads of one engine. Stopped and joined by [`Workers::stop`].
 #[derive(Debug)]
@@ -191,13 +193,17 @@ impl Engine {
         }
     }
 
-    fn pick(&self, state: &State) -> Option<Compaction> {
+    /// The automatic compaction that is most due, if there is one that may be started now.
+    pub fn pick(&self, state: &State) -> Option<Compaction> {
         let waits = state.compaction_not_before.is_some() && self.inline.is_none();
-        if state.manual > 0 || state.failed.is_some() || waits {
+        let manual = state.manual;
+        if state.failed.is_some() || waits || manual.is_some_and(|manual| manual.waits) {
             return None;
         }
+        let output_level = manual.and_then(|manual| manual.output_level);
+        let levels = 0..output_level.unwrap_or(NUM_LEVELS);
         let (order, oldest_held) = (self.reads.order.user(), self.reads.oldest_held_seq());
-        pick::pick(&state.version, order, &self.options, &state.running, oldest_held)
+        pick::pick(&state.version, order, &self.options, &state.running, levels, oldest_held)
     }
 
     /// Waits until no flush or compaction runs or is due.
@@ -214,7 +220,7 @@ impl Engine {
                 return Err(Error::Closed);
             }
             let busy = state.flushing || !state.frozen.is_empty() || !state.running.is_empty();
-            if !busy && state.manual == 0 {
+            if !busy && state.manual.is_none() {
                 if self.pick(&state).is_none() {
                     return Ok(());
                 }
@@ -237,7 +243,7 @@ pub fn take(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
 /// Lowers the thread's priority: where cores are few, the background may take a little longer
 /// rather than have reads and writes wait for their turn. (Elsewhere than on Linux it would be that
 /// of the whole process.)
-fn give_way(nice: i32) {
+pub fn give_way(nice: i32) {
     #[cfg(all(target_os = "linux", not(shuttle)))]
     // Refused, it works all the same.
     let _ = rustix::process::nice(nice);

@@ -14,6 +14,10 @@
 //! room, most new ones do not enter it: they are remembered only, as if they had left it. To keep a
 //! block costs more than to look at it once.
 //!
+//! Where the room is divided into shards, a block that is large for one has a queue of its own, and
+//! borrows its room from all shards. While there is none to spare, it enters when it is read a
+//! second time: to read large values once leaves the other blocks where they are.
+//!
 //! The memory of blocks that left is kept for those that come, within the same room. Given back, it
 //! would go to the part of malloc's memory that the thread has which once read the block, and the
 //! one that reads the next has another part: with each part the process would grow.
@@ -59,6 +63,15 @@ const SHARD_BYTES: u64 = 2 << 20;
 /// The most shards: a power of two.
 const MOST_SHARDS: u64 = 16;
 
+/// So many large blocks are remembered.
+const MOST_LARGE_GHOSTS: u64 = 1024;
+
+/// A block is large if it takes more than this part of a shard, as a divisor.
+const LARGE_PART: u64 = 8;
+
+/// This part of all room, as a divisor, is not lent to large blocks.
+const KEPT_PART: u64 = 8;
+
 /// A cache of data blocks, shared by all tables of a database. Thread-safe: a hit takes no lock,
 /// a block that comes or goes takes that of a shard.
 ///
@@ -67,6 +80,11 @@ const MOST_SHARDS: u64 = 16;
 pub struct BlockCache {
     /// A power of two; each has the same room.
     shards: Box<[Mutex<Shard>]>,
+    /// The large blocks. Locked before a shard.
+    large: Mutex<Shard>,
+    /// All room, in bytes, and from where on a block is large.
+    bytes: u64,
+    large_from: u64,
     next_id: AtomicU64,
 }
 
@@ -161,17 +179,24 @@ impl TableBlocks {
         Some(CachedBlock { guard })
     }
 
-    /// Whether a block that was read is worth keeping. If not it is remembered, for the next time.
-    pub fn wants(&self, at: usize) -> bool {
-        let id = (self.slots.id, at as u32);
-        self.slots.cache.shard(id).lock().wants(id)
+    /// Whether a block of about `len` bytes that was read is worth keeping. If not it is
+    /// remembered, for the next time.
+    pub fn wants(&self, at: usize, len: usize) -> bool {
+        let (cache, id, bytes) = (&self.slots.cache, (self.slots.id, at as u32), entry_bytes(len));
+        match cache.is_large(bytes) {
+            true => cache.wants_large(id, bytes),
+            false => cache.shard(id).lock().wants(id),
+        }
     }
 
     /// The memory of a block that left, for one with this number that takes `len` bytes. If need be
     /// one has to leave for it.
     pub fn spare(&self, at: usize, len: usize) -> Option<SharedBlock> {
-        let mut shard = self.slots.cache.shard((self.slots.id, at as u32)).lock();
         let bytes = entry_bytes(len);
+        if self.slots.cache.is_large(bytes) {
+            return None;
+        }
+        let mut shard = self.slots.cache.shard((self.slots.id, at as u32)).lock();
         if bytes > shard.capacity {
             return None;
         }
@@ -183,11 +208,17 @@ impl TableBlocks {
     /// out.
     pub fn insert(&self, at: usize, block: Block) {
         let Some(slot) = self.slots.blocks.get(at) else { return };
-        let id = (self.slots.id, at as u32);
+        let (cache, id) = (&self.slots.cache, (self.slots.id, at as u32));
         let bytes = entry_bytes(block.len());
-        let mut shard = self.slots.cache.shard(id).lock();
+        let is_large = cache.is_large(bytes);
+        let mut shard = if is_large { &cache.large } else { cache.shard(id) }.lock();
         if bytes > shard.capacity || slot.load().is_some() {
             return;
+        }
+        if is_large {
+            shard.make_room(bytes);
+            shard.spares = Spares::default();
+            cache.lend(shard.bytes() + bytes);
         }
         self.slots.in_use.store(true, Relaxed);
         slot.store(Some(block.into_shared()));
@@ -214,8 +245,18 @@ impl Drop for TableBlocks {
         }
         for (at, slot) in self.slots.blocks.iter().enumerate() {
             // Nobody fills one any more.
-            if slot.load().is_some() {
-                self.slots.cache.shard((self.slots.id, at as u32)).lock().take(slot);
+            let Some(bytes) = slot.load().as_ref().map(|block| entry_bytes(block.slice.len()))
+            else {
+                continue;
+            };
+            let cache = &self.slots.cache;
+            if cache.is_large(bytes) {
+                let mut large = cache.large.lock();
+                large.take(slot);
+                large.spares = Spares::default();
+                cache.lend(large.bytes());
+            } else {
+                cache.shard((self.slots.id, at as u32)).lock().take(slot);
             }
         }
     }
@@ -224,10 +265,18 @@ impl Drop for TableBlocks {
 impl BlockCache {
     /// A cache of at most `bytes`; 0 keeps none.
     pub fn new(bytes: usize) -> BlockCache {
-        let shards = (bytes as u64 / SHARD_BYTES).clamp(1, MOST_SHARDS);
+        let bytes = bytes as u64;
+        let shards = (bytes / SHARD_BYTES).clamp(1, MOST_SHARDS);
         let shards = 1 << shards.ilog2();
-        let shard = |_| Mutex::new(Shard::new(bytes as u64 / shards));
-        BlockCache { shards: (0..shards).map(shard).collect(), next_id: AtomicU64::new(1) }
+        let room = bytes / shards;
+        let shard = |_| Mutex::new(Shard::new(room, room / GHOST_OF_BYTES));
+        BlockCache {
+            shards: (0..shards).map(shard).collect(),
+            large: Mutex::new(Shard::new(bytes - bytes / KEPT_PART, MOST_LARGE_GHOSTS)),
+            bytes,
+            large_from: if shards == 1 { u64::MAX } else { room / LARGE_PART },
+            next_id: AtomicU64::new(1),
+        }
     }
 
     /// The slots of a table of so many blocks, all empty.
@@ -240,7 +289,42 @@ impl BlockCache {
 
     /// The bytes in use.
     pub fn usage_bytes(&self) -> u64 {
+        let large = self.large.lock();
+        large.bytes() + self.small_bytes()
+    }
+
+    /// The bytes in use by blocks that are not large.
+    fn small_bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().bytes()).sum()
+    }
+
+    fn is_large(&self, bytes: u64) -> bool {
+        bytes > self.large_from
+    }
+
+    fn wants_large(&self, id: BlockId, bytes: u64) -> bool {
+        let mut large = self.large.lock();
+        if bytes > large.capacity {
+            return false;
+        }
+        let has_room = large.bytes() + self.small_bytes() + bytes <= self.bytes;
+        if has_room || large.ghosts.holds(id) {
+            return true;
+        }
+        large.ghosts.add(id);
+        false
+    }
+
+    /// Leaves the shards what `lent` bytes for large blocks leave of all room. Under the lock of
+    /// the large blocks.
+    fn lend(&self, lent: u64) {
+        let room = self.bytes.saturating_sub(lent) / self.shards.len() as u64;
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            shard.capacity = room;
+            shard.make_room(0);
+            shard.drop_spares();
+        }
     }
 
     fn shard(&self, (table, block): BlockId) -> &Mutex<Shard> {
@@ -260,8 +344,8 @@ fn hash((table, block): BlockId) -> u32 {
 }
 
 impl Ghosts {
-    fn new(capacity: u64) -> Ghosts {
-        let places = (capacity / GHOST_OF_BYTES).clamp(16, 1 << 24).next_power_of_two();
+    fn new(places: u64) -> Ghosts {
+        let places = places.clamp(16, 1 << 24).next_power_of_two();
         Ghosts(vec![0; places as usize].into())
     }
 
@@ -294,14 +378,14 @@ impl Ghosts {
 }
 
 impl Shard {
-    fn new(capacity: u64) -> Shard {
+    fn new(capacity: u64, ghosts: u64) -> Shard {
         Shard {
             capacity,
             small: Queue::default(),
             main: Queue::default(),
             dead: 0,
             spares: Spares::default(),
-            ghosts: Ghosts::new(capacity),
+            ghosts: Ghosts::new(ghosts),
             used_in_small: ALL_USED,
             turn: 0,
         }
@@ -610,7 +694,7 @@ mod tests {
     /// Reads a block as a lookup does: whether it was there.
     fn read(table: &TableBlocks, at: usize) -> bool {
         let there = table.get(at).is_some();
-        if !there && table.wants(at) {
+        if !there && table.wants(at, 4096) {
             table.insert(at, block(4096));
         }
         there
@@ -628,7 +712,7 @@ mod tests {
         assert_eq!(kept(0..1000), 1000);
         (1000..3000).for_each(|at| assert!(!read(&table, at)));
         let before = cache.usage_bytes();
-        let wanted = (3000..10_000).filter(|&at| table.wants(at)).count();
+        let wanted = (3000..10_000).filter(|&at| table.wants(at, 4096)).count();
         assert_eq!(wanted, 7000 / LET_IN as usize);
         assert_eq!(cache.usage_bytes(), before);
         let few = 10_000..10_050;
@@ -638,6 +722,50 @@ mod tests {
         // Some took each other's place among those remembered.
         let stayed = few.filter(|&at| read(&table, at)).count();
         assert!(stayed > 40, "read twice, {stayed} of 50 stay");
+    }
+
+    #[test]
+    fn blocks_larger_than_a_shard_borrow_its_room_and_give_it_back() {
+        let bytes = 8 << 20;
+        let cache = Arc::new(BlockCache::new(bytes));
+        assert!(cache.shards.len() > 1);
+        let (small, large) = (cache.table(3000), cache.table(100));
+        let read_large = |at: usize| {
+            let there = large.get(at).is_some();
+            if !there && large.wants(at, 3 << 20) {
+                large.insert(at, block(3 << 20));
+            }
+            there
+        };
+        assert!(!read_large(0) && !read_large(1));
+        assert!((0..20).all(|turn| read_large(turn % 2)), "both stay");
+        for at in 0..3000 {
+            small.insert(at, block(4096));
+            small.get(at);
+            assert!(cache.usage_bytes() <= bytes as u64);
+        }
+        assert!(read_large(0) && read_large(1));
+        assert_eq!(cache.usage_bytes(), held_bytes(&small) + held_bytes(&large));
+        drop(large);
+        let left = held_bytes(&small);
+        assert_eq!(cache.usage_bytes(), left);
+        (0..3000).for_each(|at| small.insert(at, block(4096)));
+        assert!(held_bytes(&small) > 3 * left, "the room is theirs again");
+    }
+
+    #[test]
+    fn large_blocks_that_are_read_once_push_nothing_out() {
+        let bytes = 8 << 20;
+        let cache = Arc::new(BlockCache::new(bytes));
+        let (small, large) = (cache.table(3000), cache.table(100));
+        (0..3000).for_each(|at| small.insert(at, block(4096)));
+        let before = held_bytes(&small);
+        assert!((0..100).all(|at| !large.wants(at, 1 << 20)));
+        assert_eq!(held_bytes(&small), before);
+        assert!(large.wants(99, 1 << 20), "for the second time");
+        assert!(!large.wants(0, bytes) && !large.wants(0, bytes), "larger than all there is");
+        large.insert(99, block(1 << 20));
+        assert!(large.get(99).is_some() && cache.usage_bytes() <= bytes as u64);
     }
 
     #[test]

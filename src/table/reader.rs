@@ -455,7 +455,7 @@ impl Table {
         let verify = options.verify_checksums;
         sink.data_block(spot.handle, BlockSource::File);
         read_stored(&*self.file, &self.path, spot.handle, verify, sink, |stored| {
-            match self.keeper(spot, options) {
+            match self.keeper(spot, options, stored.contents.len()) {
                 Some(keeper) => self.keep(keeper, stored),
                 None => Block::new(stored.contents),
             }
@@ -477,7 +477,7 @@ impl Table {
         let (verify, user_key) = (options.verify_checksums, self.order.user_key(key));
         sink.data_block(spot.handle, BlockSource::File);
         read_stored(&*self.file, &self.path, spot.handle, verify, sink, |stored| {
-            match self.keeper(spot, options) {
+            match self.keeper(spot, options, stored.contents.len()) {
                 Some(keeper) => {
                     let block = self.keep(keeper, stored)?;
                     self.find_in(block.view(), key, user_key, scratch, || Some(block.clone()))
@@ -490,10 +490,15 @@ impl Table {
         })
     }
 
-    /// Who keeps a block that was just read, if anyone.
-    fn keeper(&self, spot: IndexSpot, options: &BlockReadOptions) -> Option<(&TableBlocks, usize)> {
+    /// Who keeps a block of `len` bytes that was just read, if anyone.
+    fn keeper(
+        &self,
+        spot: IndexSpot,
+        options: &BlockReadOptions,
+        len: usize,
+    ) -> Option<(&TableBlocks, usize)> {
         let keeper = self.blocks.as_ref().filter(|_| options.fill_cache).zip(spot.at)?;
-        keeper.0.wants(keeper.1).then_some(keeper)
+        keeper.0.wants(keeper.1, len).then_some(keeper)
     }
 
     fn keep(&self, (blocks, at): (&TableBlocks, usize), stored: Stored<'_>) -> Result<Block> {

@@ -1,6 +1,7 @@
 //! The engine as a program meets it: one test for each promise.
 
 mod advice;
+mod compaction;
 mod explain;
 mod filters;
 mod reads;

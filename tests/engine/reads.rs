@@ -4,7 +4,7 @@ use std::fs;
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use minikv::{Db, Iter, ReadOptions, WriteBatch};
+use minikv::{Db, Iter, Options, ReadOptions, WriteBatch};
 
 use crate::{disk_bytes, small};
 
@@ -251,4 +251,22 @@ fn sizes_and_properties_tell_what_is_there() {
     assert!(db.property("leveldb.approximate-memory-usage").is_some());
     assert_eq!(db.property("leveldb.num-files-at-level7"), None);
     assert_eq!(db.property("leveldb.nonsense"), None);
+}
+
+#[test]
+fn values_larger_than_a_shard_of_the_cache_are_read_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default().create_if_missing(true).block_cache_bytes(8 << 20);
+    let db = Db::open(dir.path(), options).unwrap();
+    let value = |byte: u8| vec![byte; 3_000_000];
+    ["a", "b"].iter().for_each(|key| db.put(key, value(key.as_bytes()[0])).unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    let before = db.stats().block_cache_hits;
+    for turn in 0..100 {
+        let key = ["a", "b"][turn % 2];
+        assert_eq!(db.get(key).unwrap().unwrap().len(), 3_000_000);
+    }
+    let hits = db.stats().block_cache_hits - before;
+    assert!(hits >= 98, "{hits} of 100");
+    assert!(db.stats().block_cache_bytes <= 8 << 20);
 }

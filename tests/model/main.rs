@@ -15,6 +15,7 @@ mod reads;
 #[path = "../support/rng.rs"]
 mod rng;
 mod run;
+mod tables;
 mod threads;
 
 use minikv::Compression;
@@ -134,4 +135,9 @@ fn cursors_both_ways_beside_a_writer_miss_and_tear_nothing() {
 fn histories_of_many_threads_are_linearizable() {
     let home = Home::in_memory();
     linear::run(home.dir(), home.options(), rng::seed(), operations(3_000));
+}
+
+#[test]
+fn every_table_that_a_view_names_is_there() {
+    tables::run(&Home::on_disk(), rng::seed(), operations(10_000));
 }

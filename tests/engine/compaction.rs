@@ -1,0 +1,97 @@
+//! Compactions that the user asks for: what they give back, and what goes on beside them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use minikv::{Db, Options};
+
+use super::rng::Rng;
+use super::{disk_bytes, small};
+
+fn key(number: u32) -> String {
+    format!("key{number:08}")
+}
+
+/// A value of a kilobyte that no compression makes less of.
+fn kilobyte(number: u32) -> Vec<u8> {
+    Rng::new(number.into()).bytes(1024)
+}
+
+/// The levels that hold tables.
+fn levels(db: &Db) -> Vec<usize> {
+    let stats = db.stats();
+    let levels = stats.levels.iter().enumerate();
+    levels.filter(|(_, level)| level.files > 0).map(|(at, _)| at).collect()
+}
+
+#[test]
+fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
+    let dir = tempfile::tempdir().unwrap();
+    for whole_first in [true, false] {
+        let path = dir.path().join(whole_first.to_string());
+        let db = Db::open(&path, small()).unwrap();
+        (0..1000).for_each(|i| db.put(key(i), kilobyte(i)).unwrap());
+        // A level deep down that nothing above meets, and one that is met in part.
+        if whole_first {
+            db.compact_range::<&str>(..).unwrap();
+        }
+        let snapshot = db.snapshot();
+        (0..1000).for_each(|i| db.put(key(i), "short").unwrap());
+        db.compact_range("a"..="z").unwrap();
+        assert_eq!(snapshot.get(key(7)).unwrap().unwrap().len(), 1024);
+        drop(snapshot);
+        (0..2).for_each(|i| db.put(key(i), "short").unwrap());
+        for _ in 0..2 {
+            db.compact_range("a"..="z").unwrap();
+            let left = disk_bytes(&path);
+            assert!(left < 400 << 10, "{left} bytes are left, whole first: {whole_first}");
+            assert_eq!(levels(&db).len(), 1);
+        }
+        assert_eq!(db.iter().unwrap().count(), 1000);
+    }
+}
+
+#[test]
+fn the_inputs_of_a_compaction_of_a_part_leave_the_disk_without_a_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
+    for _ in 0..2 {
+        for i in 0..3000u32 {
+            db.put(key(i), kilobyte(i)).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.compact_range("a"..="z").unwrap();
+    let left = disk_bytes(dir.path());
+    assert!(left < 3500 << 10, "{left} bytes are left of three million");
+}
+
+#[test]
+fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    (0..10_000).for_each(|i| db.put(key(i), kilobyte(i)).unwrap());
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let into_level1 = |db: &Db| db.stats().levels[1].compactions;
+    let (before, compacting) = (into_level1(&db), AtomicBool::new(true));
+    let written = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            db.compact_range::<&str>(..).unwrap();
+            compacting.store(false, Ordering::SeqCst);
+        });
+        while compacting.load(Ordering::SeqCst) {
+            let i = written.fetch_add(1, Ordering::SeqCst) as u32;
+            db.put(key(i * 7919 % 10_000), kilobyte(i)).unwrap();
+            // A writer that the background could keep up with if it were let.
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    });
+    let beside = into_level1(&db) - before;
+    // The compaction of everything needs one of them itself.
+    assert!(beside > 3, "{beside} beside {} puts", written.load(Ordering::SeqCst));
+    for i in 0..10_000 {
+        assert!(db.get(key(i)).unwrap().is_some());
+    }
+}
