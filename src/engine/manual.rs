@@ -22,12 +22,13 @@ impl<'a> Quiet<'a> {
             engine.wait_for_change(&mut state);
         }
         state.manual += 1;
+        let quiet = Quiet(engine);
         while !state.running.is_empty() {
             engine.wait_for_change(&mut state);
         }
         // Who asks wants to know whether it goes now.
         state.forgive_compactions();
-        Quiet(engine)
+        quiet
     }
 }
 
@@ -47,6 +48,10 @@ impl Engine {
     /// What kept the memtable from being flushed or the tables from being merged.
     pub fn compact_range(&self, range: KeyRange<'_>) -> Result<()> {
         self.flush()?;
+        self.contain("a compaction", || self.compact_in_quiet(range))
+    }
+
+    fn compact_in_quiet(&self, range: KeyRange<'_>) -> Result<()> {
         let _quiet = Quiet::new(self);
         if range.from.is_none() && range.to.is_none() {
             return self.compact_all();

@@ -4,6 +4,7 @@
 //! version, snapshot of a version or cursor that names it goes. Logs and MANIFESTs have one user,
 //! the engine, and are removed by it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,7 +54,8 @@ impl Trash {
             std::mem::take(&mut *thrown)
         };
         for number in thrown {
-            self.remove_table(number);
+            // Cursors come by here when they are dropped, where a panic would end the process.
+            let _stays = catch_unwind(AssertUnwindSafe(|| self.remove_table(number)));
         }
     }
 

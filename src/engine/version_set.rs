@@ -270,14 +270,17 @@ impl VersionSet {
         edit.next_file_number = Some(self.numbers.next());
         edit.last_seq = Some(last_seq);
         let version = Arc::new(self.current.apply(&edit, &self.order, &self.trash)?);
+        // Until it is known how the write ends, for a panic may end it.
+        self.failed = Some(Error::Panicked {
+            during: "an edit of the MANIFEST",
+            message: "the edit may be durable or not".to_owned(),
+        });
         let written = match &self.manifest {
             Some(manifest) if !manifest.is_overgrown(self.rotate_bytes) => self.append(&edit),
             _ => self.rotate(&mut edit.clone()),
         };
-        if let Err(error) = written {
-            self.failed = Some(error.clone());
-            return Err(error);
-        }
+        self.failed = written.as_ref().err().cloned();
+        written?;
         self.log_number = log_number;
         self.last_seq = last_seq;
         for &(level, number) in &edit.deleted_files {

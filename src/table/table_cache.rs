@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use crate::base::sync::atomic::{AtomicBool, Ordering};
-use crate::base::sync::{ArcSwapOption, Mutex};
+use crate::base::sync::{ArcSwapOption, Mutex, MutexGuard};
 use crate::base::{Error, Result};
 use crate::format::name::{legacy_table_name, table_name};
 use crate::fs::{Fs, ReadFile};
@@ -83,6 +83,26 @@ impl Ring {
             }
         }
         closed
+    }
+}
+
+/// A table being opened. Counted until it is dropped, for a filter policy may panic meanwhile.
+struct Opening<'a>(&'a Mutex<Ring>);
+
+impl<'a> Opening<'a> {
+    /// Ends the count under the lock under which the caller adds the table.
+    fn end(self) -> MutexGuard<'a, Ring> {
+        let ring = self.0;
+        std::mem::forget(self);
+        let mut ring = ring.lock();
+        ring.opening -= 1;
+        ring
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.lock().opening -= 1;
     }
 }
 
@@ -191,9 +211,9 @@ impl TableCache {
             ring.close_down_to(most)
         };
         drop(closed);
+        let opening = Opening(&self.ring);
         let opened = self.open_file(slot);
-        let mut ring = self.ring.lock();
-        ring.opening -= 1;
+        let mut ring = opening.end();
         let table = opened?;
         ring.opened += 1;
         ring.slots.push(Arc::downgrade(slot));
