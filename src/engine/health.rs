@@ -144,11 +144,7 @@ impl Engine {
     ///
     /// # Errors
     /// Those of `work`, and [`Error::Panicked`].
-    pub fn contain<R>(
-        &self,
-        during: &'static str,
-        work: impl FnOnce() -> Result<R>,
-    ) -> Result<R> {
+    pub fn contain<R>(&self, during: &'static str, work: impl FnOnce() -> Result<R>) -> Result<R> {
         // Unwind safety: what `work` left half done is the log, the MANIFEST and the memtable. No
         // write reaches the first and the last once `failed` is set, and `resume` begins new ones;
         // the MANIFEST is marked by `VersionSet::commit`.

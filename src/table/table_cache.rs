@@ -255,6 +255,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
+    use crate::filter::{FilterGenerator, FilterPolicy};
     use crate::format::key::{KeyKind, internal_key};
     use crate::table::reader::BlockReadOptions;
     use crate::table::sink::NoSink;
@@ -324,6 +325,42 @@ mod tests {
         let opens = dir.opens.load(Ordering::Relaxed);
         number_in(&cache, &slots[2]);
         assert_eq!(dir.opens.load(Ordering::Relaxed), opens);
+    }
+
+    /// A filter policy that panics when it is asked its name.
+    #[derive(Debug)]
+    struct Nameless;
+
+    impl FilterPolicy for Nameless {
+        fn name(&self) -> &str {
+            std::panic::resume_unwind(Box::new("no name"))
+        }
+
+        fn create(&self, _: &[&[u8]], _: &mut Vec<u8>) {}
+
+        fn may_match(&self, _: &[u8], _: &[u8]) -> bool {
+            true
+        }
+
+        fn generator(&self) -> Box<dyn FilterGenerator> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    #[test]
+    fn a_panic_while_a_table_is_opened_takes_no_place_in_the_cache() {
+        let (_, mut cache, slots) = cache(3);
+        let policy = cache.context.filter_policy.replace(Arc::new(Nameless));
+        for slot in &slots {
+            let open = std::panic::AssertUnwindSafe(|| cache.table(slot));
+            assert!(std::panic::catch_unwind(open).is_err());
+        }
+        assert_eq!(cache.ring.lock().opening, 0);
+        cache.context.filter_policy = policy;
+        for slot in &slots {
+            assert_eq!(u64::from(number_in(&cache, slot)), slot.number);
+        }
+        assert_eq!(cache.open_tables(), 3);
     }
 
     #[test]

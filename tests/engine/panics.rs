@@ -10,10 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use minikv::filter::FilterGenerator;
-use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
+use minikv::fs::sim::{CrashPlan, JournalEntry, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
 use minikv::{
-    BloomFilterPolicy, Comparator, Compression, Db, Error, FilterPolicy, HealthState, Options, WriteOptions,
+    BloomFilterPolicy, Comparator, Compression, Db, Error, FilterPolicy, HealthState, Options,
+    WriteOptions,
 };
 
 const MESSAGE: &str = "the trap was sprung";
@@ -359,6 +360,14 @@ fn trapped(fs: &SimFs, trap: &Trap, kind: OpKind, part: &'static str) {
     });
 }
 
+/// The path of the MANIFEST that `CURRENT` names.
+fn manifest_of(fs: &SimFs) -> std::path::PathBuf {
+    let mut name = [0; 32];
+    let current = fs.open(Path::new("/db/CURRENT")).unwrap();
+    let len = current.read_at(&mut name, 0).unwrap();
+    Path::new("/db").join(std::str::from_utf8(&name[..len]).unwrap().trim_end())
+}
+
 #[test]
 fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
     for (kind, part) in [
@@ -373,6 +382,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
         let options = |fs: &SimFs| crate::small().fs(Arc::new(fs.clone()));
         let db = open(options(&fs));
         fill(&db, 0..100);
+        fs.record_history();
         trapped(&fs, &trap, kind, part);
         trap.arm(true);
         let flusher = db.clone();
@@ -387,9 +397,17 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
             let closer = db.clone();
             assert_panicked(in_time(move || closer.close()), "a flush");
         } else {
+            let panicked_at = fs.op_count();
+            let manifest = manifest_of(&fs);
             db.resume().unwrap();
             db.put_with(&synced(), "last", "").unwrap();
-            assert!(open(options(&fs.crash_image(&CrashPlan::strict()))).get("last").is_ok());
+            // Half an edit may be in it.
+            let written = |entry: &JournalEntry| entry.path == manifest && entry.kind == kind;
+            let journal = fs.journal();
+            let later = journal.iter().filter(|entry| entry.number > panicked_at);
+            assert_eq!(later.filter(|entry| part == "MANIFEST" && written(entry)).count(), 0);
+            let crashed = open(options(&fs.crash_image(&CrashPlan::strict())));
+            assert!(crashed.contains_key("last").unwrap());
         }
         drop(db);
         assert_filled(&open(options(&fs)), 0..100);
