@@ -147,7 +147,7 @@ impl Engine {
     pub fn contain<R>(&self, during: &'static str, work: impl FnOnce() -> Result<R>) -> Result<R> {
         // Unwind safety: what `work` left half done is the log, the MANIFEST and the memtable. No
         // write reaches the first and the last once `failed` is set, and `resume` begins new ones;
-        // the MANIFEST is marked by `VersionSet::commit`.
+        // `VersionSet::commit` sees to the MANIFEST itself.
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
             let error = Error::panicked(during, &*payload);
             self.fail(error.clone());
