@@ -138,6 +138,20 @@ fn fill(db: &Db, numbers: std::ops::Range<usize>) {
     numbers.for_each(|number| db.put(key(number), number.to_string().repeat(20)).unwrap());
 }
 
+/// Writes tables of level 0, with four of which a compaction is due, until the background fails:
+/// how many writes were acknowledged.
+fn fill_until_it_fails(db: &Db) -> usize {
+    for number in 0..2000 {
+        if db.put(key(number), number.to_string().repeat(20)).is_err() {
+            return number;
+        }
+        if number % 100 == 99 {
+            let _may_fail = db.flush();
+        }
+    }
+    2000
+}
+
 #[track_caller]
 fn assert_filled(db: &Db, numbers: std::ops::Range<usize>) {
     let expected = numbers.len();
@@ -186,13 +200,7 @@ fn a_policy_that_panics_in_a_compaction_fails_all_who_wait_and_loses_nothing() {
     let (fs, trap) = (MemFs::new(), Trap::new("minikv-compact"));
     let db = open(with_policy(&fs, &trap));
     trap.arm(true);
-    // Each flush is a table of level 0; with four a compaction is due.
-    let mut done = 0;
-    while done < 1000 && db.health().state == HealthState::Good {
-        fill(&db, done..done + 100);
-        done += 100;
-        let _may_be_too_late = db.flush();
-    }
+    let done = fill_until_it_fails(&db);
     let waiter = db.clone();
     assert_panicked(in_time(move || waiter.wait_idle()), "a compaction");
     assert_read_only(&db, "a compaction");
@@ -322,12 +330,7 @@ fn a_comparator_that_panics_when_compactions_are_chosen_ends_no_thread() {
     let order = Arc::new(TrapOrder(trap.clone()));
     let db = open(crate::small().fs(Arc::new(fs)).comparator(order));
     trap.arm(true);
-    let mut done = 0;
-    while done < 1000 && db.health().state == HealthState::Good {
-        (done..done + 100).for_each(|number| db.put(key(number), "").unwrap());
-        done += 100;
-        let _may_be_too_late = db.flush();
-    }
+    let done = fill_until_it_fails(&db);
     let waiter = db.clone();
     assert_panicked(in_time(move || waiter.wait_idle()), "a background thread");
     assert_read_only(&db, "a background thread");
@@ -454,12 +457,7 @@ fn a_compaction_that_panics_at_its_end_frees_its_inputs() {
     let db = open(crate::small().fs(Arc::new(fs.clone())));
     trapped(&fs, &trap, OpKind::SyncDir, "db");
     trap.arm(true);
-    let mut done = 0;
-    while done < 1000 && db.health().state == HealthState::Good {
-        fill(&db, done..done + 100);
-        done += 100;
-        let _may_be_too_late = db.flush();
-    }
+    let done = fill_until_it_fails(&db);
     let waiter = db.clone();
     assert_panicked(in_time(move || waiter.wait_idle()), "a compaction");
     assert_read_only(&db, "a compaction");
