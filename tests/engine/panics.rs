@@ -373,8 +373,8 @@ fn a_policy_that_panics_in_open_leaves_the_database_unlocked_and_whole() {
     fill(&db, 0..100);
     db.put("damaged", "damaged").unwrap();
     db.close().unwrap();
-    let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
-    let log = names.filter(|path| path.extension().is_some_and(|e| e == "log")).next().unwrap();
+    let mut names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let log = names.find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
     let mut bytes = std::fs::read(&log).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     bytes.extend_from_slice(&[0; 32]);

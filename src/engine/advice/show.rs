@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_zero_has_no_sign() {
-        let shown = [-0.0004, -0.0, 0.0004, -0.0006, 0.0].map(|n| unsigned_zero(n));
+        let shown = [-0.0004, -0.0, 0.0004, -0.0006, 0.0].map(unsigned_zero);
         let shown = shown.map(|number| format!("{number:.3}"));
         assert_eq!(shown, ["0.000", "0.000", "0.000", "-0.001", "0.000"]);
     }
