@@ -1,7 +1,37 @@
-//! Moves money in one batch, while a snapshot goes on seeing the balances before:
-//! `cargo run --example batch_and_snapshot`.
+//! Moves money in one batch, from many threads, while a snapshot goes on seeing the balances
+//! before: `cargo run --example batch_and_snapshot`.
+//!
+//! A batch is all or nothing, but it is not a transaction: nothing keeps another thread from
+//! writing between the read of a balance and the batch that changes it. Two transfers at once would
+//! both read the old balance, and one of them would be lost. So every read-modify-write of an
+//! account here holds one mutex. (Only one process can have a database open for writing, so a
+//! mutex of that process is enough.)
+
+use std::sync::Mutex;
 
 use minikv::{Db, Options, Result, Snapshot, WriteBatch};
+
+const TRANSFERS: u64 = 250;
+
+struct Bank {
+    db: Db,
+    /// Held from the read of balances to the write of the new ones.
+    accounts: Mutex<()>,
+}
+
+impl Bank {
+    /// Moves `amount`, unless there is less in the account: whether it did.
+    fn transfer(&self, from: &str, to: &str, amount: u64) -> Result<bool> {
+        let _held = self.accounts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let now = self.db.snapshot();
+        let Some(left) = balance(&now, from)?.checked_sub(amount) else { return Ok(false) };
+        let mut batch = WriteBatch::new();
+        batch.put(from, left.to_le_bytes());
+        batch.put(to, (balance(&now, to)? + amount).to_le_bytes());
+        self.db.write(batch)?; // both or neither, even if the power fails in between
+        Ok(true)
+    }
+}
 
 fn balance(view: &Snapshot, account: &str) -> Result<u64> {
     let value = view.get(account)?.expect("both accounts exist");
@@ -11,21 +41,23 @@ fn balance(view: &Snapshot, account: &str) -> Result<u64> {
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
     let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
-    db.put("alice", 100_u64.to_le_bytes())?;
+    db.put("alice", 1000_u64.to_le_bytes())?;
     db.put("bob", 0_u64.to_le_bytes())?;
 
     let before = db.snapshot();
-    let (alice, bob) = (balance(&before, "alice")?, balance(&before, "bob")?);
-    let mut transfer = WriteBatch::new();
-    transfer.put("alice", (alice - 30).to_le_bytes());
-    transfer.put("bob", (bob + 30).to_le_bytes());
-    db.write(transfer)?; // both or neither, even if the power fails in between
+    let bank = Bank { db, accounts: Mutex::new(()) };
+    std::thread::scope(|scope| {
+        let teller = || (0..TRANSFERS).try_for_each(|_| bank.transfer("alice", "bob", 1).map(drop));
+        let tellers: Vec<_> = (0..4).map(|_| scope.spawn(teller)).collect();
+        tellers.into_iter().try_for_each(|teller| teller.join().expect("no panic"))
+    })?;
 
-    let after = db.snapshot();
+    let after = bank.db.snapshot();
     for (name, view) in [("before", &before), ("after", &after)] {
         println!("{name}: alice {}, bob {}", balance(view, "alice")?, balance(view, "bob")?);
     }
-    assert_eq!(balance(&before, "alice")? + balance(&before, "bob")?, 100);
-    assert_eq!(balance(&after, "alice")? + balance(&after, "bob")?, 100);
+    assert_eq!(balance(&before, "alice")?, 1000);
+    assert_eq!(balance(&after, "bob")?, 4 * TRANSFERS, "no transfer is lost");
+    assert!(!bank.transfer("alice", "bob", 1)?, "there is nothing left");
     Ok(())
 }

@@ -1,10 +1,12 @@
-//! Opens a database, writes, reads, deletes: `cargo run --example embed [DIR]`.
+//! Opens a database, writes, reads, deletes: `cargo run --example embed [DIR]`. Without a
+//! directory it uses a temporary one, which is removed at the end.
 
 use minikv::{Db, Options, Result, WriteOptions};
 
 fn main() -> Result<()> {
     let temporary = tempfile::tempdir().expect("a temporary directory");
-    let dir = std::env::args_os().nth(1).map_or(temporary.path().join("db"), Into::into);
+    let kept = std::env::args_os().nth(1);
+    let dir = kept.as_ref().map_or(temporary.path().join("db"), Into::into);
 
     let db = Db::open(&dir, Options::default().create_if_missing(true))?;
     db.put("fruit/apple", "red or green")?;
@@ -20,8 +22,11 @@ fn main() -> Result<()> {
         }
     }
 
-    // Dropping the last handle closes too, but cannot tell an error.
+    // Dropping the last handle closes too, but cannot report an error.
     db.close()?;
-    println!("a LevelDB database is in {}", dir.display());
+    match kept {
+        Some(_) => println!("a LevelDB database is in {}", dir.display()),
+        None => println!("to keep the database, name a directory for it"),
+    }
     Ok(())
 }

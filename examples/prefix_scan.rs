@@ -25,10 +25,11 @@ fn main() -> Result<()> {
         println!("  {} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
     }
 
-    // A cursor lends its key and value instead of handing them out, and moves both ways.
+    // A cursor lends its key and value instead of handing them out, and moves both ways. Each move
+    // says whether it arrived at an entry: without one, `key` panics.
     let mut cursor = db.cursor()?;
-    cursor.seek("temperature/2024-02-20")?;
-    cursor.prev()?;
-    println!("before the 20th comes {}", String::from_utf8_lossy(cursor.key()));
+    if cursor.seek("temperature/2024-02-20")? && cursor.prev()? {
+        println!("before the 20th comes {}", String::from_utf8_lossy(cursor.key()));
+    }
     Ok(())
 }

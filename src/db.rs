@@ -1,6 +1,6 @@
 //! The handles a program holds. No logic: what they do is in `engine`.
 
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -105,10 +105,16 @@ impl Db {
         Ok(ReadOnlyDb { opened: Arc::new(read_only::open(path.as_ref(), &options)?) })
     }
 
-    /// Sets the value of `key`.
+    /// The directory the database is in.
+    pub fn path(&self) -> &Path {
+        &self.inner.engine.dir
+    }
+
+    /// Sets the value of `key`. Both may be empty, and have up to 3 GiB (3,221,225,471 bytes) each.
     ///
     /// # Errors
-    /// I/O errors of the log, and [`Error::ReadOnly`](crate::Error::ReadOnly) after one, until
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if one is longer than that, I/O
+    /// errors of the log, and [`Error::ReadOnly`](crate::Error::ReadOnly) after one, until
     /// [`Db::resume`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(&WriteOptions::default(), key, value)
@@ -554,7 +560,72 @@ macro_rules! reads {
                 options: &ReadOptions,
                 prefix: impl AsRef<[u8]>,
             ) -> Result<Iter> {
-                self.reader().prefix(options, prefix.as_ref())
+                self.reader().prefix(options, prefix.as_ref(), Bound::Unbounded)
+            }
+
+            /// The entries whose keys start with `prefix`, from a key on: a page of a long listing
+            /// begins after the last key of the page before. A bound that no key with the prefix
+            /// reaches gives nothing.
+            ///
+            /// ```
+            /// # use minikv::{Db, Options};
+            /// # use std::ops::Bound;
+            /// # let dir = tempfile::tempdir()?;
+            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// for name in ["user/ann", "user/bob", "user/cid", "visit/1"] {
+            ///     db.put(name, "")?;
+            /// }
+            /// let rest = db.prefix_from("user/", Bound::Excluded("user/ann"))?;
+            /// assert_eq!(rest.count(), 2);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// As [`prefix`](Self::prefix).
+            pub fn prefix_from<K: AsRef<[u8]>>(
+                &self,
+                prefix: impl AsRef<[u8]>,
+                from: Bound<K>,
+            ) -> Result<Iter> {
+                self.prefix_from_with(&ReadOptions::default(), prefix, from)
+            }
+
+            /// [`prefix_from`](Self::prefix_from), with options.
+            ///
+            /// # Errors
+            /// As [`prefix`](Self::prefix).
+            pub fn prefix_from_with<K: AsRef<[u8]>>(
+                &self,
+                options: &ReadOptions,
+                prefix: impl AsRef<[u8]>,
+                from: Bound<K>,
+            ) -> Result<Iter> {
+                let from = from.as_ref().map(AsRef::as_ref);
+                self.reader().prefix(options, prefix.as_ref(), from)
+            }
+
+            /// The entry with the first key in order; `None` if there is no entry.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn first_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
+                self.iter()?.next().transpose()
+            }
+
+            /// The entry with the last key in order; `None` if there is no entry.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn last_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
+                self.iter()?.next_back().transpose()
+            }
+
+            /// Whether there is no entry. There is no `len`: counting entries reads them all.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get).
+            pub fn is_empty(&self) -> Result<bool> {
+                Ok(self.first_key_value()?.is_none())
             }
 
             /// A cursor, at no entry yet.

@@ -3,6 +3,7 @@
 //! Absence is not an error: a lookup that finds nothing is `Ok(None)`. Damage always is one, and
 //! says in which file, at which offset, what was expected there and what was found.
 
+use std::any::Any;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,16 @@ pub enum Error {
         /// What happened first.
         reason: Arc<Error>,
     },
+    /// A panic in the middle of work that others share: in a comparator, a filter policy, a prefix
+    /// extractor or a filesystem of the program's own, or a bug of this library. Everyone who waits
+    /// for that work gets this error. The database takes no writes until
+    /// [`Db::resume`](crate::Db::resume) or the next open.
+    Panicked {
+        /// What was being done: `a write`, `a flush`, `a compaction`, ...
+        during: &'static str,
+        /// The panic's message.
+        message: String,
+    },
     /// The database was closed.
     Closed,
 }
@@ -116,6 +127,15 @@ impl Error {
     /// Something this build does not know.
     pub fn unsupported(what: &'static str, name: impl Into<String>) -> Error {
         Error::Unsupported { what, name: name.into(), path: None }
+    }
+
+    /// The panic that left `payload` behind, in the middle of what `during` names.
+    pub fn panicked(during: &'static str, payload: &(dyn Any + Send)) -> Error {
+        let message = match payload.downcast_ref::<&str>() {
+            Some(message) => *message,
+            None => payload.downcast_ref::<String>().map_or("no message", String::as_str),
+        };
+        Error::Panicked { during, message: message.to_owned() }
     }
 
     /// Names the file, unless it is named already.
@@ -185,6 +205,7 @@ impl fmt::Display for Error {
             Error::ReadOnly { reason } => {
                 write!(f, "the database takes no more writes since: {reason}")
             }
+            Error::Panicked { during, message } => write!(f, "{during} panicked: {message}"),
             Error::Closed => f.write_str("the database is closed"),
         }
     }

@@ -196,6 +196,8 @@ pub struct Outputs<'a> {
     /// What is in them, by number.
     contents: Vec<(u64, Contents)>,
     open: Option<Output>,
+    /// The numbers of all tables that may have a file.
+    numbers: Vec<u64>,
 }
 
 struct Output {
@@ -209,7 +211,8 @@ struct Output {
 impl<'a> Outputs<'a> {
     /// None yet; they are to be tables of `level`.
     pub fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
-        Outputs { engine, level, done: Vec::new(), contents: Vec::new(), open: None }
+        let (done, contents, numbers) = (Vec::new(), Vec::new(), Vec::new());
+        Outputs { engine, level, done, contents, open: None, numbers }
     }
 
     fn add(&mut self, key: &[u8], entry: &ParsedKey<'_>, value: &[u8]) -> Result<()> {
@@ -218,6 +221,8 @@ impl<'a> Outputs<'a> {
             None => {
                 let engine = self.engine;
                 let number = engine.numbers.take();
+                // Known before it is made, so that a failure removes it.
+                self.numbers.push(number);
                 let path = engine.dir.join(name::table_name(number));
                 let file =
                     engine.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -246,7 +251,6 @@ impl<'a> Outputs<'a> {
         let Some(output) = self.open.take() else { return Ok(()) };
         let number = output.number;
         self.contents.push((number, output.contents));
-        // Known before it is finished, so that a failure removes it too.
         self.done.push(NewFile {
             level: self.level,
             number,
@@ -266,10 +270,9 @@ impl<'a> Outputs<'a> {
         (self.done, self.contents)
     }
 
-    /// The numbers of all tables there may be.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
-        let open = self.open.iter().map(|output| output.number);
-        self.done.iter().map(|done| done.number).chain(open)
+    /// The numbers of all tables that may have a file.
+    pub fn into_numbers(self) -> impl Iterator<Item = u64> {
+        self.numbers.into_iter()
     }
 }
 
@@ -278,17 +281,17 @@ impl Engine {
     /// frees the marks.
     pub fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
         let began = Instant::now();
-        let result = if compaction.is_move {
-            self.move_down(&compaction)
-        } else {
-            self.merge_down(&compaction, began)
-        };
+        let result = self.contain("a compaction", || match compaction.is_move {
+            true => self.move_down(&compaction),
+            false => self.merge_down(&compaction, began),
+        });
         let mut state = self.state.lock();
         compaction.mark(false);
         state.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
             Ok(()) => state.compaction_succeeded(),
-            Err(Error::Closed) => {}
+            // A panic says nothing of the inputs.
+            Err(Error::Closed | Error::Panicked { .. }) => {}
             Err(error) => state.compaction_failed(&compaction, error),
         }
         drop(state);

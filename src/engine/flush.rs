@@ -164,7 +164,7 @@ impl Engine {
     /// What kept a memtable from becoming a table.
     pub fn flush(&self) -> Result<()> {
         let mut commit = self.commit.lock();
-        self.make_room(&mut commit, true)?;
+        self.contain("a flush", || self.make_room(&mut commit, true))?;
         drop(commit);
         let mut state = self.state.lock();
         // Later writes may freeze more: those are not waited for.

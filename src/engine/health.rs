@@ -2,11 +2,15 @@
 //!
 //! - A failed write, sync or flush, or a failed edit of the MANIFEST: no more writes, until
 //!   [`Engine::resume`]. The file that failed is never written again. Reads go on.
+//! - A panic in the middle of shared work, in whatever thread: as a failed write. It becomes an
+//!   error where it leaves that work ([`Engine::contain`]), so that nobody waits for a thread that
+//!   is gone.
 //! - A failed compaction: it is tried again, after a time that doubles. Writes go on until level 0
 //!   is full; then they get the error instead of waiting for what may never come.
 //! - A table that a compaction finds damaged: it stays where it is, and no compaction that needs
 //!   it is tried again. The others go on.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,6 +139,22 @@ impl Engine {
         self.reads.work.notify_all();
     }
 
+    /// Does `work`, in the middle of which others may wait for it. A panic in it becomes an error
+    /// and makes the database read-only; `during` names the work.
+    ///
+    /// # Errors
+    /// Those of `work`, and [`Error::Panicked`].
+    pub fn contain<R>(&self, during: &'static str, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        // Unwind safety: what `work` left half done is the log, the MANIFEST and the memtable. No
+        // write reaches the first and the last once `failed` is set, and `resume` begins new ones;
+        // `VersionSet::commit` sees to the MANIFEST itself.
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+            let error = Error::panicked(during, &*payload);
+            self.fail(error.clone());
+            Err(error)
+        })
+    }
+
     /// What a write gets once the database takes no more.
     pub fn read_only_error(&self) -> Error {
         match &self.state.lock().failed {
@@ -169,7 +189,8 @@ impl Engine {
     /// among it.
     ///
     /// # Errors
-    /// What keeps that from being done; the database stays as it was.
+    /// What keeps that from being done; the database stays as it was. After a panic in the
+    /// middle of a change to the memtable only the next open helps, which replays the log.
     pub fn resume(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let mut state = self.state.lock();
@@ -184,10 +205,13 @@ impl Engine {
             self.reads.work.notify_all();
             return Ok(());
         }
+        if commit.half_done {
+            return Err(state.failed.clone().unwrap_or(Error::Closed));
+        }
         // The background leaves flushes to this thread.
         state.flushing = true;
         drop(state);
-        let result = self.start_afresh(&mut commit);
+        let result = self.contain("resume", || self.start_afresh(&mut commit));
         let mut state = self.state.lock();
         state.flushing = false;
         state.failed = result.as_ref().err().cloned();
@@ -222,9 +246,66 @@ impl Engine {
             };
         }
         if commit.unsynced || !commit.outgoing.is_empty() || commit.replayed_log.is_some() {
-            self.sync_log(&mut commit)
+            self.contain("close", || self.sync_log(&mut commit))
         } else {
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::write::Write;
+    use crate::fs::MemFs;
+
+    fn open(fs: &MemFs) -> Arc<Engine> {
+        let options = Options::default().create_if_missing(true).inline_background(Some(1));
+        Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap()
+    }
+
+    fn put(engine: &Engine, key: &[u8]) -> Result<()> {
+        engine.write(&WriteOptions::default(), Write::Put(key, b""))
+    }
+
+    #[test]
+    fn a_panic_in_contained_work_is_an_error_with_its_message_until_resume() {
+        let engine = open(&MemFs::new());
+        let number = 7;
+        for (panic, message) in [
+            (Box::new("a word") as Box<dyn Send + std::any::Any>, "a word"),
+            (Box::new(format!("word {number}")), "word 7"),
+            (Box::new(number), "no message"),
+        ] {
+            let panics = move || -> Result<()> { std::panic::resume_unwind(panic) };
+            let error = engine.contain("a test", panics).unwrap_err();
+            assert_eq!(error.to_string(), format!("a test panicked: {message}"));
+            assert_eq!(engine.health().error.unwrap().to_string(), error.to_string());
+            assert!(matches!(put(&engine, b"a"), Err(Error::ReadOnly { .. })));
+            engine.resume().unwrap();
+            put(&engine, b"a").unwrap();
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_memtable_that_was_cut_short_is_mended_by_the_next_open_alone() {
+        let fs = MemFs::new();
+        let engine = open(&fs);
+        put(&engine, b"a").unwrap();
+        let panics = || -> Result<()> {
+            engine.commit.lock().half_done = true;
+            std::panic::resume_unwind(Box::new("in the middle"))
+        };
+        engine.contain("a write", panics).unwrap_err();
+        let error = engine.resume().unwrap_err();
+        assert_eq!(error.to_string(), "a write panicked: in the middle");
+        assert_eq!(engine.health().state, HealthState::ReadOnly);
+        drop(engine);
+        let engine = open(&fs);
+        assert_eq!(engine.reads.visible_seq(), 1);
+        put(&engine, b"b").unwrap();
     }
 }

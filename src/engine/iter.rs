@@ -455,7 +455,7 @@ impl Iter {
         }
     }
 
-    /// Over the keys that start with `prefix`.
+    /// Over the keys that start with `prefix` and are at or after `from`.
     ///
     /// # Errors
     /// Keys with one prefix are neighbours in byte order; another order is refused.
@@ -465,6 +465,7 @@ impl Iter {
         seq: SeqNo,
         options: BlockReadOptions,
         prefix: &[u8],
+        from: Bound<&[u8]>,
     ) -> Result<Iter> {
         if let Some(order) = state.order.user().custom() {
             return Err(Error::invalid(format!(
@@ -476,7 +477,11 @@ impl Iter {
             Some(end) => Bound::Excluded(end),
             None => Bound::Unbounded,
         };
-        let lower = Bound::Included(prefix.to_vec());
+        let lower = match from {
+            Bound::Included(key) | Bound::Excluded(key) if key >= prefix => from,
+            _ => Bound::Included(prefix),
+        };
+        let lower = lower.map(<[u8]>::to_vec);
         Ok(Iter::within(state, view, seq, options, lower, upper, prefix))
     }
 

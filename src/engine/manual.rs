@@ -110,6 +110,10 @@ impl Engine {
     /// What kept the memtable from being flushed or the tables from being merged.
     pub fn compact_range(&self, range: KeyRange<'_>) -> Result<()> {
         self.flush()?;
+        self.contain("a compaction", || self.compact_in_turn(range))
+    }
+
+    fn compact_in_turn(&self, range: KeyRange<'_>) -> Result<()> {
         let _turn = Turn::take(self);
         if self.inline.is_some() {
             return self.compact_in_pieces(range);

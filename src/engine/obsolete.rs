@@ -21,6 +21,7 @@
 //! database that was closed, finds no table of another.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -98,7 +99,8 @@ impl Trash {
     pub fn remove(&self, numbers: impl Iterator<Item = u64>) {
         for number in numbers {
             if !self.tables.lock().named.contains_key(&number) {
-                self.remove_file(number);
+                // Dropping a cursor comes here, and a panic in a drop could end the process.
+                let _stays = catch_unwind(AssertUnwindSafe(|| self.remove_file(number)));
             }
         }
     }

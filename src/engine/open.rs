@@ -507,6 +507,7 @@ impl Opening {
             last_seq,
             // What was replayed may never have been synced.
             unsynced: true,
+            half_done: false,
             group: WriteBatch::new(),
             look_at: 0,
             last_sync: Duration::ZERO,

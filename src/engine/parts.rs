@@ -66,7 +66,8 @@ impl Engine {
                 let threads: Vec<_> = others.iter().map(thread).collect();
                 let last = merge(last);
                 let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-                    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    let panicked = |payload: Box<_>| Error::panicked("a compaction", &*payload);
+                    thread.join().unwrap_or_else(|payload| Err(panicked(payload)))
                 };
                 let others = threads.into_iter().map(|thread| thread.and_then(join));
                 others.chain([last]).collect()
@@ -115,8 +116,8 @@ impl Engine {
         gave_up: &AtomicBool,
     ) -> Result<Merged> {
         let mut outputs = Outputs::new(self, compaction.output_level());
-        let mut merge = self.input_cursor(compaction)?;
         let run = || {
+            let mut merge = self.input_cursor(compaction)?;
             match &part.from {
                 Some(from) => merge.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))?,
                 None => merge.seek_to_first()?,
@@ -127,14 +128,15 @@ impl Engine {
             let dropped = self.merge_into(compaction, &mut merge, to, held, stop, &mut outputs)?;
             Ok((dropped, [begin, merge.positions()]))
         };
-        match run() {
+        // Here, so that what it wrote is removed and the other parts give up.
+        match self.contain("a compaction", run) {
             Ok((dropped, ends)) => {
                 let (files, contents) = outputs.into_files();
                 Ok(Merged { files, contents, dropped, ends })
             }
             Err(error) => {
                 gave_up.store(true, Relaxed);
-                self.trash.remove(outputs.numbers());
+                self.trash.remove(outputs.into_numbers());
                 Err(error)
             }
         }

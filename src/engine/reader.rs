@@ -129,10 +129,10 @@ impl<'a> Reader<'a> {
         Ok(Iter::new(self.state.clone(), view, seq, options.block_options(), range))
     }
 
-    /// An iterator over the keys with a prefix.
-    pub fn prefix(&self, options: &ReadOptions, prefix: &[u8]) -> Result<Iter> {
+    /// An iterator over the keys with a prefix, from a bound on.
+    pub fn prefix(&self, options: &ReadOptions, prefix: &[u8], from: Bound<&[u8]>) -> Result<Iter> {
         let (view, seq) = self.moment(options)?;
-        Iter::with_prefix(self.state.clone(), view, seq, options.block_options(), prefix)
+        Iter::with_prefix(self.state.clone(), view, seq, options.block_options(), prefix, from)
     }
 
     fn moment(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {

@@ -6,6 +6,7 @@
 //! version, and is durable under its name before `CURRENT` is replaced by a rename.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -271,14 +272,15 @@ impl VersionSet {
         edit.next_file_number = Some(self.numbers.next());
         edit.last_seq = Some(last_seq);
         let version = Arc::new(self.current.apply(&edit, &self.order, &self.trash)?);
-        let written = match &self.manifest {
+        let write = || match &self.manifest {
             Some(manifest) if !manifest.is_overgrown(self.rotate_bytes) => self.append(&edit),
             _ => self.rotate(&mut edit.clone()),
         };
-        if let Err(error) = written {
-            self.failed = Some(error.clone());
-            return Err(error);
-        }
+        // A panic is one more way not to know whether the edit is durable.
+        let written = catch_unwind(AssertUnwindSafe(write))
+            .unwrap_or_else(|payload| Err(Error::panicked("an edit of the MANIFEST", &*payload)));
+        self.failed = written.as_ref().err().cloned();
+        written?;
         self.log_number = log_number;
         self.last_seq = last_seq;
         for &(level, number) in &edit.deleted_files {

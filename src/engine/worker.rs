@@ -37,13 +37,13 @@ impl Workers {
         let flusher = engine.clone();
         workers.spawn(engine, "minikv-flush", move || {
             give_way(FLUSH_NICE);
-            flusher.flush_loop()
+            flusher.until_closed(|| flusher.flush_loop())
         })?;
         for _ in 0..COMPACTION_THREADS {
             let compactor = engine.clone();
             workers.spawn(engine, "minikv-compact", move || {
                 give_way(COMPACTION_NICE);
-                compactor.compaction_loop()
+                compactor.until_closed(|| compactor.compaction_loop())
             })?;
         }
         Ok(workers)
@@ -74,15 +74,20 @@ impl Workers {
         engine.reads.work.notify_all();
         engine.changed.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic was printed by the thread; there is nothing to add.
-            let _ = thread.join();
+            if let Err(payload) = thread.join() {
+                engine.fail(Error::panicked("a background thread", &*payload));
+            }
         }
         // The log that was made ahead stays, empty, for the next open to remove: without its file
         // its number could be given again.
         let mut state = engine.state.lock();
         let (spare, done) = (state.spare_log.take(), std::mem::take(&mut state.done_logs));
         drop(state);
-        drop((spare, done));
+        // What went wrong is in the state.
+        let _ = engine.contain("close", || {
+            drop((spare, done));
+            Ok(())
+        });
         engine.trash.empty();
     }
 }
@@ -92,9 +97,7 @@ impl Engine {
     pub fn wait_for_change(&self, state: &mut MutexGuard<'_, State>) {
         match self.inline {
             None => self.changed.wait(state),
-            Some(_) => MutexGuard::unlocked(state, || {
-                self.do_one();
-            }),
+            Some(_) => MutexGuard::unlocked(state, || self.take_a_turn()),
         }
     }
 
@@ -107,37 +110,42 @@ impl Engine {
             *seed >> 62
         };
         if drawn == 0 {
-            self.do_one();
+            self.take_a_turn();
         }
     }
 
+    fn take_a_turn(&self) {
+        // What went wrong is in the state.
+        let _ = self.contain("background work", || {
+            self.do_one();
+            Ok(())
+        });
+    }
+
     /// A flush or a compaction, if one is due.
-    fn do_one(&self) -> bool {
+    fn do_one(&self) {
         let mut state = self.state.lock();
         if state.closing || state.flushing {
-            return false;
+            return;
         }
         if self.takes_spare_log(&mut state) {
             drop(state);
-            self.create_spare_log();
-            return true;
+            return self.create_spare_log();
         }
         if !state.frozen.is_empty() && state.failed.is_none() {
             state.flushing = true;
             drop(state);
-            self.flush_in_background();
-            return true;
+            return self.flush_in_background();
         }
-        let Some(compaction) = self.pick(&state) else { return false };
+        let Some(compaction) = self.pick(&state) else { return };
         let compaction = take(&mut state, compaction);
         drop(state);
         // What went wrong is in the state.
         let _ = self.run_compaction(compaction);
-        true
     }
 
     fn flush_in_background(&self) {
-        if let Err(error) = self.flush_oldest() {
+        if let Err(error) = self.contain("a flush", || self.flush_oldest()) {
             self.fail(error);
         }
         self.trash.empty();
@@ -152,6 +160,16 @@ impl Engine {
     /// Whether the next log is to be made: that comes before a flush, which syncs much.
     fn takes_spare_log(&self, state: &mut State) -> bool {
         state.failed.is_none() && std::mem::take(&mut state.wants_spare_log)
+    }
+
+    /// Does `work`, which ends when the engine is closed; again if a panic ends it before, for
+    /// there may be work after [`Engine::resume`].
+    fn until_closed(&self, work: impl Fn()) {
+        let work = || {
+            work();
+            Ok(())
+        };
+        while self.contain("a background thread", work).is_err() {}
     }
 
     fn flush_loop(&self) {
@@ -211,6 +229,10 @@ impl Engine {
     /// # Errors
     /// What keeps one that is due from being done.
     pub fn wait_idle(&self) -> Result<()> {
+        self.contain("wait_idle", || self.wait_until_idle())
+    }
+
+    fn wait_until_idle(&self) -> Result<()> {
         let mut state = self.state.lock();
         loop {
             if let Some(error) = state.failed.as_ref().or(state.compaction_trouble()) {

@@ -226,12 +226,11 @@ impl WriteQueue {
         }
     }
 
-    /// Those who wait and fit into a group led by a write of `bytes`.
-    fn group(&self, bytes: usize, sync: bool) -> Vec<Arc<Waiter>> {
+    /// Takes the waiters that fit into a group led by a write of `bytes`.
+    fn group(&self, bytes: usize, sync: bool, group: &mut Vec<Arc<Waiter>>) {
         let limit =
             if bytes <= SMALL_WRITE_BYTES { bytes + SMALL_WRITE_BYTES } else { MAX_GROUP_BYTES };
         let mut size = bytes;
-        let mut group = Vec::new();
         let mut line = self.line.lock();
         while let Some(next) = line.waiting.front() {
             // A write that is not to be synced does not wait for a disk behind those that are,
@@ -242,7 +241,6 @@ impl WriteQueue {
             size += next.bytes;
             group.extend(line.waiting.pop_front());
         }
-        group
     }
 
     /// Hands the lead on, and the group's result to its members.
@@ -291,6 +289,9 @@ pub struct CommitState {
     pub last_seq: SeqNo,
     /// Whether the log holds records that are not synced.
     pub unsynced: bool,
+    /// Set while a batch is inserted and while the memtable is replaced. If a panic leaves it set,
+    /// only the next open helps: it replays the log.
+    pub half_done: bool,
     /// Where groups are put together.
     pub group: WriteBatch,
     /// How long the last sync took.
@@ -345,26 +346,34 @@ impl Engine {
             Err(done) => return done,
         };
         let mut commit = self.commit.lock();
-        let (group, result) = match self.make_room(&mut commit, false) {
-            Ok(()) => {
-                let bytes = match &write {
-                    Write::Put(key, value) => key.len() + value.len(),
-                    Write::Delete(key) => key.len(),
-                    Write::Batch(batch) => batch.contents().len(),
-                };
-                if options.sync {
-                    self.queue.gather(commit.last_sync);
-                }
-                let group = self.queue.group(bytes, options.sync);
-                let result = self.commit_group(&mut commit, options.sync, write, &group);
-                (group, result)
-            }
-            Err(error) => (Vec::new(), Err(error)),
-        };
+        let mut group = Vec::new();
+        let lead = || self.lead(&mut commit, options.sync, write, &mut group);
+        let result = self.contain("a write", lead);
         drop(commit);
         self.queue.leave(&group, &result);
         self.give_a_turn();
         result
+    }
+
+    /// Commits `write`, and with it the `group` that it takes from the queue.
+    fn lead(
+        &self,
+        commit: &mut CommitState,
+        sync: bool,
+        write: Write<'_>,
+        group: &mut Vec<Arc<Waiter>>,
+    ) -> Result<()> {
+        self.make_room(commit, false)?;
+        let bytes = match &write {
+            Write::Put(key, value) => key.len() + value.len(),
+            Write::Delete(key) => key.len(),
+            Write::Batch(batch) => batch.contents().len(),
+        };
+        if sync {
+            self.queue.gather(commit.last_sync);
+        }
+        self.queue.group(bytes, sync, group);
+        self.commit_group(commit, sync, write, group)
     }
 
     fn commit_group(
@@ -420,7 +429,10 @@ impl Engine {
             return Err(error);
         }
         commit.last_seq += count;
-        commit.mem.insert_batch(contents, first_seq, &mut commit.arena)?;
+        commit.half_done = true;
+        let applied = commit.mem.insert_batch(contents, first_seq, &mut commit.arena);
+        applied.inspect_err(|error| self.fail(error.clone()))?;
+        commit.half_done = false;
         self.reads.set_visible_seq(commit.last_seq);
         let metrics = &self.metrics;
         metrics.groups.fetch_add(1, Relaxed);
@@ -468,7 +480,7 @@ impl Engine {
             if state.closing && !state.flushing {
                 state.flushing = true;
                 drop(state);
-                let flushed = self.flush_oldest();
+                let flushed = self.contain("a flush", || self.flush_oldest());
                 state = self.state.lock();
                 state.flushing = false;
                 self.changed.notify_all();
@@ -561,6 +573,7 @@ impl Engine {
         };
         let number = spare.number;
         let (path, log) = spare.begin(commit.last_seq + 1)?;
+        commit.half_done = true;
         self.metrics.wal_bytes_before.fetch_add(commit.log.len(), Relaxed);
         let log = std::mem::replace(&mut commit.log, log);
         let path = std::mem::replace(&mut commit.log_path, path);
@@ -588,6 +601,7 @@ impl Engine {
         commit.mem = mem;
         commit.look_at = 0;
         commit.arena = Arena::default();
+        commit.half_done = false;
         Ok(())
     }
 }
@@ -611,7 +625,8 @@ mod tests {
                 });
             }
             queue.gather(LONG);
-            let group = queue.group(10, true);
+            let mut group = Vec::new();
+            queue.group(10, true, &mut group);
             assert_eq!(group.len(), 2);
             queue.leave(&group, &Ok(()));
         });

@@ -1,7 +1,9 @@
 //! Locks of a database directory that every engine of the format respects.
 //!
 //! LevelDB takes an `fcntl` write lock over the whole `LOCK` file (`util/env_posix.cc`), goleveldb
-//! a `flock` (`leveldb/storage/file_storage_unix.go`); neither sees the other's. We take both.
+//! a `flock` (`leveldb/storage/file_storage_unix.go`). On Linux neither sees the other's, so both
+//! are taken. On macOS and the BSDs each sees the other's, in the same process too (their fcntl(2)
+//! warns of it): there a second lock would be refused because of the first, and one is enough.
 //!
 //! An `fcntl` lock belongs to the process: a second one in the same process succeeds, and closing
 //! *any* descriptor of the file gives the lock up. So a table of the locks this process holds is
@@ -77,7 +79,11 @@ fn try_lock(
     let file =
         not_through_links().read(true).write(true).create(true).truncate(false).open(path)?;
     let id = file_id(&file.metadata()?);
-    for take in [rustix::fs::fcntl_lock::<&File>, rustix::fs::flock::<&File>] {
+    #[cfg(target_os = "linux")]
+    let kinds = [rustix::fs::fcntl_lock::<&File>, rustix::fs::flock::<&File>];
+    #[cfg(not(target_os = "linux"))]
+    let kinds = [rustix::fs::fcntl_lock::<&File>];
+    for take in kinds {
         match take(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             // fcntl may say either.
@@ -103,11 +109,14 @@ fn file_id(metadata: &fs::Metadata) -> FileId {
 
 /// The process that holds a lock on `file`, if the system tells.
 fn holder(file: &File, id: FileId) -> Option<u32> {
+    #[cfg(target_os = "linux")]
     if let Ok(table) = fs::read_to_string("/proc/locks")
         && let Some(pid) = holder_in_proc_locks(&table, id, std::process::id())
     {
         return u32::try_from(pid).ok();
     }
+    #[cfg(not(target_os = "linux"))]
+    let _ = id;
     let blocking = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok()??;
     // 0: a process outside of this one's pid namespace.
     u32::try_from(blocking.pid?.as_raw_nonzero().get()).ok()
@@ -117,6 +126,7 @@ fn holder(file: &File, id: FileId) -> Option<u32> {
 /// `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; waiters have an arrow after the number. The
 /// process is -1 if a lock belongs to an open file rather than to a process. Locks of process
 /// `ours` are left out: one of the two may have been got.
+#[cfg(target_os = "linux")]
 fn holder_in_proc_locks(table: &str, (dev, ino): FileId, ours: u32) -> Option<i64> {
     let file = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
     table.lines().find_map(|line| {
@@ -274,6 +284,7 @@ mod tests {
         }
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn proc_locks_are_read() {
         let table = "1: POSIX  ADVISORY  WRITE 17 08:01:12 0 EOF\n\

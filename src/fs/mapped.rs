@@ -23,8 +23,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{Ordering, fence};
 
-use memmap2::{Advice, MmapMut, MmapOptions};
-use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+use memmap2::{MmapMut, MmapOptions};
+use rustix::fs::{FallocateFlags, fallocate};
 
 use super::WriteFile;
 use super::retry::write_fully_at;
@@ -55,6 +55,7 @@ const POPULATE_BYTES: usize = 512 << 10;
 const WINDOW_ALIGN: u64 = 64 << 10;
 
 /// `f_type` of ext2, ext3 and ext4, of XFS, and of tmpfs.
+#[cfg(target_os = "linux")]
 const IN_PLACE: [u32; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
 
 /// A file for appending small pieces.
@@ -89,13 +90,36 @@ struct Window {
     populated: usize,
 }
 
+/// Makes pages writable, so that a store into them cannot fail.
+#[cfg(target_os = "linux")]
+fn make_writable(map: &MmapMut, from: usize, bytes: usize) -> io::Result<()> {
+    map.advise_range(memmap2::Advice::PopulateWrite, from, bytes)
+}
+
+/// No other system reports here what would be a signal at the store: logs are written plainly.
+#[cfg(not(target_os = "linux"))]
+fn make_writable(_: &MmapMut, _: usize, _: usize) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Whether the filesystem of `file` writes a reserved block in place, as far as is known.
+#[cfg(target_os = "linux")]
+fn writes_in_place(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|stat| IN_PLACE.contains(&(stat.f_type as u32)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn writes_in_place(_: &File) -> bool {
+    false
+}
+
 impl Window {
     /// Makes room for a record of the largest size that is stored at `position`.
     fn populate(&mut self, position: u64) -> io::Result<()> {
         let at = (position - self.start) as usize;
         if at + MAX_STORED_BYTES > self.populated && self.populated < self.map.len() {
             let bytes = POPULATE_BYTES.min(self.map.len() - self.populated);
-            self.map.advise_range(Advice::PopulateWrite, self.populated, bytes)?;
+            make_writable(&self.map, self.populated, bytes)?;
             self.populated += bytes;
         }
         Ok(())
@@ -109,7 +133,7 @@ impl Window {
 impl MappedLog {
     /// Takes a file that is empty and open for reading and writing.
     pub(super) fn new(file: File) -> MappedLog {
-        let in_place = fstatfs(&file).is_ok_and(|stat| IN_PLACE.contains(&(stat.f_type as u32)));
+        let in_place = writes_in_place(&file);
         MappedLog {
             file,
             position: 0,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use crate::base::sync::atomic::{AtomicBool, Ordering};
-use crate::base::sync::{ArcSwapOption, Mutex};
+use crate::base::sync::{ArcSwapOption, Mutex, MutexGuard};
 use crate::base::{Error, Result};
 use crate::format::name::{legacy_table_name, table_name};
 use crate::fs::{Fs, ReadFile};
@@ -83,6 +83,26 @@ impl Ring {
             }
         }
         closed
+    }
+}
+
+/// A table being opened. Counted until it is dropped, for a filter policy may panic meanwhile.
+struct Opening<'a>(&'a Mutex<Ring>);
+
+impl<'a> Opening<'a> {
+    /// Ends the count under the lock under which the caller adds the table.
+    fn end(self) -> MutexGuard<'a, Ring> {
+        let ring = self.0;
+        std::mem::forget(self);
+        let mut ring = ring.lock();
+        ring.opening -= 1;
+        ring
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.lock().opening -= 1;
     }
 }
 
@@ -191,9 +211,9 @@ impl TableCache {
             ring.close_down_to(most)
         };
         drop(closed);
+        let opening = Opening(&self.ring);
         let opened = self.open_file(slot);
-        let mut ring = self.ring.lock();
-        ring.opening -= 1;
+        let mut ring = opening.end();
         let table = opened?;
         ring.opened += 1;
         ring.slots.push(Arc::downgrade(slot));
@@ -235,6 +255,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
+    use crate::filter::{FilterGenerator, FilterPolicy};
     use crate::format::key::{KeyKind, internal_key};
     use crate::table::reader::BlockReadOptions;
     use crate::table::sink::NoSink;
@@ -304,6 +325,42 @@ mod tests {
         let opens = dir.opens.load(Ordering::Relaxed);
         number_in(&cache, &slots[2]);
         assert_eq!(dir.opens.load(Ordering::Relaxed), opens);
+    }
+
+    /// A filter policy that panics when it is asked its name.
+    #[derive(Debug)]
+    struct Nameless;
+
+    impl FilterPolicy for Nameless {
+        fn name(&self) -> &str {
+            std::panic::resume_unwind(Box::new("no name"))
+        }
+
+        fn create(&self, _: &[&[u8]], _: &mut Vec<u8>) {}
+
+        fn may_match(&self, _: &[u8], _: &[u8]) -> bool {
+            true
+        }
+
+        fn generator(&self) -> Box<dyn FilterGenerator> {
+            unreachable!("nothing is written")
+        }
+    }
+
+    #[test]
+    fn a_panic_while_a_table_is_opened_takes_no_place_in_the_cache() {
+        let (_, mut cache, slots) = cache(3);
+        let policy = cache.context.filter_policy.replace(Arc::new(Nameless));
+        for slot in &slots {
+            let open = std::panic::AssertUnwindSafe(|| cache.table(slot));
+            assert!(std::panic::catch_unwind(open).is_err());
+        }
+        assert_eq!(cache.ring.lock().opening, 0);
+        cache.context.filter_policy = policy;
+        for slot in &slots {
+            assert_eq!(u64::from(number_in(&cache, slot)), slot.number);
+        }
+        assert_eq!(cache.open_tables(), 3);
     }
 
     #[test]

@@ -270,3 +270,43 @@ fn values_larger_than_a_shard_of_the_cache_are_read_from_it() {
     assert!(hits >= 98, "{hits} of 100");
     assert!(db.stats().block_cache_bytes <= 8 << 20);
 }
+
+#[test]
+fn a_prefix_is_continued_from_any_key_and_ends_where_it_ends() {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), crate::small()).unwrap();
+    assert!(db.is_empty().unwrap() && db.last_key_value().unwrap().is_none());
+    for key in ["a", "b", "b/1", "b/2", "b/3", "c"] {
+        db.put(key, key).unwrap();
+    }
+    let keys = |from: std::ops::Bound<&str>| {
+        let entries = db.prefix_from("b/", from).unwrap();
+        let forward: Vec<_> = entries.map(|entry| entry.unwrap().0).collect();
+        let backward = db.prefix_from("b/", from).unwrap().rev();
+        let mut backward: Vec<_> = backward.map(|entry| entry.unwrap().0).collect();
+        backward.reverse();
+        assert_eq!(forward, backward, "{from:?}");
+        forward
+    };
+    for in_tables in [false, true] {
+        assert_eq!(keys(Unbounded), ["b/1", "b/2", "b/3"]);
+        assert_eq!(keys(Included("b/2")), ["b/2", "b/3"]);
+        assert_eq!(keys(Excluded("b/2")), ["b/3"]);
+        assert_eq!(keys(Excluded("b/2/")), ["b/3"]);
+        for before in ["", "a", "b", "b/"] {
+            assert_eq!(keys(Included(before)).len(), 3, "{before}");
+            assert_eq!(keys(Excluded(before)).len(), 3, "{before}");
+        }
+        for past in ["b/4", "b0", "c", "z"] {
+            assert!(keys(Included(past)).is_empty(), "{past}");
+        }
+        assert_eq!(db.first_key_value().unwrap().unwrap().0, "a");
+        assert_eq!(db.last_key_value().unwrap().unwrap(), ("c".into(), "c".into()));
+        assert!(!db.is_empty().unwrap());
+        assert_eq!(db.path(), dir.path());
+        if !in_tables {
+            db.compact_range::<&str>(..).unwrap();
+        }
+    }
+}

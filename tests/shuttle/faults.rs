@@ -1,6 +1,8 @@
 //! A fault while others wait.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::{Db, Error, HealthState};
@@ -131,4 +133,55 @@ fn close_beside_resume_lets_both_return() {
         assert!(db.contains_key("kept").unwrap());
         assert!(db.contains_key("later").unwrap() || !written);
     });
+}
+
+/// A filesystem that panics at the `nth` operation of a kind on such a file, and never again.
+fn panic_once(fs: &SimFs, kind: OpKind, extension: &'static str, nth: usize) {
+    let seen = AtomicUsize::new(0);
+    fs.set_hook(move |operation| {
+        let is_named = operation.path.extension().is_some_and(|found| found == extension);
+        if operation.kind == kind && is_named && seen.fetch_add(1, SeqCst) == nth {
+            resume_unwind(Box::new("the disk is not there"));
+        }
+    });
+}
+
+/// Writers and one who waits for a flush, while a leader or the background panics: all return.
+fn panic_and_resume(kind: OpKind, extension: &'static str, nth: usize, buffer_bytes: usize) {
+    let fs = SimFs::new(1);
+    let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(buffer_bytes)).unwrap();
+    panic_once(&fs, kind, extension, nth);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let db = db.clone();
+            thread::spawn(move || {
+                std::array::from_fn(|number| {
+                    let option = sync((writer + number).is_multiple_of(2));
+                    match db.put_with(&option, key(writer, number), "1") {
+                        Ok(()) => true,
+                        Err(Error::Panicked { .. } | Error::ReadOnly { .. }) => false,
+                        Err(error) => panic!("{error}"),
+                    }
+                })
+            })
+        })
+        .collect();
+    let _may_be_in_time = (db.flush(), db.wait_idle());
+    let acknowledged: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+    fs.clear_hook();
+    db.resume().unwrap();
+    assert_same(&db, &acknowledged);
+    db.put_with(&sync(true), "last", "1").unwrap();
+    db.close().unwrap();
+    assert_same(&open(&fs), &acknowledged);
+}
+
+#[test]
+fn a_leader_that_panics_leaves_nobody_waiting_and_resume_lets_them_write_again() {
+    check(|| panic_and_resume(OpKind::Sync, "log", 0, 16 << 10));
+}
+
+#[test]
+fn a_flush_that_panics_leaves_nobody_waiting_and_resume_lets_them_write_again() {
+    check(|| panic_and_resume(OpKind::Create, "ldb", 1, 1));
 }

@@ -17,6 +17,11 @@ fn name(layout: FilterLayout, bits_per_key: u32) -> String {
     }
 }
 
+/// `number`, which is shown with three digits: as zero if these are zeros, never as `-0.000`.
+fn unsigned_zero(number: f64) -> f64 {
+    if number.abs() < 0.0005 { 0.0 } else { number }
+}
+
 impl fmt::Display for FilterAdvice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FilterAdvice { gets, sampled, absent, in_memory, .. } = self;
@@ -39,13 +44,14 @@ impl fmt::Display for FilterAdvice {
             "time saved"
         )?;
         let mut row = |name: &str, saving: &Saving, times: Option<(f64, f64)>| {
-            let interval = format!("{:.3} to {:.3}", saving.interval.0, saving.interval.1);
+            let (low, high) = saving.interval;
+            let interval = format!("{:.3} to {:.3}", unsigned_zero(low), unsigned_zero(high));
             write!(
                 f,
                 "{name:<9} {:>10} {:>11.3} {:>7.3} {interval:>16} {:>11.0}",
                 Size(saving.filter_bytes).to_string(),
                 saving.blocks_per_get,
-                saving.saved,
+                unsigned_zero(saving.saved),
                 saving.saved * self.bytes_per_block,
             )?;
             match times {
@@ -78,5 +84,17 @@ impl fmt::Display for FilterAdvice {
             Sureness::Likely => "\nLikely, not sure: part of the 95 % interval says otherwise.",
             Sureness::TooFew => "\nNot sure at all: these are too few lookups.",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unsigned_zero;
+
+    #[test]
+    fn a_zero_has_no_sign() {
+        let shown = [-0.0004, -0.0, 0.0004, -0.0006, 0.0].map(unsigned_zero);
+        let shown = shown.map(|number| format!("{number:.3}"));
+        assert_eq!(shown, ["0.000", "0.000", "0.000", "-0.001", "0.000"]);
     }
 }

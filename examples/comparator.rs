@@ -1,0 +1,52 @@
+//! Keys in an order of your own: `cargo run --example comparator`.
+//!
+//! The comparator's name is stored in the database, which can be opened with no other one. Bytes
+//! that sort by themselves need none: big-endian numbers do, and are what most programs use.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use minikv::{Comparator, Db, Error, Options, Result};
+
+/// Decimal numbers by value, so that 9 comes before 10.
+#[derive(Debug)]
+struct Numeric;
+
+impl Comparator for Numeric {
+    fn name(&self) -> &str {
+        "example.Numeric"
+    }
+
+    // It must be a total order, always the same, and it must not panic.
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        a.len().cmp(&b.len()).then_with(|| a.cmp(b))
+    }
+
+    // Only the same bytes compare equal: filters may be used.
+    fn equal_means_same_bytes(&self) -> bool {
+        true
+    }
+}
+
+fn main() -> Result<()> {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let dir = home.path().join("db");
+    let options = Options::default().create_if_missing(true).comparator(Arc::new(Numeric));
+    let db = Db::open(&dir, options)?;
+    for number in [10, 9, 100, 2] {
+        db.put(number.to_string(), "")?;
+    }
+    let mut keys = Vec::new();
+    for entry in db.range("3"..)? {
+        keys.push(String::from_utf8_lossy(&entry?.0).into_owned());
+    }
+    println!("from 3 on: {}", keys.join(", "));
+    assert_eq!(keys, ["9", "10", "100"]);
+    db.close()?;
+
+    match Db::open(&dir, Options::default()) {
+        Err(error @ Error::Unsupported { .. }) => println!("without the comparator: {error}"),
+        other => panic!("{other:?}"),
+    }
+    Ok(())
+}

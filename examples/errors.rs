@@ -1,0 +1,45 @@
+//! What a program does about errors: a full disk, and then space again.
+//! `cargo run --example errors`
+//!
+//! The disk here is `SimFs`, which fails on demand.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use minikv::fs::SimFs;
+use minikv::fs::sim::Fault;
+use minikv::{Db, Error, HealthState, Options, Result};
+
+fn main() -> Result<()> {
+    let disk = SimFs::new(1);
+    let options = || Options::default().fs(Arc::new(disk.clone()));
+
+    // Errors are matched by kind, and say in words what happened to which file.
+    match Db::open("/db", options()) {
+        Err(error @ Error::DatabaseMissing { .. }) => println!("{error}"),
+        other => panic!("{other:?}"),
+    }
+    let db = Db::open("/db", options().create_if_missing(true))?;
+    db.put("kept", "1")?;
+
+    disk.inject(Fault::no_space().path("*.log"));
+    let error = db.put("failed", "1").expect_err("the disk is full");
+    assert_eq!(error.io_kind(), Some(ErrorKind::StorageFull));
+    println!("{error}");
+
+    // From now on it only reads. Nothing is written to a log that may end in half a record.
+    assert_eq!(db.health().state, HealthState::ReadOnly);
+    match db.put("refused", "1") {
+        Err(Error::ReadOnly { reason }) => println!("refused, since: {reason}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(db.contains_key("kept")?);
+
+    // When there is space again: new files, with everything acknowledged and nothing that failed.
+    disk.clear_faults();
+    db.resume()?;
+    db.put("later", "1")?;
+    assert!(db.contains_key("kept")? && !db.contains_key("failed")?);
+    println!("writes go on: {:?}", db.health().state);
+    db.close()
+}

@@ -1,0 +1,25 @@
+//! A reader beside a writer: `cargo run --example read_only`.
+//!
+//! `Db::open_read_only` takes no lock and changes nothing in the directory, so it works while
+//! another process has the database open, and on a read-only medium. It shows the database as it
+//! was when it was opened; to see later writes, open it again.
+
+use minikv::{Db, Options, Result};
+
+fn main() -> Result<()> {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let dir = home.path().join("db");
+    let writer = Db::open(&dir, Options::default().create_if_missing(true))?;
+    writer.put("day/1", "sunny")?;
+
+    // Usually in another process.
+    let reader = Db::open_read_only(&dir, Options::default())?;
+    writer.put("day/2", "rain")?;
+    println!("the reader sees {} days", reader.prefix("day/")?.count());
+    assert!(!reader.contains_key("day/2")?);
+
+    let reader = Db::open_read_only(&dir, Options::default())?;
+    println!("opened again, it sees {}", reader.prefix("day/")?.count());
+    assert!(reader.contains_key("day/2")?);
+    Ok(())
+}

@@ -1,0 +1,512 @@
+//! Panics in the middle of what threads share: in a filter policy, a comparator or a filesystem.
+//! Everyone who waits gets an error, `health` says why, and nothing acknowledged is lost.
+
+use std::cmp::Ordering;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use minikv::filter::FilterGenerator;
+use minikv::fs::sim::{CrashPlan, JournalEntry, OpKind, SimFs};
+use minikv::fs::{Fs, MemFs};
+use minikv::{
+    BloomFilterPolicy, Comparator, Compression, Db, Error, FilterPolicy, HealthState, Options,
+    WriteOptions,
+};
+
+const MESSAGE: &str = "the trap was sprung";
+
+/// Panics while it is armed, in threads whose name begins so.
+#[derive(Clone, Debug)]
+struct Trap {
+    armed: Arc<AtomicBool>,
+    thread: &'static str,
+}
+
+impl Trap {
+    fn new(thread: &'static str) -> Trap {
+        Trap { armed: Arc::default(), thread }
+    }
+
+    fn arm(&self, yes: bool) {
+        self.armed.store(yes, SeqCst);
+    }
+
+    fn step(&self) {
+        let here = thread::current().name().is_some_and(|name| name.starts_with(self.thread));
+        if self.armed.load(SeqCst) && (here || self.thread.is_empty()) {
+            spring();
+        }
+    }
+}
+
+/// A panic that prints nothing.
+fn spring() {
+    resume_unwind(Box::new(MESSAGE));
+}
+
+/// LevelDB's filter, with a trap where a table is begun.
+#[derive(Debug)]
+struct TrapPolicy(BloomFilterPolicy, Trap);
+
+impl FilterPolicy for TrapPolicy {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>) {
+        self.0.create(keys, dst);
+    }
+
+    fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
+        self.0.may_match(key, filter)
+    }
+
+    fn generator(&self) -> Box<dyn FilterGenerator> {
+        self.1.step();
+        self.0.generator()
+    }
+}
+
+/// Byte order, with a trap.
+#[derive(Debug)]
+struct TrapOrder(Trap);
+
+impl Comparator for TrapOrder {
+    fn name(&self) -> &str {
+        "test.TrapOrder"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.0.step();
+        a.cmp(b)
+    }
+}
+
+fn with_policy(fs: &MemFs, trap: &Trap) -> Options {
+    let policy = TrapPolicy(BloomFilterPolicy::new(10), trap.clone());
+    let options = crate::small().compression(Compression::None).fs(Arc::new(fs.clone()));
+    options.filter_policy(Some(Arc::new(policy)))
+}
+
+fn open(options: Options) -> Db {
+    Db::open("/db", options).unwrap()
+}
+
+fn synced() -> WriteOptions {
+    WriteOptions::default().sync(true)
+}
+
+/// Runs `work` in a thread of its own: it fails rather than hangs.
+#[track_caller]
+fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = mpsc::channel();
+    let _ends_or_hangs = thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(Duration::from_secs(20)).expect("it returns")
+}
+
+/// Checks that an error, or its reason, is the panic.
+#[track_caller]
+fn assert_panicked<T>(result: Result<T, Error>, during: &str) {
+    let error = result.map(drop).unwrap_err();
+    let panicked = match &error {
+        Error::ReadOnly { reason } => &**reason,
+        error => error,
+    };
+    let Error::Panicked { message, .. } = panicked else { panic!("{error}") };
+    assert_eq!(message, MESSAGE);
+    assert!(error.to_string().ends_with(&format!("{during} panicked: {MESSAGE}")), "{error}");
+}
+
+#[track_caller]
+fn assert_read_only(db: &Db, during: &str) {
+    let health = db.health();
+    assert_eq!(health.state, HealthState::ReadOnly);
+    assert_panicked(health.error.map_or(Ok(()), Err), during);
+    assert!(health.damaged_tables.is_empty());
+    assert_panicked(db.put("refused", ""), during);
+}
+
+fn key(number: usize) -> String {
+    format!("key {:05}", number * 7919 % 10_000)
+}
+
+fn fill(db: &Db, numbers: std::ops::Range<usize>) {
+    numbers.for_each(|number| db.put(key(number), number.to_string().repeat(20)).unwrap());
+}
+
+/// Writes tables of level 0, with four of which a compaction is due, until the background fails:
+/// how many writes were acknowledged.
+fn fill_until_it_fails(db: &Db) -> usize {
+    for number in 0..2000 {
+        if db.put(key(number), number.to_string().repeat(20)).is_err() {
+            return number;
+        }
+        if number % 100 == 99 {
+            let _may_fail = db.flush();
+        }
+    }
+    2000
+}
+
+#[track_caller]
+fn assert_filled(db: &Db, numbers: std::ops::Range<usize>) {
+    let expected = numbers.len();
+    for number in numbers {
+        let found = db.get(key(number)).unwrap();
+        assert!(found.is_some_and(|found| found == number.to_string().repeat(20)), "{number}");
+    }
+    assert_eq!(db.prefix("key ").unwrap().count(), expected);
+}
+
+#[test]
+fn a_policy_that_panics_in_a_flush_fails_all_who_wait_and_loses_nothing() {
+    let (fs, trap) = (MemFs::new(), Trap::new(""));
+    let db = open(with_policy(&fs, &trap));
+    fill(&db, 0..300);
+    trap.arm(true);
+    let waiters = [Db::flush, Db::wait_idle, |db: &Db| db.compact_range::<&str>(..)];
+    assert_panicked(in_time(move || (db.flush(), db).0), "a flush");
+    let db = open(with_policy(&fs, &trap));
+    // Two memtables wait for their flush, and then so does the writer.
+    let writer = db.clone();
+    let error = in_time(move || {
+        let mut puts = (300..).map(|number| writer.put(key(number % 300), vec![7; 1000]));
+        puts.find_map(Result::err).unwrap()
+    });
+    assert_panicked::<()>(Err(error), "a flush");
+    for wait in waiters {
+        let db = db.clone();
+        assert_panicked(in_time(move || wait(&db)), "a flush");
+    }
+    assert_read_only(&db, "a flush");
+    let resumer = db.clone();
+    assert_panicked(in_time(move || resumer.resume()), "resume");
+    assert_read_only(&db, "resume");
+    trap.arm(false);
+    db.resume().unwrap();
+    fill(&db, 0..300);
+    assert_filled(&db, 0..300);
+    db.flush().unwrap();
+    in_time(move || db.close()).unwrap();
+    assert_filled(&open(with_policy(&fs, &trap)), 0..300);
+}
+
+#[test]
+fn a_policy_that_panics_in_a_compaction_fails_all_who_wait_and_loses_nothing() {
+    let (fs, trap) = (MemFs::new(), Trap::new("minikv-compact"));
+    let db = open(with_policy(&fs, &trap));
+    trap.arm(true);
+    let done = fill_until_it_fails(&db);
+    let waiter = db.clone();
+    assert_panicked(in_time(move || waiter.wait_idle()), "a compaction");
+    assert_read_only(&db, "a compaction");
+    assert_filled(&db, 0..done);
+    let closer = db.clone();
+    assert_panicked(in_time(move || closer.close()), "a compaction");
+    drop(db);
+    let db = open(crate::small().fs(Arc::new(fs.clone())));
+    assert_filled(&db, 0..done);
+    db.compact_range::<&str>(..).unwrap();
+    assert_filled(&db, 0..done);
+}
+
+/// The number of table files, and of tables in the version.
+fn tables(fs: &MemFs, db: &Db) -> (usize, usize) {
+    let names = fs.list(Path::new("/db")).unwrap();
+    let files = names.iter().filter(|name| name.ends_with(".ldb")).count();
+    let level = |n: u8| db.property(&format!("leveldb.num-files-at-level{n}")).unwrap();
+    (files, (0..7).map(|n| level(n).parse::<usize>().unwrap()).sum())
+}
+
+#[test]
+fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
+    if thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
+        return; // a compaction has one part then
+    }
+    let (fs, trap) = (MemFs::new(), Trap::new("minikv-merge"));
+    let db = open(with_policy(&fs, &trap));
+    fill(&db, 0..2000);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    trap.arm(true);
+    let compactor = db.clone();
+    assert_panicked(in_time(move || compactor.compact_range::<&str>(..)), "a compaction");
+    assert_read_only(&db, "a compaction");
+    // An earlier compaction may still be removing its inputs.
+    let began = Instant::now();
+    while tables(&fs, &db).0 != tables(&fs, &db).1 {
+        assert!(began.elapsed() < Duration::from_secs(10), "outputs of the parts are left");
+        thread::yield_now();
+    }
+    trap.arm(false);
+    db.resume().unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    assert_filled(&db, 0..2000);
+}
+
+/// The first write of the armed log waits until the others are in the queue; the second, which is
+/// that of a group, panics.
+#[test]
+fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
+    const WRITERS: usize = 8;
+    for during in [OpKind::Write, OpKind::Sync] {
+        let fs = SimFs::new(1);
+        let db = open(crate::small().fs(Arc::new(fs.clone())));
+        db.put_with(&synced(), "before", "").unwrap();
+        let (arrived, operations) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+        let seen = arrived.clone();
+        fs.set_hook(move |operation| {
+            if operation.kind != during || operation.path.extension().is_none_or(|e| e != "log") {
+                return;
+            }
+            match operations.fetch_add(1, SeqCst) {
+                0 => {
+                    while seen.load(SeqCst) < WRITERS {
+                        thread::yield_now();
+                    }
+                    thread::sleep(Duration::from_millis(50));
+                }
+                _ => spring(),
+            }
+        });
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (db, arrived) = (db.clone(), arrived.clone());
+                move || {
+                    arrived.fetch_add(1, SeqCst);
+                    db.put_with(&synced(), format!("writer {writer}"), "")
+                }
+            })
+            .map(|writer| thread::spawn(move || in_time(writer)))
+            .collect();
+        let results = writers.into_iter().map(|writer| writer.join().unwrap());
+        let (done, failed): (Vec<_>, Vec<_>) = results.partition(Result::is_ok);
+        assert_eq!(done.len(), 1, "the first, alone");
+        failed.into_iter().for_each(|result| assert_panicked(result, "a write"));
+        assert_read_only(&db, "a write");
+        fs.clear_hook();
+        let mut keys = db.iter().unwrap().map(|entry| entry.unwrap().0);
+        assert!(keys.next().unwrap() == "before" && keys.count() == 1);
+        db.resume().unwrap();
+        db.put_with(&synced(), "later", "").unwrap();
+        let crashed = open(crate::small().fs(Arc::new(fs.crash_image(&CrashPlan::strict()))));
+        assert_eq!(crashed.iter().unwrap().count(), 3, "of {during:?}");
+    }
+}
+
+#[test]
+fn a_comparator_that_panics_fails_flushes_and_looks_for_work_and_leaves_reads_alone_later() {
+    let (fs, trap) = (MemFs::new(), Trap::new(""));
+    let options =
+        || crate::small().fs(Arc::new(fs.clone())).comparator(Arc::new(TrapOrder(trap.clone())));
+    let db = open(options());
+    let scanned = |db: &Db| db.iter().unwrap().map(Result::unwrap).count();
+    (0..500).for_each(|number| db.put(key(number), "").unwrap());
+    trap.arm(true);
+    // A read is its caller's own: the panic goes on there.
+    assert!(catch_unwind(AssertUnwindSafe(|| scanned(&db))).is_err());
+    assert_eq!(db.health().state, HealthState::Good);
+    let flusher = db.clone();
+    assert_panicked(in_time(move || flusher.flush()), "a flush");
+    let waiter = db.clone();
+    assert_panicked(in_time(move || waiter.wait_idle()), "a flush");
+    assert_read_only(&db, "a flush");
+    trap.arm(false);
+    assert_eq!(scanned(&db), 500);
+    db.resume().unwrap();
+    assert_eq!(scanned(&db), 500);
+    in_time(move || db.close()).unwrap();
+    assert_eq!(scanned(&open(options())), 500);
+}
+
+/// The comparator is asked which tables to merge, before any of them is taken.
+#[test]
+fn a_comparator_that_panics_when_compactions_are_chosen_ends_no_thread() {
+    let (fs, trap) = (MemFs::new(), Trap::new("minikv-compact"));
+    let order = Arc::new(TrapOrder(trap.clone()));
+    let db = open(crate::small().fs(Arc::new(fs)).comparator(order));
+    trap.arm(true);
+    let done = fill_until_it_fails(&db);
+    let waiter = db.clone();
+    assert_panicked(in_time(move || waiter.wait_idle()), "a background thread");
+    assert_read_only(&db, "a background thread");
+    trap.arm(false);
+    let waiter = db.clone();
+    in_time(move || {
+        // Of two threads that panic the second may come after the first resume.
+        while waiter.resume().and_then(|()| waiter.wait_idle()).is_err() {
+            thread::yield_now();
+        }
+    });
+    assert!(db.stats().levels[1..].iter().any(|level| level.compactions + level.moves > 0));
+    assert_eq!(db.iter().unwrap().count(), done);
+}
+
+#[test]
+fn a_replayed_log_and_a_policy_that_panics_fail_synced_writes_and_close() {
+    let (fs, trap) = (MemFs::new(), Trap::new(""));
+    let db = open(with_policy(&fs, &trap));
+    fill(&db, 0..100);
+    db.close().unwrap();
+    trap.arm(true);
+    let db = open(with_policy(&fs, &trap));
+    let writer = db.clone();
+    assert_panicked(in_time(move || writer.put_with(&synced(), "a", "")), "a flush");
+    assert_panicked(in_time(move || db.close()), "a flush");
+    trap.arm(false);
+    assert_filled(&open(with_policy(&fs, &trap)), 0..100);
+}
+
+/// A damaged log is made a table by the open itself, in its caller's thread.
+#[test]
+fn a_policy_that_panics_in_open_leaves_the_database_unlocked_and_whole() {
+    let (dir, trap) = (tempfile::tempdir().unwrap(), Trap::new(""));
+    let options = || {
+        let policy = TrapPolicy(BloomFilterPolicy::new(10), trap.clone());
+        crate::small().filter_policy(Some(Arc::new(policy)))
+    };
+    let db = Db::open(dir.path(), options()).unwrap();
+    fill(&db, 0..100);
+    db.put("damaged", "damaged").unwrap();
+    db.close().unwrap();
+    let mut names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let log = names.find(|path| path.extension().is_some_and(|e| e == "log")).unwrap();
+    let mut bytes = std::fs::read(&log).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    bytes.extend_from_slice(&[0; 32]);
+    std::fs::write(&log, bytes).unwrap();
+    trap.arm(true);
+    assert!(catch_unwind(AssertUnwindSafe(|| Db::open(dir.path(), options()))).is_err());
+    trap.arm(false);
+    assert_filled(&Db::open(dir.path(), options()).unwrap(), 0..100);
+}
+
+/// A filesystem that panics at operations on such a file, while it is armed.
+fn trapped(fs: &SimFs, trap: &Trap, kind: OpKind, part: &'static str) {
+    let trap = trap.clone();
+    fs.set_hook(move |operation| {
+        if operation.kind == kind && operation.path.to_str().unwrap().contains(part) {
+            trap.step();
+        }
+    });
+}
+
+/// The path of the MANIFEST that `CURRENT` names.
+fn manifest_of(fs: &SimFs) -> std::path::PathBuf {
+    let mut name = [0; 32];
+    let current = fs.open(Path::new("/db/CURRENT")).unwrap();
+    let len = current.read_at(&mut name, 0).unwrap();
+    Path::new("/db").join(std::str::from_utf8(&name[..len]).unwrap().trim_end())
+}
+
+#[test]
+fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
+    for (kind, part) in [
+        (OpKind::Create, "ldb"),
+        (OpKind::Sync, "ldb"),
+        (OpKind::Write, "MANIFEST"),
+        (OpKind::Sync, "MANIFEST"),
+        (OpKind::Remove, "log"),
+        (OpKind::Create, "log"),
+    ] {
+        let (fs, trap) = (SimFs::new(1), Trap::new(""));
+        let options = |fs: &SimFs| crate::small().fs(Arc::new(fs.clone()));
+        let db = open(options(&fs));
+        fill(&db, 0..100);
+        fs.record_history();
+        trapped(&fs, &trap, kind, part);
+        trap.arm(true);
+        let flusher = db.clone();
+        let during = if part == "MANIFEST" { "an edit of the MANIFEST" } else { "a flush" };
+        let flushed = in_time(move || flusher.flush());
+        let waiter = db.clone();
+        assert_panicked(in_time(move || waiter.wait_idle()), during);
+        // The table was there when its log could not be removed.
+        flushed.map_or_else(|error| assert_panicked::<()>(Err(error), during), drop);
+        assert_read_only(&db, during);
+        trap.arm(false);
+        if part == "ldb" {
+            let closer = db.clone();
+            assert_panicked(in_time(move || closer.close()), "a flush");
+        } else {
+            let panicked_at = fs.op_count();
+            let manifest = manifest_of(&fs);
+            db.resume().unwrap();
+            db.put_with(&synced(), "last", "").unwrap();
+            // Half an edit may be in it.
+            let written = |entry: &JournalEntry| entry.path == manifest && entry.kind == kind;
+            let journal = fs.journal();
+            let later = journal.iter().filter(|entry| entry.number > panicked_at);
+            assert_eq!(later.filter(|entry| part == "MANIFEST" && written(entry)).count(), 0);
+            let crashed = open(options(&fs.crash_image(&CrashPlan::strict())));
+            assert!(crashed.contains_key("last").unwrap());
+        }
+        drop(db);
+        assert_filled(&open(options(&fs)), 0..100);
+    }
+}
+
+/// The panic comes after the merge, when the names of its tables are to be made durable.
+#[test]
+fn a_compaction_that_panics_at_its_end_frees_its_inputs() {
+    let (fs, trap) = (SimFs::new(1), Trap::new("minikv-compact"));
+    let db = open(crate::small().fs(Arc::new(fs.clone())));
+    trapped(&fs, &trap, OpKind::SyncDir, "db");
+    trap.arm(true);
+    let done = fill_until_it_fails(&db);
+    let waiter = db.clone();
+    assert_panicked(in_time(move || waiter.wait_idle()), "a compaction");
+    assert_read_only(&db, "a compaction");
+    trap.arm(false);
+    db.resume().unwrap();
+    let compactor = db.clone();
+    in_time(move || compactor.compact_range::<&str>(..)).unwrap();
+    assert_filled(&db, 0..done);
+    db.close().unwrap();
+    assert_filled(&open(crate::small().fs(Arc::new(fs))), 0..done);
+}
+
+#[test]
+fn a_filesystem_that_panics_in_close_makes_close_fail() {
+    let (fs, trap) = (SimFs::new(1), Trap::new(""));
+    let options = || crate::small().fs(Arc::new(fs.clone()));
+    let db = open(options());
+    fill(&db, 0..100);
+    trapped(&fs, &trap, OpKind::Sync, "log");
+    trap.arm(true);
+    let other = db.clone();
+    assert_panicked(in_time(move || db.close()), "close");
+    assert_panicked(other.put("later", ""), "close");
+    drop(other);
+    trap.arm(false);
+    assert_filled(&open(options()), 0..100);
+}
+
+#[test]
+fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alone() {
+    let (fs, trap) = (SimFs::new(1), Trap::new(""));
+    let db = open(crate::small().fs(Arc::new(fs.clone())));
+    fill(&db, 0..300);
+    trapped(&fs, &trap, OpKind::Create, "copy");
+    trap.arm(true);
+    // A checkpoint is its caller's own.
+    assert!(catch_unwind(AssertUnwindSafe(|| db.checkpoint("/copy"))).is_err());
+    trap.arm(false);
+    fill(&db, 300..600);
+    db.checkpoint("/copy2").unwrap();
+    let copy = Db::open("/copy2", crate::small().fs(Arc::new(fs.clone()))).unwrap();
+    assert_filled(&copy, 0..600);
+    // Tables that a compaction leaves are removed by whoever comes by, cursors among them.
+    let cursor = db.cursor().unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    trapped(&fs, &trap, OpKind::Remove, "ldb");
+    trap.arm(true);
+    db.compact_range::<&str>(..).unwrap();
+    drop(cursor);
+    assert_eq!(db.health().state, HealthState::Good);
+    in_time(move || db.close()).unwrap();
+}
