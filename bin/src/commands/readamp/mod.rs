@@ -271,7 +271,7 @@ fn readable(options: Options) -> Options {
 /// Makes a database of `data`, without filters: they come later, in every kind.
 fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
     let options = Shape { bloom_bits: Some(0), ..shape.clone() }.options()?;
-    let db = Db::open(dir, options.clone().create_if_missing(true).error_if_exists(true))?;
+    let db = Data::create(dir, options.clone())?;
     data.load(&db, seed)?;
     db.flush()?;
     db.wait_idle()?;
