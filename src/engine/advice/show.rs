@@ -94,6 +94,9 @@ mod tests {
     #[test]
     fn an_interval_around_zero_has_no_negative_zero() {
         assert_eq!(format!("{:.3}", thousandths(-0.000_04)), "0.000");
-        assert_eq!(format!("{:.3} {:.3}", thousandths(-0.000_6), thousandths(0.001)), "-0.001 0.001");
+        assert_eq!(
+            format!("{:.3} {:.3}", thousandths(-0.000_6), thousandths(0.001)),
+            "-0.001 0.001"
+        );
     }
 }

@@ -362,7 +362,8 @@ fn figures(n: f64) -> String {
         n if n >= 100.0 => format!("{n:.0}"),
         n if n >= 10.0 => format!("{n:.1}"),
         n if n >= 1.0 => format!("{n:.2}"),
-        n => format!("{n:.3}"),
+        n if n >= 0.001 || n == 0.0 => format!("{n:.3}"),
+        n => format!("{n:.4}"),
     }
 }
 
