@@ -183,13 +183,16 @@ fn names_of_the_code_are_in_the_code() {
 #[test]
 fn a_method_of_another_type_is_not_in_the_code() {
     let source = "impl<T: Clone> Table<T> {\n    pub fn get(&self) {}\n}\n\
-                  pub enum Kind {\n    Small,\n}\nimpl fmt::Display for Kind {\n    fn fmt() {}\n}\n";
+                  pub enum Kind {\n    Small,\n}\nimpl fmt::Display for Kind {\n    fn fmt() {}\n}\n\
+                  macro_rules! reads {\n    ($of:ty) => {\n        impl $of {\n            \
+                  pub fn peek() {}\n        }\n    };\n}\nreads!(Kind);\n";
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("reader.rs");
     fs::write(&file, source).unwrap();
     let known = names::Names::of(&[file]);
     let contain = |span: &str| known.contain(&names::path_of(span).unwrap());
     assert!(contain("Table::get") && contain("Kind::Small") && contain("Kind::fmt"));
+    assert!(contain("Kind::peek") && !contain("Table::peek"));
     assert!(contain("reader::Table") && contain("fmt()") && contain("Table::get(key)"));
     assert!(!contain("Kind::get") && !contain("Table::Small") && !contain("Table::get_with"));
     assert!(!contain("writer::Table") && !contain("get_with()"));

@@ -30,6 +30,8 @@ pub fn path_of(span: &str) -> Option<Vec<&str>> {
         let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
         first && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
+    // `Some(..)` and `Ok(..)` are no calls of functions.
+    let call = call && path.starts_with(|c: char| c.is_ascii_lowercase());
     (names.iter().all(is_name) && (call || names.len() > 1)).then_some(names)
 }
 
@@ -40,7 +42,11 @@ impl Names {
             let source = fs::read_to_string(path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
             let file = path.file_stem().unwrap().to_str().unwrap();
             let folder = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
-            let module = if file == "mod" || file == "lib" { folder } else { file };
+            let module = match file {
+                "lib" => "minikv",
+                "mod" => folder,
+                file => file,
+            };
             names.read(module, &source);
         }
         names
@@ -61,6 +67,7 @@ impl Names {
     }
 
     fn read(&mut self, module: &str, source: &str) {
+        let mut macro_name = String::new();
         // The blocks around the line: how far each is indented, what it is of, and whether it has
         // fields or variants.
         let mut around: Vec<(usize, String, bool)> = Vec::new();
@@ -79,7 +86,12 @@ impl Names {
             {
                 self.members.entry(owner.clone()).or_default().extend(member(code, *fields));
             }
-            if let Some((kind, name)) = definition(code) {
+            if let Some(name) = code.strip_prefix("macro_rules! ") {
+                macro_name = words(name).next().unwrap_or_default();
+            } else if let Some((name, of)) = call_with_a_type(code) {
+                let members = self.members.get(&format!("{name}!")).cloned().unwrap_or_default();
+                self.members.entry(of).or_default().extend(members);
+            } else if let Some((kind, name)) = definition(code) {
                 if owner.is_none() {
                     self.items.entry(module.to_string()).or_default().insert(name.clone());
                 }
@@ -89,6 +101,9 @@ impl Names {
                 if ["struct", "enum", "trait"].contains(&kind) && line.ends_with('{') {
                     around.push((indent, name, kind != "trait"));
                 }
+            } else if code.starts_with("impl $") {
+                // Of whatever type the macro is called with, further down.
+                around.push((indent, format!("{macro_name}!"), false));
             } else if let Some(owner) = implemented(code) {
                 around.push((indent, owner, false));
             } else if let Some(list) = code.strip_prefix("pub use ") {
@@ -97,6 +112,14 @@ impl Names {
             }
         }
     }
+}
+
+/// The name of a macro that is called with the name of a type: `reads!(Db);`.
+fn call_with_a_type(code: &str) -> Option<(&str, String)> {
+    let (name, rest) = code.split_once("!(")?;
+    let of = rest.strip_suffix(");")?;
+    let is_type = of.starts_with(|c: char| c.is_ascii_uppercase()) && words(of).count() == 1;
+    is_type.then(|| (name, of.to_string()))
 }
 
 /// Without what says who may use an item, and how.
