@@ -1121,7 +1121,7 @@ fn the_page_of_readamp_has_the_advice_one_scale_and_its_provenance() {
     let out = run(minikv().args(args).env("SOURCE_DATE_EPOCH", "951782400"), b"").ok();
     let advice = String::from_utf8(out).unwrap();
     let html = fs::read_to_string(&file).unwrap();
-    let advised = advice.lines().find(|line| line.starts_with("Advice: ")).unwrap();
+    let advised = advice.lines().find_map(|line| line.strip_prefix("Advice: ")).unwrap();
     let advised = advised.split('.').next().unwrap();
     assert!(html.contains(&format!("<p class=\"advice\">{advised}.")), "{advised}: {html}");
     assert!(html.contains("What each would save") && html.contains("<td>table:8</td>"));

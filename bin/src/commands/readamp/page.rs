@@ -135,12 +135,23 @@ impl Report {
             Some(Point { x, y, low, high, class, said: told(m)? })
         };
         let points: Vec<_> = self.measured.iter().filter_map(point).collect();
-        let (Some(most), Some(least)) =
-            (points.iter().map(|p| p.x as u32).max(), points.iter().map(|p| p.x as u32).min())
-        else {
-            return;
-        };
-        let (least, most) = (least.saturating_sub(2).max(1), (most + 2).max(12));
+        let (curves, keys) = self.curves(&points);
+        let _ = writeln!(
+            page,
+            "<h2>False-positive rate against bits per key</h2>\n<p class=\"key\">{keys}\
+             <span><i class=\"line\" style=\"color:var(--soft)\"></i>theory of large bloom \
+             filters</span></p>"
+        );
+        let title = "False-positive rate against bits per key";
+        let axes = Axes { across: "bits per key", upwards: "false-positive rate" };
+        page.push_str(&both(|frame| chart::rates(frame, title, &axes, &points, &curves)));
+    }
+
+    /// What theory says around the sizes of `points`, and the key to it.
+    fn curves(&self, points: &[Point]) -> (Vec<Curve>, String) {
+        let sizes = || points.iter().map(|point| point.x as u32);
+        let least = sizes().min().unwrap_or(1).saturating_sub(2).max(1);
+        let most = (sizes().max().unwrap_or(1) + 2).max(12);
         let textbook = |bits: u32| {
             let probes = BloomFilterPolicy::new(bits).probes();
             let rate = false_positive_probability(u64::from(bits) * CURVE_KEYS, CURVE_KEYS, probes);
@@ -167,20 +178,18 @@ impl Report {
             let _ = write!(
                 keys,
                 "<span><i style=\"background:var(--{class})\"></i>{name}, measured, with 95 % \
-                 interval</span><span><i class=\"line dashed\" style=\"color:var(--{class})\"></i>\
-                 predicted for these filters</span>"
+                 interval</span>"
             );
+            if points.len() > 1 {
+                let _ = write!(
+                    keys,
+                    "<span><i class=\"line dashed\" style=\"color:var(--{class})\"></i>predicted \
+                     for these filters</span>"
+                );
+            }
             curves.push(Curve { class: curve, points });
         }
-        let _ = writeln!(
-            page,
-            "<h2>False-positive rate against bits per key</h2>\n<p class=\"key\">{keys}\
-             <span><i class=\"line\" style=\"color:var(--soft)\"></i>theory of large bloom \
-             filters</span></p>"
-        );
-        let title = "False-positive rate against bits per key";
-        let axes = Axes { across: "bits per key", upwards: "false-positive rate" };
-        page.push_str(&both(|frame| chart::rates(frame, title, &axes, &points, &curves)));
+        (curves, keys)
     }
 
     fn times_chart(&self, page: &mut String) {
@@ -230,6 +239,7 @@ fn advice(page: &mut String, advised: &Advised<'_>) {
     page.push_str("<h2>Advice</h2>\n");
     for (i, line) in advised.verdict().iter().enumerate() {
         let class = if i == 0 { " class=\"advice\"" } else { "" };
+        let line = line.strip_prefix("Advice: ").unwrap_or(line);
         let _ = writeln!(page, "<p{class}>{}</p>", escape(line));
     }
     let _ = writeln!(page, "<h3>What each would save</h3>\n{}", html_table(&advised.table()));

@@ -226,8 +226,9 @@ impl Report {
             n if n > MAX_NAMED => {
                 with.sort_by_key(|m| std::cmp::Reverse(blocks(m)));
                 let (worst, best) = (with[0], with[n - 1]);
-                parts.push(format!("{} with the worst of these, {}", fewer(worst), worst.filters));
-                parts.push(format!("{} with the best, {}", fewer(best), best.filters));
+                let (fewest, most) = (fewer(worst), fewer(best));
+                parts.push(format!("{fewest} with the worst of these ({})", worst.filters));
+                parts.push(format!("{most} with the best ({})", best.filters));
             }
             _ => parts.extend(with.iter().map(|m| format!("{} with {}", fewer(m), m.filters))),
         }
