@@ -22,7 +22,7 @@ pub struct Frame {
 
 /// For a window as wide as a page.
 pub const WIDE: Frame = Frame { width: 760.0, left: 90.0, right: 100.0 };
-/// For a telephone.
+/// For a phone.
 pub const NARROW: Frame = Frame { width: 360.0, left: 66.0, right: 84.0 };
 
 impl Frame {

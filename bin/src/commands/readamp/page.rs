@@ -42,7 +42,7 @@ impl Report {
         if !remarks.is_empty() {
             page.push_str("<ul>\n");
             for remark in remarks {
-                let _ = writeln!(page, "<li>{}</li>", escape(&remark));
+                let _ = writeln!(page, "<li>{}</li>", prose(&remark));
             }
             page.push_str("</ul>\n");
         }
@@ -235,12 +235,17 @@ fn both(draw: impl Fn(&Frame) -> String) -> String {
     format!("<div class=\"wide\">\n{wide}</div>\n<div class=\"narrow\">\n{narrow}</div>\n")
 }
 
+/// A sentence, safe inside an element, whose figures keep their `%`.
+fn prose(text: &str) -> String {
+    escape(text).replace(" %", "&nbsp;%")
+}
+
 fn advice(page: &mut String, advised: &Advised<'_>) {
     page.push_str("<h2>Advice</h2>\n");
     for (i, line) in advised.verdict().iter().enumerate() {
         let class = if i == 0 { " class=\"advice\"" } else { "" };
         let line = line.strip_prefix("Advice: ").unwrap_or(line);
-        let _ = writeln!(page, "<p{class}>{}</p>", escape(line));
+        let _ = writeln!(page, "<p{class}>{}</p>", prose(line));
     }
     let _ = writeln!(page, "<h3>What each would save</h3>\n{}", html_table(&advised.table()));
 }

@@ -333,10 +333,11 @@ fn ratio(a: u64, b: u64) -> String {
     }
 }
 
-/// Breaks a text into lines of at most `width` characters.
+/// Breaks a text into lines of at most `width` characters. A figure keeps its `%`.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut used = 0;
+    let text = text.replace(" %", "\u{a0}%");
     for word in text.split(' ') {
         let len = word.chars().count();
         if used > 0 {
@@ -347,7 +348,7 @@ pub fn wrap(text: &str, width: usize) -> String {
         lines.push_str(word);
         used += len;
     }
-    lines
+    lines.replace('\u{a0}', " ")
 }
 
 fn show(n: f64) -> String {
@@ -386,6 +387,11 @@ mod tests {
         assert_eq!(listed(&parts), "a, b and c");
         assert_eq!(listed(&parts[..2]), "a and b");
         assert_eq!((listed(&parts[..1]), listed(&[])), ("a".to_string(), String::new()));
+    }
+
+    #[test]
+    fn lines_break_between_words_and_not_before_a_percent_sign() {
+        assert_eq!(wrap("rates of 95 % and of 5 %", 11), "rates of\n  95 % and\n  of 5 %");
     }
 
     #[test]
