@@ -219,7 +219,7 @@ mod tests {
         table.row(["none", "1.000", "0.032", "0.968", "0.00000000"]);
         assert_eq!(
             table.to_string(),
-            "                ---- cold ----   -- warm --\n\
+            "                --- cold ----   -- warm --\n\
              f      blocks    file   cache         file\n\
              none    1.000   0.032   0.968   0.00000000"
         );

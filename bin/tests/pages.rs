@@ -158,17 +158,24 @@ fn without_times(lines: &[String]) -> Vec<String> {
             continue;
         }
         times = (times && !line.is_empty()) || line.starts_with("Time of a get");
-        advice = (advice && !line.is_empty()) || line.contains("- ns per get -");
+        advice = (advice && !line.is_empty()) || line.contains("ns per get");
         match (times, advice) {
             (true, _) => {}
             (_, true) => {
-                let words: Vec<_> = line.split_whitespace().collect();
+                let words = words(line);
                 kept.push(words[..words.len() - 2].join(" "));
             }
-            _ => kept.push(line.split_whitespace().collect::<Vec<_>>().join(" ")),
+            _ => kept.push(words(line).join(" ")),
         }
     }
     kept.into_iter().map(|line| without_nanoseconds(&line)).filter(|l| !l.is_empty()).collect()
+}
+
+/// The words of a line, without the dashes around names of columns: they are as many as there is
+/// room for.
+fn words(line: &str) -> Vec<&str> {
+    let dashes = |word: &str| word.len() > 1 && word.bytes().all(|byte| byte == b'-');
+    line.split_whitespace().filter(|word| !dashes(word)).collect()
 }
 
 /// `a get takes 6050 ns less` without the number, and without saying which way.

@@ -298,7 +298,7 @@ fn extent(points: &[Point], curves: &[Curve]) -> (f64, f64) {
 }
 
 /// A scale of more decades than these has room for their beginnings only.
-const MOST_DECADES: f64 = 2.2;
+const MOST_DECADES: f64 = 2.4;
 
 /// A logarithmic scale onto the way from one coordinate to another.
 struct Log {
