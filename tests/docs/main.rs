@@ -193,9 +193,9 @@ fn a_method_of_another_type_is_not_in_the_code() {
     let contain = |span: &str| known.contain(&names::path_of(span).unwrap());
     assert!(contain("Table::get") && contain("Kind::Small") && contain("Kind::fmt"));
     assert!(contain("Kind::peek") && !contain("Table::peek"));
-    assert!(contain("reader::Table") && contain("fmt()") && contain("Table::get(key)"));
+    assert!(contain("reader::Kind") && contain("fmt()") && contain("Table::get(key)"));
     assert!(!contain("Kind::get") && !contain("Table::Small") && !contain("Table::get_with"));
-    assert!(!contain("writer::Table") && !contain("get_with()"));
+    assert!(!contain("writer::Kind") && !contain("get_with()"));
     assert_eq!(names::path_of("no path"), None);
 }
 
