@@ -182,13 +182,28 @@ fn names_of_the_code_are_in_the_code() {
 
 #[test]
 fn a_method_of_another_type_is_not_in_the_code() {
-    let source = "impl<T: Clone> Table<T> {\n    pub fn get(&self) {}\n}\n\
-                  pub enum Kind {\n    Small,\n}\nimpl fmt::Display for Kind {\n    fn fmt() {}\n}\n\
-                  macro_rules! reads {\n    ($of:ty) => {\n        impl $of {\n            \
-                  pub fn peek() {}\n        }\n    };\n}\nreads!(Kind);\n";
+    let source = [
+        "impl<T: Clone> Table<T> {",
+        "    pub fn get(&self) {}",
+        "}",
+        "pub enum Kind {",
+        "    Small,",
+        "}",
+        "impl fmt::Display for Kind {",
+        "    fn fmt() {}",
+        "}",
+        "macro_rules! reads {",
+        "    ($of:ty) => {",
+        "        impl $of {",
+        "            pub fn peek() {}",
+        "        }",
+        "    };",
+        "}",
+        "reads!(Kind);",
+    ];
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("reader.rs");
-    fs::write(&file, source).unwrap();
+    fs::write(&file, source.join("\n")).unwrap();
     let known = names::Names::of(&[file]);
     let contain = |span: &str| known.contain(&names::path_of(span).unwrap());
     assert!(contain("Table::get") && contain("Kind::Small") && contain("Kind::fmt"));
