@@ -307,7 +307,11 @@ mod tests {
         let quiet = loaded(&data);
         let done = std::sync::atomic::AtomicBool::new(false);
         let busy = std::thread::scope(|scope| {
-            let spin = || while !done.load(std::sync::atomic::Ordering::Relaxed) {};
+            let spin = || {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            };
             (0..3).for_each(|_| drop(scope.spawn(spin)));
             let busy = loaded(&data);
             done.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -47,7 +47,8 @@ fn seconds() -> u64 {
 /// The day of a time in seconds since 1970.
 fn date(seconds: u64) -> String {
     let mut day = seconds / SECONDS_PER_DAY;
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let divides = |n, year: u64| year.is_multiple_of(n);
+    let leap = |year| divides(4, year) && (!divides(100, year) || divides(400, year));
     let days = |year: u64| if leap(year) { 366 } else { 365 };
     let mut year = 1970;
     while day >= days(year) && year < 9999 {
