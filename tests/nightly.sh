@@ -47,6 +47,7 @@ MINIKV_OPS=$((2000000 / scale)) row tables 'test result' \
   cargo test -q -p minikv --test model -- --nocapture every_table
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
+MINIKV_PAGES=1 row pages 'test result' cargo test -q -p minikv-cli --test pages
 mutants=''
 # Of the mutants, one.
 [ "$scale" -gt 1 ] && mutants='the log is not synced'

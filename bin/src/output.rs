@@ -63,18 +63,33 @@ const COLUMN_GAP: usize = 3;
 
 /// A table of text: the first column to the left, the others to the right.
 pub struct Table {
+    /// Headings above the head, each with the number of columns it stands over. Empty without.
+    groups: Vec<(String, usize)>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     pub fn new<const N: usize>(head: [&str; N]) -> Table {
-        let mut table = Table { rows: Vec::new() };
+        let mut table = Table { groups: Vec::new(), rows: Vec::new() };
         table.row(head);
         table
     }
 
     pub fn of(rows: Vec<Vec<String>>) -> Table {
-        Table { rows }
+        Table { groups: Vec::new(), rows }
+    }
+
+    /// A table whose head has two rows: the first names groups of columns, from the left. A group
+    /// without a name leaves its columns alone.
+    pub fn grouped<const N: usize>(groups: &[(&str, usize)], head: [&str; N]) -> Table {
+        debug_assert_eq!(groups.iter().map(|(_, columns)| columns).sum::<usize>(), N);
+        let groups = groups.iter().map(|(name, columns)| (name.to_string(), *columns)).collect();
+        Table { groups, ..Table::new(head) }
+    }
+
+    /// The groups of columns; empty if the head has one row.
+    pub fn groups(&self) -> &[(String, usize)] {
+        &self.groups
     }
 
     pub fn rows(&self) -> &[Vec<String>] {
@@ -86,12 +101,36 @@ impl Table {
     }
 }
 
+impl Table {
+    /// The row above the head: each name amid dashes that span its columns.
+    fn groups_line(&self, width: impl Fn(usize) -> usize) -> String {
+        let (mut line, mut first) = (String::new(), 0);
+        for (name, columns) in &self.groups {
+            let widths = (first..first + columns).map(&width).sum::<usize>();
+            let span = widths + (columns - 1) * COLUMN_GAP;
+            if first > 0 {
+                line.extend([' '; COLUMN_GAP]);
+            }
+            line.push_str(&match name.chars().count() {
+                0 => " ".repeat(span),
+                long if long + 4 > span => format!("{name:^span$}"),
+                _ => format!("{:-^span$}", format!(" {name} ")),
+            });
+            first += columns;
+        }
+        line
+    }
+}
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
+        if !self.groups.is_empty() {
+            writeln!(f, "{}", self.groups_line(width).trim_end())?;
+        }
         for (i, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
@@ -170,6 +209,19 @@ mod tests {
         assert_eq!(
             table.to_string(),
             "level   tables     bytes\nL0           1   4.0 KiB\nall         12"
+        );
+    }
+
+    #[test]
+    fn names_of_groups_span_their_columns() {
+        let groups = [("", 2), ("cold", 2), ("warm", 1)];
+        let mut table = Table::grouped(&groups, ["f", "blocks", "file", "cache", "file"]);
+        table.row(["none", "1.000", "0.032", "0.968", "0.00000000"]);
+        assert_eq!(
+            table.to_string(),
+            "                --- cold ----   -- warm --\n\
+             f      blocks    file   cache         file\n\
+             none    1.000   0.032   0.968   0.00000000"
         );
     }
 }

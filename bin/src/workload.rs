@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use minikv::{Db, WriteBatch};
+use minikv::{Db, Options, WriteBatch};
 
 use crate::codec::Format;
 use crate::error::{CliError, Result};
@@ -15,6 +15,9 @@ pub static WORDS: &[u8] = include_bytes!("../data/words.txt");
 
 const BATCH_ENTRIES: u64 = 1000;
 const MUTATIONS: u64 = 1000;
+/// When flushes and compactions get a turn while a batch is written. Any number will do, as long
+/// as it stays the same.
+const BACKGROUND_SEED: u64 = 1;
 
 /// Random numbers, the same for the same seed: splitmix64.
 #[derive(Clone, Debug)]
@@ -151,8 +154,18 @@ impl Data {
         }
     }
 
+    /// Creates a database in `dir` that [`Data::load`] fills the same way every time.
+    ///
+    /// With background threads, the scheduler and the number of cores decide which tables a merge
+    /// meets and where its outputs are cut. So this handle has none: flushes and compactions run
+    /// in the calling thread, as soon as they are due.
+    pub fn create(dir: &Path, options: Options) -> Result<Db> {
+        let options = options.create_if_missing(true).error_if_exists(true);
+        Ok(Db::open(dir, options.inline_background(Some(BACKGROUND_SEED)))?)
+    }
+
     /// Puts the entries into `db`, in an order that is random and the same for the same seed.
-    /// Background work is waited for, so that which tables there are does not depend on timing.
+    /// After each batch all flushes and compactions that are due are done.
     pub fn load(&self, db: &Db, seed: u64) -> Result<()> {
         let progress = Progress::steps("loading", self.len());
         let order = self.order(seed);
@@ -265,6 +278,48 @@ mod tests {
         for bytes in [0, 1, 16, 100] {
             assert_eq!(make_value(5, bytes).len(), bytes);
         }
+    }
+
+    /// The files of a database that `data` was loaded into, with their bytes.
+    fn loaded(data: &Data) -> BTreeMap<String, Vec<u8>> {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("db");
+        let options = Options::default().write_buffer_bytes(64 << 10).max_file_bytes(32 << 10);
+        let db = Data::create(&dir, options).unwrap();
+        data.load(&db, 1).unwrap();
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+        let levels = db.stats().levels.iter().filter(|level| level.files > 0).count();
+        assert!(levels >= 2, "compactions have taken place");
+        db.close().unwrap();
+        let files = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        let named = |path: std::path::PathBuf| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_string();
+            (name, std::fs::read(&path).unwrap())
+        };
+        files.map(named).collect()
+    }
+
+    /// The same while other threads take the processor away now and then.
+    #[test]
+    fn loading_the_same_data_makes_the_same_files_byte_for_byte() {
+        let data = Data::Generated { entries: 20_000, value_bytes: 100, seed: 3 };
+        let quiet = loaded(&data);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let busy = std::thread::scope(|scope| {
+            let spin = || {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            };
+            (0..3).for_each(|_| drop(scope.spawn(spin)));
+            let busy = loaded(&data);
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            busy
+        });
+        let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&quiet), names(&busy));
+        assert!(quiet == busy, "the files have the same names and other bytes");
     }
 
     #[test]

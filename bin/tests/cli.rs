@@ -925,6 +925,12 @@ fn readamp_shows_what_filters_save_and_its_figures_add_up() {
         serde_json::from_slice(&run(minikv().args(args), b"").ok()).unwrap()
     };
     let (mut json, mut again) = (run(), run());
+    let names = |value: &serde_json::Value| -> Vec<String> {
+        value["configurations"][1]["cold"]["all"].as_object().unwrap().keys().cloned().collect()
+    };
+    for (counter, _) in minikv::base::stats::LevelTrace::default().counters() {
+        assert!(names(&json).iter().any(|name| name == counter), "{counter} is exported");
+    }
     without_times(&mut json);
     without_times(&mut again);
     assert_eq!(json, again, "the same seed gives the same figures");
@@ -1088,11 +1094,59 @@ fn the_page_of_readamp_renders_without_a_word_on_the_console() {
         return;
     };
     assert_eq!(said, "");
-    assert_eq!(dom.matches("<svg").count(), 4, "{dom}");
-    assert!(dom.contains("False positives against bits per key"));
+    assert_eq!(dom.matches("<svg").count(), 8, "four charts for each of two widths: {dom}");
+    assert!(dom.contains("False-positive rate against bits per key"));
     // The check can fail: this page breaks the rule that the other keeps.
     fs::write(&page, html.replace("</body>", "<script>throw 1</script></body>")).unwrap();
     assert_ne!(rendered(&page, &profile).unwrap().0, "");
+}
+
+/// The labels of the horizontal axis of each wide chart of bars on a page.
+fn scales(html: &str) -> Vec<Vec<&str>> {
+    let charts = html.split("<div class=\"wide\">").skip(1);
+    let charts = charts.map(|chart| chart.split("</div>").next().unwrap());
+    let bars = charts.filter(|chart| chart.contains("data blocks per get</text>"));
+    bars.map(|chart| {
+        let ticks = chart.split("class=\"tick middle\">").skip(1);
+        ticks.map(|tick| tick.split('<').next().unwrap()).collect()
+    })
+    .collect()
+}
+
+#[test]
+fn the_page_of_readamp_has_the_advice_one_scale_and_its_provenance() {
+    let place = Place::new();
+    let file = place.path("page.html").display().to_string();
+    let args = ["readamp", "--lookups", "1000", "--advise", "--html", &file];
+    let out = run(minikv().args(args).env("SOURCE_DATE_EPOCH", "951782400"), b"").ok();
+    let advice = String::from_utf8(out).unwrap();
+    let html = fs::read_to_string(&file).unwrap();
+    let advised = advice.lines().find_map(|line| line.strip_prefix("Advice: ")).unwrap();
+    let advised = advised.split('.').next().unwrap();
+    assert!(html.contains(&format!("<p class=\"advice\">{advised}.")), "{advised}: {html}");
+    assert!(html.contains("What each would save") && html.contains("<td>table:8</td>"));
+    let scales = scales(&html);
+    assert_eq!(scales.len(), 2, "absent keys and present ones");
+    assert_eq!(scales[0], scales[1], "both charts of blocks have one scale");
+    for words in ["minikv readamp --lookups 1000 --advise --html", "2000-02-29", "core"] {
+        let footer = html.split("<footer>").nth(1).unwrap();
+        assert!(footer.contains(words), "{words} is not in {footer}");
+    }
+    assert!(html.contains(&format!("<p>minikv {}", env!("CARGO_PKG_VERSION"))));
+    let title = html.find("<h3>Absent keys</h3>").unwrap();
+    assert!(title < html.find("<svg").unwrap(), "titles stand above their charts");
+}
+
+#[test]
+fn readamp_calls_no_number_none_and_bounds_rates_of_zero_by_zero() {
+    let args = ["readamp", "--entries", "100", "--lookups", "100", "--zipf"];
+    let text = String::from_utf8(run(minikv().args(args), b"").ok()).unwrap();
+    assert!(text.contains("reads 1.00 data blocks without filters, no block with"), "{text}");
+    assert!(text.contains(" 0 to "), "{text}");
+    assert!(!text.contains("e-") && !text.contains("-0.000"), "{text}");
+    let prose = text.lines().filter(|line| line.ends_with('.') || line.starts_with("  "));
+    assert!(prose.clone().count() >= 3, "{text}");
+    assert!(prose.clone().all(|line| !line.contains("none")), "{text}");
 }
 
 #[test]

@@ -88,15 +88,17 @@ impl Engine {
             .write_buffer_bytes(settings.write_buffer_bytes)
             .block_cache_bytes(settings.cache_bytes);
         let (options, filter) = match self {
-            Engine::MinikvTable => (options.filter(FilterLayout::Table, 10), "whole-table"),
+            Engine::MinikvTable => {
+                (options.filter(FilterLayout::Table, 10), "whole-table binary fuse filter")
+            }
             _ => {
                 let policy = BloomFilterPolicy::new(10);
-                (options.filter_policy(Some(Arc::new(policy))), "LevelDB's per-block")
+                (options.filter_policy(Some(Arc::new(policy))), "LevelDB's per-block bloom")
             }
         };
         let describe = format!(
-            "minikv, {filter} bloom 10 bits, blocks 4 KiB, snappy, checksums verified; CRC-32C \
-             in hardware"
+            "minikv, {filter} 10 bits, blocks 4 KiB, snappy, checksums verified; CRC-32C in \
+             hardware"
         );
         Ok(Box::new(Minikv::open(dir, options, describe)?))
     }

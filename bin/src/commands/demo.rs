@@ -60,7 +60,7 @@ struct Tour {
 
 impl Tour {
     fn walk(&mut self, options: Options, data: &Data) -> Result<()> {
-        let db = Db::open(&self.dir, options.create_if_missing(true).error_if_exists(true))?;
+        let db = Data::create(&self.dir, options)?;
         self.say("1. A put goes to the write-ahead log, then to the memtable.\n")?;
         let mut batch = WriteBatch::new();
         for i in 0..FIRST_ENTRIES {

@@ -17,9 +17,9 @@ fn name(layout: FilterLayout, bits_per_key: u32) -> String {
     }
 }
 
-/// `number`, which is shown with three digits: as zero if these are zeros, never as `-0.000`.
-fn unsigned_zero(number: f64) -> f64 {
-    if number.abs() < 0.0005 { 0.0 } else { number }
+/// Rounded to what three decimals show; a zero has no sign.
+fn thousandths(n: f64) -> f64 {
+    (n * 1000.0).round() / 1000.0 + 0.0
 }
 
 impl fmt::Display for FilterAdvice {
@@ -44,8 +44,8 @@ impl fmt::Display for FilterAdvice {
             "time saved"
         )?;
         let mut row = |name: &str, saving: &Saving, times: Option<(f64, f64)>| {
-            let (low, high) = saving.interval;
-            let interval = format!("{:.3} to {:.3}", unsigned_zero(low), unsigned_zero(high));
+            let (low, high) = (thousandths(saving.interval.0), thousandths(saving.interval.1));
+            let interval = format!("{low:.3} to {high:.3}");
             write!(
                 f,
                 "{name:<9} {:>10} {:>11.3} {:>7.3} {interval:>16} {:>11.0}",
@@ -68,7 +68,7 @@ impl fmt::Display for FilterAdvice {
             FilterLayout::None => write!(
                 f,
                 "Advice: turn filters off. A get looks into {:.3} data blocks without them, and \
-                 none of these saves more than {:.0} % of that.",
+                 no filter tried saves more than {:.0} % of that.",
                 self.blocks_per_get,
                 LEAST_PART * 100.0
             )?,
@@ -80,21 +80,23 @@ impl fmt::Display for FilterAdvice {
             )?,
         }
         f.write_str(match self.sureness {
-            Sureness::Sure => "\nSure, for lookups like these: all of the 95 % interval says so.",
-            Sureness::Likely => "\nLikely, not sure: part of the 95 % interval says otherwise.",
-            Sureness::TooFew => "\nNot sure at all: these are too few lookups.",
+            Sureness::Sure => "\nConfident for lookups like these: the whole 95 % interval agrees.",
+            Sureness::Likely => "\nLikely, but not certain: part of the 95 % interval disagrees.",
+            Sureness::TooFew => "\nNo confidence: there are too few lookups.",
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::unsigned_zero;
+    use super::*;
 
     #[test]
-    fn a_zero_has_no_sign() {
-        let shown = [-0.0004, -0.0, 0.0004, -0.0006, 0.0].map(unsigned_zero);
-        let shown = shown.map(|number| format!("{number:.3}"));
-        assert_eq!(shown, ["0.000", "0.000", "0.000", "-0.001", "0.000"]);
+    fn an_interval_around_zero_has_no_negative_zero() {
+        assert_eq!(format!("{:.3}", thousandths(-0.000_04)), "0.000");
+        assert_eq!(
+            format!("{:.3} {:.3}", thousandths(-0.000_6), thousandths(0.001)),
+            "-0.001 0.001"
+        );
     }
 }

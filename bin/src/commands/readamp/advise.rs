@@ -33,7 +33,7 @@ impl<'a> Advised<'a> {
         let without = report.measured.iter().find(|m| m.filters == Filters::None)?;
         let with: Vec<_> = report.measured.iter().filter(|m| m.filters.bits().is_some()).collect();
         let evidence =
-            with.iter().map(|m| Evidence { blocks: &m.blocks, filter_bytes: m.bytes_in_memory });
+            with.iter().map(|m| Evidence { blocks: &m.blocks, filter_bytes: m.filter_bytes });
         let advice = advise(&without.blocks, &evidence.collect::<Vec<_>>());
         Some(Advised { report, without, with, advice, own_lookups })
     }
@@ -43,17 +43,12 @@ impl<'a> Advised<'a> {
         format!("{}\n\n{}\n\n{}", self.report.head(), self.table(), verdict.join("\n"))
     }
 
-    fn table(&self) -> Table {
-        let mut table = Table::new([
-            "filters",
-            "memory",
-            "blocks/get",
-            "saved",
-            "95 % interval",
-            "file reads saved",
-            "ns/get",
-            "saved",
-        ]);
+    /// What each configuration saves.
+    pub fn table(&self) -> Table {
+        let mut table = Table::grouped(
+            &[("", 2), ("data blocks per get", 3), ("file reads", 1), ("ns per get", 2)],
+            ["filters", "memory", "read", "saved", "95 % interval", "saved", "time", "saved"],
+        );
         let all = self.without.warm.all();
         let blocks = self.without.cold.all();
         let per_get = blocks.per_get(blocks.trace.data_blocks());
@@ -66,7 +61,7 @@ impl<'a> Advised<'a> {
             let reads_saved = (reads(self.without) - reads(m)) / all.lookups as f64;
             table.row([
                 &m.filters.to_string(),
-                &size(m.bytes_in_memory),
+                &size(m.filter_bytes),
                 &format!("{:.3}", saving.blocks_per_get),
                 &signed(saving.saved),
                 &format!("{} to {}", signed(low), signed(high)),
@@ -78,28 +73,29 @@ impl<'a> Advised<'a> {
         table
     }
 
-    fn verdict(&self) -> Vec<String> {
+    /// The advice, how sure it is, and what to know about it.
+    pub fn verdict(&self) -> Vec<String> {
         let mut said = vec![self.recommendation(), self.sureness()];
         let warm = |m: &Measured| m.warm.all().trace.total().data_blocks_from_file;
         if warm(self.without) == 0 {
             said.push(format!(
-                "With a block cache of {} nothing is read from files once it is warm: what is \
-                 saved is time in memory only.",
+                "With a block cache of {} nothing is read from files once it is warm: filters \
+                 save only time in memory.",
                 size(self.report.cache_bytes)
             ));
         }
         if self.advice.plan.is_some_and(|plan| matches!(self.with[plan].filters, Filters::Table(_)))
         {
             said.push(
-                "LevelDB reads tables with table filters, and does not see the filters; `both` \
-                 would have its own beside them."
+                "LevelDB can read such tables but ignores whole-table filters; use `both` to give \
+                 it per-block ones too."
                     .to_string(),
             );
         }
         if !self.own_lookups {
             said.push(format!(
-                "These {} lookups were made up, {} of them of absent keys. Give your own: \
-                 --lookups FILE, a key a line.",
+                "These {} lookups were made up, {} of them for absent keys. Give your own with \
+                 --lookups FILE, one key a line.",
                 thousands(self.report.lookups),
                 thousands(self.without.cold.absent.lookups),
             ));
@@ -113,7 +109,7 @@ impl<'a> Advised<'a> {
         let Some(plan) = self.advice.plan else {
             return format!(
                 "Advice: turn filters off. A get reads {per_get:.3} data blocks without them, and \
-                 none of these filters saves more than {:.0} % of that.",
+                 no filter tried here saves more than {:.0} % of that.",
                 LEAST_PART * 100.0
             );
         };
@@ -125,10 +121,10 @@ impl<'a> Advised<'a> {
         };
         format!(
             "Advice: {}. For {} of memory it saves {:.3} of {per_get:.3} data blocks per get, and \
-             a get takes {time} on this machine, with the files in its cache. Larger filters save \
-             at most {:.0} % more.",
+             a get takes {time} on this machine with the files in the system's cache. Larger \
+             filters save at most {:.0} % more.",
             m.filters,
-            size(m.bytes_in_memory),
+            size(m.filter_bytes),
             saving.saved,
             (1.0 / ENOUGH - 1.0) * 100.0,
         )
@@ -136,12 +132,12 @@ impl<'a> Advised<'a> {
 
     fn sureness(&self) -> String {
         match self.advice.sureness {
-            Sureness::Sure => "Sure, for lookups like these: all of the 95 % interval says so.",
+            Sureness::Sure => "Confident for lookups like these: the whole 95 % interval agrees.",
             Sureness::Likely => {
-                "Likely, not sure: part of the 95 % interval says otherwise. More lookups would \
+                "Likely, but not certain: part of the 95 % interval disagrees. More lookups would \
                  tell."
             }
-            Sureness::TooFew => "Not sure at all: these are too few lookups.",
+            Sureness::TooFew => "No confidence: there are too few lookups.",
         }
         .to_string()
     }
@@ -150,8 +146,7 @@ impl<'a> Advised<'a> {
         let row = |(m, saving): (&&Measured, &minikv::engine::advice::judge::Saving)| {
             json!({
                 "filters": m.filters.to_string(),
-                "filter_bytes_in_memory": m.bytes_in_memory,
-                "filter_bytes_on_disk": m.bytes_on_disk,
+                "filter_bytes": m.filter_bytes,
                 "blocks_per_get": saving.blocks_per_get,
                 "blocks_saved_per_get": saving.saved,
                 "interval_95_percent": [saving.interval.0, saving.interval.1],
@@ -177,7 +172,7 @@ impl<'a> Advised<'a> {
     }
 }
 
-/// Without a sign before nothing.
+/// Three digits, and no sign before a zero.
 fn signed(n: f64) -> String {
     format!("{:.3}", (n * 1000.0).round() / 1000.0 + 0.0)
 }

@@ -5,12 +5,49 @@ use std::fmt::Write;
 /// The height of a row of bars or dots.
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
-const WIDTH: f64 = 760.0;
-/// Room for the names of the rows.
-const LEFT: f64 = 150.0;
-/// Room for a figure after the longest bar.
-const RIGHT: f64 = 70.0;
+/// The height of a line of text, and of a span in a row of several.
+const TEXT: f64 = 15.0;
 const AXIS: f64 = 36.0;
+/// Room for a label of an axis that goes across.
+const TICK: f64 = 34.0;
+
+/// How wide a chart is, and how much of that its margins take.
+pub struct Frame {
+    width: f64,
+    /// Room for the names of the rows.
+    left: f64,
+    /// Room for figures after the longest row.
+    right: f64,
+}
+
+/// For a window as wide as a page.
+pub const WIDE: Frame = Frame { width: 760.0, left: 90.0, right: 100.0 };
+/// For a phone.
+pub const NARROW: Frame = Frame { width: 360.0, left: 66.0, right: 84.0 };
+
+impl Frame {
+    /// The width between the margins.
+    fn across(&self) -> f64 {
+        self.width - self.left - self.right
+    }
+
+    /// Draws vertical lines at `ticks` of a horizontal axis, and names both.
+    fn axis(&self, out: &mut String, height: f64, unit: &str, ticks: &[(f64, String)]) {
+        for (x, label) in ticks {
+            line(out, "grid", (*x, 0.0), (*x, height));
+            text(out, *x, height + 16.0, "tick middle", label);
+        }
+        text(out, self.left, height + 32.0, "axis", unit);
+    }
+
+    fn svg(&self, title: &str, height: f64, body: &str) -> String {
+        let (title, width) = (escape(title), self.width);
+        format!(
+            "<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{title}\">\n\
+             <title>{title}</title>\n{body}</svg>\n"
+        )
+    }
+}
 
 /// Text safe inside an element or attribute.
 pub fn escape(text: &str) -> String {
@@ -26,14 +63,6 @@ pub fn escape(text: &str) -> String {
         }
     }
     safe
-}
-
-fn svg(title: &str, height: f64, body: &str) -> String {
-    let title = escape(title);
-    format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\">\n\
-         <title>{title}</title>\n{body}</svg>\n"
-    )
 }
 
 fn text(out: &mut String, x: f64, y: f64, class: &str, said: &str) {
@@ -56,24 +85,26 @@ pub struct Bar {
     pub parts: Vec<(String, f64, String)>,
 }
 
-/// Bars from the left, each with its sum behind it.
-pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
-    let sum = |bar: &Bar| bar.parts.iter().map(|part| part.1).sum::<f64>();
-    let most = bars.iter().map(sum).fold(0.0, f64::max);
+impl Bar {
+    /// The length of all its parts.
+    pub fn sum(&self) -> f64 {
+        self.parts.iter().map(|part| part.1).sum()
+    }
+}
+
+/// Bars from the left, each with its sum behind it, on a scale from 0 to `most`.
+pub fn bars(frame: &Frame, title: &str, unit: &str, bars: &[Bar], most: f64) -> String {
     let ticks = ticks(most);
-    let scale = (WIDTH - LEFT - RIGHT) / ticks.last().copied().unwrap_or(1.0);
+    let scale = frame.across() / ticks.last().copied().unwrap_or(1.0);
     let height = bars.len() as f64 * ROW;
     let mut out = String::new();
-    for tick in &ticks {
-        let x = LEFT + tick * scale;
-        line(&mut out, "grid", (x, 0.0), (x, height));
-        text(&mut out, x, height + 16.0, "tick middle", &format!("{tick}"));
-    }
-    text(&mut out, LEFT, height + 32.0, "axis", unit);
+    let ticks: Vec<_> =
+        ticks.iter().map(|tick| (frame.left + tick * scale, tick.to_string())).collect();
+    frame.axis(&mut out, height, unit, &ticks);
     for (i, bar) in bars.iter().enumerate() {
         let y = i as f64 * ROW;
-        text(&mut out, LEFT - 8.0, y + 15.0, "name end", &bar.name);
-        let mut x = LEFT;
+        text(&mut out, frame.left - 8.0, y + 15.0, "name end", &bar.name);
+        let mut x = frame.left;
         for (class, length, said) in bar.parts.iter().filter(|part| part.1 > 0.0) {
             let (width, top, said) = (length * scale, y + (ROW - BAR) / 2.0, escape(said));
             let _ = writeln!(
@@ -83,50 +114,104 @@ pub fn bars(title: &str, unit: &str, bars: &[Bar]) -> String {
             );
             x += width;
         }
-        text(&mut out, x + 6.0, y + 15.0, "value", &figures(sum(bar)));
+        text(&mut out, x + 6.0, y + 15.0, "value", &figures(bar.sum()));
     }
-    svg(title, height + AXIS, &out)
+    frame.svg(title, height + AXIS, &out)
 }
 
-/// A row of a chart of spans: where most of a thing is, and where its end is.
-pub struct Span {
+/// A row of a chart of spans.
+pub struct Row {
     pub name: String,
+    pub spans: Vec<Span>,
+}
+
+/// Where most of a thing is, and where its end is.
+pub struct Span {
     pub class: &'static str,
     pub from: f64,
     pub to: f64,
     pub said: String,
 }
 
-/// Spans on a logarithmic scale.
-pub fn spans(title: &str, unit: &str, spans: &[Span]) -> String {
-    let least = spans.iter().map(|span| span.from).fold(f64::INFINITY, f64::min);
-    let most = spans.iter().map(|span| span.to).fold(0.0, f64::max);
-    let scale = Log::new(least, most, LEFT, WIDTH - RIGHT);
-    let height = spans.len() as f64 * ROW;
+/// Spans on a logarithmic scale, each with both its figures behind it.
+pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
+    let all = || rows.iter().flat_map(|row| &row.spans);
+    let least = all().map(|span| span.from).fold(f64::INFINITY, f64::min);
+    let most = all().map(|span| span.to).fold(0.0, f64::max);
+    let scale = Log::new(least, most, frame.left, frame.width - frame.right);
     let mut out = String::new();
-    for tick in scale.ticks() {
-        let x = scale.at(tick);
-        line(&mut out, "grid", (x, 0.0), (x, height));
-        text(&mut out, x, height + 16.0, "tick middle", &format!("{tick}"));
+    let height = rows.iter().map(|row| row_height(row.spans.len())).sum();
+    let ticks: Vec<_> =
+        scale.ticks().iter().map(|tick| (scale.at(*tick), tick.to_string())).collect();
+    frame.axis(&mut out, height, unit, &ticks);
+    let mut top = 0.0;
+    for row in rows {
+        let middle = top + row_height(row.spans.len()) / 2.0;
+        text(&mut out, frame.left - 8.0, middle + 4.0, "name end", &row.name);
+        for (i, span) in row.spans.iter().enumerate() {
+            let y = middle + TEXT * (i as f64 - (row.spans.len() - 1) as f64 / 2.0);
+            let (from, to, class) = (scale.at(span.from), scale.at(span.to), span.class);
+            let said = escape(&span.said);
+            let _ = writeln!(
+                out,
+                "<g class=\"span {class}\"><title>{said}</title>\
+                 <line x1=\"{from:.1}\" y1=\"{y:.1}\" x2=\"{to:.1}\" y2=\"{y:.1}\"/>\
+                 <circle cx=\"{from:.1}\" cy=\"{y:.1}\" r=\"5\"/>\
+                 <line x1=\"{to:.1}\" y1=\"{:.1}\" x2=\"{to:.1}\" y2=\"{:.1}\"/></g>",
+                y - 5.0,
+                y + 5.0,
+            );
+            let both = format!("{} – {}", figures(span.from), figures(span.to));
+            text(&mut out, to + 8.0, y + 4.0, "value", &both);
+        }
+        top += row_height(row.spans.len());
     }
-    text(&mut out, LEFT, height + 32.0, "axis", unit);
-    for (i, span) in spans.iter().enumerate() {
+    frame.svg(title, height + AXIS, &out)
+}
+
+/// The height of a row of so many spans.
+fn row_height(spans: usize) -> f64 {
+    ROW.max(spans as f64 * TEXT + 8.0)
+}
+
+/// A measured rate with its interval, in a row of its own.
+pub struct Measured {
+    pub name: String,
+    pub class: &'static str,
+    pub rate: f64,
+    pub low: f64,
+    pub high: f64,
+    pub predicted: f64,
+    pub value: String,
+    pub said: String,
+}
+
+/// Rates from the left in percent: a dot with its interval, and a stroke where it was predicted.
+pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> String {
+    let most = rows.iter().map(|row| row.high.max(row.predicted)).fold(0.0, f64::max);
+    let ticks = ticks(most * 100.0);
+    let scale = frame.across() / ticks.last().copied().unwrap_or(1.0);
+    let at = |rate: f64| frame.left + rate * 100.0 * scale;
+    let height = rows.len() as f64 * ROW;
+    let mut out = String::new();
+    let ticks: Vec<_> =
+        ticks.iter().map(|tick| (frame.left + tick * scale, format!("{tick} %"))).collect();
+    frame.axis(&mut out, height, unit, &ticks);
+    for (i, row) in rows.iter().enumerate() {
         let y = i as f64 * ROW + ROW / 2.0;
-        text(&mut out, LEFT - 8.0, y + 4.0, "name end", &span.name);
-        let (from, to, class) = (scale.at(span.from), scale.at(span.to), span.class);
-        let said = escape(&span.said);
+        text(&mut out, frame.left - 8.0, y + 4.0, "name end", &row.name);
+        let (low, high, rate) = (at(row.low), at(row.high), at(row.rate));
+        let (predicted, class, said) = (at(row.predicted), row.class, escape(&row.said));
         let _ = writeln!(
             out,
-            "<g class=\"span {class}\"><title>{said}</title>\
-             <line x1=\"{from:.1}\" y1=\"{y:.1}\" x2=\"{to:.1}\" y2=\"{y:.1}\"/>\
-             <circle cx=\"{from:.1}\" cy=\"{y:.1}\" r=\"5\"/>\
-             <line x1=\"{to:.1}\" y1=\"{:.1}\" x2=\"{to:.1}\" y2=\"{:.1}\"/></g>",
-            y - 5.0,
-            y + 5.0,
+            "<g class=\"measured {class}\"><title>{said}</title>\
+             <line x1=\"{low:.1}\" y1=\"{y:.1}\" x2=\"{high:.1}\" y2=\"{y:.1}\"/>\
+             <circle cx=\"{rate:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
         );
-        text(&mut out, to + 8.0, y + 4.0, "value", &figures(span.to));
+        line(&mut out, "stroke", (predicted, y - 8.0), (predicted, y + 8.0));
+        text(&mut out, high.max(predicted) + 8.0, y + 4.0, "value", &row.value);
     }
-    svg(title, height + AXIS, &out)
+    frame.svg(title, height + AXIS, &out)
 }
 
 /// A measured point with its interval.
@@ -145,30 +230,43 @@ pub struct Curve {
     pub points: Vec<(f64, f64)>,
 }
 
+/// What the axes of a chart of rates are called.
+pub struct Axes {
+    pub across: &'static str,
+    pub upwards: &'static str,
+}
+
 /// Points and curves, with rates upwards on a logarithmic scale.
-pub fn rates(title: &str, unit: &str, points: &[Point], curves: &[Curve]) -> String {
+pub fn rates(
+    frame: &Frame,
+    title: &str,
+    axes: &Axes,
+    points: &[Point],
+    curves: &[Curve],
+) -> String {
+    const TOP: f64 = 26.0;
     const HEIGHT: f64 = 340.0;
-    const INDENT: f64 = 70.0;
-    let ys = points.iter().flat_map(|p| [p.low, p.high, p.y]);
-    let ys = ys.chain(curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)));
-    let ys: Vec<_> = ys.filter(|y| *y > 0.0).collect();
-    let least = ys.iter().copied().fold(1.0, f64::min);
-    let scale = Log::new(least, ys.iter().copied().fold(least, f64::max), HEIGHT, 10.0);
-    let last = curves.iter().flat_map(|c| c.points.iter()).map(|p| p.0).fold(1.0, f64::max);
-    let first = curves.iter().flat_map(|c| c.points.iter()).map(|p| p.0).fold(last, f64::min);
-    let across = (WIDTH - INDENT - RIGHT) / (last - first).max(1.0);
+    const INDENT: f64 = 66.0;
+    const RIGHT: f64 = 12.0;
+    let (least, most) = extent(points, curves);
+    let scale = Log::new(least, most, HEIGHT, TOP);
+    let xs = || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.0));
+    let last = xs().fold(1.0, f64::max);
+    let first = xs().fold(last, f64::min);
+    let across = (frame.width - INDENT - RIGHT) / (last - first).max(1.0);
     let at = |x: f64| INDENT + (x - first) * across;
     let mut out = String::new();
-    for tick in scale.decades() {
+    for tick in scale.ticks() {
         let y = scale.at(tick);
-        line(&mut out, "grid", (INDENT, y), (WIDTH - RIGHT, y));
+        line(&mut out, "grid", (INDENT, y), (frame.width - RIGHT, y));
         text(&mut out, INDENT - 8.0, y + 4.0, "tick end", &format!("{} %", round(tick * 100.0)));
     }
-    let step = if last - first > 24.0 { 4 } else { 1 };
+    let step = ((TICK / 1.5) / across).ceil().max(1.0) as usize;
     for tick in (first as u32..=last as u32).step_by(step) {
         text(&mut out, at(f64::from(tick)), HEIGHT + 16.0, "tick middle", &tick.to_string());
     }
-    text(&mut out, INDENT, HEIGHT + 32.0, "axis", unit);
+    text(&mut out, INDENT, HEIGHT + 32.0, "axis", axes.across);
+    text(&mut out, 0.0, 12.0, "axis", axes.upwards);
     for curve in curves {
         let point = |(x, y): &(f64, f64)| format!("{:.1},{:.1}", at(*x), scale.at(*y));
         let path: Vec<_> = curve.points.iter().map(point).collect();
@@ -187,8 +285,20 @@ pub fn rates(title: &str, unit: &str, points: &[Point], curves: &[Curve]) -> Str
              <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
         );
     }
-    svg(title, HEIGHT + AXIS, &out)
+    frame.svg(title, HEIGHT + AXIS, &out)
 }
+
+/// The least rate above 0, and the greatest.
+fn extent(points: &[Point], curves: &[Curve]) -> (f64, f64) {
+    let ys = points.iter().flat_map(|p| [p.low, p.high, p.y]);
+    let ys = ys.chain(curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)));
+    let ys: Vec<_> = ys.filter(|y| *y > 0.0).collect();
+    let least = ys.iter().copied().fold(1.0, f64::min);
+    (least, ys.iter().copied().fold(least, f64::max))
+}
+
+/// A scale of more decades than these has room for their beginnings only.
+const MOST_DECADES: f64 = 2.4;
 
 /// A logarithmic scale onto the way from one coordinate to another.
 struct Log {
@@ -213,22 +323,18 @@ impl Log {
         self.start + part.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
-    fn decades(&self) -> impl Iterator<Item = f64> {
-        let (first, last) = (self.least.log10().ceil() as i32, self.most.log10().floor() as i32);
-        (first..=last).map(|exponent| 10f64.powi(exponent))
-    }
-
-    fn ticks(&self) -> impl Iterator<Item = f64> {
+    /// 1, 2 and 5 of each decade; of many decades only the 1.
+    fn ticks(&self) -> Vec<f64> {
         let (first, last) = (self.least.log10().floor() as i32, self.most.log10().floor() as i32);
         let (least, most) = (self.least * 0.999, self.most);
-        (first..=last)
-            .flat_map(|exponent| {
-                [1, 2, 5].map(|n| match exponent < 0 {
-                    true => f64::from(n) / 10f64.powi(-exponent),
-                    false => f64::from(n) * 10f64.powi(exponent),
-                })
+        let digits: &[i32] = if (most / least).log10() > MOST_DECADES { &[1] } else { &[1, 2, 5] };
+        let ticks = (first..=last).flat_map(|exponent| {
+            digits.iter().map(move |&n| match exponent < 0 {
+                true => f64::from(n) / 10f64.powi(-exponent),
+                false => f64::from(n) * 10f64.powi(exponent),
             })
-            .filter(move |tick| (least..=most).contains(tick))
+        });
+        ticks.filter(|tick| (least..=most).contains(tick)).collect()
     }
 }
 
@@ -256,7 +362,8 @@ fn figures(n: f64) -> String {
         n if n >= 100.0 => format!("{n:.0}"),
         n if n >= 10.0 => format!("{n:.1}"),
         n if n >= 1.0 => format!("{n:.2}"),
-        n => format!("{n:.3}"),
+        n if n >= 0.001 || n == 0.0 => format!("{n:.3}"),
+        n => format!("{n:.4}"),
     }
 }
 
@@ -278,8 +385,8 @@ mod tests {
     #[test]
     fn logarithmic_scales_keep_within_their_ends() {
         let scale = Log::new(0.3, 40.0, 0.0, 100.0);
-        assert_eq!(scale.ticks().collect::<Vec<_>>(), [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0]);
-        assert_eq!(scale.decades().collect::<Vec<_>>(), [1.0, 10.0]);
+        assert_eq!(scale.ticks(), [0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0]);
+        assert_eq!(Log::new(0.3, 400.0, 0.0, 100.0).ticks(), [1.0, 10.0, 100.0]);
         assert_eq!((scale.at(0.2), scale.at(0.0), scale.at(1e9)), (0.0, 0.0, 100.0));
         let empty = Log::new(f64::INFINITY, 0.0, 0.0, 1.0);
         assert!(empty.at(0.5).is_finite());
@@ -288,7 +395,7 @@ mod tests {
     #[test]
     fn names_cannot_leave_their_place() {
         let bar = Bar { name: "<a&\"b\">\u{1}".to_string(), parts: Vec::new() };
-        let chart = bars("t", "u", &[bar]);
+        let chart = bars(&WIDE, "t", "u", &[bar], 1.0);
         assert!(chart.contains("&lt;a&amp;&quot;b&quot;&gt;\u{fffd}"), "{chart}");
         assert!(!chart.contains("NaN") && !chart.contains("inf"));
     }

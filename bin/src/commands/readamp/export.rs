@@ -7,29 +7,16 @@ use super::measure::{Class, Measured, Pass};
 use super::rates::Rate;
 use super::report::Report;
 
-/// The counters of a level, or of all, by name.
-fn counters(trace: &LevelTrace) -> [(&'static str, u64); 19] {
-    [
-        ("tables_considered", trace.tables_considered),
-        ("tables_skipped_by_range", trace.tables_skipped_by_range),
-        ("index_seeks", trace.index_seeks),
-        ("filter_checks", trace.filter_checks),
-        ("filter_negatives", trace.filter_negatives),
-        ("filter_true_positives", trace.filter_true_positives),
-        ("filter_false_positives", trace.filter_false_positives),
-        ("table_filter_checks", trace.table_filter_checks),
-        ("table_filter_negatives", trace.table_filter_negatives),
-        ("table_filter_true_positives", trace.table_filter_true_positives),
-        ("table_filter_false_positives", trace.table_filter_false_positives),
+/// The counters of a level, or of all, by name: those that are counted, and their sums.
+fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
+    let sums = [
         ("data_blocks", trace.data_blocks()),
-        ("data_blocks_from_cache", trace.data_blocks_from_cache),
-        ("data_blocks_from_file", trace.data_blocks_from_file),
-        ("bytes_read", trace.bytes_read),
-        ("bytes_decompressed", trace.bytes_decompressed),
-        ("checksums_verified", trace.checksums_verified),
         ("all_filter_checks", trace.all_filter_checks()),
         ("all_filter_negatives", trace.all_filter_negatives()),
-    ]
+        ("all_filter_true_positives", trace.all_filter_true_positives()),
+        ("all_filter_false_positives", trace.all_filter_false_positives()),
+    ];
+    trace.counters().into_iter().chain(sums).collect()
 }
 
 fn counters_json(trace: &LevelTrace) -> Map<String, Value> {
@@ -62,8 +49,7 @@ impl Report {
             "filters": m.filters.to_string(),
             "kind": m.filters.kind(),
             "bits_per_key": m.filters.bits(),
-            "filter_bytes_on_disk": m.bytes_on_disk,
-            "filter_bytes_in_memory": m.bytes_in_memory,
+            "filter_bytes": m.filter_bytes,
             "false_positives": m.rate.as_ref().map(rate_json),
             "false_positives_per_level": m.level_rates.iter().map(|(level, rate)| {
                 let mut json = rate_json(rate);
@@ -78,9 +64,9 @@ impl Report {
 
     /// One line for each configuration, pass, kind of lookup and level, and for all levels.
     pub fn csv(&self) -> String {
-        let names = counters(&LevelTrace::default()).map(|(name, _)| name);
-        let head = "filters,bits_per_key,filter_bytes_on_disk,filter_bytes_in_memory,pass,keys,\
-                    level,lookups,memtable_hits";
+        let names = counters(&LevelTrace::default()).into_iter().map(|(name, _)| name);
+        let names: Vec<_> = names.collect();
+        let head = "filters,bits_per_key,filter_bytes,pass,keys,level,lookups,memtable_hits";
         let tail = "time_median_ns,time_p99_ns,time_mean_ns,filters_tried,filters_wrong,\
                     rate_measured,rate_low,rate_high,rate_predicted";
         let mut csv = format!("{head},{},{tail}\n", names.join(","));
@@ -104,7 +90,7 @@ impl Report {
 
 fn csv_head(m: &Measured) -> String {
     let bits = m.filters.bits().map(|bits| bits.to_string()).unwrap_or_default();
-    format!("{},{bits},{},{}", m.filters, m.bytes_on_disk, m.bytes_in_memory)
+    format!("{},{bits},{}", m.filters, m.filter_bytes)
 }
 
 fn csv_line(
@@ -115,7 +101,8 @@ fn csv_line(
     rate: Option<Rate>,
 ) -> String {
     let name = level.map_or("all".to_string(), |level| level.to_string());
-    let counts = counters(trace).map(|(_, n)| n.to_string()).join(",");
+    let counts: Vec<_> = counters(trace).into_iter().map(|(_, n)| n.to_string()).collect();
+    let counts = counts.join(",");
     // The memtable and the time are the whole get's.
     let (memtable, times) = match level {
         Some(_) => (String::new(), ",,".to_string()),

@@ -19,10 +19,8 @@ const ROUNDS: usize = 3;
 /// What one configuration did.
 pub struct Measured {
     pub filters: Filters,
-    /// Bytes of filters in the files.
-    pub bytes_on_disk: u64,
-    /// Bytes that filters take while their tables are open.
-    pub bytes_in_memory: u64,
+    /// Bytes of filters, in the files and, while the tables are open, in memory.
+    pub filter_bytes: u64,
     /// With nothing in the block cache at first.
     pub cold: Pass,
     /// The same lookups again, with what the cache kept.
@@ -70,7 +68,7 @@ impl Pass {
 
     /// The classes that have lookups, by name.
     pub fn classes(&self) -> impl Iterator<Item = (&'static str, &Class)> {
-        let classes = [("present", &self.present), ("absent", &self.absent)];
+        let classes = [("absent", &self.absent), ("present", &self.present)];
         classes.into_iter().filter(|(_, class)| class.lookups > 0)
     }
 
@@ -144,8 +142,7 @@ impl Work<'_> {
         };
         Ok(Measured {
             filters: *filters,
-            bytes_on_disk: shadow.filter_bytes,
-            bytes_in_memory: shadow.filter_bytes,
+            filter_bytes: shadow.filter_bytes,
             rate: rate_of(0..NUM_LEVELS),
             level_rates: (0..NUM_LEVELS).filter_map(|l| Some((l, rate_of(l..l + 1)?))).collect(),
             cold,

@@ -12,6 +12,7 @@ mod lookups;
 mod measure;
 mod overlay;
 mod page;
+mod provenance;
 mod rates;
 mod report;
 mod source;
@@ -25,6 +26,7 @@ use self::advise::Advised;
 use self::filters::Filters;
 use self::lookups::{Choice, Lookup, Pool, Wanted};
 use self::measure::Work;
+use self::provenance::Provenance;
 pub use self::report::Report;
 use self::source::Source;
 use self::theory::Theory;
@@ -65,14 +67,14 @@ pub struct Args {
     /// How many lookups, or a file of keys to look up, one a line, in its order [default: 40000]
     #[arg(long, value_name = "N|FILE")]
     lookups: Option<Wanted>,
-    /// The part of the lookups that is of absent keys: near misses of present ones
+    /// Fraction of lookups that are for absent keys: near misses of present ones
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     absent_ratio: f64,
-    /// Choose keys by Zipf's law with this exponent: few are popular [default without: evenly]
+    /// Choose keys by Zipf's law with this exponent: few are popular [default: uniform]
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "0.99")]
     #[arg(value_parser = parse_exponent)]
     zipf: Option<f64>,
-    /// What the order of loading and the choice of lookups are drawn from
+    /// Seed of the order of loading and of the choice of lookups: the same seed, the same counts
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print JSON
@@ -81,15 +83,14 @@ pub struct Args {
     /// Print CSV: a line for each configuration, pass, kind of lookup and level
     #[arg(long)]
     csv: bool,
-    /// Say which filters these lookups want: what each would save and cost, and how sure that is
+    /// Recommend filters for these lookups: what each would save and cost, and how certain that is
     #[arg(long, conflicts_with_all = ["csv", "theory"])]
     advise: bool,
-    /// Print the table of false-positive rates by bits per key and probes, as theory has it and as
-    /// measured on filters made for it
+    /// Print the table of false-positive rates by bits per key and probes, predicted and measured
     #[arg(long, conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf"])]
     #[arg(conflicts_with_all = ["csv", "html"])]
     theory: bool,
-    /// Also write a page with charts to this file: one file that needs nothing else
+    /// Also write a self-contained page with charts, and with --advise the advice, to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -139,16 +140,19 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             args.measure_data(global, data, &source)?
         }
     };
+    let own_lookups = matches!(args.lookups, Some(Wanted::File(_)));
+    let advised = match args.advise {
+        true => Some(Advised::of(&report, own_lookups).ok_or_else(|| {
+            CliError::Usage("--advise compares with none: name it in --filters".to_string())
+        })?),
+        false => None,
+    };
     if let Some(path) = &args.html {
-        let page = report.page();
+        let page = report.page(advised.as_ref(), &Provenance::of_this_run());
         std::fs::write(path, page).map_err(|error| CliError::io("write", path, error))?;
     }
     let mut stdout = Stdout::open()?;
-    if args.advise {
-        let own_lookups = matches!(args.lookups, Some(Wanted::File(_)));
-        let advised = Advised::of(&report, own_lookups).ok_or_else(|| {
-            CliError::Usage("--advise compares with none: name it in --filters".to_string())
-        })?;
+    if let Some(advised) = &advised {
         stdout.line(if args.json { advised.json().to_string() } else { advised.text() })?;
     } else if args.json {
         stdout.line(report.json().to_string())?;
@@ -256,7 +260,7 @@ impl Args {
                 Some(exponent) => {
                     format!("chosen by Zipf's law, exponent {exponent}; seed {}", self.seed)
                 }
-                None => format!("chosen evenly; seed {}", self.seed),
+                None => format!("chosen uniformly; seed {}", self.seed),
             },
         }
     }
@@ -271,7 +275,7 @@ fn readable(options: Options) -> Options {
 /// Makes a database of `data`, without filters: they come later, in every kind.
 fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
     let options = Shape { bloom_bits: Some(0), ..shape.clone() }.options()?;
-    let db = Db::open(dir, options.clone().create_if_missing(true).error_if_exists(true))?;
+    let db = Data::create(dir, options.clone())?;
     data.load(&db, seed)?;
     db.flush()?;
     db.wait_idle()?;
@@ -287,7 +291,7 @@ pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Re
     let choice = Choice { number: 2 * lookups, absent_ratio: 0.5, zipf: None, seed };
     let filters = [Filters::None, Filters::Block(shape.bits_per_key().max(1))];
     let lookups = choice.of_data(data)?;
-    let named = format!("chosen evenly; seed {seed}");
+    let named = format!("chosen uniformly; seed {seed}");
     Report::of(data.name(), data.len(), &source, &filters, &lookups, named)
 }
 

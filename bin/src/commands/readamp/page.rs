@@ -5,9 +5,11 @@ use std::fmt::Write;
 use minikv::filter::math::false_positive_probability;
 use minikv::{BloomFilterPolicy, base::stats::NUM_LEVELS};
 
-use super::chart::{self, Bar, Curve, Point, Span, escape};
+use super::advise::Advised;
+use super::chart::{self, Axes, Bar, Curve, Frame, NARROW, Point, Row, Span, WIDE, escape};
 use super::filters::Filters;
 use super::measure::{Class, Measured, Pass};
+use super::provenance::Provenance;
 use super::report::{Report, percent};
 use crate::output::Table;
 
@@ -19,8 +21,12 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// The size at which theory's curve is drawn: so large that rounding does not show.
 const CURVE_KEYS: u64 = 1_000_000;
 
+/// Rates of this many sizes of a kind make a curve; fewer are shown in rows.
+const CURVE_SIZES: usize = 3;
+
 impl Report {
-    pub fn page(&self) -> String {
+    /// The page, with the advice if there is one.
+    pub fn page(&self, advised: Option<&Advised<'_>>, provenance: &Provenance) -> String {
         let mut page = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
@@ -36,26 +42,31 @@ impl Report {
         if !remarks.is_empty() {
             page.push_str("<ul>\n");
             for remark in remarks {
-                let _ = writeln!(page, "<li>{}</li>", escape(&remark));
+                let _ = writeln!(page, "<li>{}</li>", prose(&remark));
             }
             page.push_str("</ul>\n");
         }
-        self.blocks_chart(&mut page);
+        if let Some(advised) = advised {
+            advice(&mut page, advised);
+        }
+        self.blocks_charts(&mut page);
         self.rates_chart(&mut page);
         self.times_chart(&mut page);
         self.tables(&mut page);
+        footer(&mut page, provenance);
         page.push_str("</body>\n</html>\n");
         page
     }
 
-    fn blocks_chart(&self, page: &mut String) {
+    /// One chart for absent keys and one for present ones, with one scale.
+    fn blocks_charts(&self, page: &mut String) {
         page.push_str("<h2>Data blocks per get, by level</h2>\n");
         let levels: Vec<_> = (0..NUM_LEVELS).filter(|&l| self.tables_per_level[l] > 0).collect();
         let keys = levels
             .iter()
             .map(|l| format!("<span><i style=\"background:var(--l{l})\"></i>L{l}</span>"));
         let _ = writeln!(page, "<p class=\"key\">{}</p>", keys.collect::<String>());
-        for (kind, _) in self.measured.first().into_iter().flat_map(|m| m.cold.classes()) {
+        let bars = |kind: &str| -> Vec<Bar> {
             let bar = |m: &Measured| {
                 let class = class_of(&m.cold, kind);
                 let part = |&level: &usize| {
@@ -64,35 +75,83 @@ impl Report {
                 };
                 Bar { name: m.filters.to_string(), parts: levels.iter().map(part).collect() }
             };
-            let bars: Vec<_> = self.measured.iter().map(bar).collect();
+            self.measured.iter().map(bar).collect()
+        };
+        let kinds = self.measured.first().into_iter().flat_map(|m| m.cold.classes());
+        let charts: Vec<_> = kinds.map(|(kind, _)| (kind, bars(kind))).collect();
+        let most = charts.iter().flat_map(|(_, bars)| bars.iter().map(Bar::sum));
+        let most = most.fold(0.0, f64::max);
+        for (kind, bars) in charts {
+            let _ = writeln!(page, "<h3>{}</h3>", title_of(kind));
             let title = format!("Data blocks per get of {kind} keys, by configuration and level");
-            let unit = format!("data blocks per get of {kind} keys");
-            page.push_str(&chart::bars(&title, &unit, &bars));
+            let unit = "data blocks per get";
+            page.push_str(&both(|frame| chart::bars(frame, &title, unit, &bars, most)));
         }
     }
 
+    /// Against bits per key if there are several sizes of a kind, else in rows.
     fn rates_chart(&self, page: &mut String) {
+        let sizes = |of: &str| {
+            let of_family = self.measured.iter().filter(|m| family(m) == of && m.rate.is_some());
+            of_family.filter(|m| m.filters.bits().is_some()).count()
+        };
+        if ["bloom", "fuse"].iter().any(|family| sizes(family) >= CURVE_SIZES) {
+            self.rates_by_bits(page);
+        } else if self.measured.iter().any(|m| m.rate.is_some()) {
+            self.rates_in_rows(page);
+        }
+    }
+
+    fn rates_in_rows(&self, page: &mut String) {
+        let row = |m: &Measured| {
+            let rate = m.rate?;
+            let (low, high) = rate.interval();
+            Some(chart::Measured {
+                name: m.filters.to_string(),
+                class: family(m),
+                rate: rate.measured(),
+                low,
+                high,
+                predicted: rate.predicted,
+                value: percent(rate.measured()),
+                said: told(m)?,
+            })
+        };
+        let rows: Vec<_> = self.measured.iter().filter_map(row).collect();
+        page.push_str(
+            "<h2>False-positive rates</h2>\n<p class=\"key\">\
+             <span>dot: measured, with 95 % interval</span><span>stroke: predicted</span></p>\n",
+        );
+        let unit = "absent keys for which a filter says \"maybe\"";
+        let title = "False-positive rate of each configuration";
+        page.push_str(&both(|frame| chart::intervals(frame, title, unit, &rows)));
+    }
+
+    fn rates_by_bits(&self, page: &mut String) {
         let point = |m: &Measured| {
             let (rate, bits) = (m.rate?, m.filters.bits()?);
             let (low, high) = rate.interval();
-            let said = format!(
-                "{}: measured {}, 95 % interval {} to {}, predicted {}",
-                m.filters,
-                percent(rate.measured()),
-                percent(low),
-                percent(high),
-                percent(rate.predicted),
-            );
-            let class = family(m);
-            Some(Point { x: f64::from(bits), y: rate.measured(), low, high, class, said })
+            let (x, y, class) = (f64::from(bits), rate.measured(), family(m));
+            Some(Point { x, y, low, high, class, said: told(m)? })
         };
         let points: Vec<_> = self.measured.iter().filter_map(point).collect();
-        let (Some(most), Some(least)) =
-            (points.iter().map(|p| p.x as u32).max(), points.iter().map(|p| p.x as u32).min())
-        else {
-            return;
-        };
-        let (least, most) = (least.saturating_sub(2).max(1), (most + 2).max(12));
+        let (curves, keys) = self.curves(&points);
+        let _ = writeln!(
+            page,
+            "<h2>False-positive rate against bits per key</h2>\n<p class=\"key\">{keys}\
+             <span><i class=\"line\" style=\"color:var(--soft)\"></i>theory of large bloom \
+             filters</span></p>"
+        );
+        let title = "False-positive rate against bits per key";
+        let axes = Axes { across: "bits per key", upwards: "false-positive rate" };
+        page.push_str(&both(|frame| chart::rates(frame, title, &axes, &points, &curves)));
+    }
+
+    /// What theory says around the sizes of `points`, and the key to it.
+    fn curves(&self, points: &[Point]) -> (Vec<Curve>, String) {
+        let sizes = || points.iter().map(|point| point.x as u32);
+        let least = sizes().min().unwrap_or(1).saturating_sub(2).max(1);
+        let most = (sizes().max().unwrap_or(1) + 2).max(12);
         let textbook = |bits: u32| {
             let probes = BloomFilterPolicy::new(bits).probes();
             let rate = false_positive_probability(u64::from(bits) * CURVE_KEYS, CURVE_KEYS, probes);
@@ -105,53 +164,119 @@ impl Report {
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             points
         };
-        let curves = [
-            Curve { class: "textbook", points: (least..=most).map(textbook).collect() },
-            Curve { class: "predicted bloom", points: predicted("bloom") },
-            Curve { class: "predicted fuse", points: predicted("fuse") },
-        ];
-        page.push_str(
-            "<h2>False positives against bits per key</h2>\n<p class=\"key\">\
-             <span><i style=\"background:var(--bloom)\"></i>LevelDB's block filters, measured, \
-             with 95 % interval</span>\
-             <span><i style=\"background:var(--fuse)\"></i>table filters, measured</span>\
-             <span><i class=\"line\" style=\"color:var(--soft)\"></i>theory of bloom filters, for \
-             large ones</span><span><i class=\"line dashed\" style=\"color:var(--soft)\"></i>\
-             predicted for each kind: block filters are small and hash twice</span></p>\n",
-        );
-        let title = "False-positive rate against bits per key";
-        page.push_str(&chart::rates(title, "bits per key", &points, &curves));
+        let textbook = (least..=most).map(textbook).collect();
+        let mut curves = vec![Curve { class: "textbook", points: textbook }];
+        let mut keys = String::new();
+        for (class, curve, name) in [
+            ("bloom", "predicted bloom", "LevelDB's block filters"),
+            ("fuse", "predicted fuse", "table filters"),
+        ] {
+            let points = predicted(class);
+            if points.is_empty() {
+                continue;
+            }
+            let _ = write!(
+                keys,
+                "<span><i style=\"background:var(--{class})\"></i>{name}, measured, with 95 % \
+                 interval</span>"
+            );
+            if points.len() > 1 {
+                let _ = write!(
+                    keys,
+                    "<span><i class=\"line dashed\" style=\"color:var(--{class})\"></i>predicted \
+                     for these filters</span>"
+                );
+            }
+            curves.push(Curve { class: curve, points });
+        }
+        (curves, keys)
     }
 
     fn times_chart(&self, page: &mut String) {
-        page.push_str(
-            "<h2>Time of a get</h2>\n<p class=\"key\">\
-             <span><i style=\"background:var(--absent)\"></i>absent keys</span>\
-             <span><i style=\"background:var(--present)\"></i>present keys</span>\
-             <span>dot: median, bar: 99th percentile; the block cache is warm</span></p>\n",
+        let mut keys = String::new();
+        for (kind, _) in self.measured.first().into_iter().flat_map(|m| m.warm.classes()) {
+            let _ =
+                write!(keys, "<span><i style=\"background:var(--{kind})\"></i>{kind} keys</span>");
+        }
+        let _ = writeln!(
+            page,
+            "<h2>Time of a get</h2>\n<p class=\"key\">{keys}\
+             <span>from the median (dot) to the 99th percentile (stroke); the block cache is \
+             warm</span></p>"
         );
-        let mut spans = Vec::new();
-        for m in &self.measured {
-            for (i, (kind, class)) in m.warm.classes().enumerate() {
+        let row = |m: &Measured| {
+            let span = |(kind, class): (&'static str, &Class)| {
                 let (median, p99) = (class.times.median, class.times.p99);
-                spans.push(Span {
-                    name: if i == 0 { m.filters.to_string() } else { String::new() },
+                Span {
                     class: kind,
                     from: median as f64 / 1000.0,
                     to: p99 as f64 / 1000.0,
                     said: format!("{}, {kind} keys: median {median} ns, p99 {p99} ns", m.filters),
-                });
-            }
-        }
-        page.push_str(&chart::spans("Time of a get", "microseconds", &spans));
+                }
+            };
+            Row { name: m.filters.to_string(), spans: m.warm.classes().map(span).collect() }
+        };
+        let rows: Vec<_> = self.measured.iter().map(row).collect();
+        let unit = "microseconds, logarithmic";
+        page.push_str(&both(|frame| chart::spans(frame, "Time of a get", unit, &rows)));
     }
 
     fn tables(&self, page: &mut String) {
         page.push_str("<h2>The figures</h2>\n");
         for (title, table) in self.all_tables() {
-            let _ = writeln!(page, "<p>{}</p>\n{}", escape(&title), html_table(&table));
+            let _ = writeln!(page, "<h3>{}</h3>\n{}", escape(&title), html_table(&table));
         }
     }
+}
+
+/// A chart twice, for wide windows and for narrow ones: the style sheet shows one of them.
+fn both(draw: impl Fn(&Frame) -> String) -> String {
+    let (wide, narrow) = (draw(&WIDE), draw(&NARROW));
+    format!("<div class=\"wide\">\n{wide}</div>\n<div class=\"narrow\">\n{narrow}</div>\n")
+}
+
+/// A sentence, safe inside an element, whose figures keep their `%`.
+fn prose(text: &str) -> String {
+    escape(text).replace(" %", "&nbsp;%")
+}
+
+fn advice(page: &mut String, advised: &Advised<'_>) {
+    page.push_str("<h2>Advice</h2>\n");
+    for (i, line) in advised.verdict().iter().enumerate() {
+        let class = if i == 0 { " class=\"advice\"" } else { "" };
+        let line = line.strip_prefix("Advice: ").unwrap_or(line);
+        let _ = writeln!(page, "<p{class}>{}</p>", prose(line));
+    }
+    let _ = writeln!(page, "<h3>What each would save</h3>\n{}", html_table(&advised.table()));
+}
+
+fn footer(page: &mut String, from: &Provenance) {
+    let _ = writeln!(
+        page,
+        "<footer>\n<p><code>{}</code></p>\n<p>minikv {}, {}, {}</p>\n</footer>",
+        escape(&from.command),
+        from.version,
+        escape(&from.date),
+        escape(&from.machine),
+    );
+}
+
+/// What a configuration's rate is, in words.
+fn told(m: &Measured) -> Option<String> {
+    let rate = m.rate?;
+    let (low, high) = rate.interval();
+    Some(format!(
+        "{}: measured {}, 95 % interval {} to {}, predicted {}",
+        m.filters,
+        percent(rate.measured()),
+        percent(low),
+        percent(high),
+        percent(rate.predicted),
+    ))
+}
+
+fn title_of(kind: &str) -> &'static str {
+    if kind == "present" { "Present keys" } else { "Absent keys" }
 }
 
 /// Which theory the filters that are asked follow.
@@ -166,16 +291,34 @@ fn class_of<'a>(pass: &'a Pass, kind: &str) -> &'a Class {
     if kind == "present" { &pass.present } else { &pass.absent }
 }
 
+/// With as many rows in its head as the table has.
 fn html_table(table: &Table) -> String {
-    let mut html = "<div class=\"scroll\"><table>\n".to_string();
-    for (i, row) in table.rows().iter().enumerate() {
-        let cell = if i == 0 { "th" } else { "td" };
-        let cells = row.iter().map(|text| format!("<{cell}>{}</{cell}>", escape(text)));
-        let cells = cells.collect::<String>();
-        let _ = match i {
-            0 => writeln!(html, "<thead><tr>{cells}</tr></thead>\n<tbody>"),
-            _ => writeln!(html, "<tr>{cells}</tr>"),
-        };
+    let mut html = "<div class=\"scroll\"><table>\n<thead>".to_string();
+    let mut rows = table.rows().iter();
+    let head = rows.next().map_or(&[][..], |head| head);
+    let mut below = String::new();
+    if table.groups().is_empty() {
+        head.iter().for_each(|name| below.push_str(&format!("<th>{}</th>", escape(name))));
+    } else {
+        html.push_str("<tr>");
+        let mut column = 0;
+        for (group, columns) in table.groups() {
+            let names = head[column..column + columns].iter().map(|name| escape(name));
+            if group.is_empty() {
+                names.for_each(|name| html.push_str(&format!("<th rowspan=\"2\">{name}</th>")));
+            } else {
+                let group = escape(group);
+                let _ = write!(html, "<th colspan=\"{columns}\" class=\"group\">{group}</th>");
+                names.for_each(|name| below.push_str(&format!("<th>{name}</th>")));
+            }
+            column += columns;
+        }
+        html.push_str("</tr>\n");
+    }
+    let _ = writeln!(html, "<tr>{below}</tr></thead>\n<tbody>");
+    for row in rows {
+        let cells = row.iter().map(|text| format!("<td>{}</td>", escape(text)));
+        let _ = writeln!(html, "<tr>{}</tr>", cells.collect::<String>());
     }
     html.push_str("</tbody></table></div>\n");
     html

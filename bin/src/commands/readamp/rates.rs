@@ -102,7 +102,10 @@ pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
     let middle = rate + Z * Z / (2.0 * tries);
     let spread = Z * (rate * (1.0 - rate) / tries + Z * Z / (4.0 * tries * tries)).sqrt();
     let scale = 1.0 + Z * Z / tries;
-    (((middle - spread) / scale).max(0.0), ((middle + spread) / scale).min(1.0))
+    // At the ends the formula is 0 and 1, and floating point misses them by a rounding error.
+    let low = if rate <= 0.0 { 0.0 } else { ((middle - spread) / scale).max(0.0) };
+    let high = if rate >= 1.0 { 1.0 } else { ((middle + spread) / scale).min(1.0) };
+    (low, high)
 }
 
 /// The false-positive probability when the probes of a key lie at `h + i * delta` modulo `bits`,
@@ -143,7 +146,10 @@ mod tests {
         assert!((low - 0.05523).abs() < 1e-5 && (high - 0.17437).abs() < 1e-5, "{low} {high}");
         let (low, high) = wilson(0.0, 1000.0);
         assert!(low == 0.0 && (high - 0.003827).abs() < 1e-6, "{low} {high}");
-        assert_eq!(wilson(1.0, 5.0).1, 1.0);
+        for tries in 1..2000 {
+            assert_eq!(wilson(0.0, f64::from(tries)).0, 0.0, "{tries} tries");
+            assert_eq!(wilson(1.0, f64::from(tries)).1, 1.0, "{tries} tries");
+        }
         assert_eq!(wilson(0.0, 0.0), (0.0, 1.0));
     }
 

@@ -1,5 +1,7 @@
 //! The report for people.
 
+use std::collections::BTreeMap;
+
 use minikv::base::stats::NUM_LEVELS;
 use minikv::engine::advice::shadow::Held;
 
@@ -84,18 +86,13 @@ impl Report {
         if lookups == 0 {
             return None;
         }
-        let mut table = Table::new([
-            "filters",
-            "tables",
-            "asked",
-            "blocks",
-            "cold file",
-            "cache",
-            "warm file",
-            "cache",
-            "cold bytes",
-            "warm",
-        ]);
+        let mut table = Table::grouped(
+            &[("", 4), ("cold", 2), ("warm", 2), ("bytes read", 2)],
+            [
+                "filters", "tables", "probes", "blocks", "file", "cache", "file", "cache", "cold",
+                "warm",
+            ],
+        );
         for m in &self.measured {
             let (cold, warm) = pick(m);
             let (c, w) = (cold.trace.total(), warm.trace.total());
@@ -135,28 +132,20 @@ impl Report {
     }
 
     fn filters(&self) -> (String, Table) {
-        let mut table = Table::new([
-            "filters",
-            "on disk",
-            "in memory",
-            "tried",
-            "wrong",
-            "measured",
-            "95 % interval",
-            "predicted",
-            "",
-        ]);
+        let mut table = Table::grouped(
+            &[("", 3), ("false positives", 4), ("", 1)],
+            ["filters", "size", "probes", "number", "rate", "95 % interval", "predicted", ""],
+        );
         for m in &self.measured {
-            let (disk, memory) = (size(m.bytes_on_disk), size(m.bytes_in_memory));
+            let (name, bytes) = (m.filters.to_string(), size(m.filter_bytes));
             let Some(rate) = &m.rate else {
-                table.row([&m.filters.to_string(), &disk, &memory, "-", "-", "-", "-", "-", ""]);
+                table.row([&name[..], &bytes, "-", "-", "-", "-", "-", ""]);
                 continue;
             };
             let (low, high) = rate.interval();
             table.row([
-                &m.filters.to_string(),
-                &disk,
-                &memory,
+                &name[..],
+                &bytes,
                 &thousands(rate.tried),
                 &thousands(rate.wrong),
                 &percent(rate.measured()),
@@ -165,22 +154,16 @@ impl Report {
                 if rate.agrees() { "within" } else { "outside" },
             ]);
         }
-        let title = "Filters asked about keys they do not hold, each key counted once";
+        let title = "False positives: filters probed for keys they do not hold, each key once";
         (title.to_string(), table)
     }
 
     fn times(&self) -> (String, Table) {
-        let mut table = Table::new([
-            "filters",
-            "absent: cold",
-            "p99",
-            "warm",
-            "p99",
-            "present: cold",
-            "p99",
-            "warm",
-            "p99",
-        ]);
+        let kinds = ["absent, cold", "absent, warm", "present, cold", "present, warm"];
+        let groups: Vec<_> = [("", 1)].into_iter().chain(kinds.map(|kind| (kind, 2))).collect();
+        let [median, p99] = ["median", "p99"];
+        let head = ["filters", median, p99, median, p99, median, p99, median, p99];
+        let mut table = Table::grouped(&groups, head);
         for m in &self.measured {
             let times = [&m.cold.absent, &m.warm.absent, &m.cold.present, &m.warm.present];
             let cells = times.map(|class| match class.lookups {
@@ -190,28 +173,27 @@ impl Report {
             let [[a, b], [c, d], [e, f], [g, h]] = &cells;
             table.row([&m.filters.to_string(), a, b, c, d, e, f, g, h]);
         }
-        ("Time of a get in microseconds, median and 99th percentile".to_string(), table)
+        ("Time of a get in microseconds, median and 99th percentile (p99)".to_string(), table)
     }
 
     /// What the figures come to, and where they do not say what they seem to.
     pub fn remarks(&self) -> Vec<String> {
-        let mut remarks = Vec::new();
-        self.remark_on_savings(&mut remarks);
-        self.remark_on_rates(&mut remarks);
+        let mut remarks: Vec<_> = self.remark_on_savings().into_iter().collect();
+        remarks.extend(self.remarks_on_rates());
         let Some(first) = self.measured.first() else { return remarks };
         let all = first.cold.all();
         let in_memory = all.trace.memtable_hits;
         if in_memory > 0 {
             remarks.push(format!(
-                "{} answered by the log's memtable: no filter is asked there.",
+                "{} answered by the log's memtable, which has no filter.",
                 count(in_memory, "lookup was", "lookups were")
             ));
         }
         if self.held.tables == 0 {
-            remarks.push("There are no tables, so no filter has anything to save.".to_string());
+            remarks.push("There are no tables, so filters have nothing to save.".to_string());
         } else if all.trace.total().tables_considered <= all.lookups {
             remarks.push(
-                "A get comes to one table at most: a present key costs its block, whatever the \
+                "A get looks at one table at most, so a present key costs one block with any \
                  filter."
                     .to_string(),
             );
@@ -219,67 +201,127 @@ impl Report {
         if first.warm.all().trace.total().data_blocks_from_file == 0 && all.trace.data_blocks() > 0
         {
             remarks.push(
-                "The block cache holds all blocks that are asked for: once warm, filters save time \
-                 and no reads."
+                "All requested blocks fit in the cache, so once it is warm filters save time but \
+                 no file reads."
                     .to_string(),
             );
         }
         remarks
     }
 
-    fn remark_on_savings(&self, remarks: &mut Vec<String>) {
+    /// How many fewer blocks absent keys cost with filters: of each configuration if they are few,
+    /// else of the worst and the best.
+    fn remark_on_savings(&self) -> Option<String> {
         let blocks = |m: &Measured| m.cold.absent.trace.data_blocks();
-        let unfiltered = self.measured.iter().find(|m| m.rate.is_none() && blocks(m) > 0);
-        let Some(without) = unfiltered else { return };
-        let with: Vec<_> = self.measured.iter().filter(|m| m.rate.is_some()).collect();
-        let times_fewer = |m: &Measured| match blocks(m) {
-            0 => format!("with {} none", m.filters),
-            n => format!("with {} {} times fewer", m.filters, ratio(blocks(without), n)),
+        let without = self.measured.iter().find(|m| m.rate.is_none() && blocks(m) > 0)?;
+        let fewer = |m: &Measured| match blocks(m) {
+            0 => "no block".to_string(),
+            n => format!("{} times fewer", ratio(blocks(without), n)),
         };
-        let said: Vec<_> = match &with[..] {
-            [] => return,
-            [first, _, .., last] if with.len() > MAX_NAMED => {
-                vec![times_fewer(first), times_fewer(last)]
+        let mut with: Vec<_> = self.measured.iter().filter(|m| m.rate.is_some()).collect();
+        let per_get = without.cold.absent.per_get(blocks(without));
+        let mut parts = vec![format!("{per_get:.2} data blocks without filters")];
+        match with.len() {
+            0 => return None,
+            n if n > MAX_NAMED => {
+                with.sort_by_key(|m| std::cmp::Reverse(blocks(m)));
+                let (worst, best) = (with[0], with[n - 1]);
+                let (fewest, most) = (fewer(worst), fewer(best));
+                parts.push(format!("{fewest} with the worst of these ({})", worst.filters));
+                parts.push(format!("{most} with the best ({})", best.filters));
             }
-            few => few.iter().map(|m| times_fewer(m)).collect(),
-        };
-        remarks.push(format!(
-            "A get of an absent key reads {:.2} data blocks with {}; {}.",
-            without.cold.absent.per_get(blocks(without)),
-            without.filters,
-            said.join(", "),
-        ));
+            _ => parts.extend(with.iter().map(|m| format!("{} with {}", fewer(m), m.filters))),
+        }
+        Some(format!("Looking up an absent key reads {}.", listed(&parts)))
     }
 
-    fn remark_on_rates(&self, remarks: &mut Vec<String>) {
+    /// One sentence or two for each reason why measured rates are not the predicted ones.
+    fn remarks_on_rates(&self) -> Vec<String> {
+        let mut outside: BTreeMap<Reason, Vec<Outside<'_>>> = BTreeMap::new();
         for m in &self.measured {
             let Some(rate) = m.rate.filter(|rate| !rate.agrees()) else { continue };
-            remarks.push(format!("{}: {}", m.filters, self.why_outside(m, &rate)));
+            let control = self.controls.iter().find(|control| control.filters == m.filters);
+            let control = control.map(|control| &control.rate);
+            let reason = Reason::of(&rate, control);
+            outside.entry(reason).or_default().push(Outside { m, rate, control });
+        }
+        outside.iter().map(|(reason, of_reason)| reason.said(of_reason)).collect()
+    }
+}
+
+/// A configuration whose measured rate does not agree with the predicted one.
+struct Outside<'a> {
+    m: &'a Measured,
+    rate: Rate,
+    control: Option<&'a Rate>,
+}
+
+/// Why a measured rate is not the predicted one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Reason {
+    /// LevelDB's hash maps these keys to values that lie close together.
+    Unspread,
+    /// The prediction takes LevelDB's hashes for random.
+    NotRandom,
+    /// One interval in twenty misses.
+    Chance,
+}
+
+impl Reason {
+    fn of(rate: &Rate, control: Option<&Rate>) -> Reason {
+        match control {
+            None => Reason::Chance,
+            Some(control) if rate.interval().0 > control.interval().1.max(rate.predicted) => {
+                Reason::Unspread
+            }
+            Some(_) => Reason::NotRandom,
         }
     }
 
-    /// Why a rate is not what was predicted, as far as the control tells.
-    fn why_outside(&self, m: &Measured, rate: &Rate) -> String {
-        let control = self.controls.iter().find(|control| control.filters == m.filters);
-        let measured = percent(rate.measured());
-        let predicted = percent(rate.predicted);
-        let Some(Control { rate: control, .. }) = control else {
-            return format!(
-                "wrong for {measured} where {predicted} is predicted; of twenty intervals of 95 %, \
-                 one does not hold what it should."
-            );
+    /// All configurations by name, and the figures of the one that is furthest off.
+    fn said(self, outside: &[Outside<'_>]) -> String {
+        let names: Vec<_> = outside.iter().map(|outside| outside.m.filters.to_string()).collect();
+        let names = listed(&names);
+        let off = |o: &Outside<'_>| (o.rate.measured() / o.rate.predicted).ln().abs();
+        let furthest = outside.iter().max_by(|a, b| off(a).total_cmp(&off(b)));
+        let Some(furthest) = furthest else { return String::new() };
+        let control = furthest.control.map(|control| {
+            let (measured, textbook) = (percent(control.measured()), percent(control.textbook));
+            format!(", {measured} with an independent 64-bit hash (textbook: {textbook})")
+        });
+        let figures = format!(
+            "{} measured, {} predicted{}",
+            percent(furthest.rate.measured()),
+            percent(furthest.rate.predicted),
+            control.unwrap_or_default(),
+        );
+        let furthest = match outside.len() {
+            1 => String::new(),
+            _ => format!("Furthest off is {}: ", furthest.m.filters),
         };
-        let (good, theory) = (percent(control.measured()), percent(rate.textbook));
-        let (_, high) = control.interval();
-        let verdict = if rate.interval().0 > high.max(rate.predicted) {
-            "LevelDB's 32-bit hash does not spread these keys"
-        } else {
-            "the prediction takes LevelDB's hashes for random, and those of these keys are not"
-        };
-        format!(
-            "wrong for {measured} where {predicted} is predicted. With an independent hash of 64 \
-             bits the same filters are wrong for {good} ({theory} by the textbook): {verdict}."
-        )
+        match self {
+            Reason::Unspread => format!(
+                "{names}: more false positives than predicted, because LevelDB's 32-bit hash does \
+                 not spread these keys. {furthest}{figures}."
+            ),
+            Reason::NotRandom => format!(
+                "{names}: not the predicted rate, which takes LevelDB's hashes for random; those \
+                 of these keys are not. {furthest}{figures}."
+            ),
+            Reason::Chance => format!(
+                "{names}: prediction outside the 95 % interval, as happens by chance to one \
+                 interval in twenty. {furthest}{figures}."
+            ),
+        }
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
 
@@ -291,10 +333,11 @@ fn ratio(a: u64, b: u64) -> String {
     }
 }
 
-/// Breaks a text into lines of at most `width` characters.
+/// Breaks a text into lines of at most `width` characters. A figure keeps its `%`.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut used = 0;
+    let text = text.replace(" %", "\u{a0}%");
     for word in text.split(' ') {
         let len = word.chars().count();
         if used > 0 {
@@ -305,7 +348,7 @@ pub fn wrap(text: &str, width: usize) -> String {
         lines.push_str(word);
         used += len;
     }
-    lines
+    lines.replace('\u{a0}', " ")
 }
 
 fn show(n: f64) -> String {
@@ -332,4 +375,28 @@ pub fn interval(low: f64, high: f64) -> String {
 
 fn micros(nanos: u64) -> String {
     format!("{:.2}", nanos as f64 / 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_reads_as_a_sentence_does() {
+        let parts = ["a", "b", "c"].map(str::to_string);
+        assert_eq!(listed(&parts), "a, b and c");
+        assert_eq!(listed(&parts[..2]), "a and b");
+        assert_eq!((listed(&parts[..1]), listed(&[])), ("a".to_string(), String::new()));
+    }
+
+    #[test]
+    fn lines_break_between_words_and_not_before_a_percent_sign() {
+        assert_eq!(wrap("rates of 95 % and of 5 %", 11), "rates of\n  95 % and\n  of 5 %");
+    }
+
+    #[test]
+    fn a_rate_of_zero_is_shown_as_zero() {
+        let (low, high) = super::super::rates::wilson(0.0, 18.0);
+        assert_eq!(interval(low, high), "0 to 17.59 %");
+    }
 }

@@ -1,0 +1,194 @@
+//! The names that source files define, by type and by module: a reader of rustfmt's layout, not of
+//! the language.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+/// How far rustfmt indents what is inside a block.
+const INDENT: usize = 4;
+
+/// What is defined where.
+#[derive(Default)]
+pub struct Names {
+    /// Methods, constants, variants and fields of each type.
+    members: BTreeMap<String, BTreeSet<String>>,
+    /// Functions, types and modules by the module they are in, its file's name.
+    items: BTreeMap<String, BTreeSet<String>>,
+    functions: BTreeSet<String>,
+}
+
+/// The names of `span` if it is a path or a call: `Type::method`, `function()`.
+pub fn path_of(span: &str) -> Option<Vec<&str>> {
+    let (path, call) = match span.split_once('(') {
+        Some((path, rest)) => (path, rest.ends_with(')')),
+        None => (span, false),
+    };
+    let names: Vec<&str> = path.split("::").collect();
+    let is_name = |name: &&str| {
+        let mut chars = name.chars();
+        let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+        first && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    // `Some(..)` and `Ok(..)` are no calls of functions.
+    let call = call && path.starts_with(|c: char| c.is_ascii_lowercase());
+    (names.iter().all(is_name) && (call || names.len() > 1)).then_some(names)
+}
+
+impl Names {
+    pub fn of(files: &[PathBuf]) -> Names {
+        let mut names = Names::default();
+        for path in files {
+            let source = fs::read_to_string(path).unwrap_or_else(|e| panic!("{path:?}: {e}"));
+            let file = path.file_stem().unwrap().to_str().unwrap();
+            let folder = path.parent().unwrap().file_name().unwrap().to_str().unwrap();
+            let module = match file {
+                "lib" => "minikv",
+                "mod" => folder,
+                file => file,
+            };
+            names.read(module, &source);
+        }
+        names
+    }
+
+    /// Whether the last two names of `path` belong together, or a single one is a function.
+    pub fn contain(&self, path: &[&str]) -> bool {
+        match path {
+            [.., owner, name] => {
+                let of = |map: &BTreeMap<String, BTreeSet<String>>| {
+                    map.get(*owner).is_some_and(|names| names.contains(*name))
+                };
+                of(&self.members) || of(&self.items)
+            }
+            [function] => self.functions.contains(*function),
+            [] => false,
+        }
+    }
+
+    fn read(&mut self, module: &str, source: &str) {
+        let mut macro_name = String::new();
+        // The blocks around the line: how far each is indented, what it is of, and whether it has
+        // fields or variants.
+        let mut around: Vec<(usize, String, bool)> = Vec::new();
+        for line in source.lines() {
+            let code = line.trim_start();
+            let indent = line.len() - code.len();
+            if code.is_empty() || code.starts_with("//") {
+                continue;
+            }
+            while around.last().is_some_and(|(of, ..)| *of >= indent) {
+                around.pop();
+            }
+            let owner = around.last().cloned();
+            if let Some((of, owner, fields)) = &owner
+                && indent == of + INDENT
+            {
+                self.members.entry(owner.clone()).or_default().extend(member(code, *fields));
+            }
+            if let Some(name) = code.strip_prefix("macro_rules! ") {
+                macro_name = words(name).next().unwrap_or_default();
+            } else if let Some((name, of)) = call_with_a_type(code) {
+                let members = self.members.get(&format!("{name}!")).cloned().unwrap_or_default();
+                self.members.entry(of).or_default().extend(members);
+            } else if let Some((kind, name)) = definition(code) {
+                if owner.is_none() {
+                    self.items.entry(module.to_string()).or_default().insert(name.clone());
+                }
+                if kind == "fn" {
+                    self.functions.insert(name.clone());
+                }
+                if ["struct", "enum", "trait"].contains(&kind) && line.ends_with('{') {
+                    around.push((indent, name, kind != "trait"));
+                }
+            } else if code.starts_with("impl $") {
+                // Of whatever type the macro is called with, further down.
+                around.push((indent, format!("{macro_name}!"), false));
+            } else if let Some(owner) = implemented(code) {
+                around.push((indent, owner, false));
+            } else if let Some(list) = code.strip_prefix("pub use ") {
+                let again = self.items.entry(module.to_string()).or_default();
+                again.extend(words(list));
+            }
+        }
+    }
+}
+
+/// The name of a macro that is called with the name of a type: `reads!(Db);`.
+fn call_with_a_type(code: &str) -> Option<(&str, String)> {
+    let (name, rest) = code.split_once("!(")?;
+    let of = rest.strip_suffix(");")?;
+    let is_type = of.starts_with(|c: char| c.is_ascii_uppercase()) && words(of).count() == 1;
+    is_type.then(|| (name, of.to_string()))
+}
+
+/// Without what says who may use an item, and how.
+fn unqualified(code: &str) -> &str {
+    let mut rest = code;
+    loop {
+        let before = rest;
+        for word in ["pub ", "pub(crate) ", "pub(super) ", "unsafe ", "const ", "async "] {
+            let is_item = word == "const " && !rest.starts_with("const fn");
+            if !is_item {
+                rest = rest.strip_prefix(word).unwrap_or(rest);
+            }
+        }
+        if rest == before {
+            return rest;
+        }
+    }
+}
+
+/// The kind and name of an item.
+fn definition(code: &str) -> Option<(&'static str, String)> {
+    let code = unqualified(code);
+    for kind in ["fn", "struct", "enum", "trait", "mod", "const", "static", "type"] {
+        if let Some(rest) = code.strip_prefix(kind).and_then(|rest| rest.strip_prefix(' ')) {
+            return Some((kind, words(rest).next()?));
+        }
+    }
+    None
+}
+
+/// What a line inside a block of a type adds to it: an item, or a field or variant.
+fn member(code: &str, fields: bool) -> Option<String> {
+    match definition(code) {
+        Some((_, name)) => Some(name),
+        None if fields => words(unqualified(code)).next(),
+        None => None,
+    }
+}
+
+/// The type of an `impl` block.
+fn implemented(code: &str) -> Option<String> {
+    let rest = code.strip_prefix("impl").filter(|_| code.ends_with('{'))?;
+    let rest = match rest.strip_prefix('<') {
+        Some(generics) => after_generics(generics),
+        None => rest,
+    };
+    let of = rest.rsplit_once(" for ").map_or(rest, |(_, of)| of);
+    let of = of.split(['<', '{']).next()?.trim().trim_start_matches('&');
+    words(of).last()
+}
+
+/// What follows the `>` that ends the parameters which `text` begins with.
+fn after_generics(text: &str) -> &str {
+    let mut depth = 1;
+    for (at, c) in text.char_indices() {
+        depth += match c {
+            '<' => 1,
+            '>' => -1,
+            _ => 0,
+        };
+        if depth == 0 {
+            return &text[at + 1..];
+        }
+    }
+    ""
+}
+
+/// The words of `text`.
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty()).map(str::to_string)
+}
