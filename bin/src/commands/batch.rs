@@ -21,7 +21,7 @@ use crate::output::Stdout;
 /// still applied. Makes the database if there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file to read; stdin without it, or with `-`
+    /// File to read [default: stdin, also `-`]
     file: Option<PathBuf>,
     /// Print `committed N` only when the batch would survive a loss of power
     #[arg(long)]

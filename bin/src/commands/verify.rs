@@ -8,11 +8,13 @@ use super::{count, size};
 use crate::args::Global;
 use crate::error::{CliError, Result};
 use crate::output::{Progress, Stdout};
+use crate::writer::Writer;
 
-/// Read everything and tell every fault, changing nothing
+/// Check every file and report all damage; read-only
 ///
 /// The MANIFEST, every table with its index, filters and blocks, and every live log. Read without
-/// taking the lock. Exit code 1 if there is damage.
+/// taking the lock. Exit code 1 if there is damage. With --comparator ignore everything but the
+/// order of keys is checked.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON
@@ -22,7 +24,8 @@ pub struct Args {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db()?;
-    let options = global.options(&dir)?;
+    let options = global.options_for_files(&dir)?;
+    let writer = Writer::of(&dir);
     let bar = Progress::bytes("verifying", Some(0));
     let report = verify_with(&dir, &options, |progress| {
         bar.total(progress.total_bytes);
@@ -35,10 +38,13 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         false => print(&report, &mut stdout)?,
     }
     stdout.finish()?;
+    if let Some(writer) = writer.or_else(|| Writer::of(&dir)) {
+        writer.say(&dir);
+    }
     match report.is_sound() {
         true => Ok(()),
         false => Err(CliError::Damaged(format!(
-            "{} in {}; `minikv repair --dry-run` says what can be saved",
+            "{} in {}; `minikv repair --dry-run` shows what can be saved",
             count(report.fault_count, "fault", "faults"),
             dir.display()
         ))),
