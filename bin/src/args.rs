@@ -242,13 +242,11 @@ impl Shape {
     /// Refuses a filter layout without filters.
     fn check_filters(&self) -> Result<()> {
         match (self.bloom_bits, self.filter_layout) {
-            (Some(0), Some(FilterLayout::Table | FilterLayout::Both)) => {
-                Err(CliError::Usage(
-                    "--bloom-bits 0 writes no filters, so --filter-layout cannot be given too; \
+            (Some(0), Some(FilterLayout::Table | FilterLayout::Both)) => Err(CliError::Usage(
+                "--bloom-bits 0 writes no filters, so --filter-layout cannot be given too; \
                      leave one of them out"
-                        .to_string(),
-                ))
-            }
+                    .to_string(),
+            )),
             _ => Ok(()),
         }
     }

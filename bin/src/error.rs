@@ -163,11 +163,13 @@ fn io_hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// `error` without the name of a temporary file, which the caller never heard of.
+/// `error` without the name of a temporary file, which the user did not give.
 fn plain(error: io::Error) -> io::Error {
-    let inner = error.get_ref().and_then(|inner| inner.source());
-    let code = inner.and_then(|inner| inner.downcast_ref::<io::Error>()?.raw_os_error());
-    code.map_or(error, io::Error::from_raw_os_error)
+    let text = error.to_string();
+    match text.split_once(" at path \"") {
+        Some((what, _)) => io::Error::new(error.kind(), what.to_string()),
+        None => error,
+    }
 }
 
 /// `message` without line breaks or other control characters, which names may hold.

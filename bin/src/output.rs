@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -111,16 +112,20 @@ impl fmt::Display for Table {
 /// A bar or counter on stderr, invisible unless stderr is a terminal. Never wider than it.
 pub struct Progress {
     bar: ProgressBar,
+    created: Instant,
     /// Clears the line if the process is asked to end.
     _guard: Option<Guard>,
 }
+
+/// How long a total may grow by leaps, so that a bar would be full and then empty again.
+const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 
 /// Narrower terminals get no bar.
 const COLUMNS_WITH_BAR: u16 = 80;
 
 impl Progress {
-    /// Progress through `total_bytes`, or a counter if the end is not known. Nothing is drawn
-    /// while the total is 0.
+    /// Progress through `total_bytes`, or a counter if the end is not known. If the total is 0 at
+    /// first, it is still being found out: nothing is drawn for a moment.
     pub fn bytes(what: &'static str, total_bytes: Option<u64>) -> Progress {
         let template = match total_bytes {
             Some(_) if stderr_columns() >= COLUMNS_WITH_BAR => {
@@ -152,25 +157,29 @@ impl Progress {
     }
 
     fn new(what: &'static str, total: Option<u64>, template: &str) -> Progress {
-        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        let target = match total {
+            Some(0) => ProgressDrawTarget::hidden(),
+            _ => ProgressDrawTarget::stderr(),
+        };
+        let bar = ProgressBar::with_draw_target(total, target);
         bar.set_style(ProgressStyle::with_template(template).expect("a template that parses"));
         bar.set_prefix(what);
-        let _guard = (!bar.is_hidden()).then(|| {
+        let _guard = io::stderr().is_terminal().then(|| {
             let bar = bar.clone();
             interrupt::on_interrupt(move || bar.finish_and_clear())
         });
-        Progress { bar, _guard }
+        Progress { bar, created: Instant::now(), _guard }
     }
 
     pub fn set(&self, position: u64) {
-        if self.bar.length() != Some(0) {
-            self.bar.set_position(position);
-        }
+        self.bar.set_position(position);
     }
 
+    /// Sets a total that was not known at first.
     pub fn total(&self, total: u64) {
-        if total > 0 {
-            self.bar.set_length(total);
+        self.bar.set_length(total);
+        if self.bar.is_hidden() && total > 0 && self.created.elapsed() >= TOTAL_IS_KNOWN_AFTER {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }
 

@@ -83,8 +83,12 @@ fn write_whole(db: &Entries, format: Format, path: &Path) -> Result<u64> {
             .permissions(Permissions::from_mode(0o666))
             .tempfile_in(dir.unwrap_or(Path::new(".")))
             .map_err(failed("create"))?;
-        let temporary = file.path().to_path_buf();
-        Ok((file, move || drop(fs::remove_file(&temporary))))
+        let (temporary, target) = (file.path().to_path_buf(), path.display().to_string());
+        let remove = move || {
+            let _ = fs::remove_file(&temporary);
+            output::say(format!("minikv: interrupted; {target} is as it was before"));
+        };
+        Ok((file, remove))
     })?;
     let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
     let write = |line: &[u8]| writer.write_all(line).map_err(failed("write"));

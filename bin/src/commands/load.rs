@@ -32,7 +32,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let db = super::open(global, true)?;
     let mut loader = Loader { db: &db, batch: WriteBatch::new(), loaded: Tally::default() };
     let entries = |n| count(n, "entry", "entries");
-    let guard = loader.loaded.say_on_interrupt(move |n| format!("{} loaded; they stay", entries(n)));
+    let guard =
+        loader.loaded.say_on_interrupt(move |n| format!("{} loaded; they stay", entries(n)));
     let outcome = loader.read(&mut lines, global.format());
     drop(guard);
     let loaded = entries(loader.loaded.count());
