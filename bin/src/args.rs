@@ -13,7 +13,6 @@ use crate::codec::Format;
 use crate::commands::Command;
 use crate::definition;
 use crate::error::{CliError, Result, usage};
-use crate::order::AnyOrder;
 
 const AFTER_HELP: &str = "\
 Sizes take KiB, MiB or GiB, e.g. 64MiB. A key and a value may each have up to 3 GiB.
@@ -182,14 +181,6 @@ impl Global {
         }
         self.shape.check_comparator(db)?;
         self.shape.options()
-    }
-
-    /// The library's options for reading `db` file by file.
-    pub fn options_for_files(&self, db: &Path) -> Result<Options> {
-        if !self.ignores_comparator() {
-            return self.options(db);
-        }
-        Ok(self.shape.options()?.comparator(Arc::new(AnyOrder::of(db)?)))
     }
 
     /// Whether `--comparator ignore` was given.

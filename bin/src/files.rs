@@ -14,7 +14,7 @@ use minikv::format::key::{KeyKind, ParsedKey};
 use minikv::format::name::{FileName, legacy_table_name, log_name, table_name};
 use minikv::fs::{DiskFs, Fs};
 use minikv::log::LogReader;
-use minikv::{Comparator, Error};
+use minikv::{BytewiseComparator, Comparator, Error, VerifyReport};
 
 use crate::error::{CliError, Result};
 use crate::output;
@@ -43,17 +43,24 @@ pub struct LogFile {
 }
 
 impl Survey {
-    /// The live files of the database in `dir`, whose comparator must be `comparator`.
-    pub fn of(dir: &Path, comparator: &dyn Comparator) -> Result<Survey> {
+    /// The live files of the database in `dir`; with `any_order` whatever its comparator is.
+    pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
         if !directory::has_database(&DiskFs, dir)? {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
+        }
+        let mut comparator = BytewiseComparator.name().to_string();
+        if any_order
+            && let Err(Error::Unsupported { what: "comparator", name, .. }) =
+                version_set::recover(&DiskFs, dir, &comparator)
+        {
+            comparator = name;
         }
         let mut tries = 0;
         loop {
             tries += 1;
-            let before = version_set::recover(&DiskFs, dir, comparator.name())?;
+            let before = version_set::recover(&DiskFs, dir, &comparator)?;
             let survey = survey(dir, &before);
-            let after = version_set::recover(&DiskFs, dir, comparator.name())?;
+            let after = version_set::recover(&DiskFs, dir, &comparator)?;
             let state = |recovered: &Recovered| (recovered.manifest_number, recovered.valid_end);
             if state(&before) == state(&after) || tries == MAX_TRIES {
                 return survey;
@@ -107,6 +114,26 @@ impl Survey {
         Ok(())
     }
 
+    /// Checks every block and record. Order, ranges and what filters answer need a comparator.
+    pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        let table_bytes = self.tables.iter().map(|table| table.file_bytes).sum();
+        for table in &self.tables {
+            verify_table(&self.table_path(table.number), &mut report)?;
+            report.bytes += table.file_bytes;
+            progress(report.bytes, table_bytes);
+        }
+        for log in &self.logs {
+            report.logs += 1;
+            report.batches += log.batches;
+            report.bytes += log.bytes;
+            if let Some(damage) = &log.damage {
+                add_fault(&mut report, damage.clone())?;
+            }
+        }
+        Ok(report)
+    }
+
     fn table_path(&self, number: u64) -> PathBuf {
         let path = self.dir.join(table_name(number));
         match path.exists() {
@@ -114,6 +141,48 @@ impl Survey {
             false => self.dir.join(legacy_table_name(number)),
         }
     }
+}
+
+fn verify_table(path: &Path, report: &mut VerifyReport) -> Result<()> {
+    report.tables += 1;
+    let at = |error: Error, offset: u64| error.at(offset).in_file(path);
+    let table = match open_table(path) {
+        Ok(table) => table,
+        Err(CliError::Db(error)) => return add_fault(report, error.in_file(path)),
+        Err(error) => return Err(error),
+    };
+    if let Some(error) = table.filter_error() {
+        add_fault(report, error.clone().in_file(path))?;
+    }
+    let blocks = match table.blocks() {
+        Ok(blocks) => blocks,
+        Err(error) => return add_fault(report, error.in_file(path)),
+    };
+    for info in blocks {
+        let offset = info.handle.offset;
+        let counted = table.read_block(info.handle, true).and_then(|(_, block)| {
+            let mut cursor = block.cursor();
+            let mut valid = cursor.seek_to_first()?;
+            while valid {
+                ParsedKey::parse(cursor.key())?;
+                report.entries += 1;
+                valid = cursor.next()?;
+            }
+            Ok(())
+        });
+        if let Err(error) = counted {
+            add_fault(report, at(error, offset))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is not damage ends the check.
+fn add_fault(report: &mut VerifyReport, error: Error) -> Result<()> {
+    let Error::Corruption(fault) = error else { return Err(error.into()) };
+    report.fault_count += 1;
+    report.faults.push((*fault).clone());
+    Ok(())
 }
 
 fn survey(dir: &Path, recovered: &Recovered) -> Result<Survey> {

@@ -10,7 +10,6 @@ mod error;
 mod files;
 mod input;
 mod interrupt;
-mod order;
 mod output;
 mod scratch;
 mod table_file;

@@ -6,7 +6,6 @@ use minikv::ReadOnlyDb;
 use crate::args::Global;
 use crate::error::Result;
 use crate::files::Survey;
-use crate::order::AnyOrder;
 use crate::writer::Writer;
 
 pub enum Entries {
@@ -20,7 +19,7 @@ impl Entries {
             return Ok(Entries::InOrder(super::open_read_only(global)?));
         }
         let dir = global.db()?;
-        let survey = Survey::of(&dir, &AnyOrder::of(&dir)?)?;
+        let survey = Survey::of(&dir, true)?;
         survey.say_damage();
         if let Some(writer) = Writer::of(&dir) {
             writer.say(&dir);

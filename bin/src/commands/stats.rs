@@ -5,7 +5,6 @@ use std::path::Path;
 use minikv::format::edit::NewFile;
 use minikv::format::key::ParsedKey;
 use minikv::format::name::FileName;
-use minikv::{BytewiseComparator, Comparator};
 use serde_json::{Value, json};
 
 use super::inspect::json_bytes;
@@ -14,7 +13,6 @@ use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::files::Survey;
-use crate::order::AnyOrder;
 use crate::output::{Stdout, Table};
 use crate::writer::Writer;
 
@@ -36,7 +34,11 @@ pub struct Args {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db()?;
-    let survey = Survey::of(&dir, &*comparator(global, &dir)?)?;
+    let any_order = global.ignores_comparator();
+    if !any_order {
+        global.options(&dir)?;
+    }
+    let survey = Survey::of(&dir, any_order)?;
     let writer = Writer::of(&dir);
     survey.say_damage();
     let mut stdout = Stdout::open()?;
@@ -50,14 +52,6 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         writer.say(&dir);
     }
     Ok(())
-}
-
-fn comparator(global: &Global, dir: &Path) -> Result<Box<dyn Comparator>> {
-    if global.ignores_comparator() {
-        return Ok(Box::new(AnyOrder::of(dir)?));
-    }
-    global.options(dir)?;
-    Ok(Box::new(BytewiseComparator))
 }
 
 /// A number of files, and their bytes.

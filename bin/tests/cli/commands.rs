@@ -338,6 +338,13 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
     let dump = place.text(&["--comparator", "ignore", "dump"]);
     assert_eq!(sorted(&dump), ["a\tnew", "c\tkept"]);
     place.ok(&["--comparator", "ignore", "verify"]);
+    let table = file_of(&place, ".ldb");
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    let ran = place.run(&["--comparator", "ignore", "verify"]);
+    ran.fails(1, &["1 fault"]);
+    assert!(String::from_utf8(ran.stdout).unwrap().contains(".ldb at offset 0: block checksum"));
 }
 
 #[test]

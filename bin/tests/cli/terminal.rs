@@ -48,7 +48,9 @@ fn drawn(shown: &str) -> Vec<String> {
 
 /// A file of entries, and where it is.
 fn entries(place: &Place, n: u32) -> String {
-    let lines: String = (0..n).map(|i| format!("key{:07}\tvalue {i}\n", i * 7919 % n)).collect();
+    let lines: String = (0..n)
+        .map(|i| format!("key{:07}\tvalue {i}\n", u64::from(i) * 7919 % u64::from(n)))
+        .collect();
     fs::write(place.path("entries"), lines).unwrap();
     place.path("entries").display().to_string()
 }
