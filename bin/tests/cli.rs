@@ -486,7 +486,7 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         (&["put", "a", "b", "--filter-layout", "sieve"], "sieve"),
         (&["completions", "tcl"], "tcl"),
         (&["man", "nope"], "nope"),
-        (&["destroy"], "--yes"),
+        (&["delete"], "KEY"),
     ];
     for (args, word) in bad {
         place.run(args).fails(2, &[word]);

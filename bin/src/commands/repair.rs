@@ -62,24 +62,7 @@ fn print(report: &RepairReport, format: Format, stdout: &mut Stdout) -> Result<(
     if let Some(why) = &report.manifest_distrusted {
         stdout.line(format!("the MANIFEST may lack its last edits: {why}"))?;
     }
-    for table in &report.tables {
-        let level = table.level.map_or(String::new(), |level| format!(" of level {level}"));
-        let entries = count(table.entries, "entry", "entries");
-        stdout.line(format!(
-            "table {}{level}: {would_be}{}, {entries}",
-            name(&table.path),
-            table.outcome.name()
-        ))?;
-    }
-    for table in &report.new_tables {
-        let bytes = size(table.file_bytes);
-        stdout.line(format!(
-            "{}table {} of level {}, {bytes}",
-            if report.dry_run { "would be written: " } else { "new " },
-            name(&table.path),
-            table.level
-        ))?;
-    }
+    print_tables(report, would_be, stdout)?;
     for lost in &report.lost {
         stdout.line(format!("{would_be}{}", lost_line(lost, format)))?;
     }
@@ -103,6 +86,28 @@ fn print(report: &RepairReport, format: Format, stdout: &mut Stdout) -> Result<(
         true => format!("{kept} would be left unchanged; nothing was changed (--dry-run)"),
         false => format!("repaired; {kept} left unchanged"),
     })
+}
+
+fn print_tables(report: &RepairReport, would_be: &str, stdout: &mut Stdout) -> Result<()> {
+    for table in &report.tables {
+        let level = table.level.map_or(String::new(), |level| format!(" of level {level}"));
+        let entries = count(table.entries, "entry", "entries");
+        stdout.line(format!(
+            "table {}{level}: {would_be}{}, {entries}",
+            name(&table.path),
+            table.outcome.name()
+        ))?;
+    }
+    for table in &report.new_tables {
+        let bytes = size(table.file_bytes);
+        stdout.line(format!(
+            "{}table {} of level {}, {bytes}",
+            if report.dry_run { "would be written: " } else { "new " },
+            name(&table.path),
+            table.level
+        ))?;
+    }
+    Ok(())
 }
 
 fn lost_line(lost: &LostRange, format: Format) -> String {

@@ -96,7 +96,7 @@ fn verify_shows_no_full_bar_before_it_has_begun() {
 #[test]
 fn an_interrupted_load_says_what_stays() {
     let place = Place::new();
-    let file = entries(&place, 1_500_000);
+    let file = entries(&place, 300_000);
     let mut command = place.command(&["load", &file]);
     let (code, shown) = run_in_columns(&mut command, 80, Some("0,000 entries"));
     assert_eq!(code, 130, "{shown:?}");
@@ -111,7 +111,7 @@ fn an_interrupted_load_says_what_stays() {
 fn an_interrupted_dump_leaves_no_file() {
     use rustix::process::Signal;
     let place = Place::new();
-    place.ok(&["load", &entries(&place, 1_000_000)]);
+    place.ok(&["load", &entries(&place, 300_000)]);
     fs::create_dir(place.path("dumps")).unwrap();
     fs::write(place.path("dumps/out"), b"precious").unwrap();
     let target = place.path("dumps/out").display().to_string();
