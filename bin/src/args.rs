@@ -5,19 +5,28 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::{CommandFactory, Parser, ValueEnum};
+use clap::{FromArgMatches, Parser, ValueEnum, ValueHint};
 use minikv::filter::whole_table::MAX_BITS_PER_KEY;
 use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Options};
 
 use crate::codec::Format;
 use crate::commands::Command;
-use crate::error::{CliError, Result, parser_message};
+use crate::definition;
+use crate::error::{CliError, Result, usage};
 
 const AFTER_HELP: &str = "\
-Sizes take KiB, MiB or GiB, e.g. 64MiB. Data goes to stdout, everything else to stderr.
+Sizes take KiB, MiB or GiB, e.g. 64MiB. A key and a value may each have up to 3 GiB.
+Data goes to stdout, everything else to stderr.
 
-Exit codes: 0 done, 1 key not found or, by verify, damage found, 2 usage, 3 locked by another
-process, 4 corruption, 5 I/O, 6 a format or feature this build cannot read.";
+Exit codes: 0 done, 1 key not found or (verify) damage found, 2 usage, 3 locked by another process,
+4 corruption, 5 I/O, 6 a format or feature this build cannot read, 130 interrupted.
+
+`minikv help COMMAND` shows the options of a command; `minikv man` prints the manual page.";
+
+const MAX_BLOCK_BYTES: usize = 64 << 20;
+/// Less would make a table of every few entries.
+const MIN_WRITE_BUFFER_BYTES: usize = 4 << 10;
+const MAX_WRITE_BUFFER_BYTES: usize = 1 << 30;
 
 /// Read, write, check and measure databases in LevelDB's format
 #[derive(Debug, Parser)]
@@ -32,17 +41,17 @@ pub struct Cli {
 
 /// Options of every command.
 #[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Options of every command")]
+#[command(next_help_heading = "Common options")]
 pub struct Global {
-    /// The database's directory [env: MINIKV_DB]
-    #[arg(long, global = true, value_name = "DIR")]
+    /// Directory of the database [env: MINIKV_DB]
+    #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub db: Option<PathBuf>,
 
     /// How entries, and keys given as arguments, are written [default: escaped]
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
 
-    /// How keys given as arguments are written [default: that of --format]
+    /// How keys given as arguments are written [default: same as --format]
     #[arg(long, global = true, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub key_format: Option<Format>,
 
@@ -54,45 +63,49 @@ pub struct Global {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options that shape new files")]
 pub struct Shape {
-    /// Bits of filter per key; 0 writes and asks no filters [default: 10]
+    /// Filter bits per key, up to 64; 0 neither writes nor uses filters [default: 10]
     #[arg(long, global = true, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(..=1000))]
+    #[arg(value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_BITS_PER_KEY)))]
     pub bloom_bits: Option<u32>,
 
-    /// Where filters are: in blocks as LevelDB has them, one for the table, or both
-    #[arg(long, global = true, value_enum, value_name = "LAYOUT", default_value = "block")]
-    pub filter_layout: FilterLayout,
+    /// Which filters new tables get [default: block]
+    #[arg(long, global = true, value_enum, value_name = "LAYOUT")]
+    pub filter_layout: Option<FilterLayout>,
 
     /// How blocks are compressed [default: snappy]
     #[arg(long, global = true, value_enum, value_name = "KIND")]
     pub compression: Option<CompressionKind>,
 
-    /// Bytes of a data block before compression [default: 4KiB]
-    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    /// Size of a data block before compression, up to 64 MiB [default: 4KiB]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_block_size)]
     pub block_size: Option<usize>,
 
-    /// Bytes of a memtable before it becomes a table [default: 4MiB]
-    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    /// Size of a memtable before it becomes a table, 4 KiB to 1 GiB [default: 4MiB]
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_write_buffer)]
     pub write_buffer: Option<usize>,
 
-    /// Bytes of data blocks kept in memory [default: 8MiB]
+    /// Memory for data blocks that were read [default: 8MiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(help_heading = "Common options")]
     pub cache_size: Option<usize>,
 
-    /// The order of keys, if it is not the default
-    #[arg(long, global = true, value_name = "NAME")]
+    /// Name of the database's comparator [default: byte order]
+    ///
+    /// `ignore` reads a database whose comparator this build does not know, without its order:
+    /// for verify, stats, dump, and scan without a range.
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub comparator: Option<String>,
 }
 
 /// Where the filters of a table are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FilterLayout {
-    /// One filter per 2 KiB of data blocks, as LevelDB has them
+    /// One filter per 2 KiB of data blocks, as LevelDB writes them
     #[default]
     Block,
     /// One filter for the whole table
     Table,
-    /// Both
+    /// Both kinds
     Both,
 }
 
@@ -101,27 +114,28 @@ pub enum FilterLayout {
 pub enum CompressionKind {
     /// Stored as they are
     None,
-    /// Snappy, where it saves an eighth
+    /// Snappy, where it saves at least an eighth
     Snappy,
-    /// zstd: LevelDB 1.23 and older cannot read it
+    /// zstd; LevelDB 1.23 and older cannot read it
+    // Without the feature it is parsed all the same, to be refused with the way to get it.
+    #[cfg_attr(not(feature = "zstd"), value(hide = true))]
     Zstd,
 }
 
 /// Reads the command line. Help and version are printed here, and end the process.
 pub fn parse() -> Result<Cli> {
-    Cli::try_parse().map_err(|error| {
+    let matches = definition::parsed().try_get_matches();
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
         use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand as Bare;
         if !error.use_stderr() || error.kind() == Bare {
             let _ = error.print();
             std::process::exit(error.exit_code());
         }
-        CliError::Usage(parser_message(&error))
-    })
-}
-
-/// The definition of the command line, for completions and manual pages.
-pub fn definition() -> clap::Command {
-    Cli::command()
+        let typed: Vec<_> = std::env::args_os().skip(1).collect();
+        CliError::Usage(usage::message(error, definition::command_of(&typed)))
+    })?;
+    cli.global.shape.check_filters()?;
+    Ok(cli)
 }
 
 impl Global {
@@ -145,9 +159,14 @@ impl Global {
 
     /// The bytes of a key given as an argument.
     pub fn key(&self, argument: &OsStr) -> Result<Vec<u8>> {
-        self.key_format().decode(argument.as_bytes()).map_err(|what| {
+        self.key_in(self.key_format(), argument)
+    }
+
+    /// The bytes of a key given as an argument in `format`.
+    pub fn key_in(&self, format: Format, argument: &OsStr) -> Result<Vec<u8>> {
+        format.decode(argument.as_bytes()).map_err(|what| {
             CliError::Usage(format!(
-                "key {:?}: {what}; --key-format says how keys are written",
+                "key {:?}: {what}; --key-format sets how keys are written",
                 argument.to_string_lossy()
             ))
         })
@@ -155,15 +174,25 @@ impl Global {
 
     /// The library's options for `db`.
     pub fn options(&self, db: &Path) -> Result<Options> {
+        if self.ignores_comparator() {
+            return Err(CliError::Usage(
+                "--comparator ignore only works with verify, stats, dump and scan".to_string(),
+            ));
+        }
         self.shape.check_comparator(db)?;
         self.shape.options()
+    }
+
+    /// Whether `--comparator ignore` was given.
+    pub fn ignores_comparator(&self) -> bool {
+        self.shape.comparator.as_deref() == Some("ignore")
     }
 }
 
 impl Shape {
     /// The library's options.
     pub fn options(&self) -> Result<Options> {
-        let mut options = self.filters(Options::default())?;
+        let mut options = self.filters(Options::default());
         if let Some(kind) = self.compression {
             options = options.compression(kind.to_library()?);
         }
@@ -189,40 +218,46 @@ impl Shape {
         self.cache_size.map_or(8 << 20, |bytes| bytes as u64)
     }
 
-    fn filters(&self, options: Options) -> Result<Options> {
-        let layout = match (self.bits_per_key(), self.filter_layout) {
-            (0, _) => return Ok(options.filter_policy(None)),
-            // LevelDB takes any number, though more than 43 bits only take space.
-            (bits, FilterLayout::Block) => {
-                return Ok(options.filter_policy(Some(Arc::new(BloomFilterPolicy::new(bits)))));
+    fn filters(&self, options: Options) -> Options {
+        let bits = self.bits_per_key();
+        match self.filter_layout.unwrap_or_default() {
+            _ if bits == 0 => options.filter_policy(None),
+            FilterLayout::Block => {
+                options.filter_policy(Some(Arc::new(BloomFilterPolicy::new(bits))))
             }
-            (_, FilterLayout::Table) => minikv::FilterLayout::Table,
-            (_, FilterLayout::Both) => minikv::FilterLayout::Both,
-        };
-        match self.bits_per_key() {
-            bits @ 1..=MAX_BITS_PER_KEY => Ok(options.filter(layout, bits)),
-            bits => Err(CliError::Usage(format!(
-                "--bloom-bits {bits} is too much for the filter of a whole table, which has at \
-                 most {MAX_BITS_PER_KEY} bits a key"
-            ))),
+            FilterLayout::Table => options.filter(minikv::FilterLayout::Table, bits),
+            FilterLayout::Both => options.filter(minikv::FilterLayout::Both, bits),
         }
     }
 
-    /// Refuses a comparator that is not known, with the name that the database wants.
+    /// Refuses a filter layout without filters.
+    fn check_filters(&self) -> Result<()> {
+        match (self.bloom_bits, self.filter_layout) {
+            (Some(0), Some(FilterLayout::Table | FilterLayout::Both)) => Err(CliError::Usage(
+                "--bloom-bits 0 writes no filters, so --filter-layout cannot be given too; \
+                     leave one of them out"
+                    .to_string(),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a comparator that is not known, with the name that the database needs.
     fn check_comparator(&self, db: &Path) -> Result<()> {
         let known = BytewiseComparator.name();
         let Some(name) = self.comparator.as_deref().filter(|name| *name != known) else {
             return Ok(());
         };
         let wanted = match minikv::Db::open_read_only(db, Options::default()) {
-            Ok(_) => format!("; the database wants {known}"),
-            Err(minikv::Error::Unsupported { what: "comparator", name, .. }) => {
-                format!("; the database wants {name}, which this build does not know either")
-            }
-            Err(_) => String::new(),
+            Ok(_) => format!("the database wants {known}, so leave --comparator out"),
+            Err(minikv::Error::Unsupported { what: "comparator", name, .. }) => format!(
+                "the database wants {name}, unknown to this build too; --comparator ignore reads \
+                 it without its order (verify, stats, dump, scan)"
+            ),
+            Err(_) => "leave --comparator out".to_string(),
         };
         Err(CliError::Unsupported(format!(
-            "comparator {name:?} is not known, only {known} is{wanted}"
+            "comparator {name:?} is not known, only {known} is; {wanted}"
         )))
     }
 }
@@ -236,7 +271,7 @@ impl CompressionKind {
             CompressionKind::Zstd => Ok(Compression::Zstd(3)),
             #[cfg(not(feature = "zstd"))]
             CompressionKind::Zstd => Err(CliError::Unsupported(
-                "this build has no zstd; build it with `--features zstd`".to_string(),
+                "this build has no zstd; build minikv with `--features zstd`".to_string(),
             )),
         }
     }
@@ -257,14 +292,23 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "that is too large".to_string())
 }
 
+fn parse_block_size(text: &str) -> Result<usize, String> {
+    match parse_size(text)? {
+        bytes @ 1..=MAX_BLOCK_BYTES => Ok(bytes),
+        _ => Err("a block has 1 byte to 64 MiB".to_string()),
+    }
+}
+
+fn parse_write_buffer(text: &str) -> Result<usize, String> {
+    match parse_size(text)? {
+        bytes @ MIN_WRITE_BUFFER_BYTES..=MAX_WRITE_BUFFER_BYTES => Ok(bytes),
+        _ => Err("a write buffer has 4 KiB to 1 GiB".to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_definition_is_sound() {
-        definition().debug_assert();
-    }
 
     #[test]
     fn sizes_take_binary_units() {

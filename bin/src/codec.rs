@@ -24,12 +24,13 @@ const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 /// How bytes are written as text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// Printable ASCII as it is, `\\` for a backslash, \xHH for other bytes: KEY<TAB>VALUE
+    // No backslash or quote in these texts: the completion scripts of zsh lose them.
+    /// Printable ASCII as it is, other bytes as backslash, x and two hex digits
     #[default]
     Escaped,
-    /// Lower-case hexadecimal: KEY<TAB>VALUE
+    /// Hexadecimal
     Hex,
-    /// JSON Lines: {"key":…,"value":…}, with {"base64":"…"} for what is not UTF-8
+    /// JSON Lines, with base64 for bytes that are not UTF-8
     Json,
 }
 

@@ -9,6 +9,8 @@
 //!
 //! The line says what, where, and what to do next.
 
+pub mod usage;
+
 use std::io;
 use std::path::Path;
 
@@ -21,6 +23,11 @@ pub type Result<T, E = CliError> = std::result::Result<T, E>;
 pub enum CliError {
     /// A key that was asked for is not there. The command said which.
     NotFound,
+    /// Everything was said already.
+    Said {
+        /// The exit code.
+        code: u8,
+    },
     /// `verify` found damage: how much, and what to do next.
     Damaged(String),
     /// The command line, or a line of its input, cannot be meant.
@@ -54,7 +61,7 @@ pub enum CliError {
 impl CliError {
     /// An I/O error of the operation `op` on the file `path`.
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> CliError {
-        CliError::Io { op, name: path.display().to_string(), source }
+        CliError::Io { op, name: path.display().to_string(), source: plain(source) }
     }
 
     /// Tells also what was done before.
@@ -67,6 +74,7 @@ impl CliError {
         match self {
             CliError::ClosedPipe => 0,
             CliError::NotFound | CliError::Damaged(_) => 1,
+            CliError::Said { code } => *code,
             CliError::Usage(_) => 2,
             CliError::Wrong(_) => 4,
             CliError::Io { .. } => 5,
@@ -79,7 +87,7 @@ impl CliError {
     /// The line for stderr, unless everything was said.
     pub fn message(&self) -> Option<String> {
         let message = match self {
-            CliError::NotFound | CliError::ClosedPipe => return None,
+            CliError::NotFound | CliError::Said { .. } | CliError::ClosedPipe => return None,
             CliError::Damaged(what)
             | CliError::Usage(what)
             | CliError::Unsupported(what)
@@ -124,19 +132,19 @@ fn db_message(error: &DbError) -> String {
         }
         DbError::DatabaseExists { .. } => "; name a directory that holds none",
         DbError::Corruption(_) => {
-            "; `minikv verify` tells every fault, `minikv repair --dry-run` what can be saved"
+            "; `minikv verify` lists all damage, `minikv repair --dry-run` shows what can be saved"
         }
         DbError::Unsupported { what, .. } if *what == "comparator" => {
-            "; only a program that has this comparator can read the database"
+            "; `--comparator ignore` reads it without its order (verify, stats, dump, scan)"
         }
         DbError::Unsupported { what, name, .. } if *what == "compression" && name == "2" => {
             "; that is zstd: build minikv with `--features zstd`"
         }
         DbError::Unsupported { .. } => "; a build that knows it can read this database",
-        DbError::InvalidArgument { .. } => "; see `minikv help`",
-        DbError::ReadOnly { .. } => "; mend the cause, then open the database again",
+        DbError::InvalidArgument { .. } => "; `minikv help` lists what options take",
+        DbError::ReadOnly { .. } => "; remove the cause, then run the command again",
         DbError::Io { source, .. } => io_hint(source.as_ref()),
-        _ => "",
+        _ => "; `minikv verify` shows whether the files are sound",
     };
     format!("{error}{hint}")
 }
@@ -146,11 +154,21 @@ fn io_hint(error: &io::Error) -> &'static str {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "; check the path",
         io::ErrorKind::PermissionDenied => "; check who owns it and its mode",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; free some space, then again"
+            "; free some space and try again"
         }
         io::ErrorKind::ReadOnlyFilesystem => "; reading works there, writing does not",
         io::ErrorKind::IsADirectory => "; name a file",
-        _ => "",
+        io::ErrorKind::AlreadyExists | io::ErrorKind::DirectoryNotEmpty => "; name another path",
+        _ => "; the system's log may say more",
+    }
+}
+
+/// `error` without the name of a temporary file, which the user did not give.
+fn plain(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    match text.split_once(" at path \"") {
+        Some((what, _)) => io::Error::new(error.kind(), what.to_string()),
+        None => error,
     }
 }
 
@@ -165,26 +183,6 @@ fn one_line(message: &str) -> String {
         }
     }
     line
-}
-
-/// One line of what the command-line parser has to say, which comes as a small page.
-pub fn parser_message(error: &clap::Error) -> String {
-    let page = error.to_string();
-    let mut said = String::new();
-    for line in page.lines().map(str::trim) {
-        if line.starts_with("Usage:") || line.starts_with("For more information") {
-            break;
-        }
-        if !line.is_empty() {
-            said.push_str(match line.starts_with("tip:") {
-                true => "; ",
-                false => " ",
-            });
-            said.push_str(line);
-        }
-    }
-    let said = said.trim();
-    format!("{}; see `minikv help`", one_line(said.strip_prefix("error: ").unwrap_or(said)))
 }
 
 #[cfg(test)]

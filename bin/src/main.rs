@@ -5,13 +5,16 @@
 mod args;
 mod codec;
 mod commands;
+mod definition;
 mod error;
+mod files;
 mod input;
+mod interrupt;
 mod output;
-
 mod scratch;
 mod table_file;
 mod workload;
+mod writer;
 
 use std::process::ExitCode;
 

@@ -4,10 +4,12 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::error::{CliError, Result};
+use crate::interrupt::{self, Guard};
 
 const BUFFER_BYTES: usize = 128 << 10;
 
@@ -21,7 +23,7 @@ pub fn say(line: impl AsRef<str>) {
     let _ = writeln!(io::stderr(), "{}", line.as_ref());
 }
 
-/// Buffered stdout. [`Stdout::finish`] tells of errors; dropping does not.
+/// Buffered stdout. [`Stdout::finish`] reports errors; dropping does not.
 pub struct Stdout {
     writer: BufWriter<File>,
 }
@@ -146,49 +148,88 @@ impl fmt::Display for Table {
     }
 }
 
-/// A bar or counter on stderr, invisible unless stderr is a terminal.
+/// A bar or counter on stderr, invisible unless stderr is a terminal. Never wider than it.
 pub struct Progress {
     bar: ProgressBar,
+    created: Instant,
+    /// Clears the line if the process is asked to end.
+    _guard: Option<Guard>,
 }
 
+/// How long a total may grow by leaps, so that a bar would be full and then empty again.
+const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
+
+/// Narrower terminals get no bar.
+const COLUMNS_WITH_BAR: u16 = 80;
+
 impl Progress {
-    /// Progress through `total_bytes`, or a counter if the end is not known.
+    /// Progress through `total_bytes`, or a counter if the end is not known. If the total is 0 at
+    /// first, it is still being found out: nothing is drawn for a moment.
     pub fn bytes(what: &'static str, total_bytes: Option<u64>) -> Progress {
         let template = match total_bytes {
-            Some(_) => "{prefix} {bar:30} {bytes}/{total_bytes}  {msg}  {eta} left",
-            None => "{prefix} {spinner} {bytes}  {msg}",
+            Some(_) if stderr_columns() >= COLUMNS_WITH_BAR => {
+                "{prefix} {bar:20} {bytes}/{total_bytes} {eta} left {wide_msg}"
+            }
+            Some(_) => "{prefix} {percent}% {wide_msg}",
+            None => "{prefix} {bytes} {wide_msg}",
         };
         Progress::new(what, total_bytes, template)
     }
 
     /// A counter of entries.
     pub fn counter(what: &'static str) -> Progress {
-        Progress::new(what, None, "{prefix} {spinner} {human_pos} entries")
+        Progress::new(what, None, "{prefix} {human_pos} entries")
     }
 
     /// Progress through `total` steps.
     pub fn steps(what: &'static str, total: u64) -> Progress {
-        Progress::new(what, Some(total), "{prefix} {bar:30} {pos}/{len}")
+        let template = match stderr_columns() >= COLUMNS_WITH_BAR {
+            true => "{prefix} {bar:30} {pos}/{len}",
+            false => "{prefix} {pos}/{len}",
+        };
+        Progress::new(what, Some(total), template)
+    }
+
+    /// Only a message.
+    pub fn note(what: &'static str) -> Progress {
+        Progress::new(what, None, "{prefix} {wide_msg}")
     }
 
     fn new(what: &'static str, total: Option<u64>, template: &str) -> Progress {
-        let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::stderr());
+        let target = match total {
+            Some(0) => ProgressDrawTarget::hidden(),
+            _ => ProgressDrawTarget::stderr(),
+        };
+        let bar = ProgressBar::with_draw_target(total, target);
         bar.set_style(ProgressStyle::with_template(template).expect("a template that parses"));
         bar.set_prefix(what);
-        Progress { bar }
+        let _guard = io::stderr().is_terminal().then(|| {
+            let bar = bar.clone();
+            interrupt::on_interrupt(move || bar.finish_and_clear())
+        });
+        Progress { bar, created: Instant::now(), _guard }
     }
 
     pub fn set(&self, position: u64) {
         self.bar.set_position(position);
     }
 
+    /// Sets a total that was not known at first.
     pub fn total(&self, total: u64) {
         self.bar.set_length(total);
+        if self.bar.is_hidden() && total > 0 && self.created.elapsed() >= TOTAL_IS_KNOWN_AFTER {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
     }
 
     pub fn message(&self, text: String) {
         self.bar.set_message(text);
     }
+}
+
+/// The width of the terminal that shows stderr.
+fn stderr_columns() -> u16 {
+    rustix::termios::tcgetwinsize(io::stderr()).map_or(COLUMNS_WITH_BAR, |size| size.ws_col)
 }
 
 impl Drop for Progress {

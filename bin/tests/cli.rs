@@ -8,6 +8,11 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
+#[path = "cli/commands.rs"]
+mod commands;
+#[path = "cli/terminal.rs"]
+mod terminal;
+
 const FORMATS: [&str; 3] = ["escaped", "hex", "json"];
 
 /// A directory for one test, with a database's place in it.
@@ -215,7 +220,9 @@ fn get_names_each_missing_key_and_prints_the_others() {
     let ran = place.run(&["get", "b", "nope", "a", "\\xff"]);
     assert_eq!(ran.code, Some(1));
     assert_eq!(ran.stdout, b"21", "values in the order asked, with nothing between");
-    assert_eq!(ran.stderr, "minikv: key not found: nope\nminikv: key not found: \\xff\n");
+    let next = "`minikv explain` shows where it was looked for";
+    let line = |key: &str| format!("minikv: key not found: {key}; {next}\n");
+    assert_eq!(ran.stderr, line("nope") + &line("\\xff"));
 }
 
 #[test]
@@ -223,10 +230,12 @@ fn keys_are_typed_in_the_format_of_keys() {
     let place = Place::new();
     place.ok(&["put", "--key-format", "hex", "00ff", "v"]);
     assert_eq!(place.ok(&["get", "\\x00\\xff"]), b"v");
-    assert_eq!(place.ok(&["--format", "json", "get", "{\"base64\":\"AP8=\"}"]), b"v");
-    assert_eq!(place.ok(&["get", "00ff", "--format=json", "--key-format=hex"]), b"v");
+    assert_eq!(place.ok(&["--key-format", "json", "get", "{\"base64\":\"AP8=\"}"]), b"v");
+    assert_eq!(place.text(&["get", "00ff", "--format=json", "--key-format=hex"]), "\"v\"\n");
+    place.ok(&["--format", "json", "delete", "{\"base64\":\"AP8=\"}"]);
+    assert_eq!(place.run(&["explain", "--format", "hex", "00ff"]).code, Some(1));
     place.run(&["get", "a\\q"]).fails(2, &["unknown escape \\q", "--key-format"]);
-    place.run(&["get", "abc", "--format", "json"]).fails(2, &["--key-format"]);
+    place.run(&["delete", "abc", "--format", "json"]).fails(2, &["--key-format"]);
     place.run(&["get", "0", "--key-format", "hex"]).fails(2, &["odd number"]);
 }
 
@@ -473,11 +482,11 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         (&["get", "a", "--format", "xml"], "xml"),
         (&["put", "a", "b", "--block-size", "4KB"], "KiB"),
         (&["put", "a", "b", "--bloom-bits", "1001"], "1001"),
-        (&["put", "a", "b", "--bloom-bits", "65", "--filter-layout", "both"], "at most 64"),
+        (&["put", "a", "b", "--bloom-bits", "65", "--filter-layout", "both"], "0..=64"),
         (&["put", "a", "b", "--filter-layout", "sieve"], "sieve"),
         (&["completions", "tcl"], "tcl"),
         (&["man", "nope"], "nope"),
-        (&["destroy"], "--yes"),
+        (&["delete"], "KEY"),
     ];
     for (args, word) in bad {
         place.run(args).fails(2, &[word]);
@@ -779,7 +788,7 @@ fn a_terminal_gets_values_as_text_and_is_asked_before_a_destroy() {
     place.feed(&["put", "k", "-"], b"a\0\\\xff").ok();
     let (code, shown) = run_on_terminal(&mut place.command(&["get", "k"]), "");
     assert_eq!((code, shown.as_str()), (Some(0), "a\\x00\\\\\\xff\r\n"));
-    let (code, shown) = run_on_terminal(&mut place.command(&["get", "6b", "--format=hex"]), "");
+    let (code, shown) = run_on_terminal(&mut place.command(&["get", "k", "--format=hex"]), "");
     assert_eq!((code, shown.as_str()), (Some(0), "61005cff\r\n"));
 
     let (code, shown) = run_on_terminal(&mut place.command(&["destroy"]), "n\n");

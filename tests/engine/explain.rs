@@ -250,7 +250,7 @@ fn a_false_positive_is_told_as_one() {
     recount::check(&told);
     assert!(told.trace.total().filter_false_positives >= 2, "{told}");
     assert!(verdicts(&told).iter().all(|verdict| *verdict == Verdict::FalsePositive), "{told}");
-    assert!(told.to_string().contains("a false positive, the key is not there"), "{told}");
+    assert!(told.to_string().contains("(false positive): the key is not there"), "{told}");
     assert_eq!(told.trace.data_blocks(), told.unfiltered.as_ref().unwrap().data_blocks());
 
     // And a bloom filter's own: one bit a key is wrong often.

@@ -76,12 +76,12 @@ fn a_get_through_three_levels_of_leveldb_reads_like_this() {
 memtable          not here
 level 0: 000039   "k00019" .. "k04394", 4.0 KiB
   index           up to "k03091": block at 0, 2517 B
-  block filter    "not here": true, the block need not be read
+  block filter    said "not here" (correct): block skipped
 level 0           3 tables left out: the key is not in range
 level 1           1 table left out: the key is not in range
 level 2: 000029   "k00000" .. "k03999", 73.0 KiB
   index           up to "k00110": block at 0, 1898 B
-  block filter    "maybe": true, the key is there
+  block filter    said "maybe" (correct): the key is there
   block           at 0, 1903 B from the file, 4103 B decompressed, checksum right
   entry           put at sequence 6443, 41 B
 answer            a value of 41 B

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use minikv::{Db, WriteBatch, WriteOptions};
+use serde_json::{Map, Value};
 
 use super::count;
 use crate::args::Global;
@@ -15,13 +16,15 @@ use crate::output::Stdout;
 ///
 /// One operation a line, its fields separated by one TAB, keys and values in --format:
 /// `put KEY VALUE`, `delete KEY`, and `commit`, which ends a batch; the end of the input commits
-/// too. A batch is applied whole or not at all. After each one, `committed N` is printed, N being
-/// its number of operations. A line that is no operation stops the command (exit code 2): batches
+/// too. With --format json also {"put":KEY,"value":VALUE}, {"delete":KEY} and {"commit":true}.
+///
+/// A batch is applied whole or not at all. After each one `committed N` is printed, N being its
+/// number of operations. A line that is no operation stops the command (exit code 2): batches
 /// before it stay, the one it is in is not applied. If nobody reads stdout any more, batches are
-/// still applied. Makes the database if there is none.
+/// still applied. Creates the database if there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file to read; stdin without it, or with `-`
+    /// File to read [default: stdin, also `-`]
     file: Option<PathBuf>,
     /// Print `committed N` only when the batch would survive a loss of power
     #[arg(long)]
@@ -42,7 +45,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         Ok(()) => Ok(db.close()?),
         Err(error) => {
             let batches = count(committer.batches, "batch", "batches");
-            Err(error.after(format!("committed before it, and stays: {batches}")))
+            Err(error.after(format!("{batches} before it committed; they stay")))
         }
     }
 }
@@ -57,6 +60,9 @@ enum Line {
 
 impl Line {
     fn parse(line: &[u8], format: Format) -> Result<Line, String> {
+        if format == Format::Json && line.starts_with(b"{") {
+            return Line::parse_object(line);
+        }
         let fields: Vec<&[u8]> = line.split(|&byte| byte == b'\t').collect();
         let key = |text| format.decode(text).map_err(|what| format!("key: {what}"));
         match fields[..] {
@@ -67,6 +73,21 @@ impl Line {
             [b"delete", k] => Ok(Line::Delete(key(k)?)),
             [b"commit"] => Ok(Line::Commit),
             _ => Err("not put<TAB>KEY<TAB>VALUE, delete<TAB>KEY or commit".to_string()),
+        }
+    }
+
+    /// JSON Lines, as `inspect --json --entries` prints operations.
+    fn parse_object(line: &[u8]) -> Result<Line, String> {
+        let object: Map<String, Value> =
+            serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        let bytes = |value: &Value| Format::Json.decode(value.to_string().as_bytes());
+        let field = |name| object.get(name);
+        match (object.len(), field("put"), field("value"), field("delete"), field("commit")) {
+            (2, Some(key), Some(value), _, _) => Ok(Line::Put(bytes(key)?, bytes(value)?)),
+            (1, _, _, Some(key), _) => Ok(Line::Delete(bytes(key)?)),
+            (1, _, _, _, Some(Value::Bool(true))) => Ok(Line::Commit),
+            _ => Err("not {\"put\":KEY,\"value\":VALUE}, {\"delete\":KEY} or {\"commit\":true}"
+                .to_string()),
         }
     }
 }
@@ -129,6 +150,12 @@ mod tests {
         assert_eq!(Line::parse(b"put\ta\t\\x00", Format::Escaped), put);
         assert_eq!(Line::parse(b"put\t61\t00", Format::Hex), put);
         assert_eq!(Line::parse(b"put\t\"a\"\t\"\\u0000\"", Format::Json), put);
+        let object = |line: &[u8]| Line::parse(line, Format::Json);
+        assert_eq!(object(br#"{"put":"a","value":{"base64":"AA=="}}"#), put);
+        assert_eq!(object(br#"{"delete":"a"}"#), Ok(Line::Delete(b"a".to_vec())));
+        assert_eq!(object(br#"{"commit":true}"#), Ok(Line::Commit));
+        assert!(object(br#"{"put":"a"}"#).unwrap_err().starts_with("not {"));
+        assert!(object(br#"{"put":1,"value":"b"}"#).is_err());
         assert_eq!(Line::parse(b"delete\t", Format::Escaped), Ok(Line::Delete(Vec::new())));
         assert_eq!(Line::parse(b"commit", Format::Escaped), Ok(Line::Commit));
         for bad in [&b""[..], b"put\ta", b"put\ta\tb\tc", b"delete", b"commit\t", b"PUT\ta\tb"] {

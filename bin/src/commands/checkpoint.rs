@@ -2,18 +2,19 @@
 
 use std::path::PathBuf;
 
+use clap::ValueHint;
+
 use crate::args::Global;
 use crate::error::Result;
 
 /// Make a copy of the database, without copying its tables
 ///
-/// DEST becomes a database of its own, as it is now. Tables get a second name there (a hard link)
-/// where the filesystem can, and are copied where it cannot. The database is locked meanwhile, and
-/// not changed.
+/// DEST becomes a database of its own. Tables are shared by hard links where the filesystem can,
+/// and copied where it cannot. The database is locked meanwhile, and not changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A directory that is empty or not there yet
-    #[arg(value_name = "DEST")]
+    /// Directory to make, or an empty one
+    #[arg(value_name = "DEST", value_hint = ValueHint::DirPath)]
     dest: PathBuf,
 }
 

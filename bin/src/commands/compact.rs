@@ -1,14 +1,25 @@
 //! `minikv compact`
 
 use std::ffi::OsString;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use minikv::Db;
+use serde_json::{Value, json};
 
 use super::scan::Range;
+use super::{count, size};
 use crate::args::Global;
 use crate::error::Result;
+use crate::interrupt;
+use crate::output::{self, Progress, Stdout};
+
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Merge tables, giving back the space of what was deleted or replaced
 ///
-/// Everything, or the keys from --from up to --to.
+/// Everything, or the keys from --from up to --to. An interrupt loses nothing: run it again to go
+/// on.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Only keys from this one on
@@ -17,12 +28,81 @@ pub struct Args {
     /// Only keys before this one
     #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
     to: Option<OsString>,
+    /// Print the result as JSON, on stdout
+    #[arg(long)]
+    json: bool,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let key = |argument: Option<OsString>| argument.map(|key| global.key(&key)).transpose();
     let range = Range::new(None, key(args.from)?, key(args.to)?);
     let db = super::open(global, false)?;
-    db.compact_range(range.bounds())?;
-    Ok(db.close()?)
+    let before = Tables::of(&db);
+    compact(&db, range)?;
+    let after = Tables::of(&db);
+    db.close()?;
+    if args.json {
+        let mut stdout = Stdout::open()?;
+        stdout.line(json!({"before": before.json(), "after": after.json()}).to_string())?;
+        return stdout.finish();
+    }
+    output::say(format!("compacted: {} before, {} now", before.text(), after.text()));
+    Ok(())
+}
+
+/// Compacts `range`, showing how far it is.
+fn compact(db: &Db, range: Range) -> Result<()> {
+    let _guard = interrupt::on_interrupt(|| {
+        output::say("minikv: interrupted; nothing is lost, run it again to go on");
+    });
+    let (done, is_done) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let progress = Progress::note("compacting");
+            let start = work(db);
+            while is_done.recv_timeout(PROGRESS_INTERVAL) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let (read, written) = work(db);
+                let (read, written) = (read - start.0, written - start.1);
+                progress.message(format!("{} read, {} written", size(read), size(written)));
+            }
+        });
+        let outcome = db.compact_range(range.bounds());
+        drop(done);
+        Ok(outcome?)
+    })
+}
+
+/// Bytes read and written by compactions and flushes since the database was opened.
+fn work(db: &Db) -> (u64, u64) {
+    let stats = db.stats();
+    let read = stats.levels.iter().map(|level| level.bytes_read).sum();
+    let written = stats.levels.iter().map(|level| level.bytes_written).sum::<u64>();
+    (read, written + stats.flush_bytes)
+}
+
+/// The tables of a database.
+struct Tables {
+    tables: u64,
+    bytes: u64,
+}
+
+impl Tables {
+    fn of(db: &Db) -> Tables {
+        let levels = db.stats().levels;
+        Tables {
+            tables: levels.iter().map(|level| level.files).sum(),
+            bytes: levels.iter().map(|level| level.bytes).sum(),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self.tables {
+            0 => "no table".to_string(),
+            n => format!("{} of {}", count(n, "table", "tables"), size(self.bytes)),
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({"tables": self.tables, "bytes": self.bytes})
+    }
 }

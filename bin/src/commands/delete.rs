@@ -2,25 +2,48 @@
 
 use std::ffi::OsString;
 
-use minikv::{WriteBatch, WriteOptions};
+use minikv::{Db, WriteBatch, WriteOptions};
 
+use super::count;
+use super::scan::Range;
 use crate::args::Global;
 use crate::error::Result;
+use crate::interrupt::Tally;
+use crate::output::{self, Progress};
+
+const BATCH_ENTRIES: usize = 1000;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// Delete keys
 ///
-/// All in one batch: all are deleted or none. A key that is not there is fine.
+/// KEYs are deleted in one batch: all or none. A key that is not there is fine. With --prefix,
+/// --from or --to, every key for which all of them hold is deleted, in batches of up to 1000; the
+/// last one is synced. `scan` with the same options shows what will go.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The keys
-    #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
+    /// Keys to delete
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
+    #[arg(required_unless_present_any = ["prefix", "from", "to"])]
+    #[arg(conflicts_with_all = ["prefix", "from", "to"])]
     keys: Vec<OsString>,
+    /// Delete the keys that begin with this
+    #[arg(long, value_name = "PREFIX", allow_negative_numbers = true)]
+    prefix: Option<OsString>,
+    /// Delete the keys from this one on
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    from: Option<OsString>,
+    /// Delete the keys before this one
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    to: Option<OsString>,
     /// Return only when the deletions would survive a loss of power
     #[arg(long)]
     sync: bool,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
+    if args.keys.is_empty() {
+        return delete_range(global, &args);
+    }
     let mut batch = WriteBatch::new();
     for key in &args.keys {
         batch.delete(global.key(key)?);
@@ -28,4 +51,41 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let db = super::open(global, false)?;
     db.write_with(&WriteOptions::default().sync(args.sync), batch)?;
     Ok(db.close()?)
+}
+
+fn delete_range(global: &Global, args: &Args) -> Result<()> {
+    let key = |argument: &Option<OsString>| {
+        argument.as_ref().map(|argument| global.key(argument)).transpose()
+    };
+    let range = Range::new(key(&args.prefix)?, key(&args.from)?, key(&args.to)?);
+    let db = super::open(global, false)?;
+    let tally = Tally::default();
+    let deleted = |n| format!("deleted {}", count(n, "entry", "entries"));
+    let guard = tally.say_on_interrupt(move |n| deleted(n) + "; the others stay");
+    let outcome = delete_all(&db, range, &tally);
+    drop(guard);
+    let deleted = deleted(tally.count());
+    outcome.map_err(|error| error.after(format!("{deleted} before it")))?;
+    db.close()?;
+    output::say(deleted);
+    Ok(())
+}
+
+fn delete_all(db: &Db, range: Range, tally: &Tally) -> Result<()> {
+    let progress = Progress::counter("deleting");
+    let write = |batch: &mut WriteBatch, sync: bool| {
+        let batch = std::mem::take(batch);
+        let options = WriteOptions::default().sync(sync);
+        tally.write(batch.len() as u64, || Ok(db.write_with(&options, batch)?))
+    };
+    let mut batch = WriteBatch::new();
+    // An iterator sees what was there when it was made.
+    for entry in db.range(range.bounds())? {
+        batch.delete(entry?.0);
+        if batch.len() >= BATCH_ENTRIES || batch.approximate_bytes() >= BATCH_BYTES {
+            write(&mut batch, false)?;
+            progress.set(tally.count());
+        }
+    }
+    write(&mut batch, true)
 }

@@ -3,13 +3,16 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::Path;
 
+use minikv::Options;
+
 use crate::args::Global;
 use crate::error::{CliError, Result};
+use crate::files;
 
-/// Remove the database and all that is in it
+/// Remove the database and everything in it
 ///
 /// Only the database's own files are removed, and the directory if nothing else is in it. Asks
-/// first on a terminal; elsewhere --yes is needed.
+/// first on a terminal; elsewhere --yes is needed. A directory without a database is an error.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Do not ask
@@ -19,26 +22,28 @@ pub struct Args {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db()?;
-    let options = global.options(&dir)?;
+    if !files::has_remains(&dir)? {
+        return Err(CliError::Db(minikv::Error::DatabaseMissing { path: dir }));
+    }
     if !args.yes {
         confirm(&dir)?;
     }
-    Ok(minikv::destroy(dir, &options)?)
+    Ok(minikv::destroy(dir, &Options::default())?)
 }
 
 fn confirm(dir: &Path) -> Result<()> {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return Err(CliError::Usage(format!(
-            "destroy removes all of {}; say --yes if that is meant",
+            "destroy removes the database {}; give --yes to confirm",
             dir.display()
         )));
     }
     let _ =
-        write!(io::stderr(), "remove the database {} and all that is in it? [y/N] ", dir.display());
+        write!(io::stderr(), "remove the database {} and everything in it? [y/N] ", dir.display());
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     match (read, answer.trim()) {
         (Ok(_), "y" | "Y" | "yes") => Ok(()),
-        _ => Err(CliError::Usage("nothing was removed".to_string())),
+        _ => Err(CliError::Usage("nothing was removed; answer y to remove it".to_string())),
     }
 }

@@ -5,12 +5,12 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use minikv::ReadOnlyDb;
-
 use super::count;
+use super::entries::Entries;
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
+use crate::interrupt;
 use crate::output::{self, Progress, Stdout};
 
 const BUFFER_BYTES: usize = 128 << 10;
@@ -19,15 +19,16 @@ const ENTRIES_PER_PROGRESS: u64 = 4096;
 /// Write every entry in key order
 ///
 /// One entry a line in --format; `load` reads them back to the same database. A FILE appears, or is
-/// replaced, only when it is complete.
+/// replaced, only when it is complete. With --comparator ignore the entries come as they stand in
+/// the files, in no order, and the keys must fit in memory.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file to write; stdout without it, or with `-`
+    /// File to write [default: stdout, also `-`]
     file: Option<PathBuf>,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
-    let db = super::open_read_only(global)?;
+    let db = Entries::open(global)?;
     let file = args.file.filter(|path| path.as_os_str() != "-");
     let Some(path) = file else {
         let mut stdout = Stdout::open()?;
@@ -59,7 +60,7 @@ fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
     Ok(fs::canonicalize(path).ok().filter(|_| is_file))
 }
 
-fn write_in_place(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
+fn write_in_place(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
     let file = file.map_err(|error| CliError::io("open", path, error))?;
     let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
@@ -73,14 +74,22 @@ fn write_in_place(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
 }
 
 /// Writes to a temporary file beside `path`, which takes its name once it is complete.
-fn write_whole(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
+fn write_whole(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let failed = |op: &'static str| move |error: io::Error| CliError::io(op, path, error);
-    let file = tempfile::Builder::new()
-        .prefix(".minikv-dump-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(dir.unwrap_or(Path::new(".")))
-        .map_err(failed("create"))?;
+    let (file, _guard) = interrupt::make(|| {
+        let file = tempfile::Builder::new()
+            .prefix(".minikv-dump-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(dir.unwrap_or(Path::new(".")))
+            .map_err(failed("create"))?;
+        let (temporary, target) = (file.path().to_path_buf(), path.display().to_string());
+        let remove = move || {
+            let _ = fs::remove_file(&temporary);
+            output::say(format!("minikv: interrupted; {target} is as it was before"));
+        };
+        Ok((file, remove))
+    })?;
     let mut writer = BufWriter::with_capacity(BUFFER_BYTES, file);
     let write = |line: &[u8]| writer.write_all(line).map_err(failed("write"));
     let entries = write_entries(db, format, write)?;
@@ -91,24 +100,22 @@ fn write_whole(db: &ReadOnlyDb, format: Format, path: &Path) -> Result<u64> {
 }
 
 fn write_entries(
-    db: &ReadOnlyDb,
+    db: &Entries,
     format: Format,
     mut write: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<u64> {
     let progress = Progress::counter("dumping");
-    let mut cursor = db.cursor()?;
     let mut line = Vec::new();
     let mut entries = 0;
-    let mut valid = cursor.seek_to_first()?;
-    while valid {
+    db.each(|key, value| {
         line.clear();
-        format.encode_entry(cursor.key(), cursor.value(), &mut line);
+        format.encode_entry(key, value, &mut line);
         write(&line)?;
         entries += 1;
         if entries % ENTRIES_PER_PROGRESS == 0 {
             progress.set(entries);
         }
-        valid = cursor.next()?;
-    }
+        Ok(true)
+    })?;
     Ok(entries)
 }

@@ -16,12 +16,12 @@ use crate::output::Stdout;
 
 /// Show the read path of one get, step by step
 ///
-/// A line for each memtable and table asked, what its filters said and whether that was true, the
-/// index entry, the block and where it came from, and what was found; then what it took, and what
-/// the same get takes without filters. The exit code is 1 if the key is not there.
+/// A line for each memtable and table consulted, what its filters said and whether that was
+/// correct, the index entry, the block and where it came from, and what was found; then the cost,
+/// and that of the same get without filters. The exit code is 1 if the key is not there.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The key
+    /// Key to look up
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
     /// Print JSON

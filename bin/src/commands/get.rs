@@ -3,38 +3,82 @@
 use std::ffi::OsString;
 
 use crate::args::Global;
+use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::output::{self, Stdout};
 
-/// Print the value of a key
+/// Print the values of keys
 ///
-/// When stdout is not a terminal the value's exact bytes are written and nothing else, also
-/// between the values of several keys. On a terminal each value is a line in --format. A key that
-/// is not there is named on stderr; the others are printed, and the exit code is 1.
+/// Without --format, and where stdout is no terminal, the exact bytes of the values are written
+/// and nothing else, also between the values of several keys. On a terminal, or with --format,
+/// each value is a line. With --format and several keys, each line is an entry as `scan` prints
+/// it: KEY<TAB>VALUE, or an object in JSON.
+///
+/// --format does not change how the keys are read: that is --key-format. A key that is not there
+/// is named on stderr; the others are printed, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The keys
+    /// Keys to look up
     #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
     keys: Vec<OsString>,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
-    let keys = args.keys.iter().map(|key| global.key(key)).collect::<Result<Vec<_>>>()?;
+    let key_format = global.key_format.unwrap_or_default();
+    let keys = args.keys.iter().map(|key| global.key_in(key_format, key));
+    let keys = keys.collect::<Result<Vec<_>>>()?;
     let db = super::open_read_only(global)?;
     let mut stdout = Stdout::open()?;
-    let as_text = output::stdout_is_terminal();
+    let style = Style::of(global, keys.len());
     let mut missing = false;
+    let mut text = Vec::new();
     for key in &keys {
-        match db.get(key)? {
-            Some(value) if as_text => stdout.line(global.format().show(&value))?,
-            Some(value) => stdout.write(&value)?,
-            None => {
-                missing = true;
-                stdout.flush()?;
-                output::say(format!("minikv: key not found: {}", global.key_format().show(key)));
+        let Some(value) = db.get(key)? else {
+            missing = true;
+            stdout.flush()?;
+            let shown = key_format.show(key);
+            output::say(format!("minikv: key not found: {shown}; {}", next_step(global)));
+            continue;
+        };
+        text.clear();
+        match style {
+            Style::Bytes => text.extend_from_slice(&value),
+            Style::Entry(format) => format.encode_entry(key, &value, &mut text),
+            Style::Line(format) => {
+                format.encode(&value, &mut text);
+                text.push(b'\n');
             }
         }
+        stdout.write(&text)?;
     }
     stdout.finish()?;
     if missing { Err(CliError::NotFound) } else { Ok(()) }
+}
+
+/// How a value is written.
+#[derive(Clone, Copy)]
+enum Style {
+    Bytes,
+    Line(Format),
+    Entry(Format),
+}
+
+impl Style {
+    fn of(global: &Global, keys: usize) -> Style {
+        match (global.format, output::stdout_is_terminal()) {
+            (Some(format), _) if keys > 1 => Style::Entry(format),
+            (Some(format), _) => Style::Line(format),
+            (None, true) => Style::Line(Format::default()),
+            (None, false) => Style::Bytes,
+        }
+    }
+}
+
+/// What to do about a key that is not there.
+fn next_step(global: &Global) -> String {
+    match (global.format, global.key_format) {
+        (Some(Format::Hex), None) => "--key-format hex reads keys as hexadecimal".to_string(),
+        (Some(Format::Json), None) => "--key-format json reads keys as JSON".to_string(),
+        _ => "`minikv explain` shows where it was looked for".to_string(),
+    }
 }

@@ -9,6 +9,7 @@ use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
+use crate::interrupt::Tally;
 use crate::output::{self, Progress};
 
 const BATCH_ENTRIES: usize = 1000;
@@ -18,27 +19,31 @@ const BATCH_BYTES: usize = 1 << 20;
 ///
 /// One entry a line in --format, as `dump` writes them. Entries are put in batches of up to 1000;
 /// the last one is synced, so that what was loaded survives a loss of power. A line that is not an
-/// entry stops the load (exit code 2); the entries before it stay. Makes the database if there is
-/// none.
+/// entry stops the load (exit code 2), as an interrupt does (exit code 130); the entries before it
+/// stay. Creates the database if there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file to read; stdin without it, or with `-`
+    /// File to read [default: stdin, also `-`]
     file: Option<PathBuf>,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let mut lines = Lines::open(args.file.as_ref())?;
     let db = super::open(global, true)?;
-    let mut loader = Loader { db: &db, batch: WriteBatch::new(), loaded: 0 };
+    let mut loader = Loader { db: &db, batch: WriteBatch::new(), loaded: Tally::default() };
+    let entries = |n| count(n, "entry", "entries");
+    let guard =
+        loader.loaded.say_on_interrupt(move |n| format!("{} loaded; they stay", entries(n)));
     let outcome = loader.read(&mut lines, global.format());
-    let loaded = count(loader.loaded, "entry", "entries");
+    drop(guard);
+    let loaded = entries(loader.loaded.count());
     match outcome {
         Ok(()) => {
             db.close()?;
             output::say(format!("loaded {loaded}"));
             Ok(())
         }
-        Err(error) => Err(error.after(format!("loaded before it, and stays: {loaded}"))),
+        Err(error) => Err(error.after(format!("{loaded} before it loaded; they stay"))),
     }
 }
 
@@ -46,7 +51,7 @@ struct Loader<'a> {
     db: &'a Db,
     batch: WriteBatch,
     /// Entries that are in the database.
-    loaded: u64,
+    loaded: Tally,
 }
 
 impl Loader<'_> {
@@ -71,7 +76,7 @@ impl Loader<'_> {
             if full || self.batch.approximate_bytes() >= BATCH_BYTES {
                 self.write_batch(false)?;
                 progress.set(lines.bytes_read());
-                progress.message(count(self.loaded, "entry", "entries"));
+                progress.message(count(self.loaded.count(), "entry", "entries"));
             }
         }
         Ok(())
@@ -80,8 +85,7 @@ impl Loader<'_> {
     fn write_batch(&mut self, sync: bool) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         let entries = batch.len() as u64;
-        self.db.write_with(&WriteOptions::default().sync(sync), batch)?;
-        self.loaded += entries;
-        Ok(())
+        let options = WriteOptions::default().sync(sync);
+        self.loaded.write(entries, || Ok(self.db.write_with(&options, batch)?))
     }
 }

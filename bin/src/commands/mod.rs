@@ -9,6 +9,7 @@ mod delete;
 mod demo;
 mod destroy;
 mod dump;
+mod entries;
 mod explain;
 mod get;
 mod inspect;
@@ -21,13 +22,16 @@ mod scan;
 mod stats;
 mod verify;
 
+use std::path::Path;
+
 use clap::Subcommand;
 use minikv::engine::open::Recovery;
 use minikv::{Db, ReadOnlyDb};
 
 use crate::args::{Cli, Global};
-use crate::error::Result;
+use crate::error::{CliError, Result};
 use crate::output;
+use crate::writer::Writer;
 
 /// The commands, in the order of the help page.
 #[derive(Debug, Subcommand)]
@@ -84,6 +88,9 @@ pub fn run(cli: Cli) -> Result<()> {
 /// Opens the database for writing.
 fn open(global: &Global, create: bool) -> Result<Db> {
     let dir = global.db()?;
+    if create {
+        check_parent(&dir)?;
+    }
     // One process a put, from a shell: going on in the last log leaves one log, and not a table
     // for every few puts.
     let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
@@ -92,12 +99,31 @@ fn open(global: &Global, create: bool) -> Result<Db> {
     Ok(db)
 }
 
+/// Refuses a directory whose parent does not exist: mostly a slip of the fingers.
+fn check_parent(dir: &Path) -> Result<()> {
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match parent {
+        Some(parent) if !parent.is_dir() && !dir.exists() => Err(CliError::Io {
+            op: "create",
+            name: dir.display().to_string(),
+            source: std::io::Error::new(
+                std::io::ErrorKind::NotFound,
+                format!("there is no directory {} to create it in", parent.display()),
+            ),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Opens the database for reading: without its lock, and without changing anything.
 fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
     let dir = global.db()?;
     let options = global.options(&dir)?;
-    let db = Db::open_read_only(dir, options)?;
+    let db = Db::open_read_only(&dir, options)?;
     tell(db.recovery());
+    if let Some(writer) = Writer::of(&dir) {
+        writer.say(&dir);
+    }
     Ok(db)
 }
 

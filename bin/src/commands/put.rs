@@ -5,24 +5,30 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use clap::ValueEnum;
 use minikv::WriteOptions;
 
 use crate::args::Global;
+use crate::codec::Format;
 use crate::error::{CliError, Result};
 
 /// Put a value under a key
 ///
-/// The value is taken as it is typed, byte for byte; the key is read in --key-format. A value that
-/// is `-` itself, or begins with `@`, goes in by stdin. Replaces the value that is there. Makes the
-/// database if there is none.
+/// The value is stored byte for byte as typed, unless --value-format is given: `escaped` takes
+/// what a terminal shows of a value. A value that is `-` itself, or begins with `@`, goes in by
+/// stdin. Replaces the value that is there. Creates the database if there is none, in a directory
+/// that exists.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The key
+    /// Key to put
     #[arg(allow_negative_numbers = true)]
     key: OsString,
-    /// The value; `-` reads it from stdin, `@FILE` from a file
+    /// Value to put; `-` reads it from stdin, `@FILE` from a file
     #[arg(allow_negative_numbers = true)]
     value: OsString,
+    /// How the value is written, also in a file or on stdin
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "raw")]
+    value_format: ValueFormat,
     /// Return only when the write would survive a loss of power
     #[arg(long)]
     sync: bool,
@@ -31,9 +37,38 @@ pub struct Args {
     no_create: bool,
 }
 
+/// How the value is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ValueFormat {
+    /// Byte for byte
+    Raw,
+    /// As --format escaped
+    Escaped,
+    /// As --format hex
+    Hex,
+    /// As --format json
+    Json,
+}
+
+impl ValueFormat {
+    fn decode(self, text: Vec<u8>) -> Result<Vec<u8>> {
+        let format = match self {
+            ValueFormat::Raw => return Ok(text),
+            ValueFormat::Escaped => Format::Escaped,
+            ValueFormat::Hex => Format::Hex,
+            ValueFormat::Json => Format::Json,
+        };
+        // A file or a pipe mostly ends with a newline that is not part of the text.
+        let text = text.strip_suffix(b"\n").unwrap_or(&text);
+        format.decode(text).map_err(|what| {
+            CliError::Usage(format!("value: {what}; --value-format sets how it is written"))
+        })
+    }
+}
+
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let key = global.key(&args.key)?;
-    let value = read_value(&args.value)?;
+    let value = args.value_format.decode(read_value(&args.value)?)?;
     let db = super::open(global, !args.no_create)?;
     db.put_with(&WriteOptions::default().sync(args.sync), key, value)?;
     Ok(db.close()?)
@@ -52,6 +87,11 @@ fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
     }
     if bytes.first() == Some(&b'@') {
         let path = Path::new(OsStr::from_bytes(&bytes[1..]));
+        if path.as_os_str().is_empty() {
+            return Err(CliError::Usage(
+                "`@` names no file; give @FILE, or - to read the value from stdin".to_string(),
+            ));
+        }
         return std::fs::read(path).map_err(|source| CliError::io("read", path, source));
     }
     Ok(bytes.to_vec())

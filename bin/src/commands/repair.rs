@@ -14,13 +14,14 @@ use crate::codec::Format;
 use crate::error::Result;
 use crate::output::{Progress, Stdout};
 
-/// Make a damaged database one that opens again
+/// Make a damaged database open again
 ///
-/// Saves what is sound, keeps levels where it can, brings nothing back that was deleted, and puts
-/// what it takes out into the directory `lost` of the database. A healthy database is not changed.
+/// Keeps everything that is sound, and levels where it can. Nothing that was deleted comes back.
+/// What is taken out goes to the directory `lost` of the database. A healthy database is not
+/// changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only say what would be done
+    /// Only show what would be done
     #[arg(long)]
     dry_run: bool,
     /// Print JSON
@@ -54,35 +55,20 @@ fn print(report: &RepairReport, format: Format, stdout: &mut Stdout) -> Result<(
     if report.healthy {
         return stdout.line("no fault: nothing to repair, nothing changed");
     }
+    let would_be = if report.dry_run { "would be " } else { "" };
     for fault in &report.faults {
         stdout.line(format!("fault: {}", one_line(fault)))?;
     }
     if let Some(why) = &report.manifest_distrusted {
         stdout.line(format!("the MANIFEST may lack its last edits: {why}"))?;
     }
-    for table in &report.tables {
-        let level = table.level.map_or(String::new(), |level| format!(" of level {level}"));
-        let entries = count(table.entries, "entry", "entries");
-        stdout.line(format!(
-            "table {}{level}: {}, {entries}",
-            name(&table.path),
-            table.outcome.name()
-        ))?;
-    }
-    for table in &report.new_tables {
-        let bytes = size(table.file_bytes);
-        stdout.line(format!(
-            "new table {} of level {}, {bytes}",
-            name(&table.path),
-            table.level
-        ))?;
-    }
+    print_tables(report, would_be, stdout)?;
     for lost in &report.lost {
-        stdout.line(lost_line(lost, format))?;
+        stdout.line(format!("{would_be}{}", lost_line(lost, format)))?;
     }
     for lost in &report.lost_logs {
         stdout.line(format!(
-            "lost: {} bytes of {} from offset {}: {}",
+            "{would_be}lost: {} bytes of {} from offset {}: {}",
             lost.bytes,
             name(&lost.path),
             lost.offset,
@@ -93,13 +79,35 @@ fn print(report: &RepairReport, format: Format, stdout: &mut Stdout) -> Result<(
         stdout.line(format!("note: {note}"))?;
     }
     for file in &report.quarantined {
-        stdout.line(format!("put aside: {} ({})", file.kept.display(), file.why))?;
+        stdout.line(format!("{would_be}put aside: {} ({})", file.kept.display(), file.why))?;
     }
     let kept = count(report.tables_kept, "table", "tables");
     stdout.line(match report.dry_run {
-        true => format!("{kept} would stay as they are; nothing was changed (--dry-run)"),
-        false => format!("repaired; {kept} stayed as they were"),
+        true => format!("{kept} would be left unchanged; nothing was changed (--dry-run)"),
+        false => format!("repaired; {kept} left unchanged"),
     })
+}
+
+fn print_tables(report: &RepairReport, would_be: &str, stdout: &mut Stdout) -> Result<()> {
+    for table in &report.tables {
+        let level = table.level.map_or(String::new(), |level| format!(" of level {level}"));
+        let entries = count(table.entries, "entry", "entries");
+        stdout.line(format!(
+            "table {}{level}: {would_be}{}, {entries}",
+            name(&table.path),
+            table.outcome.name()
+        ))?;
+    }
+    for table in &report.new_tables {
+        let bytes = size(table.file_bytes);
+        stdout.line(format!(
+            "{}table {} of level {}, {bytes}",
+            if report.dry_run { "would be written: " } else { "new " },
+            name(&table.path),
+            table.level
+        ))?;
+    }
+    Ok(())
 }
 
 fn lost_line(lost: &LostRange, format: Format) -> String {

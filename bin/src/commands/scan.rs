@@ -5,13 +5,15 @@ use std::ops::Bound;
 
 use minikv::ReadOnlyDb;
 
+use super::entries::Entries;
 use crate::args::Global;
-use crate::error::Result;
+use crate::error::{CliError, Result};
 use crate::output::Stdout;
 
 /// Print entries in key order
 ///
-/// --prefix, --from and --to may be combined: an entry is printed if all of them hold.
+/// --prefix, --from and --to may be combined: an entry is printed if all of them hold. With
+/// --comparator ignore the entries come as they stand in the files, in no order.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
     /// Only keys that begin with this
@@ -39,12 +41,20 @@ pub struct Args {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let range = Range::of(global, &args)?;
-    let db = super::open_read_only(global)?;
+    let prefix = args.prefix.as_ref().map(|prefix| global.key(prefix)).transpose()?;
+    if global.ignores_comparator() && (args.reverse || args.from.is_some() || args.to.is_some()) {
+        return Err(CliError::Usage(
+            "--from, --to and --reverse need an order of keys; leave them out, or --comparator \
+             ignore"
+                .to_string(),
+        ));
+    }
+    let db = Entries::open(global)?;
     let mut stdout = Stdout::open()?;
     let mut printed = 0u64;
     let format = global.format();
     let mut line = Vec::new();
-    each_entry(&db, range, &args, |key, value| {
+    let visit = |key: &[u8], value: &[u8]| {
         printed += 1;
         if args.count {
             return Ok(());
@@ -56,14 +66,34 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             format.encode_entry(key, value, &mut line);
         }
         stdout.write(&line)
-    })?;
+    };
+    match &db {
+        Entries::InOrder(db) => each_in_order(db, range, &args, visit)?,
+        files => each_in_files(files, prefix.unwrap_or_default(), &args, visit)?,
+    }
     if args.count {
         stdout.line(printed.to_string())?;
     }
     stdout.finish()
 }
 
-fn each_entry(
+fn each_in_files(
+    files: &Entries,
+    prefix: Vec<u8>,
+    args: &Args,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut left = args.limit.unwrap_or(u64::MAX);
+    files.each(|key, value| {
+        if left > 0 && key.starts_with(&prefix) {
+            visit(key, value)?;
+            left -= 1;
+        }
+        Ok(left > 0)
+    })
+}
+
+fn each_in_order(
     db: &ReadOnlyDb,
     range: Range,
     args: &Args,

@@ -2,43 +2,60 @@
 
 use std::path::Path;
 
-use minikv::ReadOnlyDb;
-use minikv::base::stats::LevelTrace;
-use minikv::engine::property::{LevelStats, Stats};
+use minikv::format::edit::NewFile;
+use minikv::format::key::ParsedKey;
 use minikv::format::name::FileName;
 use serde_json::{Value, json};
 
-use super::{count, explain, size, thousands};
+use super::inspect::json_bytes;
+use super::{count, size, thousands};
 use crate::args::Global;
+use crate::codec::Format;
 use crate::error::{CliError, Result};
+use crate::files::Survey;
 use crate::output::{Stdout, Table};
+use crate::writer::Writer;
 
-/// Print what the database is made of, and what was counted
+const SHOWN_KEY_CHARS: usize = 24;
+
+/// Print what the database is made of
 ///
-/// Read without taking the lock: a moment's view, if another process writes meanwhile. Counters of
-/// reads, writes, compactions and stalls are those of this process; the text leaves out what is
-/// all zeros, the JSON has everything.
+/// Its tables by level, and the logs whose batches are in no table yet. Read from the MANIFEST and
+/// the logs, without opening the database and without its lock.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Print JSON
+    /// List every table with its first and last key
+    #[arg(long)]
+    tables: bool,
+    /// Print JSON, always with every table
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db()?;
-    let view = View { db: super::open_read_only(global)?, logs: Files::logs(&dir)? };
+    let any_order = global.ignores_comparator();
+    if !any_order {
+        global.options(&dir)?;
+    }
+    let survey = Survey::of(&dir, any_order)?;
+    let writer = Writer::of(&dir);
+    survey.say_damage();
     let mut stdout = Stdout::open()?;
     if args.json {
-        stdout.line(view.json(&dir).to_string())?;
+        stdout.line(json(&survey, &dir, writer).to_string())?;
     } else {
-        stdout.line(view.text())?;
+        stdout.line(text(&survey, args.tables))?;
     }
-    stdout.finish()
+    stdout.finish()?;
+    if let Some(writer) = writer {
+        writer.say(&dir);
+    }
+    Ok(())
 }
 
 /// A number of files, and their bytes.
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Files {
     pub files: u64,
     pub bytes: u64,
@@ -54,294 +71,117 @@ impl Files {
             let name = entry.file_name().to_str().and_then(FileName::parse);
             // A log that a writer removed since it was listed is not there any more.
             if let (Some(FileName::Log(_)), Ok(metadata)) = (name, entry.metadata()) {
-                logs.files += 1;
-                logs.bytes += metadata.len();
+                logs.add(metadata.len());
             }
         }
         Ok(logs)
     }
-}
 
-struct View {
-    db: ReadOnlyDb,
-    logs: Files,
-}
-
-impl View {
-    fn text(&self) -> String {
-        let replayed = self.db.recovery().records;
-        format!(
-            "{}\n\n{}, {}: {} not in a table yet\nA moment's view: read without the lock.",
-            text(&self.db.stats()),
-            count(self.logs.files, "log", "logs"),
-            size(self.logs.bytes),
-            count(replayed, "batch", "batches"),
-        )
-    }
-
-    fn json(&self, dir: &Path) -> Value {
-        let mut document = json(&self.db.stats());
-        document["db"] = json!(dir.display().to_string());
-        document["logs"] = json!({
-            "files": self.logs.files,
-            "bytes": self.logs.bytes,
-            "batches": self.db.recovery().records,
-        });
-        document
+    fn add(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
     }
 }
 
-/// The tables of all levels together.
-fn all(stats: &Stats) -> Files {
-    stats.levels.iter().fold(Files::default(), |sum, level| Files {
-        files: sum.files + level.files,
-        bytes: sum.bytes.saturating_add(level.bytes),
-    })
+impl Survey {
+    /// The tables of each level that has any.
+    fn levels(&self) -> Vec<(usize, Files)> {
+        let mut levels: Vec<(usize, Files)> = Vec::new();
+        for table in &self.tables {
+            match levels.last_mut() {
+                Some((level, files)) if *level == table.level => files.add(table.file_bytes),
+                _ => levels.push((table.level, Files { files: 1, bytes: table.file_bytes })),
+            }
+        }
+        levels
+    }
+
+    fn all(&self) -> Files {
+        let mut all = Files::default();
+        self.tables.iter().for_each(|table| all.add(table.file_bytes));
+        all
+    }
+
+    fn logs(&self) -> (Files, u64) {
+        let mut logs = Files::default();
+        self.logs.iter().for_each(|log| logs.add(log.bytes));
+        (logs, self.logs.iter().map(|log| log.batches).sum())
+    }
 }
 
-/// Everything that is not zero, for people.
-pub fn text(stats: &Stats) -> String {
-    let mut parts = vec![levels(stats)];
-    if stats.levels.iter().any(|level| level.compactions + level.moves > 0) {
-        parts.push(compactions(stats));
+fn text(survey: &Survey, with_tables: bool) -> String {
+    let mut levels = Table::new(["level", "tables", "bytes"]);
+    for (level, Files { files, bytes }) in survey.levels() {
+        levels.row([&format!("L{level}"), &thousands(files), &size(bytes)]);
     }
-    if stats.reads.total() != LevelTrace::default() {
-        parts.push(reads(stats));
+    let all = survey.all();
+    levels.row(["all", &thousands(all.files), &size(all.bytes)]);
+    let mut parts = vec![levels.to_string()];
+    if with_tables && !survey.tables.is_empty() {
+        parts.push(table_list(&survey.tables));
     }
-    parts.push(lines(stats).join("\n"));
+    let (logs, batches) = survey.logs();
+    parts.push(format!(
+        "{}, {}: {} not in a table yet",
+        count(logs.files, "log", "logs"),
+        size(logs.bytes),
+        count(batches, "batch", "batches"),
+    ));
     parts.join("\n\n")
 }
 
-fn levels(stats: &Stats) -> String {
-    let mut table = Table::new(["level", "tables", "bytes"]);
-    for (level, LevelStats { files, bytes, .. }) in stats.levels.iter().enumerate() {
-        if *files > 0 {
-            table.row([&format!("L{level}"), &thousands(*files), &size(*bytes)]);
-        }
+/// A line for each table. Their keys are to the left, which no column of a [`Table`] is.
+fn table_list(tables: &[NewFile]) -> String {
+    let mut columns = Table::new(["table", "level", "bytes"]);
+    for table in tables {
+        let number = format!("{:06}", table.number);
+        columns.row([&number, &format!("L{}", table.level), &size(table.file_bytes)]);
     }
-    let all = all(stats);
-    table.row(["all", &thousands(all.files), &size(all.bytes)]);
-    table.to_string()
+    let keys = ["keys".to_string()].into_iter().chain(tables.iter().map(keys_of));
+    let columns = columns.to_string();
+    let lines = columns.lines().zip(keys).map(|(line, keys)| format!("{line}   {keys}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
-fn compactions(stats: &Stats) -> String {
-    let head = ["into", "compactions", "moved", "read", "written", "entries dropped", "time"];
-    let mut table = Table::new(head);
-    for (number, level) in stats.levels.iter().enumerate() {
-        if level.compactions + level.moves > 0 {
-            table.row([
-                &format!("L{number}"),
-                &thousands(level.compactions),
-                &thousands(level.moves),
-                &size(level.bytes_read),
-                &size(level.bytes_written),
-                &thousands(level.entries_dropped),
-                &seconds(level.micros),
-            ]);
-        }
-    }
-    table.to_string()
-}
-
-/// What reads did, level by level.
-fn reads(stats: &Stats) -> String {
-    let mut table =
-        Table::new(["reads", "tables", "filters", "filters", "", "index", "blocks", ""]);
-    let head = ["of", "asked", "asked", "said no", "wrong", "seeks", "cached", "from files"];
-    table.row(head);
-    let mut row = |name: &str, level: &LevelTrace| {
-        if *level != LevelTrace::default() {
-            table.row([
-                name,
-                &thousands(level.tables_considered),
-                &thousands(level.all_filter_checks()),
-                &thousands(level.all_filter_negatives()),
-                &thousands(level.all_filter_false_positives()),
-                &thousands(level.index_seeks),
-                &thousands(level.data_blocks_from_cache),
-                &thousands(level.data_blocks_from_file),
-            ]);
+/// `"first" .. "last"`, long keys cut.
+fn keys_of(table: &NewFile) -> String {
+    let show = |key: &[u8]| {
+        let text = Format::Escaped.show(user_key(key));
+        match text.char_indices().nth(SHOWN_KEY_CHARS) {
+            Some((end, _)) => format!("\"{}…\"", &text[..end]),
+            None => format!("\"{text}\""),
         }
     };
-    for (level, counts) in stats.reads.levels.iter().enumerate() {
-        row(&format!("L{level}"), counts);
-    }
-    row("all", &stats.reads.total());
-    table.to_string()
+    format!("{} .. {}", show(&table.smallest), show(&table.largest))
 }
 
-fn lines(stats: &Stats) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut line = |name: &str, text: String| lines.push(format!("{name:<10}{text}"));
-    if stats.gets > 0 {
-        let (gets, found) = (thousands(stats.gets), thousands(stats.gets_found));
-        let hits = thousands(stats.reads.memtable_hits);
-        line("gets", format!("{gets}: {found} found, {hits} answered by memtables"));
-    }
-    if stats.operations > 0 {
-        line(
-            "writes",
-            format!(
-                "{} in {}, {}; log {}, {}",
-                count(stats.operations, "operation", "operations"),
-                count(stats.commit_groups, "group", "groups"),
-                size(stats.user_bytes),
-                size(stats.wal_bytes),
-                count(stats.wal_syncs, "sync", "syncs"),
-            ),
-        );
-    }
-    if stats.flushes > 0 {
-        let (bytes, time) = (size(stats.flush_bytes), seconds(stats.flush_micros));
-        line("flushes", format!("{}, {bytes}, {time}", thousands(stats.flushes)));
-    }
-    for (name, (number, micros)) in stalls(stats) {
-        if number > 0 {
-            let times = count(number, "write", "writes");
-            line("stalls", format!("{times} waited for {name}, {}", seconds(micros)));
-        }
-    }
-    let (hits, misses) = (stats.block_cache_hits, stats.block_cache_misses);
-    if hits + misses > 0 {
-        let rate = hits as f64 / (hits + misses) as f64 * 100.0;
-        let (bytes, hits, misses) =
-            (size(stats.block_cache_bytes), thousands(hits), thousands(misses));
-        line("cache", format!("{bytes} of blocks; {hits} hits, {misses} misses: {rate:.1} %"));
-    }
-    line(
-        "memory",
-        format!(
-            "{} of memtables, {} of indexes and filters of {}",
-            size(stats.memtable_bytes),
-            size(stats.pinned_bytes),
-            count(stats.open_tables, "open table", "open tables"),
-        ),
+fn user_key(key: &[u8]) -> &[u8] {
+    ParsedKey::parse(key).map_or(key, |key| key.user_key)
+}
+
+fn json(survey: &Survey, dir: &Path, writer: Option<Writer>) -> Value {
+    let levels = survey.levels().into_iter().map(
+        |(level, Files { files, bytes })| json!({"level": level, "files": files, "bytes": bytes}),
     );
-    lines
-}
-
-fn stalls(stats: &Stats) -> [(&'static str, (u64, u64)); 3] {
-    let stalls = &stats.stalls;
-    [
-        ("a flush", stalls.flush),
-        ("level 0", stalls.level0),
-        ("level 0, which grows", stalls.slowdown),
-    ]
-}
-
-fn seconds(micros: u64) -> String {
-    format!("{:.3} s", micros as f64 / 1e6)
-}
-
-/// Every figure, for programs.
-pub fn json(stats: &Stats) -> Value {
-    let levels = stats.levels.iter().zip(&stats.reads.levels).enumerate();
-    let levels = levels.map(|(number, (level, reads))| {
+    let tables = survey.tables.iter().map(|table| {
         json!({
-            "level": number,
-            "files": level.files,
-            "bytes": level.bytes,
-            "compactions": level.compactions,
-            "moves": level.moves,
-            "bytes_read": level.bytes_read,
-            "bytes_written": level.bytes_written,
-            "entries_dropped": level.entries_dropped,
-            "micros": level.micros,
-            "reads": explain::counters(reads),
+            "number": table.number,
+            "level": table.level,
+            "bytes": table.file_bytes,
+            "from": json_bytes(user_key(&table.smallest)),
+            "to": json_bytes(user_key(&table.largest)),
         })
     });
-    let all = all(stats);
-    let stall = |(count, micros): (u64, u64)| json!({"count": count, "micros": micros});
-    let mut reads = explain::counters(&stats.reads.total());
-    reads.insert("gets".to_string(), json!(stats.gets));
-    reads.insert("gets_found".to_string(), json!(stats.gets_found));
-    reads.insert("memtables_probed".to_string(), json!(stats.reads.memtables_probed));
-    reads.insert("memtable_hits".to_string(), json!(stats.reads.memtable_hits));
+    let all = survey.all();
+    let (logs, batches) = survey.logs();
     json!({
+        "db": dir.display().to_string(),
         "levels": levels.collect::<Value>(),
         "files": all.files,
         "bytes": all.bytes,
-        "reads": reads,
-        "writes": {
-            "operations": stats.operations,
-            "commit_groups": stats.commit_groups,
-            "user_bytes": stats.user_bytes,
-            "wal_bytes": stats.wal_bytes,
-            "wal_syncs": stats.wal_syncs,
-        },
-        "flushes": {
-            "count": stats.flushes,
-            "bytes": stats.flush_bytes,
-            "micros": stats.flush_micros,
-        },
-        "stalls": {
-            "flush": stall(stats.stalls.flush),
-            "level0": stall(stats.stalls.level0),
-            "slowdown": stall(stats.stalls.slowdown),
-        },
-        "block_cache": {
-            "bytes": stats.block_cache_bytes,
-            "hits": stats.block_cache_hits,
-            "misses": stats.block_cache_misses,
-        },
-        "memtable_bytes": stats.memtable_bytes,
-        "open_tables": stats.open_tables,
-        "pinned_bytes": stats.pinned_bytes,
-        "snapshots": stats.snapshots,
+        "tables": tables.collect::<Value>(),
+        "logs": {"files": logs.files, "bytes": logs.bytes, "batches": batches},
+        // Another process that has the database open for writing.
+        "writer": writer.map(|writer| json!({"process": writer.process})),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use minikv::{Db, Options};
-
-    /// A database that was written to, flushed, compacted and read.
-    fn used() -> Stats {
-        let dir = tempfile::tempdir().unwrap();
-        let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();
-        for i in 0..2000 {
-            db.put(format!("key{i:04}"), "value").unwrap();
-        }
-        db.flush().unwrap();
-        db.delete("key0000").unwrap();
-        db.compact_range::<&str>(..).unwrap();
-        for i in 0..100 {
-            db.get(format!("key{:04}", i * 30)).unwrap();
-        }
-        db.stats()
-    }
-
-    #[test]
-    fn the_tables_have_the_figures_and_fit_100_columns() {
-        let stats = used();
-        let text = text(&stats);
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
-        for words in ["100: 66 found", "2,001 operations", "compactions", "flushes   2", "misses"] {
-            assert!(text.contains(words), "{words:?} is not in\n{text}");
-        }
-        let total = stats.reads.total();
-        let last = text.lines().find(|line| line.starts_with("all") && line.contains("66"));
-        let cells: Vec<_> = last.unwrap().split_whitespace().collect();
-        assert_eq!(cells[1], total.tables_considered.to_string());
-        assert_eq!(cells[6], total.data_blocks_from_cache.to_string());
-    }
-
-    #[test]
-    fn the_levels_of_the_json_add_up() {
-        let stats = used();
-        let document = json(&stats);
-        let levels = document["levels"].as_array().unwrap();
-        let counters = stats.reads.total().counters();
-        assert!(counters.iter().any(|(_, count)| *count > 0));
-        for (name, count) in counters {
-            let sum: u64 = levels.iter().map(|level| level["reads"][name].as_u64().unwrap()).sum();
-            assert_eq!(sum, count, "{name}");
-            assert_eq!(document["reads"][name], count, "{name}");
-        }
-        assert_eq!(
-            (&document["reads"]["gets"], &document["flushes"]["count"]),
-            (&json!(100), &json!(2))
-        );
-    }
 }

@@ -170,7 +170,7 @@ pub enum Verdict {
     TrueNegative,
     /// "Not here", but the key is: the filter is broken.
     FalseNegative,
-    /// "Not here"; the block that would tell is unreadable.
+    /// "Not here"; the block that would confirm it is unreadable.
     UnknownNegative,
 }
 

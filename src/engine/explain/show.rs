@@ -92,11 +92,11 @@ impl fmt::Display for Table {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Verdict::TruePositive => "\"maybe\": true, the key is there",
-            Verdict::FalsePositive => "\"maybe\": a false positive, the key is not there",
-            Verdict::TrueNegative => "\"not here\": true",
-            Verdict::FalseNegative => "\"not here\": FALSE, the key is there: a broken filter",
-            Verdict::UnknownNegative => "\"not here\"; the block that would tell is unreadable",
+            Verdict::TruePositive => "said \"maybe\" (correct): the key is there",
+            Verdict::FalsePositive => "said \"maybe\" (false positive): the key is not there",
+            Verdict::TrueNegative => "said \"not here\" (correct)",
+            Verdict::FalseNegative => "said \"not here\" (WRONG): the key is there, the filter is broken",
+            Verdict::UnknownNegative => "said \"not here\"; the block that would confirm it is unreadable",
         })
     }
 }
@@ -133,7 +133,7 @@ impl fmt::Display for Step {
                 write!(f, "{name:<18}{table}")
             }
             Step::TableFilter(Verdict::TrueNegative) => {
-                f.write_str("  table filter    \"not here\": true, the index need not be searched")
+                f.write_str("  table filter    said \"not here\" (correct): index not searched")
             }
             Step::TableFilter(verdict) => write!(f, "  table filter    {verdict}"),
             Step::Index { block: None } => f.write_str("  index           every key is less"),
@@ -145,7 +145,7 @@ impl fmt::Display for Step {
                 block.bytes
             ),
             Step::BlockFilter(Verdict::TrueNegative) => {
-                f.write_str("  block filter    \"not here\": true, the block need not be read")
+                f.write_str("  block filter    said \"not here\" (correct): block skipped")
             }
             Step::BlockFilter(verdict) => write!(f, "  block filter    {verdict}"),
             Step::Block { offset, stored_bytes, source, checksum_verified, decompressed_bytes } => {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use minikv::format::name::parse_current;
+use minikv::format::name::{CURRENT, parse_current};
 use serde_json::json;
 
 use super::Report;
@@ -28,6 +28,10 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     report.line(format!("names {name}"))?;
     if path.with_file_name(name).is_file() {
         return Ok(());
+    }
+    if path.file_name().is_none_or(|own| own != CURRENT) {
+        // A copy elsewhere.
+        return report.line(format!("{name} is not beside it"));
     }
     report.damage(minikv::Error::corruption(format!("it names {name}, which is not there")))
 }

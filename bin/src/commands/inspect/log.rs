@@ -22,6 +22,19 @@ struct Totals {
     last_seq: u64,
 }
 
+impl Totals {
+    /// The sequence numbers of the operations; without any, the one that comes next.
+    fn sequences(&self) -> String {
+        let first = self.first_seq.unwrap_or(0);
+        match self.puts + self.deletes {
+            0 if self.batches == 0 => String::new(),
+            0 => format!("; next sequence {first}"),
+            1 => format!("; sequence {}", self.last_seq),
+            _ => format!("; sequences {first} to {}", self.last_seq),
+        }
+    }
+}
+
 pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     let mut totals = Totals::default();
     let bytes = open(path)?.1;
@@ -30,17 +43,18 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     report.line(format!("\n{:>12} {:>9} {:>15}  operations", "offset", "bytes", "sequence"))?;
     each_record(path, report, |offset, record, report| batch(offset, record, &mut totals, report))?;
     report.line(format!(
-        "{}: {}, {}; sequences {} to {}",
+        "{}: {}, {}{}",
         count(totals.batches, "batch", "batches"),
         count(totals.puts, "put", "puts"),
         count(totals.deletes, "delete", "deletes"),
-        totals.first_seq.unwrap_or(0),
-        totals.last_seq,
+        totals.sequences(),
     ))?;
     report.set("puts", json!(totals.puts));
     report.set("deletes", json!(totals.deletes));
-    report.set("first_sequence", json!(totals.first_seq));
-    report.set("last_sequence", json!(totals.first_seq.map(|_| totals.last_seq)));
+    let operations = totals.puts + totals.deletes;
+    let if_any = |seq| (operations > 0).then_some(seq);
+    report.set("first_sequence", json!(if_any(totals.first_seq)));
+    report.set("last_sequence", json!(if_any(totals.first_seq.map(|_| totals.last_seq))));
     Ok(())
 }
 
@@ -79,7 +93,7 @@ pub fn each_record(
             format!("in {bytes} bytes at {offset} of a record cut short, as a crash leaves"),
         ),
         Tail::Zeros { offset, bytes } => {
-            ("zeros", format!("in {bytes} zeros at {offset}: space set aside and not used"))
+            ("zeros", format!("in {bytes} zeros at {offset}: allocated, not used"))
         }
     };
     report.set("tail", json!({"kind": kind, "offset": reader.valid_end()}));

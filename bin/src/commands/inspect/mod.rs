@@ -1,53 +1,78 @@
-//! `minikv inspect FILE`: what is in one file, as far as it can be read.
+//! `minikv inspect FILE…`: what is in files of a database, as far as it can be read.
 
 mod current;
+mod kind;
 mod log;
 mod manifest;
 mod report;
 mod table;
 
-use std::path::PathBuf;
-
-use minikv::format::name::FileName;
+use std::path::{Path, PathBuf};
 
 use crate::args::Global;
 use crate::error::{CliError, Result};
+use crate::output::{self, Stdout};
 
+use kind::Kind;
 use report::Report;
 pub use report::json_bytes;
 
-/// Print what is in one file of a database
+/// Print what is in files of a database
 ///
-/// FILE is a table (.ldb, .sst), a log (.log), a MANIFEST-… or CURRENT. What can be read is
-/// printed; damage is named with its offset, and the exit code is 4. The end of a log may be torn:
-/// that is no damage.
+/// FILE is a table, a log, a MANIFEST or CURRENT, under any name: what it is shows in its content,
+/// and its name (.ldb, .sst, .log, MANIFEST, CURRENT) only counts where that is damaged or empty.
+/// Everything readable is printed; damage is named with its offset, and the exit code is 4. A torn
+/// record at the end of a log is not damage.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The file
-    file: PathBuf,
+    /// Files to inspect
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// Print every entry or operation too, in --format
     #[arg(long)]
     entries: bool,
-    /// Print one JSON document
+    /// Print JSON, one document a line for each file
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
-    let path = &args.file;
-    let name = path.file_name().and_then(|name| name.to_str()).and_then(FileName::parse);
-    let mut report = Report::new(path, global.format(), args.entries, args.json)?;
-    match name {
-        Some(FileName::Table { .. }) => table::inspect(path, &mut report)?,
-        Some(FileName::Log(_)) => log::inspect(path, &mut report)?,
-        Some(FileName::Manifest(_)) => manifest::inspect(path, &mut report)?,
-        Some(FileName::Current) => current::inspect(path, &mut report)?,
-        _ => {
-            return Err(CliError::Usage(format!(
-                "{} is none of: a table (.ldb, .sst), a log (.log), MANIFEST-…, CURRENT",
-                path.display()
-            )));
+    let mut first_code = None;
+    for (i, path) in args.files.iter().enumerate() {
+        if i > 0 && !args.json {
+            let mut stdout = Stdout::open()?;
+            stdout.line("")?;
+            stdout.finish()?;
         }
+        match inspect(global, &args, path) {
+            Err(error) if args.files.len() == 1 || matches!(error, CliError::ClosedPipe) => {
+                return Err(error);
+            }
+            Err(error) => {
+                let message = error.message().unwrap_or_default();
+                output::say(format!("minikv: {message}"));
+                first_code.get_or_insert(error.exit_code());
+            }
+            Ok(()) => {}
+        }
+    }
+    first_code.map_or(Ok(()), |code| Err(CliError::Said { code }))
+}
+
+fn inspect(global: &Global, args: &Args, path: &Path) -> Result<()> {
+    let Some(kind) = Kind::of(path)? else {
+        return Err(CliError::Usage(format!(
+            "{} is neither a table, a log, a MANIFEST nor CURRENT; name one of these files of a \
+             database",
+            path.display()
+        )));
+    };
+    let mut report = Report::new(path, global.format(), args.entries, args.json)?;
+    match kind {
+        Kind::Table => table::inspect(path, &mut report)?,
+        Kind::Log => log::inspect(path, &mut report)?,
+        Kind::Manifest => manifest::inspect(path, &mut report)?,
+        Kind::Current => current::inspect(path, &mut report)?,
     }
     report.finish()
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::Report;
 use super::report::{json_bytes, json_internal_key};
-use crate::commands::{size, thousands};
+use crate::commands::{count, size, thousands};
 use crate::error::Result;
 use crate::table_file::open_table;
 
@@ -174,10 +174,10 @@ impl Totals {
 
 fn summary(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
     report.line(format!(
-        "\n{} data blocks, {} entries ({} deletions), {} stored, {} raw",
-        thousands(totals.blocks),
-        thousands(totals.entries),
-        thousands(totals.deletions),
+        "\n{}, {} ({}), {} stored, {} raw",
+        count(totals.blocks, "data block", "data blocks"),
+        count(totals.entries, "entry", "entries"),
+        count(totals.deletions, "deletion", "deletions"),
         size(totals.stored_bytes),
         size(totals.raw_bytes),
     ))?;
@@ -201,9 +201,11 @@ fn filter(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
         report.set("filter", Value::Null);
         return report.line("filter: none");
     };
-    let bits_per_entry = match totals.entries {
-        0 => 0.0,
-        entries => filter.bytes as f64 * 8.0 / entries as f64,
+    let bits_per_entry = filter.bytes as f64 * 8.0 / totals.entries.max(1) as f64;
+    // A filter block also has an offset for every 2 KiB of data: with large values, that is most.
+    let bits_per_entry = match bits_per_entry < 100.0 {
+        true => format!("{bits_per_entry:.1}"),
+        false => thousands(bits_per_entry.round() as u64),
     };
     report.set(
         "filter",
@@ -215,10 +217,10 @@ fn filter(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
         }),
     );
     report.line(format!(
-        "filter: {}, {}, {} filters ({} empty), {bits_per_entry:.1} bits an entry in all",
+        "filter: {}, {}, {} ({} empty), {bits_per_entry} bits per entry with its offsets",
         filter.name,
         size(filter.bytes as u64),
-        thousands(filter.filters as u64),
+        count(filter.filters as u64, "filter", "filters"),
         thousands(filter.empty_filters as u64),
     ))
 }

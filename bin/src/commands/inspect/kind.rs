@@ -1,0 +1,105 @@
+//! What a file is: by what is in it, and by its name only where that says nothing.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use minikv::Error;
+use minikv::format::batch::{decode_header, decode_ops};
+use minikv::format::edit::VersionEdit;
+use minikv::format::handle::TABLE_MAGIC;
+use minikv::format::name::{FileName, parse_current};
+use minikv::fs::{DiskFs, Fs};
+use minikv::log::LogReader;
+
+use crate::error::{CliError, Result};
+
+/// CURRENT is one short line.
+const MAX_CURRENT_BYTES: u64 = 4096;
+
+/// How many records, or damaged places, are looked at before the name decides.
+const MAX_RECORDS: usize = 16;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Table,
+    Log,
+    Manifest,
+    Current,
+}
+
+impl Kind {
+    /// What the file at `path` is; `None` if neither its content nor its name says.
+    pub fn of(path: &Path) -> Result<Option<Kind>> {
+        let failed = |error| CliError::io("read", path, error);
+        let mut file = File::open(path).map_err(|error| CliError::io("open", path, error))?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            let error = std::io::ErrorKind::IsADirectory.into();
+            return Err(CliError::io("inspect", path, error));
+        }
+        if metadata.len() >= 8 {
+            let mut magic = [0; 8];
+            file.seek(SeekFrom::End(-8)).map_err(failed)?;
+            file.read_exact(&mut magic).map_err(failed)?;
+            if u64::from_le_bytes(magic) == TABLE_MAGIC {
+                return Ok(Some(Kind::Table));
+            }
+        }
+        if metadata.len() <= MAX_CURRENT_BYTES {
+            let text = std::fs::read(path).map_err(failed)?;
+            if parse_current(&text).is_ok() {
+                return Ok(Some(Kind::Current));
+            }
+        }
+        Ok(by_records(path)?.or_else(|| by_name(path)))
+    }
+}
+
+/// A MANIFEST's records are version edits, the first with the comparator; a log's are batches.
+fn by_records(path: &Path) -> Result<Option<Kind>> {
+    let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
+    let mut reader = LogReader::new(file, path)?;
+    for _ in 0..MAX_RECORDS {
+        match reader.next() {
+            Ok(None) => break,
+            Ok(Some(record)) if is_edit(record) => return Ok(Some(Kind::Manifest)),
+            Ok(Some(record)) if is_batch(record) => return Ok(Some(Kind::Log)),
+            Ok(Some(_)) => {}
+            Err(Error::Corruption(_)) => reader.skip_damage(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether `record` is an edit that has more than a batch could be taken for.
+fn is_edit(record: &[u8]) -> bool {
+    VersionEdit::decode(record).is_ok_and(|edit| {
+        edit.comparator.is_some_and(|name| !name.is_empty()) || edit.next_file_number.is_some()
+    })
+}
+
+fn is_batch(record: &[u8]) -> bool {
+    decode_header(record).is_ok() && decode_ops(record).all(|operation| operation.is_ok())
+}
+
+fn by_name(path: &Path) -> Option<Kind> {
+    let name = path.file_name()?.to_str()?;
+    match FileName::parse(name) {
+        Some(FileName::Table { .. }) => return Some(Kind::Table),
+        Some(FileName::Log(_)) => return Some(Kind::Log),
+        Some(FileName::Manifest(_)) => return Some(Kind::Manifest),
+        Some(FileName::Current) => return Some(Kind::Current),
+        _ => {}
+    }
+    // `broken.ldb`, `000005.log.bak`.
+    match name {
+        _ if name.contains(".ldb") || name.contains(".sst") => Some(Kind::Table),
+        _ if name.contains(".log") => Some(Kind::Log),
+        _ if name.contains("MANIFEST") => Some(Kind::Manifest),
+        _ if name.contains("CURRENT") => Some(Kind::Current),
+        _ => None,
+    }
+}

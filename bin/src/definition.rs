@@ -1,0 +1,133 @@
+//! The command line as the parser, the help pages, the manual and the completions have it.
+//!
+//! Every command accepts the common options, before or after its name. Its help page, manual page
+//! and completions show only those that concern it.
+
+use std::ffi::OsString;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command, CommandFactory};
+
+use crate::args::Cli;
+
+/// What the parser goes by: all common options everywhere, hidden where they are without effect.
+pub fn parsed() -> Command {
+    let root = defined();
+    each_command(root, |command, options| {
+        options.iter().fold(command, |command, option| match adapted(&command, option) {
+            Some(option) => command.arg(option),
+            None => command.arg(option.clone().hide(true)),
+        })
+    })
+}
+
+/// What the manual and the completions show.
+pub fn shown() -> Command {
+    let root = defined();
+    let root = each_command(root, |command, options| {
+        options.iter().fold(command, |command, option| match adapted(&command, option) {
+            Some(option) => command.arg(option.global(false)),
+            None => command,
+        })
+    });
+    root.mut_args(|option| option.global(false))
+}
+
+/// The names of the commands.
+fn names() -> Vec<String> {
+    Cli::command().get_subcommands().map(|command| command.get_name().to_string()).collect()
+}
+
+fn defined() -> Command {
+    let names = PossibleValuesParser::new(names());
+    Cli::command().mut_subcommand("man", |man| {
+        man.mut_arg("command", |arg| arg.value_parser(names).hide_possible_values(true))
+    })
+}
+
+fn each_command(mut root: Command, change: impl Fn(Command, &[Arg]) -> Command) -> Command {
+    let options: Vec<Arg> = root.get_arguments().filter(|a| a.is_global_set()).cloned().collect();
+    for name in names() {
+        root = root.mut_subcommand(name, |command| change(command, &options));
+    }
+    root
+}
+
+/// A common option as the page of `command` shows it; `None` where it is without effect.
+fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
+    let (name, id) = (command.get_name(), option.get_id().as_str());
+    let option = option.clone();
+    let writes = matches!(
+        name,
+        "put" | "delete" | "load" | "batch" | "compact" | "repair" | "bench" | "demo" | "readamp"
+    );
+    match id {
+        "db" => !matches!(name, "inspect" | "completions" | "man"),
+        "comparator" => !matches!(
+            name,
+            "destroy" | "bench" | "demo" | "readamp" | "inspect" | "completions" | "man"
+        ),
+        "format" if name == "get" => {
+            let help = "Print one value a line in this format, also where stdout is no terminal";
+            return Some(option.help(help));
+        }
+        "format" => {
+            matches!(name, "scan" | "load" | "batch" | "dump" | "inspect" | "repair" | "readamp")
+        }
+        "key_format" if matches!(name, "put" | "get" | "delete" | "explain" | "compact") => {
+            let help = "How keys given as arguments are written [default: escaped]";
+            return Some(option.help(help).hide_possible_values(name == "get"));
+        }
+        "key_format" => matches!(name, "scan" | "readamp"),
+        "cache_size" => {
+            matches!(name, "get" | "scan" | "dump" | "explain" | "readamp" | "bench" | "demo")
+        }
+        "bloom_bits" if name == "explain" => {
+            let help = "0 shows the get without filters";
+            return Some(option.help(help).help_heading("Common options"));
+        }
+        _ => writes,
+    }
+    .then_some(option)
+}
+
+/// The command named in `typed`, if any is.
+pub fn command_of(typed: &[OsString]) -> Option<String> {
+    let root = Cli::command();
+    let mut words = typed.iter();
+    while let Some(word) = words.next() {
+        let word = word.to_str()?;
+        if !word.starts_with('-') {
+            return root.find_subcommand(word).map(|command| command.get_name().to_string());
+        }
+        // All of the common options take a value.
+        let name = word.strip_prefix("--");
+        if name.is_some() && root.get_arguments().any(|option| option.get_long() == name) {
+            words.next();
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        parsed().debug_assert();
+        shown().debug_assert();
+    }
+
+    #[test]
+    fn the_command_is_found_behind_options() {
+        let command = |line: &str| {
+            command_of(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+        };
+        assert_eq!(command("get a --bogus").as_deref(), Some("get"));
+        assert_eq!(command("--db scan --bloom-bits=3 get a").as_deref(), Some("get"));
+        assert_eq!(command("nosuch get"), None);
+        assert_eq!(command("--db"), None);
+        assert_eq!(command("-"), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! One line of what the command-line parser has to say, which comes as a small page.
+
+use clap::error::{ContextKind, ContextValue};
+
+use super::one_line;
+
+/// What is wrong with the command line, and the help page to read: that of `command`, if one was
+/// named.
+pub fn message(mut error: clap::Error, command: Option<String>) -> String {
+    drop_far_fetched_tips(&mut error);
+    let page = error.to_string();
+    let mut said = String::new();
+    for line in page.lines().map(str::trim) {
+        if line.starts_with("Usage:") || line.starts_with("For more information") {
+            break;
+        }
+        if !line.is_empty() {
+            said.push_str(match line.starts_with("tip:") {
+                true => "; ",
+                false => " ",
+            });
+            said.push_str(line);
+        }
+    }
+    let said = said.trim();
+    let said = one_line(said.strip_prefix("error: ").unwrap_or(said));
+    let help = command.map_or(String::new(), |command| format!(" {command}"));
+    format!("{said}; try `minikv help{help}`")
+}
+
+/// The parser suggests the nearest name however far it is: `bench` for `nosuch`.
+fn drop_far_fetched_tips(error: &mut clap::Error) {
+    let pairs = [
+        (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+        (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+        (ContextKind::InvalidValue, ContextKind::SuggestedValue),
+    ];
+    for (typed, suggested) in pairs {
+        let Some(ContextValue::String(typed)) = error.get(typed) else { continue };
+        let keep = match error.get(suggested) {
+            Some(ContextValue::String(name)) => is_slip(typed, name),
+            Some(ContextValue::Strings(names)) => names.iter().any(|name| is_slip(typed, name)),
+            _ => continue,
+        };
+        if !keep {
+            error.remove(suggested);
+        }
+    }
+}
+
+/// Whether `typed` may be `meant` with a slip or two of the fingers.
+fn is_slip(typed: &str, meant: &str) -> bool {
+    let name = |text: &str| text.trim_start_matches('-').chars().collect::<Vec<_>>();
+    let (typed, meant) = (name(typed), name(meant));
+    distance(&typed, &meant) <= if meant.len() <= 3 { 1 } else { 2 }
+}
+
+/// The number of characters to insert, remove or replace (Levenshtein).
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_slips_of_the_fingers_are_tips() {
+        for (typed, meant) in [("gte", "get"), ("scna", "scan"), ("--fromat", "--format")] {
+            assert_eq!(is_slip(typed, meant), typed != "gte", "{typed}");
+        }
+        assert!(is_slip("gett", "get"));
+        assert!(!is_slip("nosuch", "bench") && !is_slip("--limit", "--bloom-bits"));
+    }
+}

@@ -1,0 +1,296 @@
+//! A database as its files are: the live tables and logs, without opening it.
+//!
+//! The MANIFEST is read, and of each log the heads of its records. No memtable is filled and no
+//! table opened, so this costs little however large the database is.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use minikv::engine::directory;
+use minikv::engine::version_set::{self, Recovered};
+use minikv::format::batch::{BatchOp, decode_header, decode_ops};
+use minikv::format::edit::NewFile;
+use minikv::format::key::{KeyKind, ParsedKey};
+use minikv::format::name::{FileName, legacy_table_name, log_name, table_name};
+use minikv::fs::{DiskFs, Fs};
+use minikv::log::LogReader;
+use minikv::{BytewiseComparator, Comparator, Error, VerifyReport};
+
+use crate::error::{CliError, Result};
+use crate::output;
+use crate::table_file::open_table;
+
+/// How often the files are listed anew because a writer changed them meanwhile.
+const MAX_TRIES: usize = 50;
+
+/// The live files of a database.
+pub struct Survey {
+    dir: PathBuf,
+    /// Tables by level, and in a level by number.
+    pub tables: Vec<NewFile>,
+    /// Logs, the oldest first.
+    pub logs: Vec<LogFile>,
+}
+
+/// A log that is not in tables yet.
+pub struct LogFile {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// Batches that are not empty.
+    pub batches: u64,
+    /// The damage at which it ends.
+    pub damage: Option<Error>,
+}
+
+impl Survey {
+    /// The live files of the database in `dir`; with `any_order` whatever its comparator is.
+    pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
+        if !directory::has_database(&DiskFs, dir)? {
+            return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
+        }
+        let mut comparator = BytewiseComparator.name().to_string();
+        if any_order
+            && let Err(Error::Unsupported { what: "comparator", name, .. }) =
+                version_set::recover(&DiskFs, dir, &comparator)
+        {
+            comparator = name;
+        }
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let before = version_set::recover(&DiskFs, dir, &comparator)?;
+            let survey = survey(dir, &before);
+            let after = version_set::recover(&DiskFs, dir, &comparator)?;
+            let state = |recovered: &Recovered| (recovered.manifest_number, recovered.valid_end);
+            if state(&before) == state(&after) || tries == MAX_TRIES {
+                return survey;
+            }
+        }
+    }
+
+    /// Says on stderr where a log is damaged.
+    pub fn say_damage(&self) {
+        for log in &self.logs {
+            if let Some(damage) = &log.damage {
+                output::say(format!("minikv: {damage}; `minikv verify` says what is lost"));
+            }
+        }
+    }
+
+    /// Visits the entries that count, table by table and log by log: of each key the newest.
+    ///
+    /// Needs no order of keys, but memory for all of them.
+    pub fn each_entry(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
+        let mut newest: HashMap<Vec<u8>, u64> = HashMap::new();
+        self.each_version(|key, seq, _| {
+            match newest.get_mut(key) {
+                Some(known) => *known = seq.max(*known),
+                None => drop(newest.insert(key.to_vec(), seq)),
+            }
+            Ok(true)
+        })?;
+        self.each_version(|key, seq, value| match value {
+            Some(value) if newest.get(key) == Some(&seq) => visit(key, value),
+            _ => Ok(true),
+        })
+    }
+
+    /// Visits every version of every key, with its value unless it is a deletion, until `visit`
+    /// returns false.
+    fn each_version(
+        &self,
+        mut visit: impl FnMut(&[u8], u64, Option<&[u8]>) -> Result<bool>,
+    ) -> Result<()> {
+        for table in &self.tables {
+            if !each_in_table(&self.table_path(table.number), &mut visit)? {
+                return Ok(());
+            }
+        }
+        for log in &self.logs {
+            if !each_in_log(&log.path, &mut visit)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks every block and record. Order, ranges and what filters answer need a comparator.
+    pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        let table_bytes = self.tables.iter().map(|table| table.file_bytes).sum();
+        for table in &self.tables {
+            verify_table(&self.table_path(table.number), &mut report)?;
+            report.bytes += table.file_bytes;
+            progress(report.bytes, table_bytes);
+        }
+        for log in &self.logs {
+            report.logs += 1;
+            report.batches += log.batches;
+            report.bytes += log.bytes;
+            if let Some(damage) = &log.damage {
+                add_fault(&mut report, damage.clone())?;
+            }
+        }
+        Ok(report)
+    }
+
+    fn table_path(&self, number: u64) -> PathBuf {
+        let path = self.dir.join(table_name(number));
+        match path.exists() {
+            true => path,
+            false => self.dir.join(legacy_table_name(number)),
+        }
+    }
+}
+
+fn verify_table(path: &Path, report: &mut VerifyReport) -> Result<()> {
+    report.tables += 1;
+    let at = |error: Error, offset: u64| error.at(offset).in_file(path);
+    let table = match open_table(path) {
+        Ok(table) => table,
+        Err(CliError::Db(error)) => return add_fault(report, error.in_file(path)),
+        Err(error) => return Err(error),
+    };
+    if let Some(error) = table.filter_error() {
+        add_fault(report, error.clone().in_file(path))?;
+    }
+    let blocks = match table.blocks() {
+        Ok(blocks) => blocks,
+        Err(error) => return add_fault(report, error.in_file(path)),
+    };
+    for info in blocks {
+        let offset = info.handle.offset;
+        let counted = table.read_block(info.handle, true).and_then(|(_, block)| {
+            let mut cursor = block.cursor();
+            let mut valid = cursor.seek_to_first()?;
+            while valid {
+                ParsedKey::parse(cursor.key())?;
+                report.entries += 1;
+                valid = cursor.next()?;
+            }
+            Ok(())
+        });
+        if let Err(error) = counted {
+            add_fault(report, at(error, offset))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is not damage ends the check.
+fn add_fault(report: &mut VerifyReport, error: Error) -> Result<()> {
+    let Error::Corruption(fault) = error else { return Err(error.into()) };
+    report.fault_count += 1;
+    report.faults.push((*fault).clone());
+    Ok(())
+}
+
+fn survey(dir: &Path, recovered: &Recovered) -> Result<Survey> {
+    let files = directory::list(&DiskFs, dir)?;
+    directory::check_files(dir, &files, recovered, false)?;
+    let mut logs = Vec::new();
+    for number in directory::live_logs(&files, recovered) {
+        let log = LogFile::read(dir.join(log_name(number)))?;
+        let ends = log.damage.is_some();
+        logs.push(log);
+        // What comes after damage does not count.
+        if ends {
+            break;
+        }
+    }
+    Ok(Survey { dir: dir.to_path_buf(), tables: recovered.edit.new_files.clone(), logs })
+}
+
+impl LogFile {
+    fn read(path: PathBuf) -> Result<LogFile> {
+        let (mut reader, bytes) = open_log(&path)?;
+        let mut log = LogFile { path, bytes, batches: 0, damage: None };
+        loop {
+            match reader.next() {
+                Ok(None) => return Ok(log),
+                Ok(Some(record)) => match decode_header(record) {
+                    Ok((_, operations)) => log.batches += u64::from(operations > 0),
+                    Err(error) => {
+                        let error = error.at(reader.record_offset()).in_file(&log.path);
+                        log.damage = Some(error);
+                        return Ok(log);
+                    }
+                },
+                Err(error) if error.is_corruption() => {
+                    log.damage = Some(error);
+                    return Ok(log);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn open_log(path: &Path) -> Result<(LogReader, u64)> {
+    let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
+    let bytes = file.len().map_err(|error| CliError::io("read", path, error))?;
+    Ok((LogReader::new(file, path)?, bytes))
+}
+
+fn each_in_table(
+    path: &Path,
+    visit: &mut impl FnMut(&[u8], u64, Option<&[u8]>) -> Result<bool>,
+) -> Result<bool> {
+    let table = open_table(path)?;
+    for info in table.blocks()? {
+        let (_, block) = table.read_block(info.handle, true)?;
+        let at = |error: Error| error.at(info.handle.offset).in_file(path);
+        let mut cursor = block.cursor();
+        let mut valid = cursor.seek_to_first().map_err(at)?;
+        while valid {
+            let key = ParsedKey::parse(cursor.key()).map_err(at)?;
+            let value = (key.kind == KeyKind::Value).then(|| cursor.value());
+            if !visit(key.user_key, key.seq, value)? {
+                return Ok(false);
+            }
+            valid = cursor.next().map_err(at)?;
+        }
+    }
+    Ok(true)
+}
+
+fn each_in_log(
+    path: &Path,
+    visit: &mut impl FnMut(&[u8], u64, Option<&[u8]>) -> Result<bool>,
+) -> Result<bool> {
+    let (mut reader, _) = open_log(path)?;
+    loop {
+        let record = match reader.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(true),
+            Err(error) if error.is_corruption() => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
+        let (seq, _) = decode_header(record)?;
+        for (seq, operation) in (seq..).zip(decode_ops(record)) {
+            let go_on = match operation? {
+                BatchOp::Put { key, value } => visit(key, seq, Some(value))?,
+                BatchOp::Delete { key } => visit(key, seq, None)?,
+            };
+            if !go_on {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Whether `dir` holds what `destroy` is for: a database, or what one that was being removed left.
+pub fn has_remains(dir: &Path) -> Result<bool> {
+    let names = match std::fs::read_dir(dir) {
+        Ok(names) => names,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(CliError::io("list", dir, error)),
+    };
+    // Anything may be called 7.log: the other names must show that it is a database's.
+    Ok(names.flatten().any(|entry| {
+        matches!(
+            entry.file_name().to_str().and_then(FileName::parse),
+            Some(FileName::Current | FileName::Manifest(_) | FileName::Lock)
+        )
+    }))
+}

@@ -1,0 +1,98 @@
+//! What remains to be done when the process is asked to end: Ctrl-C, SIGTERM, SIGHUP.
+//!
+//! The signal is handled by a thread of its own while the command still runs. It does the actions
+//! that are registered, the latest first, and ends the process with exit code 130.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once};
+use std::time::{Duration, Instant};
+
+use crate::error::Result;
+use crate::output;
+
+const EXIT_CODE_INTERRUPTED: i32 = 130;
+
+/// A write that takes longer is not waited for.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+type Action = Box<dyn FnMut() + Send>;
+
+static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+static HANDLER: Once = Once::new();
+
+/// Keeps an action registered.
+#[must_use]
+pub struct Guard {
+    id: u64,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        actions().retain(|(id, _)| *id != self.id);
+    }
+}
+
+/// Does `action` when the process is asked to end.
+pub fn on_interrupt(action: impl FnMut() + Send + 'static) -> Guard {
+    let made = make(|| Ok(((), action)));
+    made.expect("it makes nothing that could fail").1
+}
+
+/// Makes something that `action` removes, with no moment between in which an interrupt leaves it.
+pub fn make<T, A: FnMut() + Send + 'static>(
+    make: impl FnOnce() -> Result<(T, A)>,
+) -> Result<(T, Guard)> {
+    // Without a handler an interrupt ends the process as ever: no reason to refuse the command.
+    HANDLER.call_once(|| drop(ctrlc::set_handler(end)));
+    let mut actions = actions();
+    let (made, action) = make()?;
+    let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+    actions.push((id, Box::new(action)));
+    Ok((made, Guard { id }))
+}
+
+fn actions() -> MutexGuard<'static, Vec<(u64, Action)>> {
+    ACTIONS.lock().unwrap_or_else(|e| e.into_inner())
+}
+
+fn end() {
+    for (_, action) in actions().iter_mut().rev() {
+        action();
+    }
+    std::process::exit(EXIT_CODE_INTERRUPTED);
+}
+
+/// Entries that were written, to be named if the command is interrupted.
+#[derive(Clone, Default)]
+pub struct Tally {
+    shared: Arc<(Mutex<()>, AtomicU64)>,
+}
+
+impl Tally {
+    /// Says `done` of the number of entries if the process is asked to end.
+    pub fn say_on_interrupt(&self, done: impl Fn(u64) -> String + Send + 'static) -> Guard {
+        let tally = self.clone();
+        on_interrupt(move || {
+            let started = Instant::now();
+            // The write in flight counts.
+            while tally.shared.0.try_lock().is_err() && started.elapsed() < MAX_WAIT {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            output::say(format!("minikv: interrupted; {}", done(tally.count())));
+        })
+    }
+
+    /// Does a write of `entries`, which count if it succeeds.
+    pub fn write<T>(&self, entries: u64, write: impl FnOnce() -> Result<T>) -> Result<T> {
+        let _writing = self.shared.0.lock().unwrap_or_else(|e| e.into_inner());
+        let written = write()?;
+        self.shared.1.fetch_add(entries, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    /// The entries written so far.
+    pub fn count(&self) -> u64 {
+        self.shared.1.load(Ordering::Relaxed)
+    }
+}

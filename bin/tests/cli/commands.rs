@@ -1,0 +1,369 @@
+//! What single commands promise, beyond the round trips.
+
+use super::*;
+
+fn json_of(bytes: &[u8]) -> serde_json::Value {
+    serde_json::from_slice(bytes).unwrap()
+}
+
+fn file_of(place: &Place, part: &str) -> PathBuf {
+    let names = contents(&place.db());
+    place.db().join(names.keys().find(|name| name.contains(part)).unwrap())
+}
+
+/// What the help page of a command shows, hard spaces and line breaks aside.
+fn help(args: &[&str]) -> String {
+    String::from_utf8(run(minikv().args(args), b"").ok()).unwrap()
+}
+
+#[test]
+fn inspect_knows_a_file_by_its_content_under_any_name() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\n").ok();
+    place.ok(&["compact"]);
+    place.ok(&["put", "b", "2"]);
+    let kinds =
+        [(".ldb", "table"), (".log", "log"), ("MANIFEST", "manifest"), ("CURRENT", "current")];
+    for (part, kind) in kinds {
+        let source = file_of(&place, part);
+        for name in ["copy", "000009.ldb", "000009.log", "MANIFEST-000009", "CURRENT.bak"] {
+            let copy = place.path(name);
+            fs::copy(&source, &copy).unwrap();
+            let json = json_of(&place.ok(&["inspect", "--json", copy.to_str().unwrap()]));
+            assert_eq!(json["type"], kind, "{part} as {name}");
+            fs::remove_file(&copy).unwrap();
+        }
+    }
+}
+
+#[test]
+fn inspect_goes_by_the_name_only_where_the_content_says_nothing() {
+    let place = Place::new();
+    let empty = |name: &str| {
+        fs::write(place.path(name), b"").unwrap();
+        place.run(&["inspect", "--json", place.path(name).to_str().unwrap()])
+    };
+    empty("broken.ldb").fails(4, &["broken.ldb", "too short"]);
+    assert_eq!(json_of(&empty("000003.log").ok())["type"], "log");
+    assert_eq!(json_of(&empty("MANIFEST-000001.bak").ok())["type"], "manifest");
+    empty("nothing").fails(2, &["nothing", "neither a table, a log, a MANIFEST nor CURRENT"]);
+    place.run(&["inspect", "/no/such/file"]).fails(5, &["/no/such/file", "No such file"]);
+    place.run(&["inspect", "/tmp"]).fails(5, &["cannot inspect /tmp", "name a file"]);
+}
+
+#[test]
+fn inspect_takes_several_files_and_goes_on_past_a_bad_one() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\n").ok();
+    place.ok(&["compact"]);
+    let [table, current] = [".ldb", "CURRENT"].map(|part| file_of(&place, part));
+    let [table, current] = [&table, &current].map(|path| path.to_str().unwrap());
+    let text = place.text(&["inspect", current, table]);
+    assert!(text.contains(": CURRENT, ") && text.contains("\n\n"), "{text}");
+    assert!(text.contains("1 data block, 1 entry (0 deletions)"), "{text}");
+    let ran = place.run(&["inspect", "--json", current, "/no/such/file", table]);
+    ran.fails(5, &["/no/such/file"]);
+    let lines = String::from_utf8(ran.stdout).unwrap();
+    let types: Vec<_> = lines.lines().map(|l| json_of(l.as_bytes())["type"].clone()).collect();
+    assert_eq!(types, ["current", "table"]);
+}
+
+#[test]
+fn a_format_given_to_get_is_that_of_values_in_a_pipe_too() {
+    let place = Place::new();
+    place.feed(&["put", "t", "-"], b"\xff\n").ok();
+    place.ok(&["put", "u", "x"]);
+    assert_eq!(place.ok(&["get", "t", "u"]), b"\xff\nx", "exact bytes without a format");
+    assert_eq!(place.text(&["get", "t", "--format", "escaped"]), "\\xff\\x0a\n");
+    assert_eq!(place.text(&["get", "t", "--format", "hex"]), "ff0a\n");
+    let json = place.text(&["get", "t", "u", "--format", "json"]);
+    let lines =
+        "{\"key\":\"t\",\"value\":{\"base64\":\"/wo=\"}}\n{\"key\":\"u\",\"value\":\"x\"}\n";
+    assert_eq!(json, lines);
+    assert_eq!(place.text(&["get", "u", "t", "--format=hex"]), "75\t78\n74\tff0a\n");
+    let ran = place.run(&["get", "75", "--format", "hex"]);
+    ran.fails(1, &["key not found: 75", "--key-format hex"]);
+}
+
+#[test]
+fn what_a_terminal_shows_of_a_value_can_be_put_back() {
+    let place = Place::new();
+    let value: Vec<u8> = (0..=255).collect();
+    place.feed(&["put", "k", "-"], &value).ok();
+    for format in FORMATS {
+        let shown = place.text(&["get", "k", "--format", format]);
+        place.ok(&["put", "copy", shown.trim_end_matches('\n'), "--value-format", format]);
+        assert_eq!(place.ok(&["get", "copy"]), value, "{format}");
+        place.feed(&["put", "piped", "-", "--value-format", format], shown.as_bytes()).ok();
+        assert_eq!(place.ok(&["get", "piped"]), value, "{format}");
+    }
+    place.ok(&["put", "k", "\\x41"]);
+    assert_eq!(place.ok(&["get", "k"]), b"\\x41", "raw is the default");
+    let ran = place.run(&["put", "k", "\\q", "--value-format", "escaped"]);
+    ran.fails(2, &["unknown escape", "--value-format"]);
+    place.run(&["put", "k", "@"]).fails(2, &["@FILE", "stdin"]);
+}
+
+#[test]
+fn delete_takes_ranges() {
+    let place = Place::new();
+    let entries: String = (0..5000).map(|i| format!("k{i:04}\tv\n")).collect();
+    place.feed(&["load"], entries.as_bytes()).ok();
+    let ran = place.run(&["delete", "--prefix", "k1"]);
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), "deleted 1,000 entries\n"));
+    assert_eq!(place.text(&["scan", "--count"]), "4000\n");
+    place.ok(&["delete", "--from", "k3", "--to", "k4999"]);
+    assert_eq!(place.text(&["scan", "--count", "--from", "k3"]), "1\n");
+    assert_eq!(place.text(&["scan", "--count"]), "2001\n");
+    place.run(&["delete", "a", "--prefix", "b"]).fails(2, &["--prefix", "minikv help delete"]);
+    place.run(&["delete"]).fails(2, &["KEY"]);
+}
+
+#[test]
+fn destroy_of_no_database_is_an_error_and_removes_nothing() {
+    let place = Place::new();
+    place.run(&["destroy", "--yes"]).fails(5, &["no database in", "--db"]);
+    fs::create_dir(place.db()).unwrap();
+    fs::write(place.db().join("000007.log"), b"mine").unwrap();
+    place.run(&["destroy", "--yes"]).fails(5, &["no database in"]);
+    assert_eq!(fs::read(place.db().join("000007.log")).unwrap(), b"mine");
+    // What a destroy that was cut short leaves can be destroyed.
+    fs::write(place.db().join("LOCK"), b"").unwrap();
+    place.ok(&["destroy", "--yes"]);
+    assert!(!place.db().exists());
+}
+
+#[test]
+fn options_out_of_bounds_are_refused_by_the_name_that_was_typed() {
+    let place = Place::new();
+    let bad: [(&[&str], &[&str]); 6] = [
+        (&["--bloom-bits", "1000"], &["--bloom-bits", "0..=64"]),
+        (&["--bloom-bits", "0", "--filter-layout", "table"], &["--bloom-bits", "--filter-layout"]),
+        (&["--block-size", "0"], &["--block-size", "1 byte"]),
+        (&["--block-size", "1GiB"], &["--block-size", "64 MiB"]),
+        (&["--write-buffer", "1"], &["--write-buffer", "4 KiB"]),
+        (&["--write-buffer", "2GiB"], &["--write-buffer", "1 GiB"]),
+    ];
+    for (args, words) in bad {
+        place.run(&[&["put", "a", "b"], args].concat()).fails(2, words);
+    }
+    assert!(!place.db().exists());
+    let nested = place.path("a/b/c.db");
+    let ran = run(minikv().arg("--db").arg(&nested).args(["put", "a", "b"]), b"");
+    ran.fails(5, &["c.db", "a/b", "check the path"]);
+    assert!(!place.path("a").exists(), "only the last directory is made");
+}
+
+#[test]
+fn errors_name_no_file_that_the_user_did_not_give() {
+    let place = Place::new();
+    place.ok(&["put", "a", "b"]);
+    let ran = place.run(&["dump", "/no/such/dir/out"]);
+    ran.fails(5, &["cannot create /no/such/dir/out: No such file", "check the path"]);
+    assert!(!ran.stderr.contains(".minikv-dump"), "{}", ran.stderr);
+}
+
+#[test]
+fn usage_errors_name_the_page_to_read_and_give_no_far_fetched_tip() {
+    let place = Place::new();
+    place.run(&["get", "x", "--bogus"]).fails(2, &["--bogus", "try `minikv help get`"]);
+    place.run(&["scan", "--limit", "x"]).fails(2, &["try `minikv help scan`"]);
+    place.run(&["getz", "x"]).fails(2, &["a similar subcommand exists: 'get'"]);
+    for args in [&["nosuch"][..], &["get", "x", "--limit"]] {
+        let ran = place.run(args);
+        ran.fails(2, &["minikv help"]);
+        assert!(!ran.stderr.contains("similar"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_help_page_shows_the_options_that_concern_the_command() {
+    for (command, shows, hides) in [
+        ("get", &["--key-format", "--cache-size"][..], &["--block-size", "--bloom-bits"][..]),
+        ("load", &["--block-size", "--write-buffer"], &["--cache-size", "--key-format"]),
+        ("verify", &["--comparator"], &["--compression", "--cache-size", "--format"]),
+        ("completions", &["zsh"], &["--db", "--bloom-bits"]),
+        ("explain", &["--bloom-bits"], &["--block-size"]),
+    ] {
+        let page = help(&[command, "--help"]);
+        for option in shows {
+            assert!(page.contains(option), "{command} lacks {option}:\n{page}");
+        }
+        for option in hides {
+            let line = format!("{option} <");
+            assert!(!page.contains(&line), "{command} shows {option}:\n{page}");
+        }
+        assert_eq!(page, help(&["help", command]), "{command}");
+    }
+    let zstd = help(&["load", "--help"]).contains("zstd");
+    assert_eq!(zstd, cfg!(feature = "zstd"), "only builds with zstd offer it");
+    // An option without effect on a command is still accepted, before it and after it.
+    let place = Place::new();
+    place.ok(&["--compression", "none", "put", "a", "b"]);
+    assert_eq!(place.ok(&["get", "a", "--compression", "none"]), b"b");
+}
+
+#[test]
+fn manual_pages_have_their_sections_and_can_be_installed() {
+    let place = Place::new();
+    let page = help(&["man"]);
+    for section in ["SYNOPSIS", "\"EXIT STATUS\"", "ENVIRONMENT", "FILES", "EXAMPLES"] {
+        assert!(page.contains(&format!(".SH {section}\n")), "{section}: {page}");
+    }
+    let out = place.path("man1");
+    run(minikv().args(["man", "--out"]).arg(&out), b"").ok();
+    let installed = contents(&out);
+    for name in page.split("minikv\\-").skip(1).filter_map(|rest| rest.split_once("(1)")) {
+        assert!(installed.contains_key(&format!("minikv-{}.1", name.0)), "{name:?}");
+    }
+    assert_eq!(installed.len(), 21, "{:?}", installed.keys());
+    let put = String::from_utf8(installed["minikv-put.1"].0.clone()).unwrap();
+    assert!(put.contains(".TH minikv-put 1") && put.contains("<KEY> <VALUE>"), "{put}");
+    assert_eq!(help(&["man", "put"]), put);
+    place.run(&["man", "help"]).fails(2, &["help"]);
+}
+
+#[test]
+fn completions_keep_their_texts_and_offer_what_fits() {
+    let of = |shell| help(&["completions", shell]);
+    let zsh = of("zsh");
+    assert!(zsh.contains("'--db=[") && zsh.contains(":DIR:_files -/"), "directories for --db");
+    assert!(!zsh.contains("xHH"), "no escapes that zsh loses");
+    let fish = of("fish");
+    let shells = "using_subcommand completions\" -f -a \"bash elvish fish powershell zsh\"";
+    assert!(fish.contains(shells), "{fish}");
+    assert!(fish.contains("using_subcommand bench\" -f -a \"fillseq"), "{fish}");
+    let page = help(&["completions", "--help"]);
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(page.contains(&format!("minikv completions {shell} >")), "{shell}: {page}");
+    }
+}
+
+#[test]
+fn readers_say_that_they_saw_a_moment_only_beside_a_writer() {
+    let place = Place::new();
+    place.ok(&["put", "a", "b"]);
+    let commands: [&[&str]; 6] =
+        [&["stats"], &["verify"], &["scan"], &["dump"], &["get", "a"], &["explain", "a"]];
+    for args in commands {
+        assert_eq!(place.run(args).stderr, "", "{args:?}");
+    }
+    let mut holder = place.hold();
+    let before = contents(&place.db());
+    for args in commands {
+        let ran = place.run(args);
+        ran.fails(0, &[&format!("process {} has ", holder.id()), "open for writing"]);
+    }
+    let json = json_of(&place.ok(&["stats", "--json"]));
+    assert_eq!(json["writer"]["process"], holder.id());
+    assert_eq!(contents(&place.db()), before);
+    // The reader's probe did not take the lock from its holder.
+    place.run(&["put", "a", "c"]).fails(3, &["LOCK"]);
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+    assert_eq!(place.run(&["stats"]).stderr, "");
+    // A database without a LOCK file is not given one.
+    fs::remove_file(place.db().join("LOCK")).unwrap();
+    place.ok(&["verify"]);
+    assert!(!place.db().join("LOCK").exists());
+}
+
+#[test]
+fn stats_lists_tables_with_their_keys_and_counts_nothing_of_its_own() {
+    let place = Place::new();
+    place.feed(&["load", "--write-buffer", "64KiB"], &many_lines(5000)).ok();
+    place.ok(&["compact"]);
+    place.feed(&["batch"], b"put\tx\t1\ncommit\nput\ty\t2\ncommit\n").ok();
+    let json = json_of(&place.ok(&["stats", "--json"]));
+    assert_eq!(json["logs"]["batches"], 2);
+    let tables = json["tables"].as_array().unwrap();
+    assert_eq!(tables[0]["from"], "key 0000");
+    assert_eq!(tables.last().unwrap()["to"], "key 4999");
+    assert!(json.get("reads").is_none() && json.get("block_cache").is_none(), "{json}");
+    let text = place.text(&["stats", "--tables"]);
+    assert!(text.contains("\"key 0000\" .. "), "{text}");
+    assert!(text.ends_with(": 2 batches not in a table yet\n"), "{text}");
+    assert!(!text.contains("memtables") && !text.contains("open tables"), "{text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+}
+
+#[test]
+fn compact_says_what_it_did() {
+    let place = Place::new();
+    place.feed(&["load"], &many_lines(100)).ok();
+    let ran = place.run(&["compact"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stderr.starts_with("compacted: no table before, 1 table of "), "{}", ran.stderr);
+    assert_eq!(ran.stdout, b"");
+    let json = json_of(&place.ok(&["compact", "--json"]));
+    assert_eq!((&json["before"]["tables"], &json["after"]["tables"]), (&1.into(), &1.into()));
+}
+
+#[test]
+fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
+    let place = fixture("chromium/indexeddb");
+    let before = contents(&place.db());
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(str::to_string).collect();
+        // Long values stand as their hash in the list.
+        lines.retain(|line| line.len() < 4000);
+        lines.sort();
+        lines
+    };
+    let expected = fs::read_to_string(place.path("expected.tsv")).unwrap();
+    let ignoring = |args: &[&str]| place.run(&[&["--comparator", "ignore"], args].concat());
+    let dump = String::from_utf8(ignoring(&["dump", "--format", "hex"]).ok()).unwrap();
+    let known: Vec<_> = sorted(&expected).into_iter().filter(|l| !l.contains('#')).collect();
+    let dumped = sorted(&dump);
+    assert!(known.iter().all(|line| dumped.contains(line)) && known.len() > 900);
+    assert_eq!(dump.lines().count(), expected.lines().count());
+    assert_eq!(ignoring(&["scan", "--count"]).ok(), b"988\n");
+    assert_eq!(ignoring(&["scan", "--limit", "2"]).ok().split(|b| *b == b'\n').count(), 3);
+    let said = String::from_utf8(ignoring(&["verify"]).ok()).unwrap();
+    assert!(said.ends_with(": no fault\n"), "{said}");
+    ignoring(&["stats"]).ok();
+    for args in [&["get", "a"][..], &["put", "a", "b"], &["compact"], &["explain", "a"]] {
+        ignoring(args).fails(2, &["--comparator ignore"]);
+    }
+    ignoring(&["scan", "--reverse"]).fails(2, &["order"]);
+    place.run(&["verify"]).fails(6, &["idb_cmp1", "--comparator ignore"]);
+    assert_eq!(contents(&place.db()), before);
+
+    // Of each key the newest entry counts, wherever older ones are.
+    let place = Place::new();
+    place.feed(&["load"], b"a\told\nb\tgone\nc\tkept\n").ok();
+    place.ok(&["compact"]);
+    place.ok(&["put", "a", "new"]);
+    place.ok(&["delete", "b"]);
+    let dump = place.text(&["--comparator", "ignore", "dump"]);
+    assert_eq!(sorted(&dump), ["a\tnew", "c\tkept"]);
+    place.ok(&["--comparator", "ignore", "verify"]);
+    let table = file_of(&place, ".ldb");
+    let mut bytes = fs::read(&table).unwrap();
+    bytes[3] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    let ran = place.run(&["--comparator", "ignore", "verify"]);
+    ran.fails(1, &["1 fault"]);
+    assert!(String::from_utf8(ran.stdout).unwrap().contains(".ldb at offset 0: block checksum"));
+}
+
+#[test]
+fn batch_takes_json_lines() {
+    let place = Place::new();
+    let lines = b"{\"put\":\"a\",\"value\":{\"base64\":\"/w==\"}}\n{\"commit\":true}\n\
+                  {\"delete\":\"a\"}\n{\"put\":\"b\",\"value\":\"2\"}\n";
+    let out = place.feed(&["batch", "--format", "json"], lines).ok();
+    assert_eq!(String::from_utf8(out).unwrap(), "committed 1\ncommitted 2\n");
+    assert_eq!(place.text(&["scan"]), "b\t2\n");
+    let ran = place.feed(&["batch", "--format", "json"], b"{\"set\":1}\n");
+    ran.fails(2, &["stdin line 1", "{\"delete\":KEY}"]);
+}
+
+#[test]
+fn an_empty_log_has_no_sequences_and_a_tale_of_one_is_singular() {
+    let place = Place::new();
+    place.feed(&["batch"], b"").ok();
+    let log = file_of(&place, ".log");
+    let text = place.text(&["inspect", log.to_str().unwrap()]);
+    assert!(!text.contains("sequences ") && text.contains("next sequence 1"), "{text}");
+}
