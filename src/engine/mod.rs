@@ -11,7 +11,8 @@
 //! | `view`, `get`, `sources`, `merge`, `iter` | what a read sees, and how |
 //! | `totals`, `explain` | what reads did: counted, and told step by step |
 //! | `advice` | which filters the lookups want |
-//! | `directory`, `open`, `read_only` | from files to an engine, or to a view |
+//! | `directory`, `open` | from files to an engine |
+//! | `read_only`, `pinned` | from files to a view, beside a writer |
 //! | `worker`, `health`, `obsolete` | threads, trouble, removal |
 //!
 //! # Locks
@@ -70,6 +71,7 @@ pub mod options;
 pub mod pace;
 pub mod parts;
 pub mod pick;
+pub mod pinned;
 pub mod property;
 pub mod read_only;
 pub mod reader;

@@ -17,7 +17,7 @@ use crate::engine::version::Version;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, SeqNo};
 use crate::format::name::{self, FileName};
-use crate::fs::Fs;
+use crate::fs::{Fs, ReadFile};
 use crate::log::{LogReader, LogWriter, Tail};
 
 /// Hands out file numbers. None is ever handed out twice, across reopens too.
@@ -40,11 +40,15 @@ impl FileNumbers {
         self.0.load(Relaxed)
     }
 
-    /// Makes sure that `taken` is not handed out.
+    /// Makes sure that `taken`, which is below [`MAX_FILE_NUMBER`], is not handed out.
     pub fn skip(&self, taken: u64) {
-        self.0.fetch_max(taken.saturating_add(1), Relaxed);
+        self.0.fetch_max(taken + 1, Relaxed);
     }
 }
+
+/// Numbers of files are below this one, so that those handed out never wrap round to numbers that
+/// are taken.
+pub const MAX_FILE_NUMBER: u64 = 1 << 62;
 
 /// What a MANIFEST says.
 #[derive(Debug)]
@@ -71,22 +75,65 @@ pub struct Recovered {
     pub damage: Option<Error>,
 }
 
+/// How often `CURRENT` is read again because a writer replaced it, and removed the MANIFEST that
+/// it named.
+const MAX_CURRENT_TRIES: usize = 100;
+
+/// Opens the MANIFEST that `CURRENT` names: its name, and the file.
+///
+/// # Errors
+/// Corruption of `CURRENT`, also if it names a MANIFEST that is not there; I/O errors.
+pub fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn ReadFile>)> {
+    let mut manifest_name = read_current(fs, dir)?;
+    for _ in 0..MAX_CURRENT_TRIES {
+        let path = dir.join(&manifest_name);
+        match fs.open(&path) {
+            Ok(file) => return Ok((manifest_name, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("open", &path, error)),
+        }
+        let named_now = read_current(fs, dir)?;
+        if named_now == manifest_name {
+            break;
+        }
+        manifest_name = named_now;
+    }
+    Err(Error::corruption(format!("CURRENT names {manifest_name}, which is not there"))
+        .in_file(&dir.join(name::CURRENT)))
+}
+
 /// Reads `CURRENT` and the MANIFEST it names.
 ///
 /// # Errors
 /// Corruption of either, with the offset; an unknown comparator, by name.
 pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
-    let manifest_name = read_current(fs, dir)?;
-    let path = dir.join(&manifest_name);
-    let manifest_number = FileName::parse(&manifest_name).and_then(|name| name.number());
-    let file = fs.open(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            Error::corruption(format!("CURRENT names {manifest_name}, which is not there"))
-                .in_file(&dir.join(name::CURRENT))
-        }
-        _ => Error::io("open", &path, error),
-    })?;
-    let mut reader = LogReader::new(file, &path)?;
+    let (manifest, file) = open_manifest(fs, dir)?;
+    read_manifest(&manifest, file, dir, comparator, false)
+}
+
+/// [`recover`], while another process may be writing.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_beside_writer(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
+    let (manifest, file) = open_manifest(fs, dir)?;
+    read_manifest(&manifest, file, dir, comparator, true)
+}
+
+/// Reads `file`, the MANIFEST of this name in `dir`.
+///
+/// # Errors
+/// As [`recover`].
+pub fn read_manifest(
+    manifest_name: &str,
+    file: Arc<dyn ReadFile>,
+    dir: &Path,
+    comparator: &str,
+    beside_writer: bool,
+) -> Result<Recovered> {
+    let path = dir.join(manifest_name);
+    let manifest_number = FileName::parse(manifest_name).and_then(|name| name.number());
+    let mut reader = LogReader::new(file, &path)?.beside_writer(beside_writer);
     let mut levels: [BTreeMap<u64, NewFile>; NUM_LEVELS] = Default::default();
     let mut merged = VersionEdit::default();
     let mut damage = None;
