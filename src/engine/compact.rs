@@ -278,11 +278,10 @@ impl Engine {
     /// frees the marks.
     pub fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
         let began = Instant::now();
-        let result = if compaction.is_move {
-            self.move_down(&compaction)
-        } else {
-            self.merge_down(&compaction, began)
-        };
+        let result = self.trash.check_directory().and_then(|()| match compaction.is_move {
+            true => self.move_down(&compaction),
+            false => self.merge_down(&compaction, began),
+        });
         let mut state = self.state.lock();
         compaction.mark(false);
         state.running.retain(|running| !Arc::ptr_eq(running, &compaction));

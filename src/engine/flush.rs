@@ -94,6 +94,7 @@ impl Engine {
     /// I/O errors; the memtable stays, and so do its logs.
     pub fn flush_oldest(&self) -> Result<()> {
         let Some(oldest) = self.state.lock().frozen.front().cloned() else { return Ok(()) };
+        self.trash.check_directory()?;
         let began = Instant::now();
         // Of no entries no table can be made; but the logs must go.
         let (new_file, contents) = match oldest.mem.is_empty() {
@@ -128,7 +129,7 @@ impl Engine {
         self.metrics.flush(file_bytes, began.elapsed());
         self.changed.notify_all();
         self.reads.work.notify_all();
-        for log in dead {
+        for log in dead.into_keys() {
             // Left behind, it is removed by the next open.
             let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
         }

@@ -32,7 +32,7 @@
 //!   only the holder of the manifest lock looks.
 //! - Whoever changes `mem`, `frozen` or `version` shows the new view under the same lock.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -129,8 +129,9 @@ pub struct State {
     frozen: VecDeque<Frozen>,
     /// The current version.
     version: Arc<Version>,
-    /// The logs that are on disk.
-    logs: BTreeSet<u64>,
+    /// The logs that are on disk, each with the bytes of its records: 0 before it is the current
+    /// one, `None` if it was replayed.
+    logs: BTreeMap<u64, Option<u64>>,
     /// The log after the current one, if it is made already, and whether it is to be.
     spare_log: Option<SpareLog>,
     wants_spare_log: bool,

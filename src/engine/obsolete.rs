@@ -4,13 +4,15 @@
 //! version, snapshot of a version or cursor that names it goes. Logs and MANIFESTs have one user,
 //! the engine, and are removed by it.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::base::{Error, Result};
 use crate::format::name;
-use crate::fs::Fs;
+use crate::fs::{FileLock, Fs};
 
 /// Removes obsolete tables. A removal that fails is tried again by the next open, which removes
 /// whatever no MANIFEST names.
@@ -22,6 +24,8 @@ pub struct Trash {
     thrown: Mutex<Vec<u64>>,
     /// Whether `thrown` is: who comes by looks here first. Written under its lock.
     is_empty: AtomicBool,
+    /// The lock of the directory, while it is held.
+    lock: Option<Weak<dyn FileLock>>,
 }
 
 impl Trash {
@@ -32,6 +36,30 @@ impl Trash {
             dir: dir.to_path_buf(),
             thrown: Mutex::default(),
             is_empty: AtomicBool::new(true),
+            lock: None,
+        }
+    }
+
+    /// Removes nothing once `lock`, that of the directory, was replaced.
+    pub fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> Trash {
+        self.lock = Some(Arc::downgrade(lock));
+        self
+    }
+
+    /// Checks that the directory is the one that was locked, and not one that another process has
+    /// made since under the same name. One look at the lock file: for what writes whole files.
+    ///
+    /// # Errors
+    /// If it is another one, or it cannot be told.
+    pub fn check_directory(&self) -> Result<()> {
+        let Some(lock) = self.lock.as_ref().and_then(Weak::upgrade) else { return Ok(()) };
+        let failed = |error| Err(Error::io("write to", &self.dir, error));
+        match lock.is_replaced() {
+            Ok(false) => Ok(()),
+            Ok(true) => failed(io::Error::other(
+                "its LOCK is not the one that was locked: the directory was removed and made again",
+            )),
+            Err(error) => failed(error),
         }
     }
 
@@ -52,6 +80,9 @@ impl Trash {
             self.is_empty.store(true, Relaxed);
             std::mem::take(&mut *thrown)
         };
+        if self.check_directory().is_err() {
+            return;
+        }
         for number in thrown {
             self.remove_table(number);
         }

@@ -364,7 +364,8 @@ impl Opening {
                 self.flush_oldest(&mut replayed.memtables)?;
             }
         }
-        let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir));
+        let lock: Arc<dyn FileLock> = lock.into();
+        let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir).guarded_by(&lock));
         let mut manifest = VersionSet::new(
             self.fs.clone(),
             &self.dir,
@@ -399,7 +400,7 @@ impl Opening {
             mem_log: commit.first_log,
             frozen,
             version,
-            logs: live,
+            logs: live.into_iter().map(|log| (log, None)).collect(),
             spare_log: None,
             wants_spare_log: false,
             done_logs: Vec::new(),

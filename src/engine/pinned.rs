@@ -20,12 +20,7 @@ pub type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 
 /// Opens the tables of a version, but for those in `held` already, and forgets all others. Those
 /// that cannot be held open are there too: each is opened again when it is read.
-pub fn hold_tables(
-    fs: &dyn Fs,
-    dir: &Path,
-    recovered: &Recovered,
-    held: &mut Files,
-) -> Result<()> {
+pub fn hold_tables(fs: &dyn Fs, dir: &Path, recovered: &Recovered, held: &mut Files) -> Result<()> {
     let mut before = std::mem::take(held);
     for table in &recovered.edit.new_files {
         let path = dir.join(name::table_name(table.number));
@@ -103,10 +98,8 @@ impl PinnedFs {
         hold_tables(&**fs, dir, &recovered, held)?;
         let mut pinned = held.clone();
         names.extend(pinned.keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
-        let files: Vec<_> = names
-            .iter()
-            .filter_map(|name| Some((name.clone(), FileName::parse(name)?)))
-            .collect();
+        let files: Vec<_> =
+            names.iter().filter_map(|name| Some((name.clone(), FileName::parse(name)?))).collect();
         let live = directory::live_logs(&files, &recovered);
         let begun = hold_logs(&**fs, dir, &live, &mut pinned)?;
         for log in live.iter().filter(|log| !begun.contains(log)) {

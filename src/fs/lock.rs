@@ -10,7 +10,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FlockOperation;
@@ -34,9 +34,19 @@ pub(super) struct DiskLock {
     /// `None` only while being dropped.
     file: Option<File>,
     id: FileId,
+    path: PathBuf,
 }
 
-impl FileLock for DiskLock {}
+impl FileLock for DiskLock {
+    fn is_replaced(&self) -> io::Result<bool> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(metadata) => Ok(file_id(&metadata) != self.id),
+            // Whoever comes next makes another one, and that will be seen.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
@@ -82,7 +92,7 @@ fn try_lock(
             Ok(()) => {}
             // fcntl may say either.
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
-                return Ok(Some(Err(LockHolder::Process(holder(&file, id)))));
+                return Ok(Some(Err(holder(&file, id))));
             }
             Err(error) => return Err(error.into()),
         }
@@ -94,23 +104,43 @@ fn try_lock(
         Err(error) => return Err(error),
     }
     held.push(id);
-    Ok(Some(Ok(DiskLock { file: Some(file), id })))
+    let path = path.to_path_buf();
+    Ok(Some(Ok(DiskLock { file: Some(file), id, path })))
 }
 
 fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// The process that holds a lock on `file`, if the system tells.
-fn holder(file: &File, id: FileId) -> Option<u32> {
+/// Who holds a lock on `file`, as far as the system tells.
+fn holder(file: &File, id: FileId) -> LockHolder {
     if let Ok(table) = fs::read_to_string("/proc/locks")
         && let Some(pid) = holder_in_proc_locks(&table, id, std::process::id())
     {
-        return u32::try_from(pid).ok();
+        return match u32::try_from(pid) {
+            // A `flock` is told with the process that took it, and belongs to every process that
+            // has inherited the open file.
+            Ok(ended) if pid > 0 && !Path::new(&format!("/proc/{ended}")).exists() => {
+                LockHolder::ForkOf { ended, heir: user_of(id) }
+            }
+            pid => LockHolder::Process(pid.ok()),
+        };
     }
-    let blocking = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok()??;
+    let blocking = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok().flatten();
     // 0: a process outside of this one's pid namespace.
-    u32::try_from(blocking.pid?.as_raw_nonzero().get()).ok()
+    let pid = blocking.and_then(|blocking| blocking.pid);
+    LockHolder::Process(pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()))
+}
+
+/// Another process that has the file open, if there is one and this process may see that.
+fn user_of(id: FileId) -> Option<u32> {
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != std::process::id()).find(|pid| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut ids = files.filter_map(|file| Some(file_id(&fs::metadata(file.path()).ok()?)));
+        ids.any(|file| file == id)
+    })
 }
 
 /// Linux tells the holder of a `flock` nowhere else. A line is
