@@ -283,3 +283,42 @@ impl Fs for PinnedFs {
         read_only()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+
+    /// A table of which a process with too few descriptors knows the name alone.
+    #[derive(Debug)]
+    struct Removed;
+
+    impl ReadFile for Removed {
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(10)
+        }
+
+        fn is_held(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_removed_table_that_could_not_be_held_says_so() {
+        let path = Path::new("/db/000005.ldb");
+        let pinned = Files::from([
+            (path.to_path_buf(), Arc::new(Removed) as Arc<dyn ReadFile>),
+            (PathBuf::from("/db/000006.ldb"), Arc::new(Contents(vec![7]))),
+        ]);
+        let fs = PinnedFs::new(Arc::new(MemFs::new()), pinned);
+        assert_eq!(fs.unheld(), 1);
+        let error = fs.open_table(path).unwrap().read_at(&mut [0], 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let text = error.to_string();
+        assert!(text.contains("of 2 files") && text.contains("all but 1"), "{text}");
+    }
+}

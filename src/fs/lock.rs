@@ -222,6 +222,14 @@ mod tests {
                 format!("{:?}", rustix::fs::fcntl_lock(file.insert(open()), write_lock))
             }
             "goleveldb" => format!("{:?}", rustix::fs::flock(file.insert(open()), write_lock)),
+            // What a fork inherits, a process may also be given as its input.
+            "forking" => {
+                let locked = lock(path).unwrap().unwrap();
+                let inherited = locked.file.as_ref().unwrap().try_clone().unwrap();
+                let heir = Command::new("sleep").arg("60").stdin(inherited).spawn().unwrap();
+                println!("\nchild: {}", heir.id());
+                std::process::exit(0);
+            }
             _ => match lock(path).unwrap() {
                 Ok(guard) => {
                     both = Some(guard);
@@ -284,6 +292,42 @@ mod tests {
         assert!(pid.is_none() || pid == Some(child.id()), "{pid:?}");
         end(child);
         drop(DiskFs.lock(&path).unwrap().unwrap());
+    }
+
+    /// A `flock` belongs to whoever has inherited the open file, and outlives the process that
+    /// took it.
+    #[test]
+    fn a_lock_that_outlives_its_process_in_a_fork_is_told_as_such() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let (mut child, heir) = spawn("forking", &path);
+        let ended = child.id();
+        child.wait().unwrap();
+        let holder = DiskFs.lock(&path).unwrap().unwrap_err();
+        let heir = heir.parse::<u32>().unwrap();
+        let text = holder.to_string();
+        let pid = rustix::process::Pid::from_raw(heir.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        // Where the system tells of locks at all.
+        if holder != LockHolder::Process(None) {
+            assert_eq!(holder, LockHolder::ForkOf { ended, heir: Some(heir) });
+            assert!(text.contains(&heir.to_string()) && text.contains("forked"), "{text}");
+        }
+        while DiskFs.lock(&path).unwrap().is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_lock_file_of_another_directory_of_the_name_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let old = DiskFs.lock(&path).unwrap().unwrap();
+        assert!(!old.is_replaced().unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(!old.is_replaced().unwrap(), "nobody else can have it yet");
+        let new = DiskFs.lock(&path).unwrap().unwrap();
+        assert!(old.is_replaced().unwrap() && !new.is_replaced().unwrap());
     }
 
     #[test]
