@@ -106,17 +106,23 @@ impl Engine {
             }
         };
         let file_bytes = new_file.as_ref().map_or(0, |file| file.file_bytes);
+        let table = new_file.as_ref().map(|file| name::table_name(file.number));
         let mut manifest = self.manifest.lock();
         let log_number = {
             let state = self.state.lock();
             state.frozen.get(1).map_or(state.mem_log, |next| next.first_log)
         };
-        let version = manifest.commit(VersionEdit {
+        let committed = manifest.commit(VersionEdit {
             log_number: Some(log_number),
             last_seq: Some(oldest.mem.last_seq()),
             new_files: new_file.into_iter().collect(),
             ..VersionEdit::default()
-        })?;
+        });
+        if let (Err(_), Some(table), false) = (&committed, table, manifest.is_in_doubt()) {
+            // Left behind, it is removed by the next open; but tries on a full disk would add up.
+            let _ = self.fs.remove(&self.dir.join(table));
+        }
+        let version = committed?;
         version.set_contents(0, contents.as_slice());
         let mut state = self.state.lock();
         state.version = version;

@@ -103,7 +103,8 @@ impl PinnedFs {
         let live = directory::live_logs(&files, &recovered);
         let begun = hold_logs(&**fs, dir, &live, &mut pinned)?;
         for log in live.iter().filter(|log| !begun.contains(log)) {
-            names.remove(&name::log_name(*log));
+            // Still empty at this moment.
+            pinned.insert(dir.join(name::log_name(*log)), Arc::new(Contents(Vec::new())));
         }
         names.insert(manifest.clone());
         let current = Arc::new(Contents(format!("{manifest}\n").into_bytes()));

@@ -226,6 +226,8 @@ pub struct VersionSet {
     last_seq: SeqNo,
     /// Why the MANIFEST is never written again.
     failed: Option<Error>,
+    /// Whether the edit that failed may be found by the next open all the same.
+    in_doubt: bool,
     /// A MANIFEST longer than this, and than twice what its version takes, is started anew.
     rotate_bytes: u64,
 }
@@ -264,6 +266,7 @@ impl VersionSet {
             log_number: recovered.log_number,
             last_seq: recovered.last_seq,
             failed: None,
+            in_doubt: false,
             rotate_bytes,
         })
     }
@@ -348,7 +351,13 @@ impl VersionSet {
         }
     }
 
+    /// After a failed commit: whether the next open may find its edit, and need what that names.
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
     fn append(&mut self, edit: &VersionEdit) -> Result<()> {
+        self.in_doubt = true;
         let manifest = self.manifest.as_mut().expect("append follows a check for a MANIFEST");
         manifest.add(edit)?;
         manifest.sync()
@@ -400,6 +409,7 @@ impl VersionSet {
         let is_named = !matches!(read_current(&*self.fs, &self.dir), Ok(named)
             if named != name::manifest_name(number));
         let _ = self.fs.remove(&self.dir.join(name::temp_name(number)));
+        self.in_doubt = is_named;
         if is_named || self.fs.remove(&path).is_err() {
             self.failed_manifests.push(path);
         }

@@ -229,7 +229,8 @@ fn failed_resumes_leave_nothing_behind() {
         let found = keys(&crashed(&fs));
         assert!(found == ["a", "b", "d"] || found == ["a", "b", "c", "d"], "{what}: {found:?}");
         assert_eq!(keys(&db), found, "{what}");
-        db.close().unwrap();
+        drop(db);
+        drop(open(&fs));
         crate::check::check_files(&fs).unwrap();
     }
 }
@@ -449,8 +450,8 @@ fn a_failed_flush_gives_up_no_log_to_a_compaction_that_was_under_way() {
     db.put_with(&synced(), "synced", "1").unwrap();
     fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*MANIFEST*"));
     db.flush().unwrap_err();
-    // Half a resume: the MANIFEST may be made anew, the log may not.
-    fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.log"));
+    // Half a resume: the MANIFEST may be made anew, the table may not.
+    fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb"));
     db.resume().unwrap_err();
     is_held.store(false, Relaxed);
     let level0 = || db.property("leveldb.num-files-at-level0").unwrap();

@@ -156,7 +156,7 @@ fn read_beside(seed: u64) -> Result<u64, String> {
         true => {
             let mut rng = rng.lock().unwrap();
             // Now and then the writer does much between two operations of the reader.
-            let operations = if rng.one_in(10) { rng.below(120) } else { rng.below(4) };
+            let operations = if rng.one_in(40) { rng.below(60) } else { rng.below(2) };
             drop(rng);
             of_hook.read(operations);
         }
