@@ -120,7 +120,7 @@ impl Turns {
         let mut turn = self.turn.lock().unwrap();
         turn.left += operations;
         self.changed.notify_all();
-        while !turn.is_done && !(turn.waits && turn.left == 0) {
+        while !(turn.is_done || (turn.waits && turn.left == 0)) {
             turn = self.changed.wait(turn).unwrap();
         }
     }
