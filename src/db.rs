@@ -64,8 +64,8 @@ impl Drop for Inner {
 /// A database opened for reading only: as it was at that moment, whatever a writer does since.
 ///
 /// Opening and reading touch nothing in the directory, not even its lock, so it works on a
-/// read-only medium and beside a process that writes. The tables are held open, so that a writer may
-/// remove them: as many as half of the file descriptors that the process may have
+/// read-only medium and beside a process that writes. The tables are held open, so that a writer
+/// may remove them: as many as half of the file descriptors that the process may have
 /// (`RLIMIT_NOFILE`). Of more, [`ReadOnlyDb::unheld_tables`] says how many are not.
 #[derive(Clone, Debug)]
 pub struct ReadOnlyDb {

@@ -61,10 +61,10 @@ impl VerifyReport {
 /// order of keys and the range and size that the MANIFEST records; the records and batches of each
 /// live log. After a fault it goes on with the next block, record or file.
 ///
-/// It takes no lock and changes nothing, so it works on a read-only medium and beside a writer: what
-/// is read is the database of one moment, whose tables are held open, as many as half of the file
-/// descriptors that the process may have. In memory are a block at a time, and the index and filters
-/// of one table.
+/// It takes no lock and changes nothing, so it works on a read-only medium and beside a writer.
+/// What it reads is the database of one moment, whose tables are held open: as many as half of the
+/// file descriptors that the process may have. In memory are a block at a time, and the index and
+/// filters of one table.
 ///
 /// ```
 /// # use minikv::{Db, Options};

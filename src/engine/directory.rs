@@ -199,7 +199,8 @@ pub fn lost_edits(
     })
 }
 
-/// Checks that numbers are left for new files past those of `files`, and past the MANIFEST's `next`.
+/// Checks that numbers are left for new files: past those of `files`, and from the MANIFEST's
+/// `next` on.
 ///
 /// # Errors
 /// Corruption that names the file whose number is too large.
