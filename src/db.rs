@@ -64,7 +64,9 @@ impl Drop for Inner {
 /// A database opened for reading only: as it was at that moment, whatever a writer does since.
 ///
 /// Opening and reading touch nothing in the directory, not even its lock, so it works on a
-/// read-only medium and beside a process that writes.
+/// read-only medium and beside a process that writes. The tables are held open, so that a writer
+/// may remove them: as many as half of the file descriptors that the process may have
+/// (`RLIMIT_NOFILE`). Of more, [`ReadOnlyDb::unheld_tables`] says how many are not.
 #[derive(Clone, Debug)]
 pub struct ReadOnlyDb {
     opened: Arc<Opened>,
@@ -323,6 +325,13 @@ impl ReadOnlyDb {
     /// What recovery found in the logs.
     pub fn recovery(&self) -> &Recovery {
         &self.opened.recovery
+    }
+
+    /// Number of tables that could not be held open: 0, unless there are more than half of the file
+    /// descriptors that the process may have. They are opened for each read, and once a writer has
+    /// removed one, reads of it are errors that say so.
+    pub fn unheld_tables(&self) -> u64 {
+        self.opened.unheld_tables
     }
 
     /// See [`Db::approximate_size`].

@@ -16,11 +16,14 @@ use crate::format::edit::VersionEdit;
 /// it leaves out of the copy's: they are copied as they are.
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or
+/// [`Error::Locked`] if it is open, or another checkpoint is being made in `dest`;
+/// [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or
 /// [`Error::InvalidArgument`] if there is something in `dest`; corruption that an open refuses,
 /// too; I/O errors.
 pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Options) -> Result<()> {
-    let (dir, dest, fs) = (dir.as_ref(), dest.as_ref(), &*options.fs);
+    let fs = &*options.fs;
+    let dir = &*directory::absolute(fs, dir.as_ref())?;
+    let dest = &*directory::absolute(fs, dest.as_ref())?;
     if !directory::has_database(fs, dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
@@ -31,11 +34,12 @@ pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Optio
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
     let mut logs = Vec::new();
     for number in directory::live_logs(&files, &recovered) {
-        logs.extend(OpenLog::open(fs, dir, number, u64::MAX)?);
+        logs.push(OpenLog::open(fs, dir, number, None)?);
     }
+    directory::check_numbers(dir, &files, recovered.next_file_number)?;
     let taken = files.iter().filter_map(|(_, name)| name.number());
     let next_file_number =
-        taken.map(|number| number.saturating_add(1)).fold(recovered.next_file_number, u64::max);
+        taken.map(|number| number + 1).fold(recovered.next_file_number, u64::max);
     let edit = VersionEdit {
         comparator: Some(options.comparator.name().to_owned()),
         log_number: Some(recovered.log_number),

@@ -12,17 +12,18 @@ use crate::fs::Fs;
 /// if nothing else is in it. No database there is fine.
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open; I/O errors.
+/// [`Error::Locked`] if it is open; [`Error::InvalidArgument`] if its `lost` is no directory but a
+/// symbolic link, say: nothing is removed then; I/O errors.
 pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
-    let (dir, fs) = (dir.as_ref(), &*options.fs);
+    let fs = &*options.fs;
+    let dir = &*directory::absolute(fs, dir.as_ref())?;
     let exists = fs.exists(dir).map_err(|error| Error::io("look for", dir, error))?;
     if !exists || directory::list(fs, dir)?.is_empty() {
         return Ok(());
     }
     let lock = directory::lock(fs, dir)?;
     let remove = |path: &Path| fs.remove(path).map_err(|error| Error::io("remove", path, error));
-    let lost = dir.join(directory::LOST);
-    if fs.exists(&lost).map_err(|error| Error::io("look for", &lost, error))? {
+    if let Some(lost) = directory::find_lost(fs, dir)? {
         for (file, _) in directory::list(fs, &lost)? {
             remove(&lost.join(file))?;
         }

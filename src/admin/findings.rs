@@ -30,6 +30,8 @@ pub struct Findings<'a> {
     pub unsupported: Option<Error>,
     /// The first error of the filesystem, but for files that are not there.
     pub io: Option<Error>,
+    /// Whether another process may be writing the files.
+    pub beside_writer: bool,
     progress: Progress,
     tell: &'a mut dyn FnMut(Progress),
 }
@@ -43,6 +45,7 @@ impl<'a> Findings<'a> {
             notes: Vec::new(),
             unsupported: None,
             io: None,
+            beside_writer: false,
             progress: Progress { done_bytes: 0, total_bytes: 0 },
             tell,
         }

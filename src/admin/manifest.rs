@@ -90,7 +90,7 @@ pub fn read(
     let mut manifest = Manifest { number, path: path.clone(), ..Manifest::default() };
     let opened = fs.open(&path).map_err(|error| Error::io("open", &path, error));
     let mut reader = match opened.and_then(|file| LogReader::new(file, &path)) {
-        Ok(reader) => reader,
+        Ok(reader) => reader.beside_writer(findings.beside_writer),
         Err(error) => {
             manifest.fault(error, findings);
             return Ok(manifest);

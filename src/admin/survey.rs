@@ -71,6 +71,9 @@ pub fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Res
     }
     let mut survey = Survey { files: directory::list(fs, dir)?, ..Survey::default() };
     survey.files.sort_by(|a, b| a.0.cmp(&b.0));
+    if let Err(error) = directory::check_numbers(dir, &survey.files, 0) {
+        findings.fault(error, dir);
+    }
     survey.choose_manifest(fs, dir, options.comparator.name(), findings)?;
     survey.weigh_manifest(dir, &InternalComparator::new(options.comparator.clone()), findings);
     survey.read_tables(fs, dir, &table_context(options), findings);

@@ -1,17 +1,23 @@
 //! Verifying: everything is read, nothing is changed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::admin::findings::Findings;
 pub use crate::admin::findings::Progress;
 use crate::admin::survey::{Survey, survey};
 use crate::base::Result;
 pub use crate::base::error::Corruption;
+use crate::engine::directory;
 use crate::engine::options::Options;
-use crate::engine::version_set;
+use crate::engine::pinned::{Files, PinnedFs};
+use crate::engine::read_only::state_of;
 
-/// How often files are read anew because a writer changed them meanwhile.
+/// How often all files are read anew because a writer changed them meanwhile.
 const MAX_TRIES: usize = 5;
+
+/// How often it is tried to hold them.
+const MAX_HOLD_TRIES: usize = 50;
 
 /// What [`verify`] found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,8 +43,8 @@ pub struct VerifyReport {
     pub batches: u64,
     /// The bytes of the tables and logs.
     pub bytes: u64,
-    /// Whether a writer changed the database all the time: then files may seem to be missing
-    /// that are not.
+    /// Whether a writer changed the database all the time, and not all of its tables could be held
+    /// open: then files may seem to be missing that are not.
     pub changed_meanwhile: bool,
 }
 
@@ -56,7 +62,9 @@ impl VerifyReport {
 /// live log. After a fault it goes on with the next block, record or file.
 ///
 /// It takes no lock and changes nothing, so it works on a read-only medium and beside a writer.
-/// In memory are a block at a time, and the index and filters of one table.
+/// What it reads is the database of one moment, whose tables are held open: as many as half of the
+/// file descriptors that the process may have. In memory are a block at a time, and the index and
+/// filters of one table.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -86,15 +94,25 @@ pub fn verify_with(
     options: &Options,
     mut progress: impl FnMut(Progress),
 ) -> Result<VerifyReport> {
-    let dir = dir.as_ref();
+    let dir = &*directory::absolute(&*options.fs, dir.as_ref())?;
+    let mut held = Files::new();
+    let mut last_state = state_of(&*options.fs, dir, options);
     let mut tries = 0;
     loop {
         tries += 1;
-        let before = manifest_end(dir, options);
+        let moment = hold(dir, options, &mut held);
+        let is_held = moment.as_ref().is_some_and(|fs| fs.unheld() == 0);
+        let on_moment = match moment {
+            Some(fs) => options.clone().fs(Arc::new(fs)),
+            None => options.clone(),
+        };
         let mut findings = Findings::new(&mut progress);
-        let survey = survey(dir, options, &mut findings)?;
-        let changed = findings.fault_count > 0 && before != manifest_end(dir, options);
+        findings.beside_writer = true;
+        let survey = survey(dir, &on_moment, &mut findings)?;
+        let state = state_of(&*options.fs, dir, options);
+        let changed = findings.fault_count > 0 && state != last_state;
         if changed && tries < MAX_TRIES {
+            last_state = state;
             continue;
         }
         if let Some(error) = findings.unsupported.take()
@@ -102,14 +120,26 @@ pub fn verify_with(
         {
             return Err(error);
         }
-        return Ok(VerifyReport { changed_meanwhile: changed, ..report(survey, findings) });
+        let changed_meanwhile = changed && !is_held;
+        return Ok(VerifyReport { changed_meanwhile, ..report(survey, findings) });
     }
 }
 
-/// Which MANIFEST counts and where it ends: what changes with every change of the files.
-fn manifest_end(dir: &Path, options: &Options) -> Option<(u64, u64)> {
-    let recovered = version_set::recover(&*options.fs, dir, options.comparator.name()).ok()?;
-    Some((recovered.manifest_number, recovered.valid_end))
+/// Everything that counts at one moment, if it can be had.
+fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<PinnedFs> {
+    let mut last_state = None;
+    for _ in 0..MAX_HOLD_TRIES {
+        if let Ok(Some(fs)) = PinnedFs::of_moment(dir, options, held) {
+            return Some(fs);
+        }
+        // It fails for another reason if nobody changes anything.
+        let state = state_of(&*options.fs, dir, options);
+        if state == last_state {
+            return None;
+        }
+        last_state = state;
+    }
+    None
 }
 
 fn report(survey: Survey, findings: Findings<'_>) -> VerifyReport {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::directory::create_dir;
+use crate::engine::directory::{self, absolute, create_dir};
 use crate::engine::version_set::{set_current, sync_dir, write_manifest};
 use crate::format::edit::VersionEdit;
 use crate::format::name;
@@ -42,16 +42,15 @@ pub struct OpenLog {
 }
 
 impl OpenLog {
-    /// Opens a log; `None` if it is not there. Of its bytes, `limit` at most belong to it.
-    pub fn open(fs: &dyn Fs, dir: &Path, number: u64, limit: u64) -> Result<Option<OpenLog>> {
+    /// Opens a log. `bytes` of it belong to the moment; if that is not known, all it has now.
+    pub fn open(fs: &dyn Fs, dir: &Path, number: u64, bytes: Option<u64>) -> Result<OpenLog> {
         let path = dir.join(name::log_name(number));
-        let file = match fs.open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::io("open", &path, error)),
+        let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        let bytes = match bytes {
+            Some(bytes) => bytes,
+            None => file.len().map_err(|error| Error::io("read", &path, error))?,
         };
-        let bytes = file.len().map_err(|error| Error::io("read", &path, error))?.min(limit);
-        Ok(Some(OpenLog { number, file, bytes }))
+        Ok(OpenLog { number, file, bytes })
     }
 }
 
@@ -59,9 +58,11 @@ impl Engine {
     /// Makes a copy of the database as it is now in the directory `dest`.
     ///
     /// # Errors
-    /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`], if there is something in it; I/O
-    /// errors, after which what was made is removed again.
+    /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`], if there is something in it;
+    /// [`Error::Locked`] while another checkpoint is made there; I/O errors, after which what was
+    /// made is removed again.
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
+        let dest = &absolute(&*self.fs, dest)?;
         check_empty(&*self.fs, dest)?;
         // Nobody writes, and no version is shown, while these are held.
         let commit = self.commit.lock();
@@ -72,15 +73,16 @@ impl Engine {
         edit.comparator = Some(self.reads.order.user().get().name().to_owned());
         edit.log_number = Some(manifest.log_number());
         edit.last_seq = Some(manifest.last_seq());
-        let numbers = self.state.lock().logs.clone();
+        let mut on_disk = self.state.lock().logs.clone();
+        // The files may be longer: by zeros, until their writers are done with them, and by what a
+        // failed write left.
+        on_disk.insert(commit.log_number, Some(commit.log.len()));
         let mut logs = Vec::new();
-        for &number in numbers.range(manifest.log_number()..) {
-            // Past its last record the log may hold what a failed write left.
-            let limit = match number == commit.log_number {
-                true => commit.log.len(),
-                false => u64::MAX,
-            };
-            logs.extend(OpenLog::open(&*self.fs, &self.dir, number, limit)?);
+        for (&number, &bytes) in on_disk.range(manifest.log_number()..) {
+            // The one made ahead has nothing in it, and need not be there yet.
+            if bytes != Some(0) {
+                logs.push(OpenLog::open(&*self.fs, &self.dir, number, bytes)?);
+            }
         }
         drop(manifest);
         drop(commit);
@@ -92,26 +94,38 @@ impl Engine {
 
 /// Checks that `dest` is an empty directory, or nothing.
 pub fn check_empty(fs: &dyn Fs, dest: &Path) -> Result<()> {
-    let look = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
-    if !look(dest)? {
-        return Ok(());
+    match fs.exists(dest).map_err(|error| Error::io("look for", dest, error))? {
+        true => check_contents(fs, dest, &[]),
+        false => Ok(()),
     }
-    if look(&dest.join(name::CURRENT))? {
+}
+
+/// Checks that there is nothing in the directory `dest`, or only `ours`.
+fn check_contents(fs: &dyn Fs, dest: &Path, ours: &[&str]) -> Result<()> {
+    let names = fs.list(dest).map_err(|error| Error::io("list", dest, error))?;
+    if names.iter().any(|name| name == name::CURRENT) {
         return Err(Error::DatabaseExists { path: dest.to_path_buf() });
     }
-    match fs.list(dest).map_err(|error| Error::io("list", dest, error))?.is_empty() {
+    match names.iter().all(|name| ours.contains(&name.as_str())) {
         true => Ok(()),
         false => Err(Error::invalid(format!("{} is not empty", dest.display()))),
     }
 }
 
 /// Makes a database of `moment`, whose tables are in `dir`, in the directory `dest`, which is
-/// empty or not there.
+/// empty or not there. It is locked meanwhile, so that nobody else makes one there.
 pub fn write_copy(fs: &dyn Fs, dir: &Path, dest: &Path, moment: Moment) -> Result<()> {
     let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
     let mut copy = Copy { fs, dir, dest, made: Vec::new() };
-    let result = create_dir(fs, dest).and_then(|()| copy.write(moment));
+    let mut lock = None;
+    let result = create_dir(fs, dest).and_then(|()| {
+        lock = Some(directory::lock(fs, dest)?);
+        check_contents(fs, dest, &[name::LOCK])?;
+        copy.made.push(dest.join(name::LOCK));
+        copy.write(moment)
+    });
     if result.is_err() {
+        // Without the lock, what is there is another's.
         copy.undo(!was_there);
     }
     result
@@ -151,6 +165,10 @@ impl Copy<'_> {
             let (from, to) = (self.dir.join(&name), self.dest.join(&name));
             self.made.push(to.clone());
             match link_or_copy(self.fs, &from, &to) {
+                Err(error) if error.io_kind() == Some(ErrorKind::AlreadyExists) => {
+                    self.made.pop();
+                    return Err(error);
+                }
                 Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {
                     self.made.pop();
                     missing.get_or_insert(error);

@@ -281,10 +281,14 @@ impl Engine {
     /// frees the marks.
     pub fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
         let began = Instant::now();
-        let result = self.contain("a compaction", || match compaction.is_move {
-            true => self.move_down(&compaction),
-            false => self.merge_down(&compaction, began),
-        });
+        let merge_or_move = || {
+            self.trash.check_directory()?;
+            match compaction.is_move {
+                true => self.move_down(&compaction),
+                false => self.merge_down(&compaction, began),
+            }
+        };
+        let result = self.contain("a compaction", merge_or_move);
         let mut state = self.state.lock();
         compaction.mark(false);
         state.running.retain(|running| !Arc::ptr_eq(running, &compaction));

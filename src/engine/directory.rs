@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
-use crate::engine::version_set::{self, Recovered, sync_dir};
+use crate::engine::version_set::{self, MAX_FILE_NUMBER, Recovered, sync_dir};
 use crate::format::edit::VersionEdit;
 use crate::format::name::{self, FileName};
 use crate::fs::{FileLock, Fs};
@@ -22,6 +22,11 @@ pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
         .collect())
 }
 
+/// `dir` from the root, so that it stays the same directory when the process goes to another.
+pub fn absolute(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
+    fs.absolute(dir).map_err(|error| Error::io("find", dir, error))
+}
+
 /// Whether `dir` holds a database.
 ///
 /// # Errors
@@ -36,6 +41,22 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
     if !exists(dir)? {
         return Ok(false);
     }
+    let orphan = find_orphan(fs, dir);
+    // Another process may be making the database: what was found came after CURRENT then.
+    if !matches!(orphan, Ok(None)) && exists(&current)? {
+        return Ok(true);
+    }
+    match orphan? {
+        None => Ok(false),
+        Some(name) => Err(Error::corruption(format!(
+            "there is no CURRENT, but {name} is there: the database wants repair"
+        ))
+        .in_file(&current)),
+    }
+}
+
+/// A file in `dir` that only a database has.
+fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
     let mut orphan = None;
     for (file, name) in list(fs, dir)? {
         let counts = match name {
@@ -50,13 +71,7 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
             orphan = Some(file);
         }
     }
-    match orphan {
-        None => Ok(false),
-        Some(name) => Err(Error::corruption(format!(
-            "there is no CURRENT, but {name} is there: the database wants repair"
-        ))
-        .in_file(&current)),
-    }
+    Ok(orphan)
 }
 
 /// Makes a directory and its parents, durably.
@@ -184,6 +199,24 @@ pub fn lost_edits(
     })
 }
 
+/// Checks that numbers are left for new files: past those of `files`, and from the MANIFEST's
+/// `next` on.
+///
+/// # Errors
+/// Corruption that names the file whose number is too large.
+pub fn check_numbers(dir: &Path, files: &[(String, FileName)], next: u64) -> Result<()> {
+    let of_file = |(file, name): &(String, FileName)| Some((name.number()?, dir.join(file)));
+    let next = (next.saturating_sub(1), dir.to_path_buf());
+    for (number, path) in files.iter().filter_map(of_file).chain([next]) {
+        if number >= MAX_FILE_NUMBER {
+            let limit = format!("a number below {MAX_FILE_NUMBER}");
+            let what = "no file can be numbered after this one: move it out of the directory";
+            return Err(Error::mismatch(what, limit, number).in_file(&path));
+        }
+    }
+    Ok(())
+}
+
 fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
     let there: BTreeSet<u64> = files
         .iter()
@@ -205,6 +238,39 @@ fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) ->
         ))
         .in_file(&dir.join(name::table_name(file.number)))),
     }
+}
+
+/// The directory for what is taken out of the database in `dir`, if it is there.
+///
+/// # Errors
+/// Invalid input, if the name stands for something else. A symbolic link there would lead files
+/// out of the database, and remove others outside of it.
+pub fn find_lost(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
+    let lost = dir.join(LOST);
+    let failed = |error| Error::io("look for", &lost, error);
+    if !fs.exists(&lost).map_err(failed)? {
+        return Ok(None);
+    }
+    match fs.is_real_dir(&lost).map_err(failed)? {
+        true => Ok(Some(lost)),
+        false => Err(Error::invalid(format!(
+            "{} is no directory but a link or a file: move it away",
+            lost.display()
+        ))),
+    }
+}
+
+/// [`find_lost`], which makes the directory if it is not there.
+///
+/// # Errors
+/// As [`find_lost`].
+pub fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
+    if let Some(lost) = find_lost(fs, dir)? {
+        return Ok(lost);
+    }
+    let lost = dir.join(LOST);
+    fs.create_dir(&lost).map_err(|error| Error::io("create", &lost, error))?;
+    Ok(lost)
 }
 
 /// Takes the database's lock.

@@ -94,6 +94,7 @@ impl Engine {
     /// I/O errors; the memtable stays, and so do its logs.
     pub fn flush_oldest(&self) -> Result<()> {
         let Some(oldest) = self.state.lock().frozen.front().cloned() else { return Ok(()) };
+        self.trash.check_directory()?;
         let began = Instant::now();
         // Of no entries no table can be made; but the logs must go.
         let (new_file, contents) = match oldest.mem.is_empty() {
@@ -105,17 +106,23 @@ impl Engine {
             }
         };
         let file_bytes = new_file.as_ref().map_or(0, |file| file.file_bytes);
+        let table = new_file.as_ref().map(|file| name::table_name(file.number));
         let mut manifest = self.manifest.lock();
         let log_number = {
             let state = self.state.lock();
             state.frozen.get(1).map_or(state.mem_log, |next| next.first_log)
         };
-        let version = manifest.commit(VersionEdit {
+        let committed = manifest.commit(VersionEdit {
             log_number: Some(log_number),
             last_seq: Some(oldest.mem.last_seq()),
             new_files: new_file.into_iter().collect(),
             ..VersionEdit::default()
-        })?;
+        });
+        if let (Err(_), Some(table), false) = (&committed, table, manifest.is_in_doubt()) {
+            // Left behind, it is removed by the next open; but tries on a full disk would add up.
+            let _ = self.fs.remove(&self.dir.join(table));
+        }
+        let version = committed?;
         version.set_contents(0, contents.as_slice());
         let mut state = self.state.lock();
         state.version = version;
@@ -128,7 +135,7 @@ impl Engine {
         self.metrics.flush(file_bytes, began.elapsed());
         self.changed.notify_all();
         self.reads.work.notify_all();
-        for log in dead {
+        for log in dead.into_keys() {
             // Left behind, it is removed by the next open.
             let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
         }

@@ -22,6 +22,7 @@ use crate::engine::compact::Compaction;
 use crate::engine::metrics::StallCause;
 use crate::engine::write::CommitState;
 use crate::engine::{Engine, State};
+use crate::format::edit::VersionEdit;
 use crate::format::name::{self, FileName};
 
 /// After the first failure of a compaction, how long until the next try.
@@ -224,12 +225,38 @@ impl Engine {
 
     fn start_afresh(&self, commit: &mut CommitState) -> Result<()> {
         self.manifest.lock().restart();
-        self.freeze(commit)?;
+        // What waits already goes first: while there is no room for that, each try would leave one
+        // more log.
+        self.flush_all()?;
+        // A log that an earlier try began, and to which nothing was written since, will do.
+        let is_fresh = commit.mem.is_empty() && !commit.unsynced && !commit.log.is_poisoned();
+        if !is_fresh {
+            self.freeze(commit)?;
+            self.flush_all()?;
+        }
+        self.ensure_manifest()?;
+        commit.outgoing.clear();
+        commit.replayed_log = None;
+        Ok(())
+    }
+
+    /// Writes a new MANIFEST, if the old one failed and no flush has made a new one.
+    fn ensure_manifest(&self) -> Result<()> {
+        let mut manifest = self.manifest.lock();
+        if manifest.manifest_number() > 0 {
+            return Ok(());
+        }
+        let version = manifest.commit(VersionEdit::default())?;
+        let mut state = self.state.lock();
+        state.version = version;
+        self.show(&state);
+        Ok(())
+    }
+
+    fn flush_all(&self) -> Result<()> {
         while !self.state.lock().frozen.is_empty() {
             self.flush_oldest()?;
         }
-        commit.outgoing.clear();
-        commit.replayed_log = None;
         Ok(())
     }
 

@@ -11,7 +11,8 @@
 //! | `view`, `get`, `sources`, `merge`, `iter` | what a read sees, and how |
 //! | `totals`, `explain` | what reads did: counted, and told step by step |
 //! | `advice` | which filters the lookups want |
-//! | `directory`, `open`, `read_only` | from files to an engine, or to a view |
+//! | `directory`, `open` | from files to an engine |
+//! | `read_only`, `pinned` | from files to a view, beside a writer |
 //! | `worker`, `health`, `obsolete` | threads, trouble, removal |
 //!
 //! # Locks
@@ -31,7 +32,7 @@
 //!   only the holder of the manifest lock looks.
 //! - Whoever changes `mem`, `frozen` or `version` shows the new view under the same lock.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -71,6 +72,7 @@ pub mod options;
 pub mod pace;
 pub mod parts;
 pub mod pick;
+pub mod pinned;
 pub mod property;
 pub mod read_only;
 pub mod reader;
@@ -128,8 +130,9 @@ pub struct State {
     frozen: VecDeque<Frozen>,
     /// The current version.
     version: Arc<Version>,
-    /// The logs that are on disk.
-    logs: BTreeSet<u64>,
+    /// The logs that are on disk, each with the bytes of its records: 0 before it is the current
+    /// one, `None` if it was replayed.
+    logs: BTreeMap<u64, Option<u64>>,
     /// The log after the current one, if it is made already, and whether it is to be.
     spare_log: Option<SpareLog>,
     wants_spare_log: bool,

@@ -21,14 +21,16 @@
 //! database that was closed, finds no table of another.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use crate::base::{Error, Result};
 use crate::format::name;
-use crate::fs::Fs;
+use crate::fs::{FileLock, Fs};
 
 /// Removes tables. A removal that fails is tried again by the next open, which removes whatever no
 /// MANIFEST names.
@@ -39,6 +41,8 @@ pub struct Trash {
     tables: Mutex<Tables>,
     /// Whether no table is thrown: callers look here before they take the lock. Written under it.
     is_empty: AtomicBool,
+    /// The lock of the directory, while it is held.
+    lock: Option<Weak<dyn FileLock>>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +61,30 @@ impl Trash {
             dir: dir.to_path_buf(),
             tables: Mutex::default(),
             is_empty: AtomicBool::new(true),
+            lock: None,
+        }
+    }
+
+    /// Removes nothing once `lock`, that of the directory, was replaced.
+    pub fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> Trash {
+        self.lock = Some(Arc::downgrade(lock));
+        self
+    }
+
+    /// Checks that the directory is the one that was locked, and not one that another process has
+    /// made since under the same name. One look at the lock file: for what writes whole files.
+    ///
+    /// # Errors
+    /// If it is another one, or it cannot be told.
+    pub fn check_directory(&self) -> Result<()> {
+        let Some(lock) = self.lock.as_ref().and_then(Weak::upgrade) else { return Ok(()) };
+        let failed = |error| Err(Error::io("write to", &self.dir, error));
+        match lock.is_replaced() {
+            Ok(false) => Ok(()),
+            Ok(true) => failed(io::Error::other(
+                "its LOCK is not the one that was locked: the directory was removed and made again",
+            )),
+            Err(error) => failed(error),
         }
     }
 
@@ -97,6 +125,9 @@ impl Trash {
 
     /// Removes tables, but for those that a version names.
     pub fn remove(&self, numbers: impl Iterator<Item = u64>) {
+        if self.check_directory().is_err() {
+            return;
+        }
         for number in numbers {
             if !self.tables.lock().named.contains_key(&number) {
                 // Dropping a cursor comes here, and a panic in a drop could end the process.

@@ -24,7 +24,8 @@ use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, Result};
 use crate::engine::directory::{
-    LOST, check_files, create_dir, has_database, list, live_logs, lock,
+    absolute, check_files, check_numbers, create_dir, has_database, list, live_logs, lock,
+    make_lost,
 };
 use crate::engine::flush::{Target, write_table};
 use crate::engine::memtable::{Arena, Memtable};
@@ -97,6 +98,8 @@ pub struct Replay<'a> {
     pub write_buffer_bytes: usize,
     /// Whether damage inside a log is an error.
     pub paranoid: bool,
+    /// Whether another process may be writing the logs.
+    pub beside_writer: bool,
 }
 
 impl Replay<'_> {
@@ -142,7 +145,7 @@ impl Replay<'_> {
         let path = self.dir.join(name::log_name(number));
         let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let file_bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
-        let mut reader = LogReader::new(file, &path)?;
+        let mut reader = LogReader::new(file, &path)?.beside_writer(self.beside_writer);
         // All of a log is in one memtable. Of two, the first could be flushed, the log needed for
         // the second could lose its end, and what is replayed then be older than the table.
         let mut mem = None;
@@ -277,23 +280,32 @@ impl Engine {
     pub fn open(dir: &Path, options: Options) -> Result<Arc<Engine>> {
         let options = options.checked()?;
         let fs = options.fs.clone();
-        let exists = has_database(&*fs, dir)?;
-        match exists {
-            true if options.error_if_exists => {
-                return Err(Error::DatabaseExists { path: dir.to_path_buf() });
-            }
-            false if !options.create_if_missing => {
-                return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
-            }
-            true => {}
-            false => create_dir(&*fs, dir)?,
+        let dir = &absolute(&*fs, dir)?;
+        if !options.allows(dir, has_database(&*fs, dir)?)? {
+            create_dir(&*fs, dir)?;
         }
         let lock = lock(&*fs, dir)?;
         // Another process may have made it, or removed it, before the lock was ours.
-        if !has_database(&*fs, dir)? {
+        if !options.allows(dir, has_database(&*fs, dir)?)? {
             version_set::create(&*fs, dir, options.comparator.name())?;
         }
         Opening::new(dir, options)?.finish(lock)
+    }
+}
+
+impl Options {
+    /// Gives `exists` back: whether there is a database in `dir`.
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], where the options say so.
+    fn allows(&self, dir: &Path, exists: bool) -> Result<bool> {
+        match exists {
+            true if self.error_if_exists => Err(Error::DatabaseExists { path: dir.to_path_buf() }),
+            false if !self.create_if_missing => {
+                Err(Error::DatabaseMissing { path: dir.to_path_buf() })
+            }
+            exists => Ok(exists),
+        }
     }
 }
 
@@ -323,6 +335,7 @@ impl Opening {
         let recovered = version_set::recover(&*fs, dir, options.comparator.name())?;
         let files = list(&*fs, dir)?;
         check_files(dir, &files, &recovered, options.paranoid_checks)?;
+        check_numbers(dir, &files, recovered.next_file_number)?;
         // Numbers on disk may be past what the MANIFEST knows: none is handed out again.
         let numbers = FileNumbers::new(recovered.next_file_number);
         for number in files.iter().filter_map(|(_, name)| name.number()) {
@@ -351,7 +364,8 @@ impl Opening {
                 self.flush_oldest(&mut replayed.memtables)?;
             }
         }
-        let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir));
+        let lock: Arc<dyn FileLock> = lock.into();
+        let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir).guarded_by(&lock));
         let mut manifest = VersionSet::new(
             self.fs.clone(),
             &self.dir,
@@ -386,7 +400,7 @@ impl Opening {
             mem_log: commit.first_log,
             frozen,
             version,
-            logs: live,
+            logs: live.into_iter().map(|log| (log, None)).collect(),
             spare_log: None,
             wants_spare_log: false,
             done_logs: Vec::new(),
@@ -439,6 +453,7 @@ impl Opening {
             order: &self.order,
             write_buffer_bytes: self.options.write_buffer_bytes,
             paranoid: self.options.paranoid_checks,
+            beside_writer: false,
         };
         replay.run(logs, self.recovered.last_seq, |memtables| self.flush_oldest(memtables))
     }
@@ -520,8 +535,7 @@ impl Opening {
         if recovery.lost.is_empty() {
             return Ok(());
         }
-        let aside = self.dir.join(LOST);
-        self.fs.create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
+        let aside = make_lost(&*self.fs, &self.dir)?;
         for lost in &recovery.lost {
             let Some(name) = lost.path.file_name() else { continue };
             let kept = aside.join(name);

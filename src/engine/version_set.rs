@@ -18,7 +18,7 @@ use crate::engine::version::Version;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, SeqNo};
 use crate::format::name::{self, FileName};
-use crate::fs::Fs;
+use crate::fs::{Fs, ReadFile};
 use crate::log::{LogReader, LogWriter, Tail};
 
 /// Hands out file numbers. None is ever handed out twice, across reopens too.
@@ -41,11 +41,15 @@ impl FileNumbers {
         self.0.load(Relaxed)
     }
 
-    /// Makes sure that `taken` is not handed out.
+    /// Makes sure that `taken`, which is below [`MAX_FILE_NUMBER`], is not handed out.
     pub fn skip(&self, taken: u64) {
-        self.0.fetch_max(taken.saturating_add(1), Relaxed);
+        self.0.fetch_max(taken + 1, Relaxed);
     }
 }
+
+/// Numbers of files are below this one, so that those handed out never wrap round to numbers that
+/// are taken.
+pub const MAX_FILE_NUMBER: u64 = 1 << 62;
 
 /// What a MANIFEST says.
 #[derive(Debug)]
@@ -72,22 +76,65 @@ pub struct Recovered {
     pub damage: Option<Error>,
 }
 
+/// How often `CURRENT` is read again because a writer replaced it, and removed the MANIFEST that
+/// it named.
+const MAX_CURRENT_TRIES: usize = 100;
+
+/// Opens the MANIFEST that `CURRENT` names: its name, and the file.
+///
+/// # Errors
+/// Corruption of `CURRENT`, also if it names a MANIFEST that is not there; I/O errors.
+pub fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn ReadFile>)> {
+    let mut manifest_name = read_current(fs, dir)?;
+    for _ in 0..MAX_CURRENT_TRIES {
+        let path = dir.join(&manifest_name);
+        match fs.open(&path) {
+            Ok(file) => return Ok((manifest_name, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("open", &path, error)),
+        }
+        let named_now = read_current(fs, dir)?;
+        if named_now == manifest_name {
+            break;
+        }
+        manifest_name = named_now;
+    }
+    Err(Error::corruption(format!("CURRENT names {manifest_name}, which is not there"))
+        .in_file(&dir.join(name::CURRENT)))
+}
+
 /// Reads `CURRENT` and the MANIFEST it names.
 ///
 /// # Errors
 /// Corruption of either, with the offset; an unknown comparator, by name.
 pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
-    let manifest_name = read_current(fs, dir)?;
-    let path = dir.join(&manifest_name);
-    let manifest_number = FileName::parse(&manifest_name).and_then(|name| name.number());
-    let file = fs.open(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            Error::corruption(format!("CURRENT names {manifest_name}, which is not there"))
-                .in_file(&dir.join(name::CURRENT))
-        }
-        _ => Error::io("open", &path, error),
-    })?;
-    let mut reader = LogReader::new(file, &path)?;
+    let (manifest, file) = open_manifest(fs, dir)?;
+    read_manifest(&manifest, file, dir, comparator, false)
+}
+
+/// [`recover`], while another process may be writing.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_beside_writer(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
+    let (manifest, file) = open_manifest(fs, dir)?;
+    read_manifest(&manifest, file, dir, comparator, true)
+}
+
+/// Reads `file`, the MANIFEST of this name in `dir`.
+///
+/// # Errors
+/// As [`recover`].
+pub fn read_manifest(
+    manifest_name: &str,
+    file: Arc<dyn ReadFile>,
+    dir: &Path,
+    comparator: &str,
+    beside_writer: bool,
+) -> Result<Recovered> {
+    let path = dir.join(manifest_name);
+    let manifest_number = FileName::parse(manifest_name).and_then(|name| name.number());
+    let mut reader = LogReader::new(file, &path)?.beside_writer(beside_writer);
     let mut levels: [BTreeMap<u64, NewFile>; NUM_LEVELS] = Default::default();
     let mut merged = VersionEdit::default();
     let mut damage = None;
@@ -172,12 +219,16 @@ pub struct VersionSet {
     numbers: Arc<FileNumbers>,
     current: Arc<Version>,
     manifest: Option<Manifest>,
+    /// MANIFESTs that failed, one of which `CURRENT` may name until the next one is in place.
+    failed_manifests: Vec<PathBuf>,
     /// Logs before this one are in tables.
     log_number: u64,
     /// The highest sequence number in the tables.
     last_seq: SeqNo,
     /// Why the MANIFEST is never written again.
     failed: Option<Error>,
+    /// Whether the edit that failed may be found by the next open all the same.
+    in_doubt: bool,
     /// A MANIFEST longer than this, and than twice what its version takes, is started anew.
     rotate_bytes: u64,
 }
@@ -212,9 +263,11 @@ impl VersionSet {
             numbers,
             current: Arc::new(version.map_err(|error| error.in_file(&path))?),
             manifest: None,
+            failed_manifests: Vec::new(),
             log_number: recovered.log_number,
             last_seq: recovered.last_seq,
             failed: None,
+            in_doubt: false,
             rotate_bytes,
         })
     }
@@ -311,12 +364,17 @@ impl VersionSet {
     /// After a failure: the next edit starts a new MANIFEST, without the edit that failed.
     pub fn restart(&mut self) {
         if self.failed.take().is_some() {
-            // The next open removes it.
-            self.manifest = None;
+            self.failed_manifests.extend(self.manifest.take().map(|manifest| manifest.path));
         }
     }
 
+    /// After a failed commit: whether the next open may find its edit, and need what that names.
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt
+    }
+
     fn append(&mut self, edit: &VersionEdit) -> Result<()> {
+        self.in_doubt = true;
         let manifest = self.manifest.as_mut().expect("append follows a check for a MANIFEST");
         manifest.add(edit)?;
         manifest.sync()
@@ -327,6 +385,28 @@ impl VersionSet {
         let number = self.numbers.take();
         edit.next_file_number = Some(self.numbers.next());
         let path = self.dir.join(name::manifest_name(number));
+        let named = self.write_whole(number, &path, edit).and_then(|manifest| {
+            set_current(&*self.fs, &self.dir, number)?;
+            Ok(manifest)
+        });
+        let manifest = match named {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                self.discard(number, path);
+                return Err(error);
+            }
+        };
+        let old = self.manifest.replace(manifest).map(|old| old.path);
+        for old in std::mem::take(&mut self.failed_manifests).into_iter().chain(old) {
+            // Left behind, it is removed by the next open.
+            let _ = self.fs.remove(&old);
+        }
+        Ok(())
+    }
+
+    /// Writes the current version and `edit` into the new MANIFEST at `path`, durably.
+    fn write_whole(&self, number: u64, path: &Path, edit: &VersionEdit) -> Result<Manifest> {
+        let path = path.to_path_buf();
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
         let mut manifest =
             Manifest { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
@@ -337,12 +417,19 @@ impl VersionSet {
         manifest.sync()?;
         manifest.version_bytes = manifest.log.len();
         sync_dir(&*self.fs, &self.dir)?;
-        set_current(&*self.fs, &self.dir, number)?;
-        if let Some(old) = self.manifest.replace(manifest) {
-            // Left behind, it is removed by the next open.
-            let _ = self.fs.remove(&old.path);
+        Ok(manifest)
+    }
+
+    /// Removes what is left of a new MANIFEST that failed, so that tries on a full disk do not add
+    /// up. If `CURRENT` names it or cannot be read, it stays until another one is in place.
+    fn discard(&mut self, number: u64, path: PathBuf) {
+        let is_named = !matches!(read_current(&*self.fs, &self.dir), Ok(named)
+            if named != name::manifest_name(number));
+        let _ = self.fs.remove(&self.dir.join(name::temp_name(number)));
+        self.in_doubt = is_named;
+        if is_named || self.fs.remove(&path).is_err() {
+            self.failed_manifests.push(path);
         }
-        Ok(())
     }
 }
 

@@ -65,7 +65,7 @@ pub struct ReadState {
     visible_seq: AtomicU64,
     /// Sequences that snapshots hold, with how many hold each.
     snapshots: Mutex<BTreeMap<SeqNo, usize>>,
-    _lock: Option<Box<dyn FileLock>>,
+    _lock: Option<Arc<dyn FileLock>>,
 }
 
 impl ReadState {
@@ -77,7 +77,7 @@ impl ReadState {
         trash: Arc<Trash>,
         view: ReadView,
         visible_seq: SeqNo,
-        lock: Option<Box<dyn FileLock>>,
+        lock: Option<Arc<dyn FileLock>>,
     ) -> ReadState {
         ReadState {
             order,

@@ -9,6 +9,7 @@
 //! goleveldb replay it without effect; recovery sees by it that the log before lost its end.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -550,10 +551,19 @@ impl Engine {
     }
 
     fn create_log(&self) -> Result<SpareLog> {
+        self.trash.check_directory()?;
         let number = self.numbers.take();
         // Known before it is there, so that what is left of a failure is removed with the rest.
-        self.state.lock().logs.insert(number);
-        SpareLog::create(&*self.fs, &self.dir, number)
+        self.state.lock().logs.insert(number, Some(0));
+        SpareLog::create(&*self.fs, &self.dir, number).inspect_err(|_| self.discard_log(number))
+    }
+
+    /// Removes a log that could not be begun.
+    fn discard_log(&self, number: u64) {
+        match self.fs.remove(&self.dir.join(name::log_name(number))) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {}
+            _ => drop(self.state.lock().logs.remove(&number)),
+        }
     }
 
     /// Makes the next log, which will be needed soon.
@@ -572,7 +582,8 @@ impl Engine {
             _ => self.create_log()?,
         };
         let number = spare.number;
-        let (path, log) = spare.begin(commit.last_seq + 1)?;
+        let begun = spare.begin(commit.last_seq + 1);
+        let (path, log) = begun.inspect_err(|_| self.discard_log(number))?;
         commit.half_done = true;
         self.metrics.wal_bytes_before.fetch_add(commit.log.len(), Relaxed);
         let log = std::mem::replace(&mut commit.log, log);
@@ -580,6 +591,7 @@ impl Engine {
         let outgoing = OutgoingLog { number: commit.log_number, path, log };
         let mem = Arc::new(Memtable::new(self.reads.order.user(), self.options.write_buffer_bytes));
         let mut state = self.state.lock();
+        state.logs.insert(outgoing.number, Some(outgoing.log.len()));
         let oldest_log = state.oldest_log();
         let is_done = |outgoing: &mut OutgoingLog| outgoing.number < oldest_log;
         state.done_logs.extend(commit.outgoing.extract_if(.., is_done));

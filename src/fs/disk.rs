@@ -7,7 +7,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::OFlags;
@@ -28,6 +28,12 @@ impl Fs for DiskFs {
 
     fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         Ok(Arc::new(table_file::open(path)?))
+    }
+
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        // An empty path has always meant the current directory.
+        let is_empty = path.as_os_str().is_empty();
+        std::path::absolute(if is_empty { Path::new(".") } else { path })
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
@@ -55,6 +61,8 @@ impl Fs for DiskFs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        // A second name for a symbolic link would lead elsewhere.
+        require_regular_file(from)?;
         fs::hard_link(from, to)
     }
 
@@ -92,6 +100,10 @@ impl Fs for DiskFs {
         }
     }
 
+    fn is_real_dir(&self, path: &Path) -> io::Result<bool> {
+        Ok(fs::symlink_metadata(path)?.is_dir())
+    }
+
     fn len(&self, path: &Path) -> io::Result<u64> {
         Ok(require_regular_file(path)?.len())
     }
@@ -101,12 +113,15 @@ impl Fs for DiskFs {
     }
 }
 
+/// Makes a new file. One that is there goes first and is not emptied: it may have another name, in
+/// a directory of somebody else.
 fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match require_regular_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+        Ok(_) => fs::remove_file(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
-    options.create(true).truncate(true).open(path)
+    options.create_new(true).open(path)
 }
 
 /// Close-on-exec is the standard library's default.

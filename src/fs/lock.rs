@@ -12,7 +12,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FlockOperation;
@@ -36,9 +36,19 @@ pub(super) struct DiskLock {
     /// `None` only while being dropped.
     file: Option<File>,
     id: FileId,
+    path: PathBuf,
 }
 
-impl FileLock for DiskLock {}
+impl FileLock for DiskLock {
+    fn is_replaced(&self) -> io::Result<bool> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(metadata) => Ok(file_id(&metadata) != self.id),
+            // Whoever comes next makes another one, and that will be seen.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
@@ -88,7 +98,7 @@ fn try_lock(
             Ok(()) => {}
             // fcntl may say either.
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
-                return Ok(Some(Err(LockHolder::Process(holder(&file, id)))));
+                return Ok(Some(Err(holder(&file, id))));
             }
             Err(error) => return Err(error.into()),
         }
@@ -100,26 +110,47 @@ fn try_lock(
         Err(error) => return Err(error),
     }
     held.push(id);
-    Ok(Some(Ok(DiskLock { file: Some(file), id })))
+    let path = path.to_path_buf();
+    Ok(Some(Ok(DiskLock { file: Some(file), id, path })))
 }
 
 fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// The process that holds a lock on `file`, if the system tells.
-fn holder(file: &File, id: FileId) -> Option<u32> {
+/// Who holds a lock on `file`, as far as the system tells.
+fn holder(file: &File, id: FileId) -> LockHolder {
     #[cfg(target_os = "linux")]
     if let Ok(table) = fs::read_to_string("/proc/locks")
         && let Some(pid) = holder_in_proc_locks(&table, id, std::process::id())
     {
-        return u32::try_from(pid).ok();
+        return match u32::try_from(pid) {
+            // A `flock` is told with the process that took it, and belongs to every process that
+            // has inherited the open file.
+            Ok(ended) if pid > 0 && !Path::new(&format!("/proc/{ended}")).exists() => {
+                LockHolder::ForkOf { ended, heir: user_of(id) }
+            }
+            pid => LockHolder::Process(pid.ok()),
+        };
     }
     #[cfg(not(target_os = "linux"))]
     let _ = id;
-    let blocking = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok()??;
+    let blocking = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok().flatten();
     // 0: a process outside of this one's pid namespace.
-    u32::try_from(blocking.pid?.as_raw_nonzero().get()).ok()
+    let pid = blocking.and_then(|blocking| blocking.pid);
+    LockHolder::Process(pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()))
+}
+
+/// Another process that has the file open, if there is one and this process may see that.
+#[cfg(target_os = "linux")]
+fn user_of(id: FileId) -> Option<u32> {
+    let pids = fs::read_dir("/proc").ok()?.flatten();
+    let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != std::process::id()).find(|pid| {
+        let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut ids = files.filter_map(|file| Some(file_id(&fs::metadata(file.path()).ok()?)));
+        ids.any(|file| file == id)
+    })
 }
 
 /// Linux tells the holder of a `flock` nowhere else. A line is
@@ -202,6 +233,14 @@ mod tests {
                 format!("{:?}", rustix::fs::fcntl_lock(file.insert(open()), write_lock))
             }
             "goleveldb" => format!("{:?}", rustix::fs::flock(file.insert(open()), write_lock)),
+            // What a fork inherits, a process may also be given as its input.
+            "forking" => {
+                let locked = lock(path).unwrap().unwrap();
+                let inherited = locked.file.as_ref().unwrap().try_clone().unwrap();
+                let heir = Command::new("sleep").arg("60").stdin(inherited).spawn().unwrap();
+                println!("\nchild: {}", heir.id());
+                std::process::exit(0);
+            }
             _ => match lock(path).unwrap() {
                 Ok(guard) => {
                     both = Some(guard);
@@ -264,6 +303,42 @@ mod tests {
         assert!(pid.is_none() || pid == Some(child.id()), "{pid:?}");
         end(child);
         drop(DiskFs.lock(&path).unwrap().unwrap());
+    }
+
+    /// A `flock` belongs to whoever has inherited the open file, and outlives the process that
+    /// took it.
+    #[test]
+    fn a_lock_that_outlives_its_process_in_a_fork_is_told_as_such() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let (mut child, heir) = spawn("forking", &path);
+        let ended = child.id();
+        child.wait().unwrap();
+        let holder = DiskFs.lock(&path).unwrap().unwrap_err();
+        let heir = heir.parse::<u32>().unwrap();
+        let text = holder.to_string();
+        let pid = rustix::process::Pid::from_raw(heir.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        // Where the system tells of locks at all.
+        if holder != LockHolder::Process(None) {
+            assert_eq!(holder, LockHolder::ForkOf { ended, heir: Some(heir) });
+            assert!(text.contains(&heir.to_string()) && text.contains("forked"), "{text}");
+        }
+        while DiskFs.lock(&path).unwrap().is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_lock_file_of_another_directory_of_the_name_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        let old = DiskFs.lock(&path).unwrap().unwrap();
+        assert!(!old.is_replaced().unwrap());
+        fs::remove_file(&path).unwrap();
+        assert!(!old.is_replaced().unwrap(), "nobody else can have it yet");
+        let new = DiskFs.lock(&path).unwrap().unwrap();
+        assert!(old.is_replaced().unwrap() && !new.is_replaced().unwrap());
     }
 
     #[test]

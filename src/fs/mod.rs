@@ -28,7 +28,7 @@ pub use sim::SimFs;
 
 use std::fmt::Debug;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A place where files live. Thread-safe; shared as `Arc<dyn Fs>`.
@@ -42,8 +42,15 @@ pub trait Fs: Send + Sync + Debug + 'static {
         self.open(path)
     }
 
-    /// Creates a file for writing, emptying one that is there. Mode 0600, close-on-exec, not
-    /// through a symbolic link.
+    /// `path` from the root, if the filesystem has a current directory: then a relative path means
+    /// another place once the process goes to another directory.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_path_buf())
+    }
+
+    /// Creates a file for writing, replacing or emptying one that is there. Mode 0600,
+    /// close-on-exec, not through a symbolic link; on a disk, another name of the file that was
+    /// there keeps it as it was.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
     /// [`Fs::create`] for a log, to which many small pieces are appended. Until it is dropped the
@@ -80,6 +87,15 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Whether there is a file or directory of this name.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
+    /// Whether a name that is there stands for a directory itself, and not for a link to one.
+    fn is_real_dir(&self, path: &Path) -> io::Result<bool> {
+        match self.list(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The length of a file, in bytes.
     fn len(&self, path: &Path) -> io::Result<u64>;
 
@@ -99,6 +115,11 @@ pub trait ReadFile: Send + Sync + Debug {
 
     /// The length of the file, in bytes.
     fn len(&self) -> io::Result<u64>;
+
+    /// Whether the file can be read whatever becomes of its name.
+    fn is_held(&self) -> bool {
+        true
+    }
 
     /// Whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
@@ -120,7 +141,13 @@ pub trait WriteFile: Send + Debug {
 }
 
 /// Holds a lock file while it lives.
-pub trait FileLock: Send + Sync + Debug {}
+pub trait FileLock: Send + Sync + Debug {
+    /// Whether the lock file was replaced by another one, which another process may hold: then the
+    /// directory, too, may be another one by now.
+    fn is_replaced(&self) -> io::Result<bool> {
+        Ok(false)
+    }
+}
 
 /// Who holds a lock, as far as the system tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +156,14 @@ pub enum LockHolder {
     ThisProcess,
     /// Another process, with its number where the system gives it.
     Process(Option<u32>),
+    /// A process that was forked by the one that took the lock, which has ended: the lock ends
+    /// with the last process that has the file open.
+    ForkOf {
+        /// The process that took the lock.
+        ended: u32,
+        /// One that still has the file open, if it can be found.
+        heir: Option<u32>,
+    },
 }
 
 impl std::fmt::Display for LockHolder {
@@ -137,6 +172,16 @@ impl std::fmt::Display for LockHolder {
             LockHolder::ThisProcess => f.write_str("this process"),
             LockHolder::Process(Some(pid)) => write!(f, "process {pid}"),
             LockHolder::Process(None) => f.write_str("another process"),
+            LockHolder::ForkOf { ended, heir: Some(heir) } => write!(
+                f,
+                "process {heir}, which was forked by process {ended} and keeps the lock of it \
+                 until it ends, too"
+            ),
+            LockHolder::ForkOf { ended, heir: None } => write!(
+                f,
+                "a process that was forked by process {ended}, which has ended: it keeps the \
+                 lock until it ends, too"
+            ),
         }
     }
 }

@@ -83,6 +83,10 @@ impl ReadFile for TableFile {
     fn len(&self) -> io::Result<u64> {
         self.with(|file| Ok(file.metadata()?.len()))
     }
+
+    fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
 }
 
 #[cfg(test)]

@@ -72,6 +72,8 @@ pub struct LogReader {
     valid_end: u64,
     /// Where reading can go on after corruption.
     resume_offset: u64,
+    /// Whether another process may be writing the log.
+    beside_writer: bool,
     end: Option<Result<Tail>>,
 }
 
@@ -109,8 +111,15 @@ impl LogReader {
             record_offset: 0,
             valid_end: 0,
             resume_offset: 0,
+            beside_writer: false,
             end: None,
         })
+    }
+
+    /// Says whether another process may be writing the log. If so, zeros that become a record while
+    /// they are looked at are the log's end, and no damage.
+    pub fn beside_writer(self, beside_writer: bool) -> LogReader {
+        LogReader { beside_writer, ..self }
     }
 
     /// The next record; `None` at the log's end, of which [`LogReader::tail`] tells more.
@@ -265,10 +274,28 @@ impl LogReader {
     /// what is there, and `error` if not.
     fn damage(&self, error: Error, offset: u64, end: u64) -> Result<Option<Fragment>> {
         let zeros = (end - 1).min(self.file_bytes.saturating_sub(SECTOR_BYTES));
-        if self.is_zero_from(zeros)? {
+        if self.is_zero_from(zeros)? || self.has_grown(offset, end)? {
             return Ok(None);
         }
         Err(self.corruption(error, offset))
+    }
+
+    /// Whether another process is writing at `offset..end`: zeros that were read there are zeros no
+    /// longer. Then the end that was seen is the log's end: what follows it was written later.
+    fn has_grown(&self, offset: u64, end: u64) -> Result<bool> {
+        if !self.beside_writer {
+            return Ok(false);
+        }
+        let start = (offset - self.chunk_offset) as usize;
+        let seen = self.chunk.get(start..).unwrap_or_default();
+        let seen = &seen[..seen.len().min((end - offset) as usize)];
+        let mut now = vec![0; seen.len()];
+        let read = self.file.read_at(&mut now, offset).map_err(|error| self.io_error(error))?;
+        if read < seen.len() {
+            self.shorter_by_now()?;
+            return Ok(true);
+        }
+        Ok(now != seen && seen.iter().zip(&now).all(|(&seen, now)| seen == 0 || seen == *now))
     }
 
     fn find_tail(&self) -> Result<Tail> {

@@ -349,3 +349,54 @@ fn a_log_may_be_cut_while_it_is_read() {
         assert_eq!(reader.next().unwrap(), None, "{more} bytes were cut");
     }
 }
+
+/// Another process stores its next records while the end of the log is looked at.
+#[test]
+fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
+    #[derive(Debug)]
+    struct Growing {
+        stages: Vec<Vec<u8>>,
+        reads: std::sync::atomic::AtomicUsize,
+    }
+    impl ReadFile for Growing {
+        fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+            let read = self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let bytes = &self.stages[read.min(self.stages.len() - 1)];
+            let rest = bytes.get(offset as usize..).unwrap_or(&[]);
+            let len = rest.len().min(buf.len());
+            buf[..len].copy_from_slice(&rest[..len]);
+            Ok(len)
+        }
+        fn len(&self) -> io::Result<u64> {
+            Ok(self.stages[0].len() as u64)
+        }
+    }
+    let whole = written(&[b"a".to_vec(), payload(9, 5000), payload(10, 70_000), b"b".to_vec()]);
+    let stage = |written: usize| {
+        let mut bytes = whole[..written].to_vec();
+        bytes.resize(1 << 20, 0);
+        bytes
+    };
+    // Up to the second record, and in the midst of it: its header is there, and half of the rest.
+    for seen in [8, 2000] {
+        let open = |stages: Vec<Vec<u8>>| {
+            let file = Arc::new(Growing { stages, reads: 0.into() });
+            LogReader::new(file, Path::new("000003.log")).unwrap()
+        };
+        let growing = || open(vec![stage(seen), stage(whole.len())]);
+        let mut reader = growing().beside_writer(true);
+        assert_eq!(reader.next().unwrap(), Some(&b"a"[..]), "{seen} bytes");
+        assert_eq!(reader.next().unwrap(), None, "{seen} bytes");
+        assert_eq!(reader.valid_end(), 8, "{seen} bytes");
+        // Where nobody else may write, bytes that change by themselves are damage.
+        let mut reader = growing();
+        reader.next().unwrap();
+        assert!(reader.next().unwrap_err().is_corruption(), "{seen} bytes");
+        // So are zeros that stay.
+        let mut holed = whole.clone();
+        holed[8..5000].fill(0);
+        let mut reader = open(vec![holed]).beside_writer(true);
+        reader.next().unwrap();
+        assert!(reader.next().unwrap_err().is_corruption(), "{seen} bytes");
+    }
+}

@@ -84,6 +84,11 @@ impl LogWriter {
         self.len == 0
     }
 
+    /// Whether a write or sync has failed: the log takes no more.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+
     /// Sets the length of the file: longer, to preallocate zeros, or back to [`LogWriter::len`].
     ///
     /// # Errors

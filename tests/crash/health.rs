@@ -194,6 +194,47 @@ fn a_flush_without_space_makes_it_read_only_until_resume() {
     assert_eq!(keys(&crashed(&fs)), ["a", "b"]);
 }
 
+/// Each failed try once took a log and a MANIFEST of what little space there was.
+#[test]
+fn failed_resumes_leave_nothing_behind() {
+    type Make = fn() -> Fault;
+    let faults: [(&str, Make); 6] = [
+        ("tables", || Fault::no_space().on(&[OpKind::Write]).path("*.ldb")),
+        ("tables", || Fault::no_space().on(&[OpKind::Create]).path("*.ldb")),
+        ("logs", || Fault::no_space().on(&[OpKind::Write]).path("*.log")),
+        ("MANIFESTs", || Fault::no_space().on(&[OpKind::Write]).path("*MANIFEST*")),
+        ("CURRENT", || Fault::no_space().on(&[OpKind::Write]).path("*.dbtmp")),
+        ("names", || Fault::no_space().on(&[OpKind::Rename])),
+    ];
+    for (what, fault) in faults {
+        let fs = SimFs::new(5);
+        let db = open(&fs);
+        db.put("a", "1").unwrap();
+        db.put_with(&synced(), "b", "2").unwrap();
+        fs.inject(Fault::no_space().on(&[OpKind::Sync]).path("*MANIFEST*"));
+        fs.inject(fault().sticky());
+        if db.flush().is_ok() {
+            db.put("c", "3").unwrap_err();
+        }
+        db.resume().unwrap_err();
+        let files = || fs.list(Path::new("/db")).unwrap().len();
+        let (count, bytes) = (files(), fs.used_bytes());
+        for _ in 0..50 {
+            db.resume().unwrap_err();
+        }
+        assert!(files() <= count && fs.used_bytes() <= bytes, "{what}: {} files", files());
+        fs.clear_faults();
+        db.resume().unwrap();
+        db.put_with(&synced(), "d", "4").unwrap();
+        let found = keys(&crashed(&fs));
+        assert!(found == ["a", "b", "d"] || found == ["a", "b", "c", "d"], "{what}: {found:?}");
+        assert_eq!(keys(&db), found, "{what}");
+        drop(db);
+        drop(open(&fs));
+        crate::check::check_files(&fs).unwrap();
+    }
+}
+
 /// Tables of level 0 that overlap, until a compaction is due.
 fn fill_level0(db: &Db, rounds: usize) -> Result<(), Error> {
     for round in 0..rounds {
@@ -409,8 +450,8 @@ fn a_failed_flush_gives_up_no_log_to_a_compaction_that_was_under_way() {
     db.put_with(&synced(), "synced", "1").unwrap();
     fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*MANIFEST*"));
     db.flush().unwrap_err();
-    // Half a resume: the MANIFEST may be made anew, the log may not.
-    fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.log"));
+    // Half a resume: the MANIFEST may be made anew, the table may not.
+    fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb"));
     db.resume().unwrap_err();
     is_held.store(false, Relaxed);
     let level0 = || db.property("leveldb.num-files-at-level0").unwrap();

@@ -8,15 +8,18 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use minikv::{Compression, Db, Error, Options, WriteOptions};
+use minikv::{Compression, Db, Error, Iter, Options, WriteOptions};
 
 use crate::rng::{Rng, seed};
 use crate::setting;
 
 const CHILD_DIR: &str = "MINIKV_KILL_CHILD";
+const COPIES: &str = "MINIKV_KILL_COPIES";
 
-fn options() -> Options {
+pub fn options() -> Options {
     Options::default()
         .create_if_missing(true)
         .compression(Compression::None)
@@ -33,11 +36,17 @@ fn open(dir: &Path, reuse_logs: bool) -> Db {
 fn write_until_killed(dir: &Path) {
     let first: u64 = std::env::var("MINIKV_KILL_FIRST").unwrap().parse().unwrap();
     let db = open(dir, first.is_multiple_of(2));
+    let acked = Arc::new(AtomicU64::new(0));
+    if let Some(home) = std::env::var_os(COPIES) {
+        let (db, acked) = (db.clone(), acked.clone());
+        std::thread::spawn(move || make_copies(&db, Path::new(&home), &acked));
+    }
     let mut out = std::io::stdout().lock();
     for number in first.. {
         let sync = WriteOptions::default().sync(number % 8 == 0);
         let value = format!("{number}:{}", "v".repeat(number as usize % 900));
         db.put_with(&sync, format!("{:04}", number % 500), value).unwrap();
+        acked.store(number, Relaxed);
         if number % 8 == 0 {
             writeln!(out, "acked {number}").unwrap();
             out.flush().unwrap();
@@ -45,12 +54,54 @@ fn write_until_killed(dir: &Path) {
     }
 }
 
-/// Starts the child and kills it after it told of so many synced puts: the last one told.
-fn run_and_kill(dir: &Path, first: u64, lines: usize) -> u64 {
+/// Makes one checkpoint after another, each named by a put that must be in it.
+fn make_copies(db: &Db, home: &Path, acked: &AtomicU64) {
+    loop {
+        let least = acked.load(Relaxed);
+        let dest = home.join(least.to_string());
+        if least > 0 && !dest.exists() {
+            // A checkpoint that fails ends the process, and so the test.
+            if let Err(error) = db.checkpoint(dest) {
+                eprintln!("checkpoint: {error}");
+                std::process::exit(1);
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Checks that the puts, which are numbered and go round, are all there up to some number: which.
+pub fn check_numbers(entries: Iter) -> u64 {
+    let mut found = BTreeMap::new();
+    for entry in entries {
+        let (key, value) = entry.unwrap();
+        let (number, rest) = std::str::from_utf8(&value).unwrap().split_once(':').unwrap();
+        let number = number.parse::<u64>().unwrap();
+        assert_eq!(rest.len(), number as usize % 900);
+        found.insert(std::str::from_utf8(&key).unwrap().parse::<u64>().unwrap(), number);
+    }
+    let last = found.values().max().copied().unwrap_or(0);
+    for number in last.saturating_sub(499).max(1)..=last {
+        assert_eq!(found.get(&(number % 500)), Some(&number), "the last is {last}");
+    }
+    last
+}
+
+/// Starts the child and kills it after it told of so many synced puts: the last one told, which is
+/// in `acked`, too. With `copies` it makes checkpoints there.
+pub fn run_and_kill(
+    dir: &Path,
+    first: u64,
+    lines: usize,
+    copies: Option<&Path>,
+    acked: &AtomicU64,
+) -> u64 {
+    let copies = copies.map(|copies| (COPIES, copies));
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["kill::child", "--exact", "--nocapture", "--include-ignored"])
         .env(CHILD_DIR, dir)
         .env("MINIKV_KILL_FIRST", first.to_string())
+        .envs(copies)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -61,7 +112,9 @@ fn run_and_kill(dir: &Path, first: u64, lines: usize) -> u64 {
     while count < lines {
         let line = told.next().expect("the child goes on").unwrap();
         if let Some((_, number)) = line.split_once("acked ") {
-            last = Some(number.parse().unwrap());
+            let number = number.parse().unwrap();
+            acked.store(number, Relaxed);
+            last = Some(number);
             count += 1;
         }
     }
@@ -70,6 +123,7 @@ fn run_and_kill(dir: &Path, first: u64, lines: usize) -> u64 {
     // What it told between the last line read and its death counts too.
     for line in told.map_while(Result::ok) {
         if let Some(Ok(number)) = line.split_once("acked ").map(|(_, number)| number.parse()) {
+            acked.store(number, Relaxed);
             last = Some(number);
         }
     }
@@ -92,27 +146,12 @@ fn a_killed_process_loses_no_acknowledged_put() {
     let dir = tempfile::tempdir().unwrap();
     let mut first = 1;
     for kill in 0..kills {
-        let acked = run_and_kill(dir.path(), first, 1 + rng.below(60));
+        let lines = 1 + rng.below(60);
+        let acked = run_and_kill(dir.path(), first, lines, None, &AtomicU64::new(0));
         let db = open(dir.path(), kill % 2 == 0);
         assert!(db.recovery().lost.is_empty(), "seed {seed}: {:?}", db.recovery());
-        let found: BTreeMap<u64, u64> = db
-            .iter()
-            .unwrap()
-            .map(|entry| {
-                let (key, value) = entry.unwrap();
-                let value = std::str::from_utf8(&value).unwrap();
-                let (number, rest) = value.split_once(':').unwrap();
-                let number = number.parse::<u64>().unwrap();
-                assert_eq!(rest.len(), number as usize % 900, "seed {seed}, kill {kill}");
-                (std::str::from_utf8(&key).unwrap().parse().unwrap(), number)
-            })
-            .collect();
-        // The puts are numbered and go round: what is there is all of them up to some number.
-        let last = *found.values().max().unwrap();
+        let last = check_numbers(db.iter().unwrap());
         assert!(last >= acked, "seed {seed}, kill {kill}: {last} is left, {acked} was synced");
-        for number in last.saturating_sub(499).max(1)..=last {
-            assert_eq!(found.get(&(number % 500)), Some(&number), "seed {seed}, kill {kill}");
-        }
         first = last + 1;
     }
     println!("{kills} kills of a process that wrote {} puts, seed {seed}: nothing lost", first - 1);

@@ -10,6 +10,7 @@
 //! | `health` | what a running database does about faults |
 //! | `known_bugs` | bugs of this format's engines, one test each |
 //! | `kill` | a real process, really killed |
+//! | `outside` | readers at every crash point, between a writer's operations, beside a process |
 //!
 //! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` say how many to try (see `sweep` and
 //! `faults`); `MINIKV_SEED` where to begin. A failure prints the line that replays it.
@@ -20,6 +21,7 @@ mod health;
 mod kill;
 mod known_bugs;
 mod model;
+mod outside;
 mod sweep;
 mod workload;
 

@@ -14,6 +14,7 @@ use minikv::fs::sim::{CrashPlan, Holes, SimFs};
 
 use crate::check;
 use crate::model::Model;
+use crate::outside;
 use crate::rng::Rng;
 use crate::setting;
 use crate::workload::Run;
@@ -65,8 +66,13 @@ impl Sweep<'_> {
             Some(&state) if !again => state,
             _ => {
                 self.tally.distinct.fetch_add(1, Relaxed);
-                let image = self.run.fs.crash_image(&plan.clone().at_op(op));
-                check::recover(&image, &self.options(), self.run.kind.keys(), deep)?
+                let image = || self.run.fs.crash_image(&plan.clone().at_op(op));
+                let (keys, options) = (self.run.kind.keys(), self.options());
+                let state = check::recover(&image(), &options, keys, deep)?;
+                if deep || !power_loss {
+                    outside::look(&image(), &options, state, !power_loss)?;
+                }
+                state
             }
         };
         self.seen.insert(fingerprint, state);

@@ -153,3 +153,78 @@ fn a_crash_while_a_checkpoint_is_made_leaves_none_or_all_of_it() {
     let left = fs.crash_image(&CrashPlan::strict());
     assert!(open_copy(on(&left)) == made.entries, "durable when it returns");
 }
+
+/// Puts numbers under the keys 0 to 199, round and round, until `stop`.
+fn write_rounds(db: &Db, stop: &AtomicBool) {
+    for number in 0u64.. {
+        db.put((number % 200).to_be_bytes(), [number.to_be_bytes(); 60].concat()).unwrap();
+        if number >= 200 && stop.load(Relaxed) {
+            break;
+        }
+    }
+}
+
+/// Logs are cut to their records, and removed, while a checkpoint copies them.
+#[test]
+fn checkpoints_beside_writes_on_a_disk_succeed() {
+    let home = tempfile::tempdir().unwrap();
+    let options = Options::default().create_if_missing(true).write_buffer_bytes(64 << 10);
+    let db = Db::open(home.path().join("db"), options.clone()).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| write_rounds(&db, &stop));
+        let copies = || {
+            for i in 0..60 {
+                let copy = home.path().join(i.to_string());
+                db.checkpoint(&copy).map_err(|error| error.to_string())?;
+                let report = minikv::verify(&copy, &options).unwrap();
+                assert!(report.is_sound() && report.notes.is_empty(), "{report:?}");
+                std::fs::remove_dir_all(&copy).unwrap();
+            }
+            Ok::<(), String>(())
+        };
+        let made = copies();
+        stop.store(true, Relaxed);
+        writer.join().unwrap();
+        made.unwrap();
+    });
+}
+
+#[test]
+fn a_checkpoint_without_a_live_log_is_an_error() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, copy) = (home.path().join("db"), home.path().join("copy"));
+    let db = Db::open(&path, Options::default().create_if_missing(true)).unwrap();
+    db.put("a", "1").unwrap();
+    let files = std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
+    for log in files.filter(|path| path.extension().is_some_and(|ending| ending == "log")) {
+        std::fs::remove_file(log).unwrap();
+    }
+    let error = db.checkpoint(&copy).unwrap_err();
+    assert_eq!(error.io_kind(), Some(std::io::ErrorKind::NotFound), "{error}");
+    assert!(error.to_string().contains(".log"), "{error}");
+    assert!(!copy.exists());
+}
+
+#[test]
+fn of_two_checkpoints_in_one_place_one_is_made_and_stays() {
+    let home = tempfile::tempdir().unwrap();
+    let options = Options::default().create_if_missing(true).write_buffer_bytes(64 << 10);
+    let db = Db::open(home.path().join("db"), options.clone()).unwrap();
+    (0..2000u64).for_each(|i| db.put(i.to_be_bytes(), [7; 100]).unwrap());
+    for round in 0..30 {
+        let copy = home.path().join(round.to_string());
+        let both = std::thread::scope(|scope| {
+            let made = [(); 2].map(|()| scope.spawn(|| db.checkpoint(&copy)));
+            made.map(|made| made.join().unwrap())
+        });
+        let made = both.iter().filter(|made| made.is_ok()).count();
+        assert!(made <= 1, "both say that they made it");
+        if made == 1 {
+            let report = minikv::verify(&copy, &options).unwrap();
+            assert!(report.is_sound(), "{:?}, {both:?}", report.faults);
+            let found = Db::open_read_only(&copy, options.clone()).unwrap();
+            assert_eq!(found.iter().unwrap().count(), 2000);
+        }
+    }
+}

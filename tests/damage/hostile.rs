@@ -1,6 +1,8 @@
 //! Tables and logs that no engine wrote, with sound checksums: bugs that engines of this format
 //! had, one test each. What each one did elsewhere stands before it.
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minikv::format::coding::{put_varint32, put_varint64};
@@ -223,4 +225,175 @@ fn a_restart_inside_an_entry_is_seen_by_verify_and_repaired() {
     minikv::repair(DIR, &options(&fs), RepairOptions::default()).unwrap();
     assert!(minikv::verify(DIR, &options(&fs)).unwrap().is_sound());
     scan(&fs).unwrap();
+}
+
+/// All files below a directory, with their contents.
+fn contents_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let is_link = path.symlink_metadata().unwrap().is_symlink();
+        if !is_link && path.is_dir() {
+            found.extend(contents_of(&path));
+        } else if !is_link {
+            found.insert(path.clone(), std::fs::read(&path).unwrap());
+        }
+    }
+    found
+}
+
+/// Everything that minikv does to a database; what it says of each is not asked.
+fn do_everything(evil: &Path, copy: &Path) {
+    let options = || Options::default().create_if_missing(true).reuse_logs(true);
+    for paranoid in [false, true] {
+        let _ = Db::open_read_only(evil, options().paranoid_checks(paranoid));
+        let _ = minikv::verify(evil, &options());
+        let _ = minikv::checkpoint(evil, copy, &options());
+        if let Ok(db) = Db::open(evil, options().paranoid_checks(paranoid)) {
+            let _ = db.put("key", "evil");
+            let _ = db.flush();
+            let _ = db.checkpoint(copy.with_extension("open"));
+            let _ = db.compact_range::<&[u8]>(..);
+        }
+        let _ = minikv::repair(evil, &options(), RepairOptions::default());
+    }
+    let _ = minikv::destroy(evil, &options());
+}
+
+/// A database with tables, a live log, and one file in `lost/`.
+fn make_database(dir: &Path) {
+    let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
+    for key in ["a", "b"] {
+        db.put(key, "1").unwrap();
+        db.flush().unwrap();
+    }
+    db.put("c", "1").unwrap();
+    db.close().unwrap();
+    std::fs::create_dir(dir.join("lost")).unwrap();
+    std::fs::write(dir.join("lost/000001.log"), b"kept").unwrap();
+}
+
+/// A directory from a stranger may hold links to what is outside of it.
+#[test]
+fn links_in_a_database_lead_minikv_to_nothing_outside_of_it() {
+    let home = tempfile::tempdir().unwrap();
+    let (victim, evil) = (home.path().join("victim"), home.path().join("evil"));
+    let copy = home.path().join("copy");
+    make_database(&victim);
+    let before = contents_of(&victim);
+    make_database(&evil);
+    let mut names: Vec<String> = std::fs::read_dir(&evil)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.extend((8..14).map(|number| format!("{number:06}.dbtmp")));
+    names.extend((8..14).map(|number| format!("{number:06}.log")));
+    names.extend((8..14).map(|number| format!("MANIFEST-{number:06}")));
+    names.push("LOG".to_owned());
+    for name in &names {
+        for damaged in [false, true] {
+            for target in [&victim.join(name), &victim] {
+                let _ = std::fs::remove_dir_all(&evil);
+                let _ = std::fs::remove_dir_all(&copy);
+                let _ = std::fs::remove_dir_all(copy.with_extension("open"));
+                make_database(&evil);
+                if damaged {
+                    damage_log(&evil);
+                }
+                let link = evil.join(name);
+                let _ = std::fs::remove_file(&link);
+                let _ = std::fs::remove_dir_all(&link);
+                std::os::unix::fs::symlink(target, &link).unwrap();
+                do_everything(&evil, &copy);
+                assert!(contents_of(&victim) == before, "{name} links to {target:?}");
+            }
+        }
+    }
+}
+
+/// Makes the live log begin with a bad record.
+fn damage_log(dir: &Path) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|ending| ending == "log") {
+            let mut bytes = std::fs::read(&path).unwrap();
+            bytes[0] ^= 0x41;
+            std::fs::write(&path, bytes).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_link_in_place_of_lost_is_refused_by_what_would_follow_it() {
+    let home = tempfile::tempdir().unwrap();
+    let (victim, evil) = (home.path().join("victim"), home.path().join("evil"));
+    make_database(&victim);
+    make_database(&evil);
+    std::fs::remove_dir_all(evil.join("lost")).unwrap();
+    std::os::unix::fs::symlink("../victim", evil.join("lost")).unwrap();
+    let before = (contents_of(&victim), contents_of(&evil));
+    let error = minikv::destroy(&evil, &Options::default()).unwrap_err();
+    assert!(error.to_string().contains("lost"), "{error}");
+    assert!((contents_of(&victim), contents_of(&evil)) == before, "nothing is removed");
+    damage_log(&evil);
+    let error = Db::open(&evil, Options::default()).unwrap_err();
+    assert!(error.to_string().contains("lost"), "{error}");
+    let repaired = minikv::repair(&evil, &Options::default(), RepairOptions::default());
+    assert!(repaired.unwrap_err().to_string().contains("lost"));
+    assert!(contents_of(&victim) == before.0);
+}
+
+/// Another name of a file may be in a directory of somebody else.
+#[test]
+fn a_file_with_another_name_is_replaced_and_not_emptied() {
+    let home = tempfile::tempdir().unwrap();
+    let (mine, evil) = (home.path().join("mine"), home.path().join("evil"));
+    std::fs::create_dir(&evil).unwrap();
+    std::fs::write(&mine, b"precious").unwrap();
+    std::fs::hard_link(&mine, evil.join("000001.dbtmp")).unwrap();
+    drop(Db::open(&evil, Options::default().create_if_missing(true)).unwrap());
+    assert_eq!(std::fs::read(&mine).unwrap(), b"precious");
+}
+
+/// Numbers of new files come after those of all files there are, and must not wrap round to those.
+#[test]
+fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
+    let names = |number: u64| {
+        let endings = ["log", "ldb", "sst", "dbtmp"].map(|ending| format!("{number}.{ending}"));
+        endings.into_iter().chain([format!("MANIFEST-{number}")])
+    };
+    for number in [u64::MAX, u64::MAX - 1, 1 << 63, 1 << 62] {
+        for name in names(number) {
+            let home = tempfile::tempdir().unwrap();
+            let path = home.path().join("db");
+            make_database(&path);
+            std::fs::write(path.join(&name), b"").unwrap();
+            let before = contents_of(&path);
+            let checkpoint =
+                minikv::checkpoint(&path, home.path().join("copy"), &Options::default());
+            for error in [
+                Db::open(&path, Options::default()).map(drop).unwrap_err(),
+                checkpoint.unwrap_err(),
+            ] {
+                assert!(error.is_corruption(), "{error}");
+                assert!(error.to_string().contains(&name), "{error}");
+            }
+            assert!(!minikv::verify(&path, &Options::default()).unwrap().is_sound(), "{name}");
+            assert!(contents_of(&path) == before, "{name}");
+            std::fs::remove_file(path.join(&name)).unwrap();
+            assert_eq!(Db::open(&path, Options::default()).unwrap().iter().unwrap().count(), 3);
+        }
+    }
+    // The largest that is usable.
+    for name in names((1 << 62) - 100) {
+        let home = tempfile::tempdir().unwrap();
+        make_database(home.path());
+        std::fs::write(home.path().join(&name), b"").unwrap();
+        let opened = Db::open(home.path(), Options::default());
+        if let Ok(db) = opened {
+            db.put("d", "1").unwrap();
+            db.compact_range::<&[u8]>(..).unwrap();
+            assert_eq!(db.iter().unwrap().count(), 4, "{name}");
+        }
+    }
 }

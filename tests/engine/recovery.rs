@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use minikv::fs::sim::{OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
 use minikv::{Comparator, Db, Error, Options, WriteBatch, WriteOptions};
 
@@ -204,6 +206,119 @@ fn a_second_open_says_who_holds_the_lock() {
     assert!(Db::open(dir.path(), small()).is_err(), "a cursor still reads the files");
     drop(cursor);
     Db::open(dir.path(), small()).unwrap();
+}
+
+/// Between the first look and the lock another process makes the database.
+#[test]
+fn whether_a_database_exists_is_decided_under_the_lock() {
+    let fs = SimFs::new(1);
+    let options = |fs: &SimFs| {
+        small().fs(Arc::new(fs.clone())).error_if_exists(true).inline_background(Some(1))
+    };
+    let (other, was_made) = (fs.clone(), AtomicBool::new(false));
+    fs.set_hook(move |operation| {
+        if operation.kind == OpKind::Lock && !was_made.swap(true, Relaxed) {
+            Db::open("/db", options(&other)).unwrap().put("theirs", "1").unwrap();
+        }
+    });
+    let error = Db::open("/db", options(&fs)).unwrap_err();
+    assert!(matches!(error, Error::DatabaseExists { .. }), "{error}");
+    // The other way round: it was there, and is gone.
+    let (other, was_removed) = (fs.clone(), AtomicBool::new(false));
+    fs.set_hook(move |operation| {
+        if operation.kind == OpKind::Lock && !was_removed.swap(true, Relaxed) {
+            minikv::destroy("/db", &options(&other)).unwrap();
+            other.create_dir(Path::new("/db")).unwrap();
+        }
+    });
+    let must_exist = options(&fs).error_if_exists(false).create_if_missing(false);
+    let error = Db::open("/db", must_exist).unwrap_err();
+    assert!(matches!(error, Error::DatabaseMissing { .. }), "{error}");
+}
+
+#[test]
+fn a_database_whose_directory_was_made_again_leaves_the_new_one_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    let old = Db::open(&path, small()).unwrap();
+    (0..200).for_each(|i| old.put(format!("{i}"), "1".repeat(100)).unwrap());
+    old.flush().unwrap();
+    old.put("old", "1").unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    let new = Db::open(&path, small()).unwrap();
+    (0..200).for_each(|i| new.put(format!("{i}"), "2".repeat(100)).unwrap());
+    new.flush().unwrap();
+    new.put("new", "2").unwrap();
+    let error = old.flush().unwrap_err();
+    assert!(error.to_string().contains("removed and made again"), "{error}");
+    assert!(old.compact_range::<&[u8]>(..).is_err());
+    drop(old);
+    let found = contents(&new);
+    drop(new);
+    assert!(minikv::verify(&path, &small()).unwrap().is_sound());
+    let reopened = contents(&Db::open(&path, small()).unwrap());
+    assert!(reopened == found && found.len() == 201);
+    assert!(found.iter().all(|(_, value)| value.starts_with('2')));
+}
+
+const CHDIR: &str = "MINIKV_TEST_CHDIR";
+
+#[test]
+#[ignore = "the child of the test below"]
+fn child_that_changes_its_directory() {
+    let Some(home) = std::env::var_os(CHDIR) else { return };
+    let home = Path::new(&home);
+    std::env::set_current_dir(home.join("a")).unwrap();
+    let db = Db::open("db", small()).unwrap();
+    std::env::set_current_dir(home.join("b")).unwrap();
+    (0..3000).for_each(|i| db.put(format!("{i}"), "1".repeat(100)).unwrap());
+    db.flush().unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    db.checkpoint("copy").unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn a_relative_path_means_the_directory_of_the_time_of_opening() {
+    let home = tempfile::tempdir().unwrap();
+    for dir in ["a", "b"] {
+        let db = Db::open(home.path().join(dir).join("db"), small()).unwrap();
+        db.put("name", dir).unwrap();
+        db.flush().unwrap();
+        db.put("last", dir).unwrap();
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["recovery::child_that_changes_its_directory", "--exact", "--include-ignored"])
+        .env(CHDIR, home.path())
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{child:?}");
+    for (dir, count) in [("a/db", 3002), ("b/db", 2), ("b/copy", 3002)] {
+        let path = home.path().join(dir);
+        assert!(minikv::verify(&path, &small()).unwrap().is_sound(), "{dir}");
+        let db = Db::open(&path, small()).unwrap();
+        assert_eq!(contents(&db).len(), count, "{dir}");
+        let name = if dir.starts_with("b/db") { "b" } else { "a" };
+        assert_eq!(db.get("name").unwrap().as_deref(), Some(name.as_bytes()), "{dir}");
+    }
+}
+
+#[test]
+fn a_view_for_reading_keeps_hundreds_of_tables_that_a_writer_removes() {
+    let fs = MemFs::new();
+    let options = || small().fs(Arc::new(fs.clone())).max_file_bytes(1 << 10);
+    let db = Db::open("/db", options().compression(minikv::Compression::None)).unwrap();
+    let key = |i: u32| format!("key{i:06}");
+    (0..700).for_each(|i| db.put(key(i), [1; 1000]).unwrap());
+    db.compact_range::<&[u8]>(..).unwrap();
+    let view = Db::open_read_only("/db", options()).unwrap();
+    let tables = db.stats().levels.iter().map(|level| level.files).sum::<u64>();
+    assert!(tables > 500, "{tables}");
+    assert_eq!(view.unheld_tables(), 0);
+    (0..700).for_each(|i| db.put(key(i), [2; 1000]).unwrap());
+    db.compact_range::<&[u8]>(..).unwrap();
+    let seen = view.iter().unwrap().map(|entry| entry.unwrap().1[0]);
+    assert_eq!(seen.collect::<Vec<u8>>(), [1; 700]);
 }
 
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! A filesystem for dry runs: reads what is there, and takes every change without making it.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
@@ -76,6 +76,14 @@ impl Fs for DryFs {
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.0.exists(path)
+    }
+
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.0.absolute(path)
+    }
+
+    fn is_real_dir(&self, path: &Path) -> io::Result<bool> {
+        self.0.is_real_dir(path)
     }
 
     fn len(&self, path: &Path) -> io::Result<u64> {

@@ -129,6 +129,8 @@ pub fn repair_with(
             return Ok(report);
         }
     };
+    let next = survey.manifest.as_ref().and_then(|manifest| manifest.next_file_number);
+    directory::check_numbers(dir, &survey.files, next.unwrap_or(1))?;
     let report = Repair::new(dir, &options, &survey, report).run()?;
     drop(lock);
     Ok(report)
@@ -414,6 +416,7 @@ impl<'a> Repair<'a> {
             order,
             write_buffer_bytes: options.write_buffer_bytes,
             paranoid: false,
+            beside_writer: false,
         };
         let mut tables = Vec::new();
         let mut flush = |memtables: &mut std::collections::VecDeque<crate::engine::Frozen>| {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::admin::repair::report::Quarantined;
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::link_or_copy;
-use crate::engine::directory::LOST;
+use crate::engine::directory::make_lost;
 use crate::engine::options::Options;
 use crate::engine::version_set::{FileNumbers, sync_dir};
 use crate::format::edit::NewFile;
@@ -63,11 +63,10 @@ impl Writer<'_> {
 
     /// Puts second names of files into `lost/`, durably. The first ones are still there.
     pub fn keep_aside(&self, files: &[(PathBuf, String)]) -> Result<Vec<Quarantined>> {
-        let aside = self.dir.join(LOST);
         if files.is_empty() {
             return Ok(Vec::new());
         }
-        self.fs.create_dir(&aside).map_err(|error| Error::io("create", &aside, error))?;
+        let aside = make_lost(&*self.fs, self.dir)?;
         let mut taken = BTreeSet::new();
         let mut quarantined = Vec::new();
         for (path, why) in files {

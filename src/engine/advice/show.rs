@@ -51,7 +51,7 @@ impl fmt::Display for FilterAdvice {
                 "{name:<9} {:>10} {:>11.3} {:>7.3} {interval:>16} {:>11.0}",
                 Size(saving.filter_bytes).to_string(),
                 saving.blocks_per_get,
-                unsigned_zero(saving.saved),
+                thousandths(saving.saved),
                 saving.saved * self.bytes_per_block,
             )?;
             match times {
