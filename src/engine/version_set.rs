@@ -90,6 +90,7 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
     let mut levels: [BTreeMap<u64, NewFile>; NUM_LEVELS] = Default::default();
     let mut merged = VersionEdit::default();
     let mut damage = None;
+    let mut sync_failed = false;
     loop {
         let record = match reader.next() {
             Ok(Some(record)) => record,
@@ -100,6 +101,7 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
                 break;
             }
         };
+        sync_failed |= record == FAILED_MARK;
         let edit = VersionEdit::decode(record)
             .map_err(|error| error.in_file(&path).at(reader.record_offset()))?;
         if let Some(found) = &edit.comparator
@@ -130,7 +132,7 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
         last_seq: merged.last_seq.ok_or_else(|| missing("last sequence number"))?,
         manifest_number: manifest_number.unwrap_or(0),
         valid_end: reader.valid_end(),
-        clean: damage.is_none() && reader.tail() == Tail::Clean,
+        clean: damage.is_none() && !sync_failed && reader.tail() == Tail::Clean,
         damage,
     })
 }
@@ -146,6 +148,10 @@ fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
         }
     }
 }
+
+/// The last record of a MANIFEST whose sync failed: an edit of nothing. Such a MANIFEST is not
+/// written on.
+const FAILED_MARK: &[u8] = &[];
 
 /// The name of the MANIFEST that `CURRENT` names.
 ///
@@ -398,7 +404,10 @@ impl Manifest {
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.log.sync().map_err(|error| Error::io("sync", &self.path, error))
+        self.log.sync().map_err(|error| {
+            self.log.mark_failed(FAILED_MARK);
+            Error::io("sync", &self.path, error)
+        })
     }
 }
 
