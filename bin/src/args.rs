@@ -79,6 +79,10 @@ pub struct Shape {
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub cache_size: Option<usize>,
 
+    /// Keep logs no longer than their records, for readers to whom zeros are damage
+    #[arg(long, global = true)]
+    pub plain_logs: bool,
+
     /// The order of keys, if it is not the default
     #[arg(long, global = true, value_name = "NAME")]
     pub comparator: Option<String>,
@@ -163,7 +167,7 @@ impl Global {
 impl Shape {
     /// The library's options.
     pub fn options(&self) -> Result<Options> {
-        let mut options = self.filters(Options::default())?;
+        let mut options = self.filters(Options::default())?.preallocate_logs(!self.plain_logs);
         if let Some(kind) = self.compression {
             options = options.compression(kind.to_library()?);
         }

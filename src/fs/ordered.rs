@@ -50,14 +50,14 @@ impl Held {
         position: u64,
         mut write: impl FnMut(&[u8], u64) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut write_part = |part: Range<usize>| match part.is_empty() {
-            true => Ok(()),
-            false => write(&bytes[part.clone()], position + part.start as u64),
-        };
+        let mut put = |part| write_part(bytes, part, position, &mut write);
         let Some(first) = header_offsets(bytes, position).next() else {
-            return write_part(0..bytes.len());
+            return put(0..bytes.len());
         };
-        let head = first..head_end(first, position).min(bytes.len());
+        let head = match self.is_empty() {
+            true => first..head_end(first, position).min(bytes.len()),
+            false => 0..0,
+        };
         let seals = || {
             let begins_block = |at: usize| (position + at as u64) % BLOCK_BYTES as u64 == 0;
             header_offsets(bytes, position)
@@ -66,10 +66,10 @@ impl Held {
         };
         let mut done = head.end;
         for seal in seals() {
-            write_part(done..seal.start)?;
+            put(done..seal.start)?;
             done = seal.end;
         }
-        write_part(done..bytes.len())?;
+        put(done..bytes.len())?;
         let mut left_out = once(head.clone()).chain(seals());
         if !ends_record(bytes, position) {
             let owned = |part: Range<usize>| (position + part.start as u64, bytes[part].to_vec());
@@ -79,7 +79,19 @@ impl Held {
         for (offset, part) in self.0.drain(..) {
             write(&part, offset)?;
         }
-        left_out.try_for_each(|part| write(&bytes[part.clone()], position + part.start as u64))
+        left_out.try_for_each(|part| write_part(bytes, part, position, &mut write))
+    }
+}
+
+fn write_part(
+    bytes: &[u8],
+    part: Range<usize>,
+    position: u64,
+    write: &mut impl FnMut(&[u8], u64) -> io::Result<()>,
+) -> io::Result<()> {
+    match part.is_empty() {
+        true => Ok(()),
+        false => write(&bytes[part.clone()], position + part.start as u64),
     }
 }
 

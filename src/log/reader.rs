@@ -88,6 +88,9 @@ pub struct LogReader {
     resume_offset: u64,
     /// For a log of batches.
     continuing: Option<Continuing>,
+    /// Whether the end of the file was searched for a record of which a process was killed while
+    /// it wrote it. A file full of damage must not be searched again for each block.
+    is_searched: bool,
     end: Option<Result<Tail>>,
 }
 
@@ -126,6 +129,7 @@ impl LogReader {
             valid_end: 0,
             resume_offset: 0,
             continuing: None,
+            is_searched: false,
             end: None,
         })
     }
@@ -438,7 +442,10 @@ impl LogReader {
     /// process was killed while it wrote it: a header that begins a later block has three bytes of
     /// its checksum, but neither length nor type (`fs/ordered.rs`). A page that was lost has
     /// nothing at all. Behind the record there are zeros.
-    fn is_unfinished(&self, offset: u64) -> Result<bool> {
+    fn is_unfinished(&mut self, offset: u64) -> Result<bool> {
+        if std::mem::replace(&mut self.is_searched, true) {
+            return Ok(false);
+        }
         let block = BLOCK_BYTES as u64;
         let mut next = (offset / block + 1) * block;
         if begins_record(&self.read(offset, next - offset)?) {

@@ -448,7 +448,7 @@ fn lost_pages_of_a_log_of_batches_leave_no_hole() {
 #[test]
 fn a_log_full_of_damage_is_read_in_time() {
     let mut bytes = written(&[batch(1, 10)]);
-    bytes.resize(64 << 20, 0xee);
+    bytes.resize(16 << 20, 0xee);
     let mut reader = of_batches(&bytes);
     let mut damages = 0;
     loop {
@@ -461,14 +461,17 @@ fn a_log_full_of_damage_is_read_in_time() {
             }
         }
     }
-    assert!(damages > 2000);
+    assert!(damages > 500);
 }
 
 /// A process killed between any two pages of what it writes ahead of the log's end.
 #[test]
 fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
     for filler in [100, 4089, 4090, 30_000, 32_700, 32_740, 32_755, 32_760] {
-        for len in [10, 5000, 40_000, 100_000, 2_300_000] {
+        for len in [10, 5000, 40_000, 100_000, 1_200_000] {
+            if len > 1 << 20 && !matches!(filler, 100 | 32_755) {
+                continue;
+            }
             let before = written(&[batch(1, filler)]);
             let whole = written(&[batch(1, filler), batch(2, len)]);
             let (mut file, mut written_to) = (before.clone(), Vec::new());

@@ -3,6 +3,7 @@
 mod advice;
 mod explain;
 mod filters;
+mod logs;
 mod reads;
 mod recovery;
 mod tombstones;
