@@ -66,8 +66,9 @@ fn writer_on_a_full_disk() {
     for entry in std::fs::read_dir(dir.join("db")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "log") {
-            let copied = Command::new("cp").arg("--reflink=always").arg(path).arg(dir.join("copy"));
-            assert!(copied.status().unwrap().success());
+            let mut command = Command::new("cp");
+            command.arg("--reflink=always").arg(path).arg(dir.join("copy"));
+            assert!(command.status().unwrap().success());
         }
     }
     let mut filler = std::fs::File::create(dir.join("filler")).unwrap();

@@ -59,7 +59,7 @@ fn goleveldb(dir: &Path) -> Option<PathBuf> {
 enum Wrote {
     /// So many puts are acknowledged.
     Acked(u64),
-    Refused(String),
+    Refused,
 }
 
 /// Runs a process that notes in `acks` what it has done; kills it some time after it began.
@@ -78,7 +78,7 @@ fn run(command: &mut Command, acks: &Path, kill_after: Option<Duration>) -> Wrot
     assert!(output.status.success() || kill_after.is_some(), "{command:?}");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     match said.starts_with("refused") {
-        true => Wrote::Refused(said),
+        true => Wrote::Refused,
         false => Wrote::Acked(acked().unwrap_or(0)),
     }
 }
@@ -168,7 +168,7 @@ impl Scene {
         let kill = self.rng.one_in(2);
         let after = kill.then(|| Duration::from_micros(self.rng.below(20_000) as u64));
         match run(&mut command, &acks, after) {
-            Wrote::Refused(_) => self.count(format!("refused by {program}"), 1),
+            Wrote::Refused => self.count(format!("refused by {program}"), 1),
             Wrote::Acked(acked) => {
                 self.count(format!("puts by {program}"), acked);
                 for number in 1..=acked {
