@@ -179,8 +179,9 @@ impl Replay<'_> {
         replayed.last_log = None;
         let (offset, why) = match end {
             LogEnd::Whole => {
-                let is_clean = reader.tail() == Tail::Clean && !sync_failed;
-                replayed.last_log = is_clean.then_some((number, reader.valid_end()));
+                let is_clean = reader.tail() == Tail::Clean;
+                let may_go_on = is_clean && !sync_failed;
+                replayed.last_log = may_go_on.then_some((number, reader.valid_end()));
                 return Ok(());
             }
             // With nothing after the marker there is nothing to lose.

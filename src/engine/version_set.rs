@@ -132,7 +132,7 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
         last_seq: merged.last_seq.ok_or_else(|| missing("last sequence number"))?,
         manifest_number: manifest_number.unwrap_or(0),
         valid_end: reader.valid_end(),
-        clean: damage.is_none() && !sync_failed && reader.tail() == Tail::Clean,
+        clean: damage.is_none() && reader.tail() == Tail::Clean && !sync_failed,
         damage,
     })
 }

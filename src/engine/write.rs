@@ -9,6 +9,7 @@
 //! goleveldb replay it without effect; recovery sees by it that the log before lost its end.
 
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -307,13 +308,11 @@ pub struct OutgoingLog {
     next_seq: SeqNo,
 }
 
-/// Makes `log` durable. If that fails, a batch of nothing at `next_seq` is its last record: no
-/// open continues such a log.
-fn sync_or_mark(log: &mut LogWriter, path: &Path, next_seq: SeqNo) -> Result<()> {
-    log.sync().map_err(|error| {
-        log.mark_failed(empty_batch(next_seq).contents());
-        Error::io("sync", path, error)
-    })
+/// What a failed sync of `log` is to the writer. The log gets a batch of nothing at `next_seq` as
+/// its last record: no open continues such a log.
+fn failed_sync(log: &mut LogWriter, path: &Path, next_seq: SeqNo, error: io::Error) -> Error {
+    log.mark_failed(empty_batch(next_seq).contents());
+    Error::io("sync", path, error)
 }
 
 fn empty_batch(next_seq: SeqNo) -> WriteBatch {
@@ -342,7 +341,8 @@ impl SpareLog {
     /// Begins it; its first record will have the sequence number `next_seq`.
     pub fn begin(self, next_seq: SeqNo) -> Result<(PathBuf, LogWriter)> {
         let mut log = LogWriter::new(self.file, 0);
-        let added = log.add_record(empty_batch(next_seq).contents());
+        let marker = empty_batch(next_seq);
+        let added = log.add_record(marker.contents());
         added.map_err(|error| Error::io("append to", &self.path, error))?;
         Ok((self.path, log))
     }
@@ -457,10 +457,12 @@ impl Engine {
             let oldest_log = self.state.lock().oldest_log();
             commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
         }
-        for OutgoingLog { path, log, next_seq, .. } in &mut commit.outgoing {
-            // Not being cut does no harm.
-            let _ = log.trim();
-            sync_or_mark(log, path, *next_seq)?;
+        for outgoing in &mut commit.outgoing {
+            // One that is not cut ends in zeros, which do no harm.
+            let _ = outgoing.log.trim();
+            outgoing.log.sync().map_err(|error| {
+                failed_sync(&mut outgoing.log, &outgoing.path, outgoing.next_seq, error)
+            })?;
         }
         commit.outgoing.clear();
         if !commit.name_synced {
@@ -468,7 +470,10 @@ impl Engine {
             commit.name_synced = true;
         }
         let began = Instant::now();
-        sync_or_mark(&mut commit.log, &commit.log_path, next_seq)?;
+        commit
+            .log
+            .sync()
+            .map_err(|error| failed_sync(&mut commit.log, &commit.log_path, next_seq, error))?;
         commit.last_sync = began.elapsed();
         self.metrics.syncs.fetch_add(1, Relaxed);
         commit.unsynced = false;
