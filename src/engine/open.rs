@@ -368,7 +368,8 @@ impl Opening {
         let mut commit = self.start_log(&mut replayed)?;
         let frozen = replayed.memtables;
         let first_log = frozen.front().map_or(commit.first_log, |frozen| frozen.first_log);
-        if self.options.reuse_logs && self.recovered.clean {
+        let may_go_on = self.recovered.clean && !self.recovered.sync_failed;
+        if self.options.reuse_logs && may_go_on {
             // The edit may say that the log's number is the first that counts.
             sync_dir(&*self.fs, &self.dir)?;
             manifest.reuse_manifest(&self.recovered)?;

@@ -65,6 +65,8 @@ pub struct Recovered {
     pub valid_end: u64,
     /// Whether it ends cleanly there.
     pub clean: bool,
+    /// Whether it says that its sync failed, so that it must not be written on.
+    pub sync_failed: bool,
     /// What is wrong with what follows, if it is damaged and no record comes after it. An edit
     /// that was being written in a crash looks so: nobody relied on it then, and everything that
     /// the MANIFEST names without it is still there.
@@ -132,7 +134,8 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
         last_seq: merged.last_seq.ok_or_else(|| missing("last sequence number"))?,
         manifest_number: manifest_number.unwrap_or(0),
         valid_end: reader.valid_end(),
-        clean: damage.is_none() && reader.tail() == Tail::Clean && !sync_failed,
+        clean: damage.is_none() && reader.tail() == Tail::Clean,
+        sync_failed,
         damage,
     })
 }
