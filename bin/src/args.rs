@@ -89,6 +89,10 @@ pub struct Shape {
     #[arg(help_heading = "Common options")]
     pub cache_size: Option<usize>,
 
+    /// Keep logs no longer than their records, for readers to whom zeros are damage
+    #[arg(long, global = true)]
+    pub plain_logs: bool,
+
     /// Name of the database's comparator [default: byte order]
     ///
     /// `ignore` reads a database whose comparator this build does not know, without its order:
@@ -192,7 +196,7 @@ impl Global {
 impl Shape {
     /// The library's options.
     pub fn options(&self) -> Result<Options> {
-        let mut options = self.filters(Options::default());
+        let mut options = self.filters(Options::default()).preallocate_logs(!self.plain_logs);
         if let Some(kind) = self.compression {
             options = options.compression(kind.to_library()?);
         }

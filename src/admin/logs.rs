@@ -35,7 +35,7 @@ pub fn examine(fs: &dyn Fs, dir: &Path, number: u64, findings: &mut Findings<'_>
     let mut facts = LogFacts { number, path: path.clone(), ..LogFacts::default() };
     let opened = fs.open(&path).map_err(|error| Error::io("open", &path, error)).and_then(|file| {
         facts.file_bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
-        Ok(LogReader::new(file, &path)?.beside_writer(findings.beside_writer))
+        Ok(LogReader::of_batches(file, &path)?.beside_writer(findings.beside_writer))
     });
     match opened.and_then(|mut reader| read(&mut reader, &mut facts, findings)) {
         Ok(tail) => note_tail(tail, &path, findings),

@@ -272,11 +272,15 @@ impl Engine {
                 None => Ok(()),
             };
         }
-        if commit.unsynced || !commit.outgoing.is_empty() || commit.replayed_log.is_some() {
-            self.contain("close", || self.sync_log(&mut commit))
-        } else {
-            Ok(())
+        let path = commit.log_path.clone();
+        let cut = || commit.log.trim().map_err(|error| Error::io("cut", path, error));
+        let trimmed = self.contain("close", cut)?;
+        let unsynced = commit.unsynced || !commit.outgoing.is_empty();
+        if !trimmed && !unsynced && commit.replayed_log.is_none() {
+            return Ok(());
         }
+        let next_seq = commit.last_seq + 1;
+        self.contain("close", || self.sync_log(&mut commit, next_seq))
     }
 }
 

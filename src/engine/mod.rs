@@ -93,8 +93,6 @@ pub struct Engine {
     pub fs: Arc<dyn Fs>,
     /// As given at open.
     pub options: Options,
-    /// What reads need; outlives the engine in snapshots and cursors.
-    pub reads: Arc<ReadState>,
     /// Hands out file numbers.
     pub numbers: Arc<FileNumbers>,
     /// Removes obsolete tables.
@@ -117,6 +115,10 @@ pub struct Engine {
     closing: AtomicBool,
     /// Without threads: what decides when background work is done. A leaf of the lock order.
     inline: Option<Mutex<u64>>,
+    /// What reads need; outlives the engine in snapshots and cursors. It holds the lock of the
+    /// directory, so it is the last field: logs are cut to their records when they are dropped,
+    /// and by then nobody else may be writing to them.
+    pub reads: Arc<ReadState>,
 }
 
 /// The engine's own state, guarded by one lock.

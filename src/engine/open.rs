@@ -145,10 +145,11 @@ impl Replay<'_> {
         let path = self.dir.join(name::log_name(number));
         let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let file_bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
-        let mut reader = LogReader::new(file, &path)?.beside_writer(self.beside_writer);
+        let mut reader = LogReader::of_batches(file, &path)?.beside_writer(self.beside_writer);
         // All of a log is in one memtable. Of two, the first could be flushed, the log needed for
         // the second could lose its end, and what is replayed then be older than the table.
         let mut mem = None;
+        let mut sync_failed = false;
         let end = loop {
             let is_first = reader.valid_end() == 0;
             let record = match reader.next() {
@@ -173,14 +174,17 @@ impl Replay<'_> {
                     break LogEnd::Damaged(error.in_file(&path).at(reader.record_offset()));
                 }
             }
-            replayed.recovery.records += u64::from(record.len() > HEADER_BYTES);
+            let is_empty = record.len() == HEADER_BYTES;
+            sync_failed |= is_empty && !is_first;
+            replayed.recovery.records += u64::from(!is_empty);
         };
         replayed.recovery.logs += 1;
         replayed.last_log = None;
         let (offset, why) = match end {
             LogEnd::Whole => {
                 let is_clean = reader.tail() == Tail::Clean;
-                replayed.last_log = is_clean.then_some((number, reader.valid_end()));
+                let may_go_on = is_clean && !sync_failed;
+                replayed.last_log = may_go_on.then_some((number, reader.valid_end()));
                 return Ok(());
             }
             // With nothing after the marker there is nothing to lose.
@@ -378,7 +382,8 @@ impl Opening {
         let mut commit = self.start_log(&mut replayed)?;
         let frozen = replayed.memtables;
         let first_log = frozen.front().map_or(commit.first_log, |frozen| frozen.first_log);
-        if self.options.reuse_logs && self.recovered.clean {
+        let may_go_on = self.recovered.clean && !self.recovered.sync_failed;
+        if self.options.reuse_logs && may_go_on {
             // The edit may say that the log's number is the first that counts.
             sync_dir(&*self.fs, &self.dir)?;
             manifest.reuse_manifest(&self.recovered)?;
@@ -491,7 +496,8 @@ impl Opening {
             return Ok(self.started(number, path, log, mem, number, replayed.last_seq));
         }
         let number = self.numbers.take();
-        let log = SpareLog::create(&*self.fs, &self.dir, number)?;
+        let plain = !self.options.preallocate_logs;
+        let log = SpareLog::create(&*self.fs, &self.dir, number, plain)?;
         let (path, log) = log.begin(replayed.last_seq + 1)?;
         let mem = self.new_memtable();
         Ok(self.started(number, path, log, mem, number, replayed.last_seq))

@@ -39,6 +39,7 @@ pub struct Options {
     pub(crate) level_filters: Vec<(usize, LevelFilter)>,
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     pub(crate) reuse_logs: bool,
+    pub(crate) preallocate_logs: bool,
     pub(crate) comparator: Arc<dyn Comparator>,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) manifest_rotate_bytes: u64,
@@ -97,6 +98,7 @@ impl Default for Options {
             level_filters: Vec::new(),
             prefix_extractor: None,
             reuse_logs: false,
+            preallocate_logs: true,
             comparator: Arc::new(BytewiseComparator),
             fs: Arc::new(DiskFs),
             manifest_rotate_bytes: 1 << 20,
@@ -259,6 +261,20 @@ impl Options {
     #[must_use]
     pub fn reuse_logs(mut self, yes: bool) -> Options {
         self.reuse_logs = yes;
+        self
+    }
+
+    /// Whether a log may be longer than its records while it is written, by zeros. Default: true.
+    ///
+    /// Without it, each group of writes is appended with one system call (one of more than 1 MiB
+    /// with several), and what a killed process leaves of the log ends with a record, or inside
+    /// one as LevelDB's own logs do. That is for readers that take zeros for damage: goleveldb
+    /// with `StrictJournal`; and LevelDB with `paranoid_checks`, if the process was killed in the
+    /// middle of writing a record that crosses 32 KiB of the log. All others read both kinds.
+    /// Unsynced puts take longer, and so do synced ones.
+    #[must_use]
+    pub fn preallocate_logs(mut self, yes: bool) -> Options {
+        self.preallocate_logs = yes;
         self
     }
 

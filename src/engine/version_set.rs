@@ -70,6 +70,8 @@ pub struct Recovered {
     pub valid_end: u64,
     /// Whether it ends cleanly there.
     pub clean: bool,
+    /// Whether it says that its sync failed, so that it must not be written on.
+    pub sync_failed: bool,
     /// What is wrong with what follows, if it is damaged and no record comes after it. An edit
     /// that was being written in a crash looks so: nobody relied on it then, and everything that
     /// the MANIFEST names without it is still there.
@@ -138,6 +140,7 @@ pub fn read_manifest(
     let mut levels: [BTreeMap<u64, NewFile>; NUM_LEVELS] = Default::default();
     let mut merged = VersionEdit::default();
     let mut damage = None;
+    let mut sync_failed = false;
     loop {
         let record = match reader.next() {
             Ok(Some(record)) => record,
@@ -148,6 +151,7 @@ pub fn read_manifest(
                 break;
             }
         };
+        sync_failed |= record == FAILED_MARK;
         let edit = VersionEdit::decode(record)
             .map_err(|error| error.in_file(&path).at(reader.record_offset()))?;
         if let Some(found) = &edit.comparator
@@ -179,6 +183,7 @@ pub fn read_manifest(
         manifest_number: manifest_number.unwrap_or(0),
         valid_end: reader.valid_end(),
         clean: damage.is_none() && reader.tail() == Tail::Clean,
+        sync_failed,
         damage,
     })
 }
@@ -194,6 +199,10 @@ fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
         }
     }
 }
+
+/// The last record of a MANIFEST whose sync failed: an edit of nothing. Such a MANIFEST is not
+/// written on.
+const FAILED_MARK: &[u8] = &[];
 
 /// The name of the MANIFEST that `CURRENT` names.
 ///
@@ -502,7 +511,10 @@ impl Manifest {
     }
 
     fn sync(&mut self) -> Result<()> {
-        self.log.sync().map_err(|error| Error::io("sync", &self.path, error))
+        self.log.sync().map_err(|error| {
+            self.log.mark_failed(FAILED_MARK);
+            Error::io("sync", &self.path, error)
+        })
     }
 }
 

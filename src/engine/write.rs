@@ -9,7 +9,7 @@
 //! goleveldb replay it without effect; recovery sees by it that the log before lost its end.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -305,6 +305,21 @@ pub struct OutgoingLog {
     number: u64,
     path: PathBuf,
     log: LogWriter,
+    /// The sequence number after its last one.
+    next_seq: SeqNo,
+}
+
+/// What a failed sync of `log` is to the writer. The log gets a batch of nothing at `next_seq` as
+/// its last record: no open continues such a log.
+fn failed_sync(log: &mut LogWriter, path: &Path, next_seq: SeqNo, error: io::Error) -> Error {
+    log.mark_failed(empty_batch(next_seq).contents());
+    Error::io("sync", path, error)
+}
+
+fn empty_batch(next_seq: SeqNo) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.set_sequence(next_seq);
+    batch
 }
 
 /// A log that was made before it is needed: to make a file can take long, while others are synced.
@@ -316,18 +331,18 @@ pub struct SpareLog {
 }
 
 impl SpareLog {
-    /// Makes the log `number`, empty.
-    pub fn create(fs: &dyn Fs, dir: &Path, number: u64) -> Result<SpareLog> {
+    /// Makes the log `number`, empty; `plain` if it may never be longer than its records.
+    pub fn create(fs: &dyn Fs, dir: &Path, number: u64, plain: bool) -> Result<SpareLog> {
         let path = dir.join(name::log_name(number));
-        let file = fs.create_log(&path).map_err(|error| Error::io("create", &path, error))?;
+        let created = if plain { fs.create(&path) } else { fs.create_log(&path) };
+        let file = created.map_err(|error| Error::io("create", &path, error))?;
         Ok(SpareLog { number, path, file })
     }
 
     /// Begins it; its first record will have the sequence number `next_seq`.
     pub fn begin(self, next_seq: SeqNo) -> Result<(PathBuf, LogWriter)> {
         let mut log = LogWriter::new(self.file, 0);
-        let mut marker = WriteBatch::new();
-        marker.set_sequence(next_seq);
+        let marker = empty_batch(next_seq);
         let added = log.add_record(marker.contents());
         added.map_err(|error| Error::io("append to", &self.path, error))?;
         Ok((self.path, log))
@@ -422,7 +437,7 @@ impl Engine {
             .map_err(|error| Error::io("append to", &commit.log_path, error));
         let durable = logged.and_then(|()| {
             commit.unsynced = true;
-            if sync { self.sync_log(commit) } else { Ok(()) }
+            if sync { self.sync_log(commit, first_seq + count) } else { Ok(()) }
         });
         if let Err(error) = durable {
             // The record may be in the file, whole or in part: nothing may follow it.
@@ -443,8 +458,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes everything logged so far durable.
-    pub fn sync_log(&self, commit: &mut CommitState) -> Result<()> {
+    /// Makes everything logged so far durable; the sequence number after that is `next_seq`.
+    pub fn sync_log(&self, commit: &mut CommitState, next_seq: SeqNo) -> Result<()> {
         if let Some(number) = commit.replayed_log {
             self.wait_for_flush_of(number)?;
             commit.replayed_log = None;
@@ -455,7 +470,11 @@ impl Engine {
             commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
         }
         for outgoing in &mut commit.outgoing {
-            outgoing.log.sync().map_err(|error| Error::io("sync", &outgoing.path, error))?;
+            // One that is not cut ends in zeros, which do no harm.
+            let _ = outgoing.log.trim();
+            outgoing.log.sync().map_err(|error| {
+                failed_sync(&mut outgoing.log, &outgoing.path, outgoing.next_seq, error)
+            })?;
         }
         commit.outgoing.clear();
         if !commit.name_synced {
@@ -463,7 +482,10 @@ impl Engine {
             commit.name_synced = true;
         }
         let began = Instant::now();
-        commit.log.sync().map_err(|error| Error::io("sync", &commit.log_path, error))?;
+        commit
+            .log
+            .sync()
+            .map_err(|error| failed_sync(&mut commit.log, &commit.log_path, next_seq, error))?;
         commit.last_sync = began.elapsed();
         self.metrics.syncs.fetch_add(1, Relaxed);
         commit.unsynced = false;
@@ -555,7 +577,9 @@ impl Engine {
         let number = self.numbers.take();
         // Known before it is there, so that what is left of a failure is removed with the rest.
         self.state.lock().logs.insert(number, Some(0));
-        SpareLog::create(&*self.fs, &self.dir, number).inspect_err(|_| self.discard_log(number))
+        let plain = !self.options.preallocate_logs;
+        SpareLog::create(&*self.fs, &self.dir, number, plain)
+            .inspect_err(|_| self.discard_log(number))
     }
 
     /// Removes a log that could not be begun.
@@ -588,7 +612,8 @@ impl Engine {
         self.metrics.wal_bytes_before.fetch_add(commit.log.len(), Relaxed);
         let log = std::mem::replace(&mut commit.log, log);
         let path = std::mem::replace(&mut commit.log_path, path);
-        let outgoing = OutgoingLog { number: commit.log_number, path, log };
+        let next_seq = commit.last_seq + 1;
+        let outgoing = OutgoingLog { number: commit.log_number, path, log, next_seq };
         let mem = Arc::new(Memtable::new(self.reads.order.user(), self.options.write_buffer_bytes));
         let mut state = self.state.lock();
         state.logs.insert(outgoing.number, Some(outgoing.log.len()));

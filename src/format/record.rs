@@ -22,6 +22,10 @@ pub const MAX_STORED_BYTES: usize = 64 << 10;
 /// The bytes before the payload of a physical record.
 pub const HEADER_BYTES: usize = 7;
 
+/// The bytes of a header that a store in order leaves for last, together: the last of the checksum,
+/// the length and the type. As long as they are zeros the header says that nothing was written.
+pub const SEAL: std::ops::Range<usize> = 3..HEADER_BYTES;
+
 /// Which part of a logical record a physical one holds. The numbers are on disk.
 ///
 /// 0 is for preallocated space: with a length of 0 it means that nothing was written there.
@@ -118,6 +122,21 @@ impl RecordHeader {
     }
 }
 
+/// Where in `bytes`, which go to `offset` of a log, the headers of physical records begin.
+pub fn header_offsets(bytes: &[u8], offset: u64) -> impl Iterator<Item = usize> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let left = BLOCK_BYTES - (offset + at as u64) as usize % BLOCK_BYTES;
+        if left < HEADER_BYTES {
+            at += left;
+        }
+        let found = at;
+        let header = RecordHeader::decode(bytes.get(at..)?)?;
+        at += HEADER_BYTES + usize::from(header.payload_bytes);
+        Some(found)
+    })
+}
+
 #[inline]
 fn checksum(type_number: u8, payload: &[u8]) -> u32 {
     crc::extend(crc::value(&[type_number]), payload)
@@ -135,6 +154,17 @@ mod tests {
         assert_eq!(RecordHeader::decode(&header.encode()[..6]), None);
         assert_eq!(header.actual_crc(b"a"), header.stored_crc());
         assert_ne!(header.actual_crc(b"b"), header.stored_crc());
+    }
+
+    #[test]
+    fn headers_are_found_behind_padding_and_at_the_beginning_of_blocks() {
+        let record = [&RecordHeader::new(RecordType::Full, b"abc").encode()[..], b"abc"].concat();
+        let two = [&record[..], &record[..]].concat();
+        assert_eq!(header_offsets(&two, 0).collect::<Vec<_>>(), [0, 10]);
+        let padded = [&[0; 6][..], &record].concat();
+        let offset = BLOCK_BYTES as u64 - 6;
+        assert_eq!(header_offsets(&padded, offset).collect::<Vec<_>>(), [6]);
+        assert_eq!(header_offsets(b"short", 7).count(), 0);
     }
 
     #[test]

@@ -7,8 +7,16 @@
 //!
 //! A log that is synced every few records is written plainly into a file whose length is set ahead:
 //! a page of a mapping is protected anew by each sync, and a file that grows has its length to make
-//! durable too. One whose records are large is written plainly as well: a page of a mapping costs
-//! more than the system call that it saves.
+//! durable too. One whose records are large is written so as well: a page of a mapping costs more
+//! than the system call that it saves.
+//!
+//! # What a killed process leaves
+//! - The file ends with its last record, or at the end of a block: a LevelDB that appends to it
+//!   begins a block, and readers find that (`log/reader.rs`). So the length is set ahead before
+//!   the first write of more than one page, which may be cut short.
+//! - A record is there whole, or its header has no length and no type yet. Of a record in several
+//!   blocks the first fragments may be there without the last: for a nanosecond in a mapping, for
+//!   the time of a system call where it is written plainly.
 //!
 //! # Why it is sound
 //! Nothing ever borrows from the mapping but [`MappedLog::write`], for one copy. Others may read
@@ -16,6 +24,8 @@
 //! mapped, is so for every file of a database, and kept away by its lock. A store fails (`SIGBUS`)
 //! where a block of the file is missing: so blocks are reserved and pages made writable before,
 //! with calls that report errors, and only on filesystems that write a reserved block in place.
+//! Where a copy may share its blocks with the original, as on XFS and btrfs, a store into a
+//! reserved block can need a new one: those are never mapped.
 //! Wherever one of these calls fails the log goes on with plain writes.
 
 use std::fs::File;
@@ -25,10 +35,12 @@ use std::sync::atomic::{Ordering, fence};
 
 use memmap2::{MmapMut, MmapOptions};
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::process::{Resource, getrlimit};
 
 use super::WriteFile;
+use super::ordered::{Held, is_in_one_page};
 use super::retry::write_fully_at;
-use crate::format::record::{HEADER_BYTES, MAX_STORED_BYTES};
+use crate::format::record::{BLOCK_BYTES, MAX_STORED_BYTES, SEAL, header_offsets};
 
 /// Logs that stay shorter are written plainly: mapping costs more.
 const PLAIN_BYTES: u64 = 16 << 10;
@@ -44,7 +56,7 @@ const OFTEN_BYTES: u64 = 64 << 10;
 /// of 1 to 4 KiB (`docs/performance.md`).
 const LARGE_BYTES: u64 = 2 << 10;
 
-/// How far ahead its length is set.
+/// How far ahead the length of a log is set that is not short.
 const AHEAD_BYTES: u64 = 1 << 20;
 
 /// Pages are made writable so many bytes at a time: few enough that no record waits for long, and
@@ -54,19 +66,29 @@ const POPULATE_BYTES: usize = 512 << 10;
 /// Windows begin at multiples of this, which is one of every page size there is.
 const WINDOW_ALIGN: u64 = 64 << 10;
 
-/// `f_type` of ext2, ext3 and ext4, of XFS, and of tmpfs.
-#[cfg(target_os = "linux")]
-const IN_PLACE: [u32; 3] = [0xef53, 0x5846_5342, 0x0102_1994];
+const EXT4: u32 = 0xef53;
+const TMPFS: u32 = 0x0102_1994;
+const XFS: u32 = 0x5846_5342;
 
-/// A file for appending small pieces.
+/// Filesystems (`f_type`) on which a store into a reserved block needs no other block.
+const IN_PLACE: [u32; 2] = [EXT4, TMPFS];
+
+/// Filesystems on which a length that is set ahead costs nothing.
+const SPARSE: [u32; 3] = [EXT4, TMPFS, XFS];
+
+/// A file for appending whole physical records.
 #[derive(Debug)]
 pub(super) struct MappedLog {
     file: File,
     position: u64,
     window: Option<Window>,
     next_window_bytes: u64,
-    /// The file's length, where that was set ahead.
+    /// The file's length, where that was set ahead: a multiple of a block.
     reserved: u64,
+    /// Whether the length may be set ahead.
+    may_reserve: bool,
+    /// What is left to write of a record that came in part.
+    held: Held,
     /// Where it was synced last, and whether that was soon after the time before.
     synced: u64,
     often_synced: bool,
@@ -102,15 +124,16 @@ fn make_writable(_: &MmapMut, _: usize, _: usize) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Whether the filesystem of `file` writes a reserved block in place, as far as is known.
+/// Type of the filesystem that `file` is on, as `fstatfs` numbers it; 0 if unknown.
 #[cfg(target_os = "linux")]
-fn writes_in_place(file: &File) -> bool {
-    rustix::fs::fstatfs(file).is_ok_and(|stat| IN_PLACE.contains(&(stat.f_type as u32)))
+fn filesystem_kind(file: &File) -> u32 {
+    rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u32)
 }
 
+/// Other systems number filesystems differently: their logs are neither mapped nor set ahead.
 #[cfg(not(target_os = "linux"))]
-fn writes_in_place(_: &File) -> bool {
-    false
+fn filesystem_kind(_: &File) -> u32 {
+    0
 }
 
 impl Window {
@@ -119,7 +142,7 @@ impl Window {
         let at = (position - self.start) as usize;
         if at + MAX_STORED_BYTES > self.populated && self.populated < self.map.len() {
             let bytes = POPULATE_BYTES.min(self.map.len() - self.populated);
-            make_writable(&self.map, self.populated, bytes)?;
+            uninterrupted(|| make_writable(&self.map, self.populated, bytes))?;
             self.populated += bytes;
         }
         Ok(())
@@ -133,26 +156,29 @@ impl Window {
 impl MappedLog {
     /// Takes a file that is empty and open for reading and writing.
     pub(super) fn new(file: File) -> MappedLog {
-        let in_place = writes_in_place(&file);
+        let kind = filesystem_kind(&file);
         MappedLog {
             file,
             position: 0,
             window: None,
             next_window_bytes: FIRST_WINDOW_BYTES,
             reserved: 0,
+            may_reserve: SPARSE.contains(&kind),
+            held: Held::default(),
             synced: 0,
             often_synced: false,
             records: 0,
             chosen: 0,
-            plain_until: if in_place { 0 } else { FOREVER },
+            plain_until: if IN_PLACE.contains(&kind) { 0 } else { FOREVER },
         }
     }
 
-    /// Stores `bytes` in the window, if they fit. The header goes last: a record of which a killed
-    /// process stored a part, or others see a part, does not look like one.
+    /// Stores `bytes` in the window, if they fit. The headers are completed last, from the first
+    /// on: what a killed process stored in part, or others see in part, does not look like a
+    /// record.
     fn store(&mut self, bytes: &[u8]) -> bool {
         let Some(window) = &mut self.window else { return false };
-        if bytes.len() > MAX_STORED_BYTES {
+        if bytes.len() > MAX_STORED_BYTES || !self.held.is_empty() {
             return false;
         }
         let Some(at) = self.position.checked_sub(window.start).map(|at| at as usize) else {
@@ -160,24 +186,51 @@ impl MappedLog {
         };
         let populated = &mut window.map[..window.populated];
         let Some(place) = populated.get_mut(at..at + bytes.len()) else { return false };
-        let header = bytes.len().min(HEADER_BYTES);
-        place[header..].copy_from_slice(&bytes[header..]);
-        fence(Ordering::Release);
-        place[..header].copy_from_slice(&bytes[..header]);
+        let mut stored = 0;
+        for header in header_offsets(bytes, self.position) {
+            let seal = header + SEAL.start;
+            place[stored..seal].copy_from_slice(&bytes[stored..seal]);
+            stored = header + SEAL.end;
+        }
+        place[stored..].copy_from_slice(&bytes[stored..]);
+        for header in header_offsets(bytes, self.position) {
+            let seal = header + SEAL.start;
+            fence(Ordering::Release);
+            let (to, from) = (place[seal..].first_chunk_mut::<4>(), bytes[seal..].first_chunk());
+            if let (Some(to), Some(from)) = (to, from) {
+                // A store of four bytes, which nothing interrupts.
+                *to = *from;
+            }
+        }
         true
+    }
+
+    /// Writes `bytes` at the position through the system.
+    fn write_plainly(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let (position, end) = (self.position, self.position + bytes.len() as u64);
+        let is_at_once = self.held.is_empty() && is_in_one_page(position, end);
+        let is_ahead = !is_at_once && self.reserve(end);
+        let write = |bytes: &[u8], offset| {
+            write_fully_at(bytes, offset, |bytes, offset| self.file.write_at(bytes, offset))
+        };
+        match is_ahead || !self.held.is_empty() {
+            true => self.held.write(bytes, position, write),
+            false => write(bytes, position),
+        }
     }
 
     /// Sees to it that a window is ready at the position. On failure there is none from then on.
     fn move_on(&mut self) {
-        if self.plain_until == FOREVER || self.position < PLAIN_BYTES {
+        if self.position < PLAIN_BYTES {
             return;
         }
-        if self.often_synced && self.position - self.synced < OFTEN_BYTES {
+        if self.may_reserve && self.often_synced && self.position - self.synced < OFTEN_BYTES {
             self.window = None;
-            return self.set_ahead();
+            self.reserve(self.position + AHEAD_BYTES / 16);
+            return;
         }
         self.often_synced = false;
-        if self.position < self.plain_until {
+        if self.plain_until == FOREVER || self.position < self.plain_until {
             return;
         }
         let held = self.window.as_ref().is_some_and(|window| window.holds(self.position));
@@ -204,19 +257,31 @@ impl MappedLog {
         large
     }
 
-    fn set_ahead(&mut self) {
-        let len = self.position + AHEAD_BYTES;
+    /// Sets the length ahead of `end`, to a multiple of a block: whether it is.
+    fn reserve(&mut self, end: u64) -> bool {
+        if end <= self.reserved || !self.may_reserve {
+            return end <= self.reserved;
+        }
+        let ahead = if end < PLAIN_BYTES { 0 } else { AHEAD_BYTES };
+        let block = BLOCK_BYTES as u64;
+        let limit = file_size_limit();
+        let len = (end + ahead).next_multiple_of(block).min(limit - limit % block);
         // If it cannot be, the file grows with what is written.
-        if self.position + AHEAD_BYTES / 16 > self.reserved && self.file.set_len(len).is_ok() {
+        self.may_reserve = end <= len && self.file.set_len(len).is_ok();
+        if self.may_reserve {
             self.reserved = len;
         }
+        self.may_reserve
     }
 
     fn open_window(&mut self) -> io::Result<()> {
         self.window = None;
         let start = self.position - self.position % WINDOW_ALIGN;
         let bytes = self.next_window_bytes;
-        let map = self.map(start, bytes)?;
+        let map = self.map(start, bytes).inspect_err(|_| {
+            // Part of it may have been reserved, and the file be longer by that.
+            let _ = self.file.set_len(self.reserved.max(self.position));
+        })?;
         self.reserved = self.reserved.max(start + bytes);
         self.next_window_bytes = (2 * bytes).min(MAX_WINDOW_BYTES);
         let window = self.window.insert(Window { start, map, populated: 0 });
@@ -225,17 +290,36 @@ impl MappedLog {
 
     #[expect(unsafe_code, reason = "a system call for each record takes most of a put's time")]
     fn map(&self, start: u64, bytes: u64) -> io::Result<MmapMut> {
-        fallocate(&self.file, FallocateFlags::empty(), start, bytes)?;
+        if start + bytes > file_size_limit() {
+            // Past the limit the system would send a signal that ends the process.
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        uninterrupted(|| Ok(fallocate(&self.file, FallocateFlags::empty(), start, bytes)?))?;
         // SAFETY: the file belongs to this log alone and is not cut while the window is open; the
         // range is inside it. See the head of this file.
         unsafe { MmapOptions::new().offset(start).len(bytes as usize).map_mut(&self.file) }
     }
 }
 
+/// The largest file that this process may write.
+fn file_size_limit() -> u64 {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
+/// Calls again for as long as a signal interrupts.
+fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
+}
+
 impl WriteFile for MappedLog {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.store(bytes) {
-            write_fully_at(bytes, self.position, |b, offset| self.file.write_at(b, offset))?;
+            self.write_plainly(bytes)?;
         }
         self.position += bytes.len() as u64;
         self.records += 1;
@@ -252,6 +336,8 @@ impl WriteFile for MappedLog {
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         self.window = None;
         self.plain_until = FOREVER;
+        self.may_reserve = false;
+        self.held.clear();
         self.file.set_len(len)?;
         self.reserved = 0;
         self.position = self.position.min(len);
@@ -259,112 +345,25 @@ impl WriteFile for MappedLog {
         self.chosen = self.chosen.min(len);
         Ok(())
     }
+
+    fn trim(&mut self) -> io::Result<bool> {
+        self.window = None;
+        if self.reserved <= self.position {
+            return Ok(false);
+        }
+        self.file.set_len(self.position)?;
+        self.reserved = 0;
+        Ok(true)
+    }
 }
 
 impl Drop for MappedLog {
     fn drop(&mut self) {
-        self.window = None;
-        if self.reserved > self.position {
-            // If not, the zeros stay: they say nothing.
-            let _ = self.file.set_len(self.position);
-        }
+        // If it fails the zeros stay: they say nothing.
+        let _ = self.trim();
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    fn log(dir: &std::path::Path) -> MappedLog {
-        let mut options = super::super::disk::not_through_links();
-        let options = options.read(true).write(true).create(true);
-        MappedLog::new(options.open(dir.join("log")).unwrap())
-    }
-
-    /// The file as a process that is killed now leaves it: what was written, and zeros. So many.
-    fn zeros_behind(path: &std::path::Path, written: &[u8]) -> usize {
-        let left = fs::read(path).unwrap();
-        assert!(left.starts_with(written));
-        assert!(left[written.len()..].iter().all(|&byte| byte == 0));
-        left.len() - written.len()
-    }
-
-    /// Pieces of all sizes, across windows and larger than them: by turns many small ones, which
-    /// are stored in a window, and some large ones, which are not.
-    #[test]
-    fn what_was_written_is_there_and_behind_it_zeros_until_it_is_dropped() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        let mut log = log(dir.path());
-        let mut expected = Vec::new();
-        let small = [1usize, 7, 100, 1500, 3, 2000, 133, 0, 8, 1800, 90];
-        let large = [60_000usize, 7, 5000, 300_000, 3, 2_500_000, 90];
-        let mut mapped = [0; 2];
-        for round in 0..8000 {
-            let is_large = round % 4000 >= 3950;
-            let size = if is_large { large[round % 7] } else { small[round % 11] };
-            let piece: Vec<u8> = (0..size).map(|i| (i * 31 + round) as u8 | 1).collect();
-            log.write(&piece).unwrap();
-            expected.extend_from_slice(&piece);
-            mapped[usize::from(is_large)] += usize::from(log.window.is_some());
-            if round % 1000 == 999 {
-                log.sync().unwrap();
-                zeros_behind(&path, &expected);
-            }
-        }
-        assert!(
-            log.plain_until == FOREVER || (mapped[0] > 5000 && mapped[1] < 20),
-            "{mapped:?} left a window"
-        );
-        drop(log);
-        assert!(fs::read(&path).unwrap() == expected);
-    }
-
-    #[test]
-    fn a_log_that_is_synced_often_is_written_ahead_of_its_end_and_then_mapped_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("log");
-        let mut log = log(dir.path());
-        let mut expected = Vec::new();
-        let mut seen = [0; 2];
-        for round in 0..3000u32 {
-            let piece = [round as u8 | 1; 1000];
-            log.write(&piece).unwrap();
-            expected.extend_from_slice(&piece);
-            // In the middle of the rounds it is not synced at all.
-            if !(1000..2000).contains(&round) {
-                log.sync().unwrap();
-            }
-            if round % 100 == 99 {
-                let ahead = zeros_behind(&path, &expected) > 0;
-                seen[usize::from(log.window.is_some())] += usize::from(ahead);
-            }
-        }
-        assert!(log.plain_until == FOREVER || seen == [20, 10], "{seen:?}");
-        drop(log);
-        assert!(fs::read(&path).unwrap() == expected);
-    }
-
-    #[test]
-    fn a_length_that_was_set_stays() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut log = log(dir.path());
-        for _ in 0..100 {
-            log.write(&[1; 1000]).unwrap();
-        }
-        log.set_len(100_001).unwrap();
-        drop(log);
-        assert_eq!(fs::metadata(dir.path().join("log")).unwrap().len(), 100_001);
-    }
-
-    #[test]
-    fn short_logs_are_never_longer_than_written() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut log = log(dir.path());
-        log.write(&[1; 5000]).unwrap();
-        assert_eq!(fs::metadata(dir.path().join("log")).unwrap().len(), 5000);
-        assert!(log.window.is_none());
-    }
-}
+#[path = "mapped_tests.rs"]
+mod tests;

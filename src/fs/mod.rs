@@ -16,6 +16,7 @@ mod lock;
 mod mapped;
 mod mem;
 mod namespace;
+pub(crate) mod ordered;
 mod retry;
 pub mod sim;
 #[cfg(test)]
@@ -53,8 +54,8 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// there keeps it as it was.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
-    /// [`Fs::create`] for a log, to which many small pieces are appended. Until it is dropped the
-    /// file may be longer than what was written, by zeros.
+    /// [`Fs::create`] for a log, to which whole physical records are appended. Until it is dropped
+    /// or trimmed the file may be longer than what was written, by zeros up to the end of a block.
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.create(path)
     }
@@ -138,6 +139,12 @@ pub trait WriteFile: Send + Debug {
 
     /// Sets the length. The position stays, unless the file now ends before it.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
+
+    /// Cuts off what the file has past what was written, if anything: whether it did. What was
+    /// cut is durable after the next [`WriteFile::sync`].
+    fn trim(&mut self) -> io::Result<bool> {
+        Ok(false)
+    }
 }
 
 /// Holds a lock file while it lives.

@@ -4,14 +4,18 @@
 //! was written: the log ends there, and [`Tail`] says what was left out. Anything else that is
 //! not a record is an error. Both as LevelDB has it, save that LevelDB (which reports and goes
 //! on) has no word for, and this reader refuses:
-//! - zeros that something follows: a page that was lost, after which nothing is in order;
+//! - zeros that something follows: a page that was lost, after which nothing is in order. In a log
+//!   of batches, only if a batch is missing: a LevelDB that continues the log of a killed process
+//!   begins a block after such zeros, with the next sequence number
+//!   (`LogReader::find_continuation`);
 //! - a length that passes the record's block, in the last block too: no writer wrote it, so it is
 //!   no record cut short.
 //!
 //! And save that this reader takes as cut short what LevelDB reports: a damaged record whose end,
 //! like the rest of the file, is zeros, 512 bytes at least. A crash leaves that where space was
 //! allocated first. And the last 64 KiB that are not zeros, if they have no header and hold no
-//! record's beginning: a killed process leaves that that stored a record in a mapping.
+//! record's beginning: a process leaves that if it is killed while it stores a record. Of a longer
+//! record it leaves more, in which each block begins with a header without length and type.
 
 use std::io;
 use std::ops::Range;
@@ -19,8 +23,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::format::batch::decode_header;
+use crate::format::key::SeqNo;
 use crate::format::record::{
-    BLOCK_BYTES, HEADER_BYTES, MAX_STORED_BYTES, RecordHeader, RecordType,
+    BLOCK_BYTES, HEADER_BYTES, MAX_STORED_BYTES, RecordHeader, RecordType, SEAL,
 };
 use crate::fs::ReadFile;
 
@@ -52,6 +58,14 @@ pub enum Tail {
     },
 }
 
+/// How a log is continued behind what ends it: a batch at the beginning of a block, with the
+/// sequence number that comes next.
+#[derive(Debug)]
+struct Continuing {
+    /// The sequence number after those read so far; `None` before the first batch.
+    next_seq: Option<SeqNo>,
+}
+
 /// Reads a log from its start.
 ///
 /// The file may grow meanwhile; what it held at first is read. It may be cut meanwhile, too. That a
@@ -74,6 +88,11 @@ pub struct LogReader {
     resume_offset: u64,
     /// Whether another process may be writing the log.
     beside_writer: bool,
+    /// For a log of batches.
+    continuing: Option<Continuing>,
+    /// Whether the end of the file was searched for a record of which a process was killed while
+    /// it wrote it. A file full of damage must not be searched again for each block.
+    is_searched: bool,
     end: Option<Result<Tail>>,
 }
 
@@ -112,6 +131,8 @@ impl LogReader {
             valid_end: 0,
             resume_offset: 0,
             beside_writer: false,
+            continuing: None,
+            is_searched: false,
             end: None,
         })
     }
@@ -120,6 +141,17 @@ impl LogReader {
     /// they are looked at are the log's end, and no damage.
     pub fn beside_writer(self, beside_writer: bool) -> LogReader {
         LogReader { beside_writer, ..self }
+    }
+
+    /// [`LogReader::new`] for a log whose records are batches: it goes on where another program
+    /// continued the log of a killed process at the beginning of a block.
+    ///
+    /// # Errors
+    /// I/O, if the file does not tell its length.
+    pub fn of_batches(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
+        let mut reader = LogReader::new(file, path)?;
+        reader.continuing = Some(Continuing { next_seq: None });
+        Ok(reader)
     }
 
     /// The next record; `None` at the log's end, of which [`LogReader::tail`] tells more.
@@ -132,22 +164,82 @@ impl LogReader {
         if let Some(end) = &self.end {
             return end.clone().map(|_| None);
         }
-        let found = self.next_record().and_then(|record| match record {
+        let found = self.next_continued().and_then(|record| match record {
             Some(record) => Ok(Some(record)),
             None => {
                 self.end = Some(Ok(self.find_tail()?));
                 Ok(None)
             }
         });
-        match found {
-            Ok(None) => Ok(None),
-            Ok(Some(Record::Whole(range))) => Ok(Some(&self.chunk[range])),
-            Ok(Some(Record::Joined)) => Ok(Some(&self.joined)),
+        let record = match found {
+            Ok(None) => return Ok(None),
+            Ok(Some(Record::Whole(range))) => &self.chunk[range],
+            Ok(Some(Record::Joined)) => &self.joined[..],
             Err(error) => {
                 self.end = Some(Err(error.clone()));
-                Err(error)
+                return Err(error);
             }
+        };
+        if let Some(continuing) = &mut self.continuing
+            && let Ok((seq, count)) = decode_header(record)
+        {
+            let next_seq = seq + u64::from(count);
+            continuing.next_seq = continuing.next_seq.max(Some(next_seq));
         }
+        Ok(Some(record))
+    }
+
+    /// The next record; behind damage, if the log was continued there.
+    fn next_continued(&mut self) -> Result<Option<Record>> {
+        match self.next_record() {
+            Err(error) if error.is_corruption() => {
+                if !self.find_continuation()? {
+                    return Err(error);
+                }
+                self.next_record()
+            }
+            found => found,
+        }
+    }
+
+    /// Whether a program continued the log after what is damaged here: then the next record is the
+    /// first that it wrote.
+    ///
+    /// A killed process can leave zeros up to the end of a block, or a record cut short before
+    /// such zeros. LevelDB skips both with the rest of their block, and with `reuse_logs` appends
+    /// at the end of the file, which is the beginning of a block. Sequence numbers have no gaps: if
+    /// the first batch there has the one that comes next, no batch is missing between. Behind a
+    /// lost page the next batch has a later one.
+    fn find_continuation(&mut self) -> Result<bool> {
+        let Some(Continuing { next_seq: Some(next_seq) }) = self.continuing else {
+            return Ok(false);
+        };
+        let block = BLOCK_BYTES as u64;
+        let mut offset = self.resume_offset.next_multiple_of(block);
+        while let Some(bytes) = self.load(offset)? {
+            let Some(header) = RecordHeader::decode(bytes) else { break };
+            let payload = bytes[HEADER_BYTES..].get(..usize::from(header.payload_bytes));
+            let is_sound = |payload: &&[u8]| header.actual_crc(payload) == header.stored_crc();
+            let begins = matches!(
+                RecordType::from_u8(header.type_number),
+                Some(RecordType::Full | RecordType::First)
+            );
+            if let Some(payload) = payload.filter(is_sound)
+                && begins
+            {
+                let is_next = decode_header(payload).is_ok_and(|(seq, _)| seq == next_seq);
+                if is_next {
+                    self.offset = offset;
+                    self.joined.clear();
+                    return Ok(true);
+                }
+                break;
+            }
+            offset += block;
+        }
+        // Searched once: a file full of damage must not be read again for each block of it.
+        self.continuing = None;
+        Ok(false)
     }
 
     /// What follows the last record; clean until [`LogReader::next`] returned `None`.
@@ -247,7 +339,10 @@ impl LogReader {
             return Ok(None);
         }
         if header.type_number == 0 && header.payload_bytes == 0 {
-            if self.is_zero_from(offset)? || self.is_torn_store(offset)? {
+            if self.is_zero_from(offset)?
+                || self.is_torn_store(offset)?
+                || self.is_unfinished(offset)?
+            {
                 return Ok(None);
             }
             let error = Error::corruption("zeros inside the log");
@@ -367,19 +462,42 @@ impl LogReader {
         if !self.is_zero_from(offset + MAX_STORED_BYTES as u64)? {
             return Ok(false);
         }
-        let left = self.file_bytes.saturating_sub(offset).min(MAX_STORED_BYTES as u64);
-        let mut stored = vec![0; left as usize];
-        let read = self.file.read_at(&mut stored, offset);
-        stored.truncate(read.map_err(|error| self.io_error(error))?);
-        let begins = |at: usize| {
-            let bytes = &stored[at..];
-            let header = RecordHeader::decode(bytes)?;
-            let payload = bytes.get(HEADER_BYTES..)?.get(..usize::from(header.payload_bytes))?;
-            let record_type = RecordType::from_u8(header.type_number)?;
-            let is_first = matches!(record_type, RecordType::Full | RecordType::First);
-            (is_first && header.actual_crc(payload) == header.stored_crc()).then_some(())
-        };
-        Ok((0..stored.len()).all(|at| begins(at).is_none()))
+        Ok(!begins_record(&self.read(offset, MAX_STORED_BYTES as u64)?))
+    }
+
+    /// Whether what is at `offset`, which has no header, is a record of any size of which a
+    /// process was killed while it wrote it: a header that begins a later block has three bytes of
+    /// its checksum, but neither length nor type (`fs/ordered.rs`). A page that was lost has
+    /// nothing at all. Behind the record there are zeros.
+    fn is_unfinished(&mut self, offset: u64) -> Result<bool> {
+        if std::mem::replace(&mut self.is_searched, true) {
+            return Ok(false);
+        }
+        let block = BLOCK_BYTES as u64;
+        let mut next = (offset / block + 1) * block;
+        if begins_record(&self.read(offset, next - offset)?) {
+            return Ok(false);
+        }
+        while next < self.file_bytes {
+            let bytes = self.read(next, block)?;
+            let Some(header) = RecordHeader::decode(&bytes) else { break };
+            let is_begun = bytes[..SEAL.start] != [0; SEAL.start]
+                && (header.payload_bytes, header.type_number) == (0, 0);
+            if !is_begun {
+                break;
+            }
+            next += block;
+        }
+        self.is_zero_from(next)
+    }
+
+    /// Up to `len` bytes of the file from `offset` on.
+    fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let left = self.file_bytes.saturating_sub(offset).min(len);
+        let mut bytes = vec![0; left as usize];
+        let read = self.file.read_at(&mut bytes, offset);
+        bytes.truncate(read.map_err(|error| self.io_error(error))?);
+        Ok(bytes)
     }
 
     fn io_error(&self, error: io::Error) -> Error {
@@ -389,6 +507,19 @@ impl LogReader {
     fn corruption(&self, error: Error, offset: u64) -> Error {
         error.in_file(&self.path).at(offset)
     }
+}
+
+/// Whether a sound record begins anywhere in `bytes`.
+fn begins_record(bytes: &[u8]) -> bool {
+    let begins = |at: usize| {
+        let header = RecordHeader::decode(&bytes[at..])?;
+        let start = at + HEADER_BYTES;
+        let payload = bytes.get(start..start + usize::from(header.payload_bytes))?;
+        let record_type = RecordType::from_u8(header.type_number)?;
+        let is_first = matches!(record_type, RecordType::Full | RecordType::First);
+        (is_first && header.actual_crc(payload) == header.stored_crc()).then_some(())
+    };
+    (0..bytes.len()).any(|at| begins(at).is_some())
 }
 
 #[cfg(test)]

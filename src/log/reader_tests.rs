@@ -1,6 +1,7 @@
 use super::*;
 use crate::base::error::Corruption;
-use crate::log::testing::{Read, read, reader, written};
+use crate::fs::ordered::Held;
+use crate::log::testing::{Read, of_batches, read, read_all, reader, written};
 
 /// A record of every kind: empty, small, several that cross blocks, one over two whole blocks.
 fn payloads() -> Vec<Vec<u8>> {
@@ -398,5 +399,166 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
         let mut reader = open(vec![holed]).beside_writer(true);
         reader.next().unwrap();
         assert!(reader.next().unwrap_err().is_corruption(), "{seen} bytes");
+    }
+}
+
+/// A batch of one operation, as far as its header goes.
+fn batch(seq: u64, len: usize) -> Vec<u8> {
+    [&seq.to_le_bytes()[..], &1u32.to_le_bytes(), &payload(seq as u8, len)].concat()
+}
+
+fn read_batches(bytes: &[u8]) -> Read {
+    read_all(of_batches(bytes))
+}
+
+/// What a killed process can leave of the record that follows `whole`, up to the end of a block.
+fn killed_ends(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let to_block = |mut bytes: Vec<u8>, more: usize| {
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES) + more * BLOCK_BYTES, 0);
+        bytes
+    };
+    let with = |parts: &[&[u8]]| [&[whole], parts].concat().concat();
+    let long = [&[0; 7][..], &payload(3, 20_000)].concat();
+    let torn = &fragment(RecordType::Full, &payload(4, 900))[..500];
+    let room = BLOCK_BYTES - whole.len() % BLOCK_BYTES - HEADER_BYTES;
+    let first = fragment(RecordType::First, &batch(3, room - 12));
+    vec![
+        ("zeros up to the block's end", to_block(whole.to_vec(), 0)),
+        ("and more blocks of them", to_block(whole.to_vec(), 30)),
+        ("a record without its header", to_block(with(&[&long]), 1)),
+        ("a record cut short before zeros", to_block(with(&[torn]), 0)),
+        ("the first fragment of a record", with(&[&first])),
+        ("and zeros instead of the next", to_block(with(&[&first, &[0]]), 2)),
+    ]
+}
+
+#[test]
+fn a_log_that_was_continued_at_the_beginning_of_a_block_goes_on_there() {
+    let whole = written(&[batch(1, 100), batch(2, 300)]);
+    for (what, left) in killed_ends(&whole) {
+        assert_eq!(left.len() % BLOCK_BYTES, 0, "{what}");
+        let log = read_batches(&left);
+        assert_eq!((log.records.len(), log.end.is_ok()), (2, true), "{what}");
+        for first in [batch(3, 10), batch(3, 90_000)] {
+            let continued = [left.clone(), written(&[first, batch(4, 10)])].concat();
+            let log = read_batches(&continued);
+            assert_eq!(log.records.len(), 4, "{what}: {:?}", log.end);
+            assert_eq!(log.end.unwrap(), Tail::Clean, "{what}");
+            assert_eq!(log.valid_end, continued.len() as u64);
+            // And once more.
+            let mut again = continued.clone();
+            again.resize(again.len().next_multiple_of(BLOCK_BYTES), 0);
+            again.extend_from_slice(&written(&[batch(5, 10)]));
+            assert_eq!(read_batches(&again).records.len(), 5, "{what}");
+        }
+    }
+}
+
+/// A lost page leaves zeros too, but what was in it had sequence numbers.
+#[test]
+fn a_block_behind_zeros_counts_only_if_no_batch_is_missing() {
+    let whole = written(&[batch(1, 100), batch(2, 300)]);
+    for (what, left) in killed_ends(&whole) {
+        for seq in [0, 2, 4, 1000] {
+            let other = [left.clone(), written(&[batch(seq, 10)])].concat();
+            let log = read_batches(&other);
+            assert_eq!((log.records.len(), log.end.is_err()), (2, true), "{what}, {seq}");
+        }
+        let mut late = left.clone();
+        late.resize(left.len() + 100, 0);
+        late.extend_from_slice(&written(&[batch(3, 10)]));
+        assert!(read_batches(&late).end.is_err(), "{what}, then not at the beginning of a block");
+        // A log of other records, such as a MANIFEST, is continued nowhere.
+        let other = [left, written(&[batch(3, 10)])].concat();
+        assert!(read(&other).end.is_err(), "{what}");
+    }
+}
+
+/// Whole pages of zeros in the place of any pages of a log, as a loss of power leaves them.
+#[test]
+fn lost_pages_of_a_log_of_batches_leave_no_hole() {
+    // Records that end with pages and blocks, and others.
+    for len in [4096 - 7 - 12, 2048 - 7 - 12, 700, 5000] {
+        let batches: Vec<Vec<u8>> = (1..60).map(|seq| batch(seq, len)).collect();
+        let bytes = written(&batches);
+        for first in 0..bytes.len() / 4096 {
+            for pages in [1, 2, 7, 8, 9, 16] {
+                let mut lost = bytes.clone();
+                let range = first * 4096..((first + pages) * 4096).min(bytes.len());
+                lost[range.clone()].fill(0);
+                let log = read_batches(&lost);
+                assert_eq!(log.payloads(), batches[..log.records.len()], "{len}, {range:?}");
+                let is_end = range.end == bytes.len() || range.end + MAX_STORED_BYTES > bytes.len();
+                assert!(log.end.is_err() || is_end, "{len}, {range:?}");
+            }
+        }
+    }
+}
+
+/// A file of damage is searched for a continuation once.
+#[test]
+fn a_log_full_of_damage_is_read_in_time() {
+    let mut bytes = written(&[batch(1, 10)]);
+    bytes.resize(16 << 20, 0xee);
+    let mut reader = of_batches(&bytes);
+    let mut damages = 0;
+    loop {
+        match reader.next() {
+            Ok(None) => break,
+            Ok(Some(_)) => {}
+            Err(_) => {
+                damages += 1;
+                reader.skip_damage();
+            }
+        }
+    }
+    assert!(damages > 500);
+}
+
+/// A process killed between any two pages of what it writes ahead of the log's end.
+#[test]
+fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
+    for filler in [100, 4089, 4090, 30_000, 32_700, 32_740, 32_755, 32_760] {
+        for len in [10, 5000, 40_000, 100_000, 1_200_000] {
+            if len > 1 << 20 && !matches!(filler, 100 | 32_755) {
+                continue;
+            }
+            let before = written(&[batch(1, filler)]);
+            let whole = written(&[batch(1, filler), batch(2, len)]);
+            let (mut file, mut written_to) = (before.clone(), Vec::new());
+            file.resize(whole.len().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES, 0);
+            let mut held = Held::default();
+            // As `LogWriter` does it: a huge record in pieces that end with fragments.
+            let mut position = before.len();
+            while position < whole.len() {
+                let end = match whole.len() - position {
+                    left if left > 1 << 20 => (position + (1 << 20)) / BLOCK_BYTES * BLOCK_BYTES,
+                    _ => whole.len(),
+                };
+                let note = |bytes: &[u8], offset: u64| {
+                    written_to.push((offset as usize, bytes.to_vec()));
+                    Ok(())
+                };
+                held.write(&whole[position..end], position as u64, note).unwrap();
+                position = end;
+            }
+            let mut steps = 0;
+            for (offset, bytes) in written_to {
+                for (at, byte) in (offset..).zip(bytes) {
+                    if at % 4096 == 0 && (at / 4096) % (1 + len / 50_000) == 0 {
+                        let log = read_batches(&file);
+                        assert_eq!(log.records.len(), 1, "{filler}, {len} at {at}: {:?}", log.end);
+                        assert!(log.end.is_ok(), "{filler}, {len} at {at}: {:?}", log.end);
+                        steps += 1;
+                    }
+                    file[at] = byte;
+                }
+                let log = read_batches(&file);
+                assert!(log.end.is_ok(), "{filler}, {len} behind {offset}: {:?}", log.end);
+            }
+            assert!(steps > 2 || len < 10_000, "{steps}");
+            assert!(file.starts_with(&whole), "{filler}, {len}");
+            assert_eq!(read_batches(&file).records.len(), 2);
+        }
     }
 }

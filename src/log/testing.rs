@@ -79,6 +79,11 @@ pub fn reader(bytes: &[u8]) -> LogReader {
     LogReader::new(Arc::new(Contents(bytes.to_vec())), Path::new("000003.log")).unwrap()
 }
 
+/// [`reader`] for records that are batches.
+pub fn of_batches(bytes: &[u8]) -> LogReader {
+    LogReader::of_batches(Arc::new(Contents(bytes.to_vec())), Path::new("000003.log")).unwrap()
+}
+
 /// What a log holds: its records with their offsets, up to the end or the first error.
 pub struct Read {
     pub records: Vec<(u64, Vec<u8>)>,
@@ -93,7 +98,10 @@ impl Read {
 }
 
 pub fn read(bytes: &[u8]) -> Read {
-    let mut reader = reader(bytes);
+    read_all(reader(bytes))
+}
+
+pub fn read_all(mut reader: LogReader) -> Read {
     let mut records = Vec::new();
     let end = loop {
         match reader.next() {

@@ -37,6 +37,19 @@ impl LogWriter {
     /// What the filesystem says; afterwards the log takes no more.
     pub fn add_record(&mut self, payload: &[u8]) -> io::Result<()> {
         self.check()?;
+        let start = self.len;
+        let added = self.append(payload);
+        if added.is_err() {
+            self.poisoned = true;
+            self.len = start;
+            // What is left of the record would be damage to some readers, and in the way of a
+            // LevelDB that appends to this log.
+            let _ = self.file.set_len(start);
+        }
+        added
+    }
+
+    fn append(&mut self, payload: &[u8]) -> io::Result<()> {
         self.buffer.clear();
         let mut rest = payload;
         let mut is_first = true;
@@ -65,13 +78,31 @@ impl LogWriter {
     pub fn sync(&mut self) -> io::Result<()> {
         self.check()?;
         let result = self.file.sync();
-        if result.is_err() {
-            self.poisoned = true;
-            // What was dropped can still be read, by the next process too. A length past the last
-            // record tells it that this log is not one to go on with.
-            let _ = self.file.set_len(self.len + 1);
-        }
+        self.poisoned = result.is_err();
         result
+    }
+
+    /// After a failed sync, appends `mark` if it can: a record without effect. What the sync
+    /// dropped can still be read, by the next process too; by the mark it sees that this log is
+    /// not one to go on with. The log takes no more.
+    pub fn mark_failed(&mut self, mark: &[u8]) {
+        let start = self.len;
+        if self.append(mark).is_err() {
+            let _ = self.file.set_len(start);
+        }
+        self.poisoned = true;
+    }
+
+    /// Cuts off what the file has past the last record, if anything: whether it did. The cut is
+    /// durable after the next [`LogWriter::sync`].
+    ///
+    /// # Errors
+    /// What the filesystem says; the log stays usable.
+    pub fn trim(&mut self) -> io::Result<bool> {
+        match self.poisoned {
+            true => Ok(false),
+            false => self.file.trim(),
+        }
     }
 
     /// The length of the log, in bytes; the file may be longer if it was preallocated.
@@ -119,9 +150,8 @@ impl LogWriter {
 
     fn write_buffer(&mut self) -> io::Result<()> {
         let result = self.file.write(&self.buffer);
-        match result {
-            Ok(()) => self.len += self.buffer.len() as u64,
-            Err(_) => self.poisoned = true,
+        if result.is_ok() {
+            self.len += self.buffer.len() as u64;
         }
         self.buffer.clear();
         result

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
+use minikv::log::{LogReader, Tail};
 use minikv::{Compression, Db, Error, HealthState, Options, StallCause, WriteOptions};
 
 fn options(fs: &SimFs) -> Options {
@@ -104,6 +105,32 @@ fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() {
         assert_eq!(keys(&db), ["a", "b"]);
         db.put_with(&synced(), "c", "3").unwrap();
         assert_eq!(keys(&crashed(&fs)), ["a", "b", "c"], "reuse_logs({reuse})");
+    }
+}
+
+/// LevelDB with `reuse_logs` appends to any log: a length past the last record would cost it what
+/// it writes there.
+#[test]
+fn a_log_or_manifest_whose_sync_failed_ends_with_a_whole_record() {
+    for pattern in ["*.log", "*MANIFEST*"] {
+        let fs = SimFs::new(5);
+        let db = Db::open("/db", options(&fs)).unwrap();
+        db.put_with(&synced(), "a", "1").unwrap();
+        fs.inject(Fault::lost_sync().path(pattern));
+        assert!(db.put_with(&synced(), "b", "2").and_then(|()| db.flush()).is_err(), "{pattern}");
+        drop(db);
+        for name in fs.list(Path::new("/db")).unwrap() {
+            if name.ends_with(".log") || name.starts_with("MANIFEST") {
+                let path = Path::new("/db").join(name);
+                let mut reader = LogReader::new(fs.open(&path).unwrap(), &path).unwrap();
+                while reader.next().unwrap().is_some() {}
+                assert_eq!(reader.tail(), Tail::Clean, "{}", path.display());
+            }
+        }
+        let db = Db::open("/db", options(&fs).reuse_logs(true)).unwrap();
+        assert_eq!(keys(&db), ["a", "b"]);
+        db.put_with(&synced(), "c", "3").unwrap();
+        assert_eq!(keys(&crashed(&fs)), ["a", "b", "c"], "{pattern}");
     }
 }
 

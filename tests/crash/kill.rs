@@ -159,11 +159,11 @@ fn a_killed_process_loses_no_acknowledged_put() {
 
 /// Mounts memory of so many bytes, if this process may.
 fn mount(dir: &Path, options: &str) -> Result<(), String> {
-    let output = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", options, "minikv-test"])
-        .arg(dir)
-        .output()
-        .map_err(|error| error.to_string())?;
+    run_mount(Command::new("mount").args(["-t", "tmpfs", "-o", options, "minikv-test"]).arg(dir))
+}
+
+fn run_mount(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| error.to_string())?;
     match output.status.success() {
         true => Ok(()),
         false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
@@ -171,13 +171,24 @@ fn mount(dir: &Path, options: &str) -> Result<(), String> {
 }
 
 /// A filesystem of its own, until it is dropped.
-struct Mounted(tempfile::TempDir);
+pub struct Mounted(tempfile::TempDir);
 
 impl Mounted {
     /// `None`, and a word about it, where none can be mounted.
     fn new(options: &str) -> Option<Mounted> {
+        Mounted::with(|dir| mount(dir, options))
+    }
+
+    /// The filesystem in the file `image`.
+    pub fn of_image(image: &Path) -> Option<Mounted> {
+        Mounted::with(|dir| {
+            run_mount(Command::new("mount").args(["-o", "loop"]).arg(image).arg(dir))
+        })
+    }
+
+    fn with(mount: impl FnOnce(&Path) -> Result<(), String>) -> Option<Mounted> {
         let dir = tempfile::tempdir().unwrap();
-        match mount(dir.path(), options) {
+        match mount(dir.path()) {
             Ok(()) => Some(Mounted(dir)),
             Err(why) => {
                 println!("skipped: no filesystem can be mounted here: {why}");
@@ -186,7 +197,7 @@ impl Mounted {
         }
     }
 
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 }

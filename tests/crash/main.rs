@@ -10,12 +10,14 @@
 //! | `health` | what a running database does about faults |
 //! | `known_bugs` | bugs of this format's engines, one test each |
 //! | `kill` | a real process, really killed |
+//! | `disk` | limits that are errors and no signals |
 //! | `outside` | readers at every crash point, between a writer's operations, beside a process |
 //!
 //! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` say how many to try (see `sweep` and
 //! `faults`); `MINIKV_SEED` where to begin. A failure prints the line that replays it.
 
 mod check;
+mod disk;
 mod faults;
 mod health;
 mod kill;

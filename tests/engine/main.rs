@@ -4,6 +4,7 @@ mod advice;
 mod compaction;
 mod explain;
 mod filters;
+mod logs;
 mod panics;
 mod reads;
 mod recovery;

@@ -123,6 +123,7 @@ unsafe extern "C" {
     fn leveldb_readoptions_set_verify_checksums(o: *mut CReadOptions, on: u8);
     fn leveldb_writeoptions_create() -> *mut CWriteOptions;
     fn leveldb_writeoptions_destroy(o: *mut CWriteOptions);
+    fn leveldb_writeoptions_set_sync(o: *mut CWriteOptions, on: u8);
 
     fn leveldb_free(pointer: *mut c_void);
 }
@@ -316,6 +317,16 @@ impl LevelDb {
             let (key, key_len) = (key.as_ptr(), key.len());
             leveldb_put(db, write, key, key_len, value.as_ptr(), value.len(), error);
         })
+    }
+
+    /// Writes one entry, and waits until it is durable.
+    pub fn put_synced(&self, key: &[u8], value: &[u8]) -> Result<(), String> {
+        // SAFETY: the options were made in `open`; a put copies them before it returns.
+        unsafe { leveldb_writeoptions_set_sync(self.write, 1) };
+        let done = self.put(key, value);
+        // SAFETY: as above.
+        unsafe { leveldb_writeoptions_set_sync(self.write, 0) };
+        done
     }
 
     /// Writes all of `batch` or none of it.

@@ -1,0 +1,200 @@
+//! What a log is beside its records: what it is cut to, when, and what a process leaves that ends.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use minikv::fs::{DiskFs, FileLock, Fs, LockHolder, MemFs, ReadFile, WriteFile};
+use minikv::log::{LogReader, Tail};
+use minikv::{Db, WriteOptions};
+
+use crate::small;
+
+type Events = Arc<Mutex<Vec<&'static str>>>;
+
+/// Files in memory; notes what happens to logs and to the lock.
+#[derive(Debug, Default)]
+struct NotingFs {
+    inner: MemFs,
+    events: Events,
+}
+
+/// A log or a lock that notes its end.
+#[derive(Debug)]
+struct Noting<T> {
+    inner: T,
+    end: &'static str,
+    events: Events,
+}
+
+impl<T> Noting<T> {
+    fn note(&self, event: &'static str) {
+        self.events.lock().unwrap().push(event);
+    }
+}
+
+impl<T> Drop for Noting<T> {
+    fn drop(&mut self) {
+        self.note(self.end);
+    }
+}
+
+impl FileLock for Noting<Box<dyn FileLock>> {}
+
+impl WriteFile for Noting<Box<dyn WriteFile>> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.note("sync");
+        self.inner.sync()
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn trim(&mut self) -> io::Result<bool> {
+        self.note("trim");
+        Ok(true)
+    }
+}
+
+impl Fs for NotingFs {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        self.inner.open(path)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.inner.create(path)
+    }
+
+    fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        let inner = self.inner.create_log(path)?;
+        Ok(Box::new(Noting { inner, end: "end of a log", events: self.events.clone() }))
+    }
+
+    fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
+        self.inner.append(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove(path)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.hard_link(from, to)
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.create_dir(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.remove_dir(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        self.inner.list(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.inner.sync_dir(path)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        self.inner.len(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
+        let events = self.events.clone();
+        let noting = |inner| Box::new(Noting { inner, end: "unlock", events }) as Box<dyn FileLock>;
+        Ok(self.inner.lock(path)?.map(noting))
+    }
+}
+
+/// A log that is dropped is cut to its records. Whoever holds the lock by then may have appended.
+#[test]
+fn logs_are_done_with_before_the_lock_is_given_up() {
+    for (puts, close, snapshot) in
+        [(10, false, false), (10, true, false), (5000, false, false), (5000, true, true)]
+    {
+        let fs = NotingFs::default();
+        let events = fs.events.clone();
+        let db = Db::open("/db", small().fs(Arc::new(fs))).unwrap();
+        for i in 0..puts {
+            db.put(format!("{i:05}"), [b'v'; 100]).unwrap();
+        }
+        let held = snapshot.then(|| db.snapshot());
+        match close {
+            true => db.close().unwrap(),
+            false => drop(db),
+        }
+        drop(held);
+        let events = events.lock().unwrap();
+        assert!(events.contains(&"end of a log"));
+        let unlocked: Vec<_> = (0..events.len()).filter(|&at| events[at] == "unlock").collect();
+        assert_eq!(unlocked, [events.len() - 1], "{puts} puts, closed: {close}: {events:?}");
+    }
+}
+
+#[test]
+fn close_cuts_the_log_and_makes_that_durable() {
+    for synced in [false, true] {
+        let fs = NotingFs::default();
+        let events = fs.events.clone();
+        let db = Db::open("/db", small().fs(Arc::new(fs))).unwrap();
+        db.put_with(&WriteOptions::default().sync(synced), "key", "value").unwrap();
+        events.lock().unwrap().clear();
+        db.close().unwrap();
+        let events = events.lock().unwrap();
+        assert_eq!(events[..2], ["trim", "sync"], "{events:?}");
+    }
+}
+
+fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect()
+}
+
+/// The number of records of a log that others may be writing, and how it ends.
+fn read(path: &Path) -> (usize, Tail) {
+    let mut reader = LogReader::of_batches(DiskFs.open(path).unwrap(), path).unwrap();
+    let mut records = 0;
+    while reader.next().unwrap().is_some() {
+        records += 1;
+    }
+    (records, reader.tail())
+}
+
+#[test]
+fn logs_that_are_not_preallocated_end_with_their_last_record() {
+    for preallocate in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = small().write_buffer_bytes(8 << 20).preallocate_logs(preallocate);
+        let db = Db::open(dir.path(), options).unwrap();
+        let mut ended_clean = true;
+        for i in 0..2000usize {
+            let value = vec![b'v'; [10, 100, 3000, 50_000][i / 500]];
+            let sync = WriteOptions::default().sync(i % 500 < 20);
+            db.put_with(&sync, format!("{i:05}"), value).unwrap();
+            if i % 100 == 0 {
+                let (path, expected) = (logs(dir.path()).pop().unwrap(), (i + 2, Tail::Clean));
+                ended_clean &= read(&path) == expected;
+            }
+            if i == 1600 {
+                break;
+            }
+        }
+        assert!(ended_clean || preallocate);
+    }
+}

@@ -1,0 +1,57 @@
+//! Writes to a database in a process of its own, until it is done or killed:
+//! `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`.
+//!
+//! KIND says how large the values of minikv are, and how often they are synced; LevelDB's are
+//! small and synced. How many puts are acknowledged is in the file ACKS. What the library answers
+//! to a failed open goes to standard output, after `refused: `.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use minikv::{Db, Options, WriteOptions};
+use minikv_interop::{LevelDb, Settings, value_of};
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, program, dir, acks, prefix, count, kind] = &args[..] else { panic!("see the source") };
+    let (dir, acks) = (Path::new(dir), File::create(acks).expect("a file"));
+    let (count, kind): (u64, u64) = (count.parse().unwrap(), kind.parse().unwrap());
+    let entries = (1..=count).map(|number| {
+        let key = format!("{prefix}{number:08}");
+        (number, key.clone(), value_of(&key, kind, number))
+    });
+    let done = |number: u64| acks.write_all_at(&number.to_le_bytes(), 0).expect("a note");
+    if let "minikv" | "plain-minikv" = &program[..] {
+        let options = Options::default()
+            .create_if_missing(true)
+            .reuse_logs(kind.is_multiple_of(2))
+            .preallocate_logs(program == "minikv");
+        let db = Db::open(dir, options).expect("it opens");
+        for (number, key, value) in entries {
+            let sync = match kind % 3 {
+                0 => false,
+                1 => number % 7 == 0,
+                _ => number / 300 % 2 == 1,
+            };
+            db.put_with(&WriteOptions::default().sync(sync), key, value).expect("a put");
+            done(number);
+        }
+        return;
+    }
+    let settings = Settings {
+        paranoid_checks: program == "paranoid",
+        reuse_logs: program == "reuse",
+        ..Settings::default()
+    };
+    match LevelDb::open(dir, &settings) {
+        Err(error) => println!("refused: {error}"),
+        Ok(db) => {
+            for (number, key, _) in entries {
+                let value = format!("value of {key}");
+                db.put_synced(key.as_bytes(), value.as_bytes()).expect("a put");
+                done(number);
+            }
+        }
+    }
+}

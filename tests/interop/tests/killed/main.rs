@@ -1,0 +1,330 @@
+//! minikv is killed; LevelDB or goleveldb opens what it leaves, writes, and is closed or killed;
+//! then everyone finds everything.
+//!
+//! `MINIKV_KILLED_ROUNDS` says how often (30 if it is not set), `MINIKV_SEED` where to begin.
+//! goleveldb is Debian's; without it its turns are left out.
+
+#[path = "../../../support/rng.rs"]
+#[allow(dead_code, reason = "tests share it, and each uses a part")]
+mod rng;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use minikv::fs::sim::{Fault, SimFs};
+use minikv::fs::{DiskFs, Fs};
+use minikv::log::{LogReader, Tail};
+use minikv::{Db, Options, WriteOptions};
+use minikv_interop::ffi::Entry;
+use minikv_interop::{LevelDb, Settings, value_of};
+use rng::Rng;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const LEVELDB: [&str; 3] = ["leveldb", "paranoid", "reuse"];
+
+fn settings(program: &str) -> Settings {
+    Settings {
+        paranoid_checks: program == "paranoid",
+        reuse_logs: program == "reuse",
+        ..Settings::default()
+    }
+}
+
+/// The program of `go/goleveldb.go`; `None`, and a word about it, where it cannot be built.
+fn goleveldb(dir: &Path) -> Option<PathBuf> {
+    let program = dir.join("goleveldb");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/go/goleveldb.go"))
+        .env("GO111MODULE", "off")
+        .env("GOPATH", "/usr/share/gocode")
+        .env("GOCACHE", dir.join("cache"))
+        .status();
+    match built {
+        Ok(status) if status.success() => Some(program),
+        _ => {
+            println!("skipped: goleveldb (golang-go, golang-github-syndtr-goleveldb-dev)");
+            None
+        }
+    }
+}
+
+/// What came of one writing process.
+enum Wrote {
+    /// So many puts are acknowledged.
+    Acked(u64),
+    Refused,
+}
+
+/// Runs a process that notes in `acks` what it has done; kills it some time after it began.
+fn run(command: &mut Command, acks: &Path, kill_after: Option<Duration>) -> Wrote {
+    let _ = fs::remove_file(acks);
+    let acked = || fs::read(acks).ok()?.try_into().ok().map(u64::from_le_bytes);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    if let Some(after) = kill_after {
+        while acked().is_none() && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        std::thread::sleep(after);
+        child.kill().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() || kill_after.is_some(), "{command:?}");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    match said.starts_with("refused") {
+        true => Wrote::Refused,
+        false => Wrote::Acked(acked().unwrap_or(0)),
+    }
+}
+
+struct Scene {
+    home: tempfile::TempDir,
+    dir: PathBuf,
+    rng: Rng,
+    goleveldb: Option<PathBuf>,
+    /// What is acknowledged.
+    model: Model,
+    /// How much was written by others, and who refused what: counted by program.
+    counts: BTreeMap<String, u64>,
+    spans: u32,
+}
+
+impl Scene {
+    fn new(seed: u64) -> Scene {
+        let home = tempfile::tempdir().unwrap();
+        let goleveldb = goleveldb(home.path());
+        let dir = home.path().join("db");
+        let (rng, counts) = (Rng::new(seed), BTreeMap::new());
+        Scene { home, dir, rng, goleveldb, model: Model::new(), counts, spans: 0 }
+    }
+
+    fn count(&mut self, what: impl Into<String>, by: u64) {
+        *self.counts.entry(what.into()).or_default() += by;
+    }
+
+    fn begin_round(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+        self.model.clear();
+        self.spans = 0;
+    }
+
+    fn next_prefix(&mut self) -> String {
+        self.spans += 1;
+        format!("{}-", self.spans)
+    }
+
+    fn minikv_is_killed(&mut self, plain: bool) {
+        let (prefix, kind) = (self.next_prefix(), self.rng.below(15) as u64);
+        let acks = self.home.path().join("acks");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_writer"));
+        command.arg(if plain { "plain-minikv" } else { "minikv" }).arg(&self.dir).arg(&acks);
+        command.args([&prefix, "100000000", &kind.to_string()]);
+        let most = *self.rng.pick(&[500, 5000, 40_000]);
+        let after = Duration::from_micros(self.rng.below(most) as u64);
+        let Wrote::Acked(acked) = run(&mut command, &acks, Some(after)) else {
+            panic!("minikv refused")
+        };
+        for number in 1..=acked {
+            let key = format!("{prefix}{number:08}");
+            let value = value_of(&key, kind, number);
+            self.model.insert(key.into_bytes(), value);
+        }
+        self.count("puts by minikv", acked);
+    }
+
+    /// Whether every log ends with its last record.
+    fn ends_clean(&self) -> bool {
+        let is_clean = |path: PathBuf| {
+            let mut reader = LogReader::of_batches(DiskFs.open(&path).unwrap(), &path).unwrap();
+            while reader.next().unwrap().is_some() {}
+            reader.tail() == Tail::Clean
+        };
+        let entries = fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|name| name == "log")).all(is_clean)
+    }
+
+    /// Another program writes, and is killed or not. One that refuses leaves the database alone.
+    fn another_writes(&mut self, program: &str) {
+        let (prefix, acks) = (self.next_prefix(), self.home.path().join("acks"));
+        let count = (1 + self.rng.below(400)).to_string();
+        let mut command = match (program, &self.goleveldb) {
+            ("default" | "strict", Some(goleveldb)) => {
+                let mut command = Command::new(goleveldb);
+                command.arg("write").arg(&self.dir).arg(program).arg(&acks).args([&prefix, &count]);
+                command
+            }
+            _ => {
+                let mut command = Command::new(env!("CARGO_BIN_EXE_writer"));
+                command.arg(program).arg(&self.dir).arg(&acks).args([&prefix, &count, "0"]);
+                command
+            }
+        };
+        let kill = self.rng.one_in(2);
+        let after = kill.then(|| Duration::from_micros(self.rng.below(20_000) as u64));
+        match run(&mut command, &acks, after) {
+            Wrote::Refused => self.count(format!("refused by {program}"), 1),
+            Wrote::Acked(acked) => {
+                self.count(format!("puts by {program}"), acked);
+                for number in 1..=acked {
+                    let key = format!("{prefix}{number:08}");
+                    let value = format!("value of {key}").into_bytes();
+                    self.model.insert(key.into_bytes(), value);
+                }
+            }
+        }
+    }
+
+    /// Everything that is acknowledged is in `entries`.
+    fn check(&self, who: &str, entries: impl IntoIterator<Item = Entry>) {
+        let found: HashMap<Vec<u8>, Vec<u8>> = entries.into_iter().collect();
+        for (key, value) in &self.model {
+            let key_text = String::from_utf8_lossy(key);
+            let is_right = found.get(key).map(|found| found == value);
+            assert_eq!(is_right, Some(true), "{who}: {key_text}");
+        }
+        // One more for each process that was killed.
+        assert!(found.len() <= self.model.len() + self.spans as usize, "{who} finds too much");
+    }
+
+    fn copy(&self, name: &str) -> PathBuf {
+        let copy = self.home.path().join(name);
+        let _ = fs::remove_dir_all(&copy);
+        fs::create_dir(&copy).unwrap();
+        for entry in fs::read_dir(&self.dir).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+            }
+        }
+        copy
+    }
+
+    fn check_all(&mut self) {
+        for paranoid in [false, true] {
+            let copy = self.copy("minikv");
+            let options = Options::default().paranoid_checks(paranoid);
+            let entries = |db: &Db| -> Vec<Entry> {
+                let entries = db.iter().unwrap().map(Result::unwrap);
+                entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+            };
+            let read_only = Db::open_read_only(&copy, options.clone()).unwrap();
+            assert_eq!(read_only.recovery().lost, []);
+            let all = read_only.iter().unwrap().map(Result::unwrap);
+            self.check("read-only", all.map(|(key, value)| (key.to_vec(), value.to_vec())));
+            assert!(minikv::verify(&copy, &options).unwrap().is_sound());
+            let db = Db::open(&copy, options.reuse_logs(self.rng.one_in(2))).unwrap();
+            assert_eq!(db.recovery().lost, []);
+            self.check("minikv", entries(&db));
+        }
+        for program in LEVELDB {
+            match LevelDb::open(&self.copy(program), &settings(program)) {
+                Ok(db) => self.check(program, db.entries(false).unwrap()),
+                Err(error) if program == "paranoid" => {
+                    println!("paranoid LevelDB: {error}");
+                    self.count("refused by paranoid", 1);
+                }
+                Err(error) => panic!("{program}: {error}"),
+            }
+        }
+        let Some(goleveldb) = self.goleveldb.clone() else { return };
+        for mode in ["default", "strict"] {
+            let dump = Command::new(&goleveldb).arg("dump").arg(self.copy(mode)).arg(mode).output();
+            let dump = String::from_utf8(dump.unwrap().stdout).unwrap();
+            if dump.starts_with("refused") {
+                assert!(mode == "strict", "goleveldb: {dump}");
+                self.count("refused by strict", 1);
+                continue;
+            }
+            let unhex = |hex: &str| -> Vec<u8> {
+                let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+                (0..hex.len()).step_by(2).map(byte).collect()
+            };
+            let entry = |line: &str| line.split_once(' ').map(|(k, v)| (unhex(k), unhex(v)));
+            self.check(mode, dump.lines().map(|line| entry(line).unwrap()));
+        }
+    }
+}
+
+#[test]
+fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
+    let setting = std::env::var("MINIKV_KILLED_ROUNDS").ok();
+    let rounds: u64 = setting.map_or(30, |text| text.parse().expect("a number"));
+    let seed = rng::seed();
+    let mut scene = Scene::new(seed);
+    for round in 0..rounds {
+        // Every third with logs that are never longer than their records.
+        let plain = round % 3 == 2;
+        println!("round {round} of MINIKV_SEED={seed}, plain logs: {plain}");
+        scene.begin_round();
+        scene.minikv_is_killed(plain);
+        let clean = scene.ends_clean();
+        let others = match (&scene.goleveldb, plain, clean) {
+            (None, ..) => &["leveldb", "paranoid", "reuse"][..],
+            (_, false, _) => &["reuse", "leveldb", "paranoid", "reuse", "default"],
+            // What follows a torn record is lost to LevelDB itself.
+            (_, true, false) => &["leveldb", "paranoid", "default"],
+            (_, true, true) => &["strict", "leveldb", "strict", "paranoid", "default", "reuse"],
+        };
+        let other = others[(round / 3) as usize % others.len()];
+        let before = scene.counts.get("refused by strict").copied();
+        scene.another_writes(other);
+        let after = scene.counts.get("refused by strict").copied();
+        assert!(!plain || !clean || before == after, "goleveldb refused a plain log");
+        if scene.rng.one_in(2) {
+            scene.minikv_is_killed(plain);
+        }
+        let before = scene.counts.get("refused by paranoid").copied();
+        scene.check_all();
+        let after = scene.counts.get("refused by paranoid").copied();
+        assert!(!plain || before == after, "LevelDB refused a plain log");
+    }
+    // A record that crosses a block can be caught without its last fragment, rarely.
+    let refused = scene.counts.get("refused by paranoid").copied().unwrap_or(0);
+    assert!(refused <= 1 + rounds / 50, "{refused} refused by LevelDB with paranoid_checks");
+    println!("{rounds} killed logs continued, seed {seed}: nothing lost; {:?}", scene.counts);
+}
+
+/// Files of a simulated disk, on a real one.
+fn export(fs: &SimFs, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for name in fs.list(Path::new("/db")).unwrap() {
+        let file = fs.open(&Path::new("/db").join(&name)).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        fs::write(to.join(name), bytes).unwrap();
+    }
+}
+
+#[test]
+fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
+    for pattern in ["*.log", "*MANIFEST*"] {
+        let sim = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).fs(Arc::new(sim.clone()));
+        let db = Db::open("/db", options).unwrap();
+        let sync = WriteOptions::default().sync(true);
+        db.put_with(&sync, "before", "value").unwrap();
+        sim.inject(Fault::lost_sync().path(pattern));
+        assert!(db.put_with(&sync, "failed", "value").and_then(|()| db.flush()).is_err());
+        drop(db);
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("db");
+        export(&sim, &dir);
+        for round in 0..3 {
+            let db = LevelDb::open(&dir, &settings("reuse")).unwrap();
+            assert_eq!(db.get(b"before").unwrap().as_deref(), Some(&b"value"[..]));
+            for i in 0..50 {
+                db.put_synced(format!("{round}-{i}").as_bytes(), b"value").unwrap();
+            }
+            assert!(db.entries(false).unwrap().len() >= 1 + (round + 1) * 50, "{pattern}");
+        }
+        let db = Db::open(&dir, Options::default().reuse_logs(true)).unwrap();
+        assert!(db.iter().unwrap().count() >= 151, "{pattern}");
+        assert_eq!(db.recovery().lost, []);
+    }
+}
