@@ -112,17 +112,17 @@ impl Engine {
             let state = self.state.lock();
             state.frozen.get(1).map_or(state.mem_log, |next| next.first_log)
         };
-        let committed = manifest.commit(VersionEdit {
+        let version = manifest.commit(VersionEdit {
             log_number: Some(log_number),
             last_seq: Some(oldest.mem.last_seq()),
             new_files: new_file.into_iter().collect(),
             ..VersionEdit::default()
         });
-        if let (Err(_), Some(table), false) = (&committed, table, manifest.is_in_doubt()) {
+        if let (Err(_), Some(table), false) = (&version, table, manifest.is_in_doubt()) {
             // Left behind, it is removed by the next open; but tries on a full disk would add up.
             let _ = self.fs.remove(&self.dir.join(table));
         }
-        let version = committed?;
+        let version = version?;
         version.set_contents(0, contents.as_slice());
         let mut state = self.state.lock();
         state.version = version;

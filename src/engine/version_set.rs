@@ -228,8 +228,9 @@ pub struct VersionSet {
     numbers: Arc<FileNumbers>,
     current: Arc<Version>,
     manifest: Option<Manifest>,
-    /// MANIFESTs that failed, one of which `CURRENT` may name until the next one is in place.
-    failed_manifests: Vec<PathBuf>,
+    /// MANIFESTs before this one, mostly such as failed: `CURRENT` may name one of them until the
+    /// next one is in place.
+    old_manifests: Vec<PathBuf>,
     /// Logs before this one are in tables.
     log_number: u64,
     /// The highest sequence number in the tables.
@@ -272,7 +273,7 @@ impl VersionSet {
             numbers,
             current: Arc::new(version.map_err(|error| error.in_file(&path))?),
             manifest: None,
-            failed_manifests: Vec::new(),
+            old_manifests: Vec::new(),
             log_number: recovered.log_number,
             last_seq: recovered.last_seq,
             failed: None,
@@ -373,7 +374,7 @@ impl VersionSet {
     /// After a failure: the next edit starts a new MANIFEST, without the edit that failed.
     pub fn restart(&mut self) {
         if self.failed.take().is_some() {
-            self.failed_manifests.extend(self.manifest.take().map(|manifest| manifest.path));
+            self.old_manifests.extend(self.manifest.take().map(|manifest| manifest.path));
         }
     }
 
@@ -394,27 +395,13 @@ impl VersionSet {
         let number = self.numbers.take();
         edit.next_file_number = Some(self.numbers.next());
         let path = self.dir.join(name::manifest_name(number));
-        let named = self.write_whole(number, &path, edit).and_then(|manifest| {
-            set_current(&*self.fs, &self.dir, number)?;
-            Ok(manifest)
-        });
-        let manifest = match named {
-            Ok(manifest) => manifest,
-            Err(error) => {
-                self.discard(number, path);
-                return Err(error);
-            }
-        };
-        let old = self.manifest.replace(manifest).map(|old| old.path);
-        for old in std::mem::take(&mut self.failed_manifests).into_iter().chain(old) {
-            // Left behind, it is removed by the next open.
-            let _ = self.fs.remove(&old);
-        }
-        Ok(())
+        let begun = self.begin_manifest(number, &path, edit);
+        begun.inspect_err(|_| self.discard(number, path))
     }
 
-    /// Writes the current version and `edit` into the new MANIFEST at `path`, durably.
-    fn write_whole(&self, number: u64, path: &Path, edit: &VersionEdit) -> Result<Manifest> {
+    /// Writes the current version and `edit` into the new MANIFEST at `path`, and puts it in place
+    /// of those before.
+    fn begin_manifest(&mut self, number: u64, path: &Path, edit: &VersionEdit) -> Result<()> {
         let path = path.to_path_buf();
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
         let mut manifest =
@@ -426,7 +413,15 @@ impl VersionSet {
         manifest.sync()?;
         manifest.version_bytes = manifest.log.len();
         sync_dir(&*self.fs, &self.dir)?;
-        Ok(manifest)
+        set_current(&*self.fs, &self.dir, number)?;
+        if let Some(old) = self.manifest.replace(manifest) {
+            self.old_manifests.push(old.path);
+        }
+        for old in std::mem::take(&mut self.old_manifests) {
+            // Left behind, it is removed by the next open.
+            let _ = self.fs.remove(&old);
+        }
+        Ok(())
     }
 
     /// Removes what is left of a new MANIFEST that failed, so that tries on a full disk do not add
@@ -437,7 +432,7 @@ impl VersionSet {
         let _ = self.fs.remove(&self.dir.join(name::temp_name(number)));
         self.in_doubt = is_named;
         if is_named || self.fs.remove(&path).is_err() {
-            self.failed_manifests.push(path);
+            self.old_manifests.push(path);
         }
     }
 }

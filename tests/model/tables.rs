@@ -76,14 +76,14 @@ impl Drop for Done<'_> {
 
 /// A view that is kept while tables go, and what it must show.
 enum Held {
-    Iter(Iter, Model),
+    Iter(Box<Iter>, Model),
     Snapshot(Snapshot, Model),
 }
 
 impl Held {
     fn check(self) {
         match self {
-            Held::Iter(iter, model) => check(iter, &model),
+            Held::Iter(iter, model) => check(*iter, &model),
             Held::Snapshot(snapshot, model) => check(snapshot.iter().unwrap(), &model),
         }
     }
@@ -118,7 +118,7 @@ fn step(db: &Db, model: &mut Model, held: &mut Vec<Held>, rng: &mut Rng) {
         2 if rng.one_in(10) => db.compact_range::<&str>(..).unwrap(),
         2..6 => check(db.iter().unwrap(), model),
         6 | 7 if held.len() < HELD => held.push(match rng.one_in(2) {
-            true => Held::Iter(db.iter().unwrap(), model.clone()),
+            true => Held::Iter(Box::new(db.iter().unwrap()), model.clone()),
             false => Held::Snapshot(db.snapshot(), model.clone()),
         }),
         6..9 if !held.is_empty() => held.swap_remove(rng.below(held.len())).check(),
