@@ -1,4 +1,4 @@
-//! A checkpoint of a database that is not open.
+//! Checkpoints of a database that is not open.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::engine::options::Options;
 use crate::engine::version_set;
 use crate::format::edit::VersionEdit;
 
-/// Makes a copy of the database in the directory `dir` in the directory `dest`, which must be
-/// empty or not there. [`Db::checkpoint`](crate::Db::checkpoint) does it for one that is open.
+/// Copies the database in the directory `dir` to the directory `dest`, which must be empty or
+/// missing. For an open database use [`Db::checkpoint`](crate::Db::checkpoint).
 ///
-/// The database is locked meanwhile, but not changed. What an open would leave out of damaged logs
-/// it leaves out of the copy's: they are copied as they are.
+/// The database is locked meanwhile, but not changed. Damaged logs are copied as they are, so that
+/// opening the copy leaves out what opening the original would.
 ///
 /// # Errors
 /// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or
