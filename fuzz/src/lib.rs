@@ -8,7 +8,7 @@
 //! | [`table`] | a table |
 //! | [`batch`] | a batch, as in a log |
 //! | [`directory`] | the files of a database, packed: see [`files`] |
-//! | [`operations`] | what a database is told to do, see [`operations`](fn@operations) |
+//! | [`operations`] | operations on a database, see [`operations`](fn@operations) |
 //! | [`repair`] | as `directory` |
 //!
 //! Each target accepts any bytes, and panics if minikv has a bug. [`mend`] corrects the checksums

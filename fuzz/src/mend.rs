@@ -11,7 +11,7 @@ use minikv::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType
 
 use crate::files::{self, Kind};
 
-/// Maximum number of blocks mended. An index may name any number of blocks.
+/// Maximum number of blocks mended per index. An index may name any number of blocks.
 const MAX_BLOCKS: usize = 1000;
 
 /// Mends every record of a log.

@@ -17,8 +17,8 @@ use crate::format::edit::VersionEdit;
 ///
 /// # Errors
 /// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or
-/// [`Error::InvalidArgument`] if there is something in `dest`; corruption that an open refuses,
-/// too; I/O errors.
+/// [`Error::InvalidArgument`] if `dest` is not empty; corruption because of which an open would
+/// fail, too; I/O errors.
 pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Options) -> Result<()> {
     let (dir, dest, fs) = (dir.as_ref(), dest.as_ref(), &*options.fs);
     if !directory::has_database(fs, dir)? {

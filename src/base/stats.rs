@@ -196,11 +196,11 @@ pub struct ReadTally {
     pub gets_found: Tally,
     /// The value of `gets` at which the next get is sampled. Not a sum.
     pub next_sample: Tally,
-    /// See [`ReadTrace`].
+    /// See [`ReadTrace::memtables_probed`].
     pub memtables_probed: Tally,
-    /// See [`ReadTrace`].
+    /// See [`ReadTrace::memtable_hits`].
     pub memtable_hits: Tally,
-    /// See [`ReadTrace`].
+    /// See [`ReadTrace::levels`].
     pub levels: [LevelTally; NUM_LEVELS],
 }
 

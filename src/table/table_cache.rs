@@ -129,7 +129,7 @@ impl TableCache {
     /// is not touched.
     ///
     /// # Errors
-    /// Those of [`TableCache::table`] and of `f`.
+    /// Errors of [`TableCache::table`] and of `f`.
     #[inline]
     pub fn with<R>(
         &self,
@@ -240,7 +240,7 @@ mod tests {
     use crate::table::sink::NoSink;
     use crate::table::testing::{MemDir, build, context_of, internal_order, small_blocks};
 
-    /// A cache over tables 1..=5, each holding its own number; 5 is an `.sst`.
+    /// Creates a cache of tables 1 to 5, each containing its own number; 5 is an `.sst`.
     fn cache(capacity: usize) -> (Arc<MemDir>, TableCache, Vec<Arc<TableSlot>>) {
         let options = small_blocks(internal_order());
         let mut dir = MemDir::default();
@@ -292,7 +292,7 @@ mod tests {
         for slot in &slots[..4] {
             number_in(&cache, slot);
         }
-        // The fourth found all three used, spared each once, and closed the first.
+        // Opening the fourth found all three used: it skipped each once, and then closed the first.
         assert_eq!(open_numbers(&slots), [2, 3, 4]);
         number_in(&cache, &slots[2]);
         number_in(&cache, &slots[4]);
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(error.io_kind(), Some(io::ErrorKind::NotFound));
         assert!(error.to_string().contains("000077.ldb"), "{error}");
         assert_eq!(cache.open_tables(), 0);
-        // Failures leave room for as many tables as before.
+        // After failures there is room for as many tables as before.
         for slot in &slots {
             number_in(&cache, slot);
         }

@@ -139,7 +139,8 @@ fn processor_ticks() -> Option<u64> {
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
-/// Waits until the process is idle: at most one clock tick in 0.3 seconds.
+/// Waits until the process is idle: until it takes at most one clock tick in each of three
+/// consecutive tenths of a second. Gives up after two minutes.
 pub fn wait_until_quiet() {
     const SPAN: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(120);

@@ -134,7 +134,7 @@ impl<'a> Runner<'a> {
     /// Runs one workload, after preparing its start.
     ///
     /// # Errors
-    /// Those of the engine; a value read that was not written.
+    /// Errors of the engine; a value read that was not written.
     pub fn run(&mut self, workload: &Workload) -> Result<Outcome> {
         let plan = self.plan.of(workload.group);
         if workload.group == Group::Open {
@@ -382,7 +382,7 @@ impl Current {
 /// engines promise that a killed process loses nothing only for writes before a sync.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub fn fill_log(store: &dyn Store, plan: &Plan) -> Result<()> {
     let plan = plan.of(Group::Open);
     let order = Order::Shuffled(Shuffle::new(plan.entries, plan.seed));

@@ -33,25 +33,25 @@ pub trait Store: Send + Sync {
     /// Sets one value. With `sync`, returns when the write survives a power loss.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()>;
 
     /// Sets all values atomically.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn put_batch(&self, entries: &[Entry<'_>]) -> Result<()>;
 
     /// Deletes one key.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn delete(&self, key: &[u8]) -> Result<()>;
 
     /// Passes the value of `key` to `found`. Returns whether there is one.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
     /// Passes entries to `visit` until it returns false: forward from the first key not below
@@ -59,7 +59,7 @@ pub trait Store: Send + Sync {
     /// last key.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn scan(
         &self,
         from: Option<&[u8]>,
@@ -70,14 +70,14 @@ pub trait Store: Send + Sync {
     /// Compacts everything, including memory, and waits for it.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn compact(&mut self) -> Result<()>;
 
     /// Waits until background work is done. Returns false if the engine cannot tell; the runner
     /// then waits until the process uses no processor time.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     fn wait_idle(&self) -> Result<bool> {
         Ok(false)
     }

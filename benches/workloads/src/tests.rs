@@ -90,7 +90,7 @@ enum Fault {
     Stale,
     /// Ignores deletes.
     Undeletes,
-    /// Compares only the first 16 bytes of keys.
+    /// Finds a key by its first 16 bytes alone.
     FindsMissing,
     /// Skips entries in scans.
     ScansPartly,

@@ -73,10 +73,10 @@ use writer::Writer;
 /// ```
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`] for what
-/// this build cannot read, which is no damage; I/O errors, of reading too: what a disk cannot read
-/// now it may read later. After an error the directory is as it was, but for new files that
-/// nothing names, or repaired already.
+/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`] for anything
+/// that this build cannot read, which is not damage; I/O errors, including those of reads: a disk
+/// may later read what it cannot read now. After an error the directory is either unchanged, apart
+/// from new files that nothing names, or already repaired.
 pub fn repair(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -119,7 +119,7 @@ pub fn repair_with(
     let survey = match result {
         Ok(survey) if report.fault_count > 0 || survey.distrust.is_some() => survey,
         result => {
-            // Locking made it, and nothing else is changed.
+            // The lock file was created by locking, and nothing else has changed.
             if !had_lock {
                 let _ = fs.remove(&lock_path);
             }

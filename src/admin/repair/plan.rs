@@ -80,7 +80,7 @@ pub fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> P
     let has_all = named.keys().all(|number| survey.tables.contains_key(number));
     let listed = survey.manifest.iter().flat_map(|manifest| manifest.files()).count();
     let is_placeable = if listed != named.len() {
-        // A table at two levels: nothing tells which of them is right.
+        // A table is listed at two levels, and nothing tells which is right.
         false
     } else if survey.distrust.is_none() || unnamed.is_empty() {
         true

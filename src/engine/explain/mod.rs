@@ -202,7 +202,7 @@ pub enum FilterUse {
 /// Does a get and explains it.
 ///
 /// # Errors
-/// Those of the get.
+/// Errors of the get.
 pub fn explain(
     state: &ReadState,
     view: &ReadView,

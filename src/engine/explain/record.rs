@@ -35,7 +35,7 @@ impl Recorder {
     /// filters, and whether those that answered "not here" were right.
     ///
     /// # Errors
-    /// Those of opening a table.
+    /// Errors of opening a table.
     pub fn finish(
         mut self,
         state: &ReadState,
