@@ -182,7 +182,7 @@ impl BlockCursor {
         self.invalidate();
     }
 
-    /// Makes the cursor not positioned.
+    /// Leaves the current entry. The cursor is then not positioned.
     pub fn invalidate(&mut self) {
         self.valid = false;
         self.behind.clear();

@@ -28,8 +28,8 @@ use crate::table::index::{Index, IndexSpot};
 use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
 use crate::table::stored::{Stored, read_footer, read_stored};
 
-/// Values up to this length, in bytes, are copied out of their block; longer ones share its memory.
-/// Raising it means more copying, but fewer blocks kept alive by values.
+/// Values up to this length, in bytes, are copied out of their block; longer ones share the memory
+/// of a cached block. Raising it means more copying, but fewer blocks kept alive by values.
 pub const COPIED_VALUE_BYTES: usize = 1 << 10;
 
 /// The settings common to all tables of a database.
@@ -71,7 +71,8 @@ pub struct Found {
     pub seq: SeqNo,
     /// Whether the write was a put or a deletion; `Value` in a table of plain keys.
     pub kind: KeyKind,
-    /// The value. If longer than [`COPIED_VALUE_BYTES`], it shares the memory of its block.
+    /// The value. If longer than [`COPIED_VALUE_BYTES`] and from a cached block, it shares the memory
+    /// of the block.
     pub value: Bytes,
 }
 
