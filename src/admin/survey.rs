@@ -33,8 +33,8 @@ pub struct Survey {
     /// Why the MANIFEST may lack its last edits, if it may. Then tables that it does not name
     /// count, too.
     pub distrust: Option<String>,
-    /// The tables that were read: those that the MANIFEST names and, if it is distrusted, those that
-    /// it neither names nor removes.
+    /// The tables that were read: those that the MANIFEST names and, if it is distrusted, those
+    /// that it neither names nor removes.
     pub tables: BTreeMap<u64, TableFacts>,
     /// The live logs according to the MANIFEST; all logs if there is none.
     pub logs: Vec<LogFacts>,
