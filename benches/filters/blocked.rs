@@ -1,4 +1,4 @@
-//! Blocked bloom filters that were not kept.
+//! Blocked bloom filters that were tried and rejected.
 
 use crate::Kind;
 
@@ -23,7 +23,7 @@ fn probes(bits_per_key: u32) -> u32 {
     }
 }
 
-/// Six bit numbers of nine bits each from one product; no branch before the last.
+/// Takes seven bit numbers of nine bits each from one product. No branch before the last one.
 pub struct Sliced {
     lines: Vec<Line>,
     probes: u32,
@@ -59,7 +59,7 @@ impl Kind for Sliced {
     }
 }
 
-/// The same, but a probe ends at the first bit that is clear.
+/// As [`Sliced`], but a lookup ends at the first clear bit.
 pub struct LeavingEarly {
     lines: Vec<Line>,
     probes: u32,
@@ -112,7 +112,7 @@ impl Kind for LeavingEarly {
     }
 }
 
-/// A bit number from the high bits of each product, as RocksDB's cache-local filter has it.
+/// Takes each bit number from the high bits of a product, as RocksDB's cache-local filter does.
 pub struct Multiplied {
     lines: Vec<Line>,
     probes: u32,
@@ -151,7 +151,7 @@ impl Kind for Multiplied {
     }
 }
 
-/// Parquet's split block filter: one bit in each of eight words of 32 bits.
+/// Parquet's split block filter: one bit in each of eight 32-bit words.
 pub struct Split(Vec<[u32; 8]>);
 
 const SALT: [u32; 8] = [

@@ -1,8 +1,8 @@
-//! Kinds of whole-table filters, side by side: size, time to build, time to probe, rate.
-//! `cargo bench --bench filters`; `docs/filters-compared.md` has what it printed.
+//! A comparison of whole-table filters: size, time to build, time to probe, false-positive rate.
+//! `cargo bench --bench filters`; its output is in `docs/filters-compared.md`.
 //!
-//! Every kind gets the same 64-bit hashes. Rounds go through all kinds in turn, so that what
-//! disturbs the machine disturbs them alike; each figure is the median of its rounds.
+//! Every kind gets the same 64-bit hashes. Rounds alternate between all kinds, so that disturbances
+//! of the machine affect them alike; each figure is the median of its rounds.
 
 mod blocked;
 mod ribbon;
@@ -19,13 +19,13 @@ use xorf::{BinaryFuse8, BinaryFuse16, Filter as _};
 
 /// A kind of filter.
 trait Kind: Sized {
-    /// `None` where the kind has no such size.
+    /// Returns `None` if the kind has no filter of this size.
     fn build(hashes: &[u64], bits_per_key: u32) -> Option<Self>;
     fn has(&self, hash: u64) -> bool;
     fn bytes(&self) -> usize;
 }
 
-/// LevelDB's bloom filter over all keys: every probe may be a cache miss.
+/// LevelDB's bloom filter over all keys. Every probe may be a cache miss.
 struct LevelDbBloom(Vec<u8>);
 
 impl Kind for LevelDbBloom {
@@ -46,7 +46,7 @@ impl Kind for LevelDbBloom {
     }
 }
 
-/// The one minikv writes.
+/// The filter that minikv writes.
 impl Kind for TableFilter {
     fn build(hashes: &[u64], bits_per_key: u32) -> Option<TableFilter> {
         let mut builder = TableFilterBuilder::new(bits_per_key);
@@ -91,7 +91,7 @@ impl Kind for BinaryFuse16 {
     }
 }
 
-/// SplitMix64.
+/// A pseudo-random number generator: SplitMix64.
 struct Rng(u64);
 
 impl Rng {
@@ -107,12 +107,12 @@ impl Rng {
     }
 }
 
-/// Tables of one size, and what is looked up in them.
+/// Tables of one size, and the keys to look up.
 struct Scene {
     keys: usize,
     tables: Vec<Vec<u64>>,
     absent: Vec<u64>,
-    /// Table and key.
+    /// Table and hash of each present key.
     present: Vec<(usize, u64)>,
 }
 
@@ -129,7 +129,7 @@ impl Scene {
     }
 }
 
-/// One round's figures of one kind.
+/// The figures of one kind in one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Figures {
     bits_per_key: f64,
@@ -139,7 +139,8 @@ struct Figures {
     rate: f64,
 }
 
-/// Each lookup begins when the one before has ended, as those of one caller do.
+/// Measures a kind of filter. Each lookup starts when the previous one has ended, as for a single
+/// caller.
 fn measure<K: Kind>(scene: &Scene, bits_per_key: u32) -> Option<Figures> {
     let began = Instant::now();
     let filters: Option<Vec<K>> =
@@ -253,12 +254,12 @@ fn hash_times(rounds: usize) {
 }
 
 fn main() {
-    // Cargo says --bench to benchmarks and nothing when it runs them as tests.
+    // Cargo passes --bench to benchmarks, and nothing when it runs them as tests.
     if !std::env::args().any(|arg| arg == "--bench") {
         return compare(&Scene::new(1_000, 3, 1_000), 1);
     }
     hash_times(5);
-    // A table of 2 MiB with entries of 100 bytes: alone, and among those of a large database.
+    // Tables of 2 MiB with entries of 100 bytes: a single one, and those of a large database.
     let only = std::env::args().nth(1).filter(|arg| arg != "--bench");
     compare(&Scene::new(20_000, 1, 1_000_000), 7);
     if only.is_some() {

@@ -1,13 +1,13 @@
-//! A ribbon filter: a linear equation a key over 128 neighbouring rows (Dillinger and Walzer,
+//! A ribbon filter: one linear equation per key over 128 neighbouring rows (Dillinger and Walzer,
 //! "Ribbon filter: practically smaller than Bloom and Xor", 2021).
 
 use crate::Kind;
 
 const WIDTH: usize = 128;
-/// Rows beyond one a key. With less, tables of 20,000 keys often have to be banded again.
+/// Rows per key. With fewer, banding often fails for tables of 20,000 keys and must be repeated.
 const OVERHEAD: f64 = 1.05;
 
-/// The solution by columns: for each group of 128 rows, one word a column.
+/// The solution by columns: for each group of 128 rows, one word per column.
 pub struct Ribbon {
     words: Vec<u128>,
     columns: usize,
@@ -15,7 +15,7 @@ pub struct Ribbon {
     seed: u64,
 }
 
-/// An equation: the first row, the coefficients from there on, and the fingerprint.
+/// Returns an equation: its first row, its coefficients from there on, and the fingerprint.
 fn equation(hash: u64, seed: u64, rows: usize, columns: usize) -> (usize, u128, u64) {
     let x = mix(hash ^ seed.wrapping_mul(0xd6e8_feb8_6659_fd93));
     let start = ((u128::from(x) * (rows - WIDTH + 1) as u128) >> 64) as usize;
@@ -30,7 +30,8 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 32
 }
 
-/// Folding beats counting bits where the processor has no instruction for that.
+/// Returns the parity of `x`. Folding is faster than counting bits on processors without an
+/// instruction for that.
 fn parity(x: u128) -> u64 {
     let x = (x >> 64) as u64 ^ x as u64;
     let x = x ^ x >> 32;
@@ -40,7 +41,7 @@ fn parity(x: u128) -> u64 {
     0x6996 >> (x & 15) & 1
 }
 
-/// Gaussian elimination on the fly; `None` if the equations contradict each other.
+/// Does Gaussian elimination on the fly. Returns `None` if the equations contradict each other.
 fn band(hashes: &[u64], seed: u64, rows: usize, columns: usize) -> Option<Vec<(u128, u64)>> {
     let mut banded = vec![(0u128, 0u64); rows];
     for &hash in hashes {
@@ -77,7 +78,7 @@ impl Kind for Ribbon {
             .expect("some seed works");
 
         let mut words = vec![0; rows / WIDTH * columns];
-        // For each column the solution of the 128 rows from the current one on.
+        // For each column, the solution of the 128 rows from the current one on.
         let mut windows = vec![0u128; columns];
         for row in (0..rows).rev() {
             let (coefficients, fingerprint) = banded[row];

@@ -1,5 +1,5 @@
-//! Links LevelDB's archive, not its shared library: in an archive a function can be replaced
-//! (`src/leveldb.rs` does that with its CRC-32C).
+//! Links LevelDB's archive instead of its shared library: a function in an archive can be replaced,
+//! as `src/leveldb.rs` does with CRC-32C.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

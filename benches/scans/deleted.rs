@@ -1,5 +1,5 @@
-//! A million deletes at the front of two million entries: how long a cursor takes to the first
-//! that is left, before and after the background is at rest.
+//! A million deletes at the start of two million entries: the time a cursor takes to reach the
+//! first remaining entry, before and after background work has finished.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub fn run() {
     }
 }
 
-/// The time to the first entry and to the second.
+/// Prints the time to the first entry and to the second.
 fn report(when: &str, db: &Db, dir: &std::path::Path) {
     let (first, second) = first_steps(db);
     println!(

@@ -1,4 +1,4 @@
-//! Reads of many keys at once: what is behind the figures on scans in `docs/performance.md`.
+//! Reads of many keys at once: the source of the figures on scans in `docs/performance.md`.
 //!
 //! ```text
 //! cargo bench --bench scans -- deleted    the first step of a cursor over a million deletes
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use minikv::{Db, WriteBatch};
 
-/// Entries of the databases here.
+/// Number of entries in each database.
 const ENTRIES: u64 = 2_000_000;
-/// Bytes of a value. Half of it is what compression can save.
+/// Length of a value, in bytes. Compression can save half of it.
 const VALUE_BYTES: usize = 100;
 
 fn main() {
-    // `cargo bench` adds its own flags, `cargo test` none of ours.
+    // `cargo bench` adds its own flags; `cargo test` adds none.
     match std::env::args().nth(1).as_deref() {
         Some("deleted") => deleted::run(),
         _ => eprintln!("usage: cargo bench --bench scans -- deleted"),
@@ -28,7 +28,7 @@ fn key(number: u64) -> [u8; 16] {
     format!("{number:016}").into_bytes().try_into().expect("16 digits")
 }
 
-/// Bytes that compress to half.
+/// Fills `value` with bytes that compress to half.
 fn value(rng: &mut Rng, value: &mut Vec<u8>) {
     value.clear();
     while value.len() < VALUE_BYTES / 2 {
@@ -38,7 +38,7 @@ fn value(rng: &mut Rng, value: &mut Vec<u8>) {
     value.extend_from_within(..);
 }
 
-/// Calls `add` for the numbers of a range, a thousand to a batch.
+/// Calls `add` for each number of a range, with a thousand numbers to a batch.
 fn write(db: &Db, numbers: std::ops::Range<u64>, mut add: impl FnMut(&mut WriteBatch, u64)) {
     let mut batch = WriteBatch::new();
     for number in numbers.clone() {
@@ -70,7 +70,7 @@ fn disk_mib(dir: &Path) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// splitmix64.
+/// A pseudo-random number generator: SplitMix64.
 struct Rng(u64);
 
 impl Rng {

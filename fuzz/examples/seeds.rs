@@ -1,7 +1,7 @@
-//! Writes the first inputs of every target into a directory: `seeds [DIR]`, by default `corpus`.
+//! Writes the initial inputs of every target into a directory: `seeds [DIR]`, by default `corpus`.
 //!
-//! They come from `tests/fixtures`, and from small databases that are made here. libFuzzer goes on
-//! from them, and `cargo fuzz cmin` keeps what is worth it.
+//! They are taken from `tests/fixtures` and from small databases created here. libFuzzer continues
+//! from them; `cargo fuzz cmin` keeps those that add coverage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use minikv::log::LogReader;
 use minikv::{Db, FilterLayout, FixedPrefix, WriteBatch};
 use minikv_fuzz::files;
 
-/// What is larger makes fuzzing slow.
+/// Maximum length of an input, in bytes. Longer ones make fuzzing slow.
 const MAX_BYTES: usize = 40 << 10;
 
 struct Seeds {
@@ -31,7 +31,7 @@ impl Seeds {
         self.count += 1;
     }
 
-    /// The files of a database, each as an input by itself, and all as one.
+    /// Adds each file of a database as an input by itself, and all of them as one.
     fn add_database(&mut self, files: &BTreeMap<String, Vec<u8>>) {
         for (name, bytes) in files {
             match name {
@@ -75,7 +75,7 @@ impl Seeds {
     }
 }
 
-/// A database of a few entries in every kind of file.
+/// Creates a database with a few entries in every kind of file.
 fn made(compression: Compression, layout: FilterLayout) -> BTreeMap<String, Vec<u8>> {
     let fs = MemFs::new();
     let options = files::options(&fs)
@@ -104,7 +104,7 @@ fn made(compression: Compression, layout: FilterLayout) -> BTreeMap<String, Vec<
     files::contents(&fs)
 }
 
-/// The databases among the fixtures.
+/// Finds the databases among the fixtures.
 fn fixtures(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -147,7 +147,7 @@ fn main() {
             }
         }
     }
-    // Operations are any bytes: every one of them means something.
+    // Any bytes are valid operations.
     for seed in 0..12u64 {
         let mut state = seed + 1;
         let mut byte = || {

@@ -1,4 +1,5 @@
-//! A whole directory: opened read-only, verified, opened to be written, and read in every way.
+//! A target for a whole directory: opens it read-only, verifies it, opens it for writing, and reads
+//! it in every way.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,12 +9,11 @@ use minikv::{Db, Error, Iter, Options, ReadOnlyDb, ReadOptions, Result, WriteOpt
 
 use crate::files::{self, DIR};
 
-/// Keys and values.
+/// Keys and values of a database.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Reads all entries forward, all backward, and some of them by key. If the database is said to be
-/// sound, forward and backward are the same; keys that are out of order under sound checksums are
-/// for `verify` to find.
+/// Reads all entries forward and backward, and some of them by key. If the database is sound, both
+/// scans must agree; `verify` must find keys that are out of order under correct checksums.
 fn read_all(
     is_sound: bool,
     iter: impl Fn() -> Result<Iter>,
@@ -21,7 +21,8 @@ fn read_all(
 ) -> Result<Entries> {
     let forward: Vec<_> = iter()?.collect::<Result<_>>()?;
     let backward: Vec<_> = iter()?.rev().collect::<Result<_>>()?;
-    // Two tables that hold one entry with two values are a lie that only the values show.
+    // If two tables hold one entry with different values, only the values differ, which `verify`
+    // does not notice.
     let keys = |(key, _): &(Bytes, Bytes)| key.clone();
     let is_same = forward.iter().map(keys).eq(backward.iter().rev().map(keys));
     assert!(is_same || !is_sound, "forward and backward are the same");
@@ -31,17 +32,17 @@ fn read_all(
     Ok(forward.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
 }
 
-/// What an open database holds.
+/// Returns the entries of an open database.
 pub fn read_db(db: &Db, is_sound: bool) -> Result<Entries> {
     read_all(is_sound, || db.iter(), |key| db.get(key))
 }
 
-/// What a database that is open to read holds.
+/// Returns the entries of a database opened read-only.
 pub fn read_only(db: &ReadOnlyDb, is_sound: bool) -> Result<Entries> {
     read_all(is_sound, || db.iter(), |key| db.get(key))
 }
 
-/// That each can be looked up, with filters and without.
+/// Looks up entries with and without filters.
 pub fn check_gets(db: &ReadOnlyDb, entries: &Entries) {
     for use_filter in [true, false] {
         let options = ReadOptions::default().use_filter(use_filter);
@@ -51,15 +52,15 @@ pub fn check_gets(db: &ReadOnlyDb, entries: &Entries) {
     }
 }
 
-/// That a lookup finds what a scan shows. Where sequence numbers lie under sound checksums, an
-/// older version may be above a newer one; so it holds of what a compaction wrote.
+/// Checks that lookups agree with a scan. If sequence numbers are wrong under correct checksums, an
+/// older version may be above a newer one, so this holds only for what a compaction wrote.
 pub fn check_compacted(db: &Db, entries: &Entries) {
     for (key, value) in entries.iter().take(100) {
         assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]), "{key:?}");
     }
 }
 
-/// Damage, and what this build does not know, is told; nothing else goes wrong in memory.
+/// Asserts that an error is of the kinds that damage may cause.
 fn expect_damage(error: &Error) {
     let is_told = match error {
         Error::Corruption(_) | Error::Unsupported { .. } | Error::DatabaseMissing { .. } => true,
@@ -72,8 +73,8 @@ fn expect_damage(error: &Error) {
     assert!(is_told, "{error}");
 }
 
-/// A database may say that its last sequence number is the highest there is. It is read, but not
-/// written.
+/// Returns whether an error says that the sequence numbers are used up: a damaged database may
+/// claim the highest possible one. It can then be read, but not written.
 pub fn is_used_up(error: &Error) -> bool {
     matches!(error, Error::InvalidArgument { what } if what.contains("used up its sequence"))
 }
@@ -82,7 +83,7 @@ fn options(fs: &minikv::fs::MemFs) -> Options {
     files::options(fs).block_cache_bytes(1 << 20)
 }
 
-/// Opens, reads, writes, compacts.
+/// Opens the database, reads, writes and compacts.
 fn write(options: &Options, reuse_logs: bool, is_sound: bool) -> Result<()> {
     let db = Db::open(DIR, options.clone().reuse_logs(reuse_logs))?;
     let before = read_db(&db, is_sound);
@@ -108,7 +109,7 @@ fn write(options: &Options, reuse_logs: bool, is_sound: bool) -> Result<()> {
 
 fn read(db: &ReadOnlyDb, is_sound: bool) -> Result<Entries> {
     let entries = read_only(db, is_sound)?;
-    // Keys that may not be there.
+    // Keys that may not be present.
     for key in [&b""[..], b"k", b"k1/1", &[0xff; 9]] {
         db.get(key)?;
         db.explain(key)?;
@@ -118,8 +119,8 @@ fn read(db: &ReadOnlyDb, is_sound: bool) -> Result<Entries> {
     Ok(entries)
 }
 
-/// The files of a database. What `verify` calls sound can be opened and read, by key and in both
-/// directions.
+/// Loads the files of a database. If `verify` calls them sound, it must be possible to open and
+/// read them, by key and in both directions.
 pub fn directory(data: &[u8]) {
     let fs = files::load(data);
     let before = files::contents(&fs);

@@ -1,9 +1,9 @@
-//! The files of a directory in one input, and back.
+//! The files of a directory, packed in one input.
 //!
 //! ```text
 //! file    1 byte kind | 1 byte number | 3 bytes length, little-endian | its bytes
 //! ```
-//! A length past the end means what is left.
+//! A length that exceeds the input stands for the rest of it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use minikv::Options;
 use minikv::fs::{Fs, MemFs};
 
-/// Where the database is.
+/// The database's directory.
 pub const DIR: &str = "/db";
 
-/// The bytes before those of each file.
+/// Length of the header before each file's bytes.
 const HEAD_BYTES: usize = 5;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Current,
@@ -46,7 +46,7 @@ impl Kind {
     }
 }
 
-/// The files of an input: what each is, and where its bytes are.
+/// Returns the files of an input: kind, number, and the range of their bytes.
 pub fn split(data: &[u8]) -> Vec<(Kind, u8, Range<usize>)> {
     let mut files = Vec::new();
     let mut at = 0;
@@ -59,7 +59,8 @@ pub fn split(data: &[u8]) -> Vec<(Kind, u8, Range<usize>)> {
     files
 }
 
-/// The input of these files. What is no file of a database is left out, or has too high a number.
+/// Packs files into an input. Leaves out files that do not belong to a database, or whose number is
+/// too high.
 pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let mut packed = Vec::new();
     for (name, bytes) in files {
@@ -73,13 +74,13 @@ pub fn pack(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     packed
 }
 
-/// A filesystem with the files of an input in [`DIR`].
+/// Creates a filesystem with the files of an input in [`DIR`].
 pub fn load(data: &[u8]) -> MemFs {
     let files = split(data).into_iter();
     fill(files.map(|(kind, number, range)| (kind.name(number), &data[range])))
 }
 
-/// A filesystem with these files in [`DIR`].
+/// Creates a filesystem with these files in [`DIR`].
 pub fn fill<'a>(files: impl Iterator<Item = (String, &'a [u8])>) -> MemFs {
     let fs = MemFs::new();
     fs.create_dir(Path::new(DIR)).unwrap();
@@ -89,7 +90,7 @@ pub fn fill<'a>(files: impl Iterator<Item = (String, &'a [u8])>) -> MemFs {
     fs
 }
 
-/// The files in [`DIR`], by name.
+/// Returns the files in [`DIR`], by name.
 pub fn contents(fs: &MemFs) -> BTreeMap<String, Vec<u8>> {
     let read = |name: String| {
         let file = fs.open(&Path::new(DIR).join(&name)).ok()?;
@@ -100,7 +101,7 @@ pub fn contents(fs: &MemFs) -> BTreeMap<String, Vec<u8>> {
     fs.list(Path::new(DIR)).unwrap().into_iter().filter_map(read).collect()
 }
 
-/// Options on this filesystem, with nothing left to chance.
+/// Returns options for this filesystem, without any randomness.
 pub fn options(fs: &MemFs) -> Options {
     Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
 }

@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their input, for libFuzzer and for the replay of the corpus.
+//! The fuzz targets, as used by libFuzzer and by the replay of the corpus.
 //!
 //! | target | input |
 //! | --- | --- |
@@ -8,11 +8,11 @@
 //! | [`table`] | a table |
 //! | [`batch`] | a batch, as in a log |
 //! | [`directory`] | the files of a database, packed: see [`files`] |
-//! | [`operations`] | what a database is told to do, see [`operations`](fn@operations) |
+//! | [`operations`] | operations on a database, see [`operations`](fn@operations) |
 //! | [`repair`] | as `directory` |
 //!
-//! Each takes any bytes, and panics where something is wrong with minikv. [`mend`] puts right the
-//! checksums of an input, without which little of it would be read.
+//! Each target accepts any bytes, and panics if minikv has a bug. [`mend`] corrects the checksums
+//! of an input, without which little of it would be read.
 
 mod database;
 pub mod files;
@@ -30,20 +30,21 @@ pub use tables::table;
 
 use peak_alloc::PeakAlloc;
 
-/// Counts what is allocated, for [`within_bounds`].
+/// Counts allocated memory, for [`within_bounds`].
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The most memory that any input may take.
+/// Maximum memory that an input may take, in bytes.
 pub const LIMIT_BYTES: usize = 128 << 20;
 
-/// Longer inputs are cut: what is promised is promised for a mebibyte.
+/// Maximum length of an input, in bytes. Longer inputs are truncated: the memory limit holds for a
+/// mebibyte.
 pub const MAX_INPUT_BYTES: usize = 1 << 20;
 
-/// What a target does with its input.
+/// The function of a target.
 pub type Target = fn(&[u8]);
 
-/// All targets, by name.
+/// All targets by name.
 pub const TARGETS: [(&str, Target); 8] = [
     ("log", log),
     ("edit", edit),
@@ -55,7 +56,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("repair", repair),
 ];
 
-/// Runs a target, and panics if it took too much memory.
+/// Runs a target. Panics if it takes too much memory.
 pub fn within_bounds(target: Target, data: &[u8]) {
     let before = ALLOCATOR.current_usage();
     ALLOCATOR.reset_peak_usage();

@@ -1,5 +1,5 @@
-//! Puts right the checksums of an input that was changed. Lengths and places stay as they are, so
-//! nothing moves.
+//! Correcting the checksums of a modified input. Lengths and offsets are kept, so that nothing
+//! moves.
 
 use minikv::format::block::Block;
 use minikv::format::coding::Decoder;
@@ -11,7 +11,7 @@ use minikv::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType
 
 use crate::files::{self, Kind};
 
-/// An index may name as many blocks as it likes; mending ends here.
+/// Maximum number of blocks mended per index. An index may name any number of blocks.
 const MAX_BLOCKS: usize = 1000;
 
 /// Mends every record of a log.
@@ -32,8 +32,8 @@ pub fn log(bytes: &mut [u8]) {
     }
 }
 
-/// Mends the magic number of a table, and every block that the footer, the index or the metaindex
-/// names.
+/// Mends the magic number of a table, and every block named by the footer, the index or the
+/// metaindex.
 pub fn table(bytes: &mut [u8]) {
     let Some(at) = bytes.len().checked_sub(FOOTER_BYTES) else { return };
     let magic_at = bytes.len() - 8;
@@ -62,7 +62,7 @@ fn block(bytes: &mut [u8], handle: BlockHandle) {
     bytes[end..end + BLOCK_TRAILER_BYTES].copy_from_slice(&trailer);
 }
 
-/// What is in the blocks of a sound table, its index first.
+/// Returns the contents of a sound table's blocks, the index first.
 pub fn blocks(bytes: &[u8]) -> Vec<Vec<u8>> {
     let Some(at) = bytes.len().checked_sub(FOOTER_BYTES) else { return Vec::new() };
     let Ok(footer) = Footer::decode(&bytes[at..]) else { return Vec::new() };
@@ -70,7 +70,7 @@ pub fn blocks(bytes: &[u8]) -> Vec<Vec<u8>> {
     named.filter_map(|handle| contents(bytes, handle)).collect()
 }
 
-/// The handles in a block of them, until one is malformed.
+/// Returns the handles in an index or metaindex block, up to the first malformed one.
 fn handles(bytes: &[u8], handle: BlockHandle) -> Vec<BlockHandle> {
     let mut handles = Vec::new();
     let Some(contents) = contents(bytes, handle) else { return handles };
@@ -86,7 +86,7 @@ fn handles(bytes: &[u8], handle: BlockHandle) -> Vec<BlockHandle> {
     handles
 }
 
-/// What a block holds, whatever its checksum says.
+/// Returns the contents of a block, whatever its checksum.
 fn contents(bytes: &[u8], handle: BlockHandle) -> Option<Vec<u8>> {
     let handle = handle.within(bytes.len() as u64).ok()?;
     let (start, end) = (handle.offset as usize, (handle.offset + handle.size) as usize);

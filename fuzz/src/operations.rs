@@ -1,4 +1,4 @@
-//! What a database is told to do, against a model, with losses of power between.
+//! A target that runs operations on a database and on a model, with power losses in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::files::DIR;
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// More operations tell nothing that fewer do not.
+/// Maximum number of operations. More find nothing that fewer do not.
 const MAX_OPERATIONS: usize = 300;
-/// Snapshots that are held at a time.
+/// Maximum number of snapshots held at a time.
 const MAX_SNAPSHOTS: usize = 3;
 
-/// Takes the input byte after byte; zeros after its end.
+/// Returns the bytes of the input one by one; zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -27,7 +27,7 @@ impl Input<'_> {
         byte
     }
 
-    /// One of 24 keys; one is empty, and some begin as others do.
+    /// Returns one of 24 keys. One is empty, and some have common prefixes.
     fn key(&mut self) -> Vec<u8> {
         let byte = self.byte();
         match byte % 24 {
@@ -43,12 +43,13 @@ impl Input<'_> {
     }
 }
 
-/// A database under way, and what it must hold.
+/// A database in use, and the entries it must contain.
 struct Run {
     fs: SimFs,
     seed: u64,
     db: Db,
-    /// The state after every commit since all was durable; the last one is now.
+    /// The states after each commit since everything was durable; the last one is the current
+    /// state.
     states: Vec<Entries>,
     snapshots: Vec<(Snapshot, Entries)>,
     reuse_logs: bool,
@@ -134,7 +135,7 @@ impl Run {
         }
     }
 
-    /// Ranges begin at a key and go on, forward or back.
+    /// Checks a scan of the keys from `from` on, forward or backward.
     fn check_range(&self, from: &[u8], backward: bool) {
         let range = self.db.range(from..).unwrap();
         let want = self.now().range(from.to_vec()..);
@@ -153,7 +154,7 @@ impl Run {
         }
     }
 
-    /// Ends the process, or closes the database, and opens it again.
+    /// Reopens the database after closing it, or after the process is killed.
     fn reopen(&mut self, close: bool) {
         self.snapshots.clear();
         if close {
@@ -166,7 +167,7 @@ impl Run {
         self.check();
     }
 
-    /// Loses power. What is left is a state since all was durable.
+    /// Loses power. Afterwards the database must be in a state since everything was durable.
     fn crash(&mut self, plan: CrashPlan) {
         self.snapshots.clear();
         self.fs = self.fs.crash_image(&plan);
@@ -174,7 +175,7 @@ impl Run {
         let found = entries(self.db.iter().unwrap());
         let was_there = self.states.iter().rev().any(|state| *state == found);
         assert!(was_there, "after {plan}: no state since all was durable");
-        // It was read from the disk, so it stays.
+        // This state was read from the disk, so it is durable.
         self.states = vec![found];
     }
 
@@ -230,7 +231,7 @@ impl Run {
     }
 }
 
-/// Writes, reads, flushes, compactions, reopens and losses of power, as the bytes say.
+/// Runs the writes, reads, flushes, compactions, reopens and power losses that the bytes select.
 ///
 /// ```text
 /// input   1 byte seed of the background work | 1 byte, even: logs are reused | operations

@@ -1,4 +1,4 @@
-//! The small formats: log, version edit, block, batch.
+//! Targets for the small formats: log, version edit, block, batch.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use minikv::fs::{Fs, MemFs};
 use minikv::log::{LogReader, LogWriter, Tail};
 use minikv::{Result, WriteBatch};
 
-/// Plain keys, and internal keys.
+/// Returns the order of plain keys and that of internal keys.
 pub fn orders() -> [KeyOrder; 2] {
     [
         KeyOrder::User(UserComparator::new(Arc::new(BytewiseComparator))),
@@ -22,14 +22,14 @@ pub fn orders() -> [KeyOrder; 2] {
     ]
 }
 
-/// A file in memory.
+/// Creates a reader of a log in memory.
 fn reader(fs: &MemFs, bytes: &[u8]) -> LogReader {
     let path = Path::new("/log");
     fs.create(path).unwrap().write(bytes).unwrap();
     LogReader::new(fs.open(path).unwrap(), path).unwrap()
 }
 
-/// The records of a log up to its end or its first error.
+/// Returns the records of a log up to its end or its first error, and which of these it was.
 fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
     let mut records = Vec::new();
     let end = loop {
@@ -42,8 +42,8 @@ fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
     (records, end)
 }
 
-/// Reads a log: to its first damage, and on behind each. What is before `valid_end` is a log by
-/// itself, and what is written anew reads the same.
+/// Reads a log: first up to the first damage, then on after each damage. Checks that the part
+/// before `valid_end` is a log by itself, and that the same records written again read the same.
 pub fn log(data: &[u8]) {
     let fs = MemFs::new();
     let mut whole = reader(&fs, data);
@@ -85,7 +85,7 @@ pub fn log(data: &[u8]) {
     assert!(matches!(end, Ok(Tail::Clean)), "{end:?}");
 }
 
-/// Decodes an edit. What it says stays the same when it is encoded.
+/// Decodes an edit. Checks that encoding and decoding it again gives the same edit.
 pub fn edit(data: &[u8]) {
     match VersionEdit::decode(data) {
         Ok(edit) => {
@@ -97,7 +97,7 @@ pub fn edit(data: &[u8]) {
     }
 }
 
-/// Where in the block a cursor's entries are, as far as it gets.
+/// Returns the locations of a block's entries, as far as the cursor gets.
 fn entries(
     cursor: &mut BlockCursor,
     mut valid: Result<bool>,
@@ -114,7 +114,7 @@ fn entries(
     Ok(entries)
 }
 
-/// Walks a block forward and back, and looks for what is in it.
+/// Walks a block forward and backward, and looks up its keys.
 pub fn block(data: &[u8]) {
     let Ok(block) = Block::new(data) else { return };
     let mut cursor = block.cursor();
@@ -134,11 +134,11 @@ pub fn block(data: &[u8]) {
     }
     let mut before: Option<Block> = None;
     for order in orders() {
-        // In order, every key is found; out of order, only that nothing breaks.
+        // If the keys are in order, every key must be found; otherwise nothing must break.
         let is_sound = forward.is_ok()
             && targets.len() < 40
             && targets[3..].windows(2).all(|pair| order.compare(&pair[0], &pair[1]).is_lt());
-        // The same with a faster way into it, as the block cache keeps it, where another was.
+        // Also with heads, as in the block cache, reusing the previous block's allocation.
         let spare = |_| before.take().map(Block::into_shared);
         let headed = Block::with_heads(data, &order, &mut Vec::new(), spare)
             .expect("heads are no matter of soundness");
@@ -152,7 +152,8 @@ pub fn block(data: &[u8]) {
             }
             let by_head = headed.view().get_ge(&order, target, &mut scratch);
             let by_head = by_head.map(|entry| entry.map(|entry| entry.key.to_vec()));
-            // Restarts may lie, so that a search goes elsewhere than a walk; but not in vain.
+            // Restart points may be wrong, so that a search and a walk differ; if each is an entry,
+            // every key must be found.
             if is_sound && at >= 3 && block.view().restarts_are_entries() {
                 assert_eq!(got.unwrap().as_ref(), Some(target));
                 assert_eq!(by_head.unwrap().as_ref(), Some(target), "by its head");
@@ -162,7 +163,7 @@ pub fn block(data: &[u8]) {
     }
 }
 
-/// Decodes a batch, whose bytes say what is in it, and puts it together again.
+/// Decodes a batch, and checks that building it again gives the same bytes.
 pub fn batch(data: &[u8]) {
     let header = decode_header(data);
     let ops: Result<Vec<BatchOp<'_>>> = decode_ops(data).collect();

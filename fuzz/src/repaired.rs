@@ -1,4 +1,4 @@
-//! A damaged directory, repaired.
+//! A target that repairs a damaged directory.
 
 use minikv::fs::MemFs;
 use minikv::{Db, Error, RepairOptions, verify};
@@ -6,13 +6,14 @@ use minikv::{Db, Error, RepairOptions, verify};
 use crate::database::{check_compacted, check_gets, is_used_up, read_db, read_only};
 use crate::files::{self, DIR};
 
-/// Whether repair may refuse it: there is nothing, or something this build does not know.
+/// Returns whether repair may refuse with this error: there is no database, or something this build
+/// does not know.
 fn may_refuse(error: &Error) -> bool {
     matches!(error, Error::Unsupported { .. } | Error::DatabaseMissing { .. })
 }
 
-/// Repairs the files of a database. A dry run changes nothing and says the same; after it the
-/// database opens, verifies clean, can be read and written, and needs no other repair.
+/// Repairs the files of a database. A dry run must change nothing and report the same. Afterwards
+/// the database must open, verify clean, be readable and writable, and need no further repair.
 pub fn repair(data: &[u8]) {
     let fs = files::load(data);
     let before = files::contents(&fs);

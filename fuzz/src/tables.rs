@@ -1,4 +1,4 @@
-//! A whole table.
+//! A target for a whole table.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use minikv::{BloomFilterPolicy, DelimitedPrefix, Result};
 
 use crate::parts::orders;
 
-/// What of an entry to compare: the lengths, and where it is in the order of things.
+/// What is compared of each entry: its lengths, and the first bytes of its key.
 type Seen = Vec<(usize, u64)>;
 
 fn walk(
@@ -30,8 +30,8 @@ fn walk(
     Ok(seen)
 }
 
-/// Opens a table of plain and of internal keys, as paranoid or not; walks it forward and back;
-/// looks for what is in it, with filters and without.
+/// Opens a table as one of plain keys and of internal keys, with and without paranoid checks; walks
+/// it forward and backward; and looks up its keys with and without filters.
 pub fn table(data: &[u8]) {
     let fs = MemFs::new();
     let path = Path::new("/table");
@@ -54,7 +54,7 @@ pub fn table(data: &[u8]) {
     }
 }
 
-/// Whether it is something this build does not know, rather than damage.
+/// Returns whether the error is about something that this build does not know, not damage.
 pub fn is_unsupported(error: &minikv::Error) -> bool {
     matches!(error, minikv::Error::Unsupported { .. })
 }

@@ -1,9 +1,9 @@
-//! Replays the corpus of every target with any Rust, and then spends a while on inputs that are
-//! changed at random. No libFuzzer: that finds more, but needs a nightly Rust.
+//! Replays the corpus of every target on stable Rust, and then runs randomly modified inputs for a
+//! while. libFuzzer finds more, but needs nightly Rust.
 //!
-//! `MINIKV_FUZZ_SECONDS` says how long for each target (2 if it is not set), `MINIKV_SEED` with
-//! which changes. What fails is written to `target/failed-TARGET`; `MINIKV_FUZZ_INPUT`, a file,
-//! is tried alone by `cargo test TARGET`.
+//! `MINIKV_FUZZ_SECONDS` sets the time for each target (default 2), `MINIKV_SEED` the seed of the
+//! modifications. A failing input is written to `target/failed-TARGET`; to run a single input, set
+//! `MINIKV_FUZZ_INPUT` to its file and run `cargo test TARGET`.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use minikv_fuzz::{TARGETS, Target, mend, within_bounds};
 
-/// The longest that any input may take; on a busy machine, too.
+/// Maximum time for one input, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The allocator counts for the whole process, so one target runs at a time.
+/// The allocator counts for the whole process, so only one target may run at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[path = "../../tests/support/rng.rs"]
@@ -30,7 +30,7 @@ fn setting(name: &str, default: u64) -> u64 {
     }
 }
 
-/// The inputs of a target's corpus, by name.
+/// Returns the inputs in a target's corpus, ordered by name.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let entries = std::fs::read_dir(&dir).unwrap_or_else(|error| panic!("{dir:?}: {error}"));
@@ -40,7 +40,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// Changes an input a little: as storage does, as a wrong length does, or as another input.
+/// Modifies an input a little: as storage may, by a wrong length, or by a part of another input.
 fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
     for _ in 0..1 + rng.below(4) {
         let len = data.len();
@@ -163,8 +163,8 @@ macro_rules! targets {
 
 targets!(log edit block table batch directory operations repair);
 
-/// The menders mend: a byte changed under a checksum is read all the same, so that targets meet
-/// what is behind checksums.
+/// Inputs with a changed byte are read despite their checksums once they are mended, so that
+/// targets reach the code behind the checksums.
 #[test]
 fn mended_inputs_pass_their_checksums() {
     let read = |data: &[u8]| {
@@ -187,7 +187,7 @@ fn mended_inputs_pass_their_checksums() {
     assert!(broken > 0 && mended < broken, "{broken} with a bad checksum, {mended} when mended");
 }
 
-/// That memory is counted.
+/// Memory must be counted.
 #[test]
 #[should_panic(expected = "MiB of memory")]
 fn an_input_that_takes_too_much_memory_is_told() {

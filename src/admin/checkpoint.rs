@@ -1,4 +1,4 @@
-//! A checkpoint of a database that is not open.
+//! Checkpoints of a database that is not open.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use crate::engine::options::Options;
 use crate::engine::version_set;
 use crate::format::edit::VersionEdit;
 
-/// Makes a copy of the database in the directory `dir` in the directory `dest`, which must be
-/// empty or not there. [`Db::checkpoint`](crate::Db::checkpoint) does it for one that is open.
+/// Copies the database in the directory `dir` to the directory `dest`, which must be empty or
+/// missing. For an open database use [`Db::checkpoint`](crate::Db::checkpoint).
 ///
-/// The database is locked meanwhile, but not changed. What an open would leave out of damaged logs
-/// it leaves out of the copy's: they are copied as they are.
+/// The database is locked meanwhile, but not changed. Damaged logs are copied as they are, so that
+/// opening the copy leaves out what opening the original would.
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open, or another checkpoint is being made in `dest`;
+/// [`Error::Locked`] if it is open, or if another checkpoint is being made in `dest`;
 /// [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or
-/// [`Error::InvalidArgument`] if there is something in `dest`; corruption that an open refuses,
-/// too; I/O errors.
+/// [`Error::InvalidArgument`] if `dest` is not empty; corruption because of which an open would
+/// fail, too; I/O errors.
 pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*directory::absolute(fs, dir.as_ref())?;

@@ -8,8 +8,8 @@ use crate::engine::options::Options;
 use crate::format::name::FileName;
 use crate::fs::Fs;
 
-/// Removes the database in the directory `dir`: every file that is one of a database's, and `dir`
-/// if nothing else is in it. No database there is fine.
+/// Removes the database in the directory `dir`: every file that belongs to a database, and `dir`
+/// itself if nothing else is in it. Succeeds if there is no database.
 ///
 /// # Errors
 /// [`Error::Locked`] if it is open; [`Error::InvalidArgument`] if its `lost` is no directory but a
@@ -29,8 +29,8 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
         }
         remove_if_empty(fs, &lost)?;
     }
-    // CURRENT first: what a crash leaves is refused, not opened as a smaller database. The lock
-    // last, while it is held.
+    // CURRENT goes first: what a crash leaves is then refused, not opened as a smaller database.
+    // LOCK goes last, while its lock is held.
     let mut files = directory::list(fs, dir)?;
     files.sort_by_key(|(_, name)| match name {
         FileName::Current => 0,
@@ -44,7 +44,7 @@ pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     remove_if_empty(fs, dir)
 }
 
-/// What is not a database's keeps its directory.
+/// Removes `dir`, unless it contains files that do not belong to a database.
 fn remove_if_empty(fs: &dyn Fs, dir: &Path) -> Result<()> {
     if fs.list(dir).map_err(|error| Error::io("list", dir, error))?.is_empty() {
         fs.remove_dir(dir).map_err(|error| Error::io("remove", dir, error))?;

@@ -1,34 +1,34 @@
-//! What a look over a database's files finds wrong with them.
+//! The faults that a survey of a database's files finds.
 
 use std::path::Path;
 
 use crate::base::Error;
 use crate::base::error::Corruption;
 
-/// Faults told one by one; more are counted. It bounds the memory that a report takes.
+/// Maximum number of faults kept; more are only counted. Bounds the memory that a report takes.
 const MAX_TOLD: usize = 10_000;
 
-/// How far a look over all files is.
+/// The progress of a survey.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub done_bytes: u64,
-    /// Bytes of all files that are to be read.
+    /// Number of bytes to read in all.
     pub total_bytes: u64,
 }
 
-/// Collects what is found.
+/// Collects faults and notes.
 pub struct Findings<'a> {
-    /// What is wrong.
+    /// The faults.
     pub faults: Vec<Corruption>,
-    /// How many faults there are, those not kept in `faults` included.
+    /// Number of faults, including those not kept in `faults`.
     pub fault_count: u64,
-    /// What is in order, but worth telling: a log that ends in a torn record, say.
+    /// Facts that are not faults but worth reporting, such as a torn record at the end of a log.
     pub notes: Vec<Corruption>,
-    /// The first thing that this build does not know.
+    /// The first format or feature that this build does not know.
     pub unsupported: Option<Error>,
-    /// The first error of the filesystem, but for files that are not there.
+    /// The first I/O error other than a missing file.
     pub io: Option<Error>,
     /// Whether another process may be writing the files.
     pub beside_writer: bool,
@@ -37,7 +37,7 @@ pub struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    /// Nothing yet; `tell` is told how far it is.
+    /// Creates an empty collection. `tell` is called with the progress.
     pub fn new(tell: &'a mut dyn FnMut(Progress)) -> Findings<'a> {
         Findings {
             faults: Vec::new(),
@@ -51,7 +51,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Takes note of an error in the file `path`.
+    /// Records an error in the file `path`.
     pub fn fault(&mut self, error: Error, path: &Path) {
         let fault = match error.in_file(path) {
             Error::Corruption(corruption) => *corruption,
@@ -82,7 +82,7 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Takes note of something that is in order.
+    /// Records a fact that is not a fault.
     pub fn note(&mut self, path: &Path, offset: Option<u64>, what: String) {
         if self.notes.len() < MAX_TOLD {
             let path = Some(path.to_path_buf());
@@ -90,12 +90,12 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// There are so many bytes more to read.
+    /// Adds `bytes` to the bytes to read.
     pub fn expect(&mut self, bytes: u64) {
         self.progress.total_bytes = self.progress.total_bytes.saturating_add(bytes);
     }
 
-    /// So many bytes more were read.
+    /// Adds `bytes` to the bytes read.
     pub fn advance(&mut self, bytes: u64) {
         let done = self.progress.done_bytes.saturating_add(bytes);
         self.progress.done_bytes = done.min(self.progress.total_bytes);

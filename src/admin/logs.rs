@@ -1,4 +1,4 @@
-//! Reading a write-ahead log from end to end: its records, and the batches in them.
+//! Reading a whole write-ahead log: its records, and the batches in them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,26 +10,26 @@ use crate::format::name;
 use crate::fs::Fs;
 use crate::log::{LogReader, Tail};
 
-/// What is known of a log after reading all of it.
+/// Facts about a log that was read completely.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogFacts {
-    /// The number in its name.
+    /// The file number.
     pub number: u64,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its length.
+    /// Length of the file, in bytes.
     pub file_bytes: u64,
-    /// Batches that are not empty, before the first bad record.
+    /// Number of non-empty batches before the first bad record.
     pub batches: u64,
-    /// The sequence number that is to come first, if the log begins by saying so.
+    /// The sequence number of the first write to come, if the log begins by stating it.
     pub begins_at: Option<SeqNo>,
     /// The highest sequence number before the first bad record; 0 if there is none.
     pub max_seq: SeqNo,
-    /// Whether a record is bad.
+    /// Whether some record is bad.
     pub is_damaged: bool,
 }
 
-/// Reads the log `number`. Its faults go to `findings`.
+/// Reads log `number`. Faults go to `findings`.
 pub fn examine(fs: &dyn Fs, dir: &Path, number: u64, findings: &mut Findings<'_>) -> LogFacts {
     let path = dir.join(name::log_name(number));
     let mut facts = LogFacts { number, path: path.clone(), ..LogFacts::default() };

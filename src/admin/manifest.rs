@@ -1,5 +1,5 @@
-//! Reading a MANIFEST that may be damaged: what its records say up to the first bad one, and what
-//! those after it give away.
+//! Reading a MANIFEST that may be damaged: its contents up to the first bad record, and what can be
+//! inferred from the records after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -13,35 +13,35 @@ use crate::format::name::FileName;
 use crate::fs::Fs;
 use crate::log::{LogReader, Tail};
 
-/// What a MANIFEST says.
+/// The contents of a MANIFEST.
 #[derive(Debug, Default)]
 pub struct Manifest {
-    /// The number in its name.
+    /// The file number.
     pub number: u64,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// The tables by level, as of the last record before the first bad one.
     pub levels: [BTreeMap<u64, NewFile>; NUM_LEVELS],
-    /// The highest of any readable record: numbers only grow.
+    /// The highest log number in any readable record; these numbers only grow.
     pub log_number: Option<u64>,
-    /// As of the last record before the first bad one.
+    /// The previous log number, as of the last record before the first bad one.
     pub prev_log_number: u64,
-    /// The highest of any readable record.
+    /// The highest next file number in any readable record.
     pub next_file_number: Option<u64>,
-    /// The highest of any readable record.
+    /// The highest sequence number in any readable record.
     pub last_seq: Option<SeqNo>,
-    /// Records before the first bad one.
+    /// Number of records before the first bad one.
     pub records: u64,
-    /// Where they end.
+    /// Offset of the end of these records, in bytes.
     pub valid_end: u64,
-    /// The first thing that is wrong with it.
+    /// The first fault.
     pub damage: Option<Error>,
-    /// Tables that any readable record drops, and none after it takes up again.
+    /// Tables that some readable record removes and no later one adds again.
     pub gone: BTreeSet<u64>,
 }
 
 impl Manifest {
-    /// Every table with its level.
+    /// Returns every table with its level.
     pub fn files(&self) -> impl Iterator<Item = &NewFile> {
         self.levels.iter().flat_map(|level| level.values())
     }
@@ -74,10 +74,10 @@ impl Manifest {
     }
 }
 
-/// Reads the MANIFEST `file`. Its faults go to `findings`.
+/// Reads the MANIFEST `file`. Faults go to `findings`.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for another comparator, or a tag that is not known.
+/// [`Error::Unsupported`] for another comparator or an unknown tag.
 pub fn read(
     fs: &dyn Fs,
     dir: &Path,
@@ -109,7 +109,7 @@ pub fn read(
                     }
                     manifest.apply(edit);
                 }
-                // Past damage, fragments of other records may come together.
+                // After damage, fragments of different records may be joined.
                 Err(error @ Error::Unsupported { .. }) if is_sound => {
                     return Err(error.in_file(&path));
                 }

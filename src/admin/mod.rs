@@ -1,4 +1,4 @@
-//! Work on a database that is not open: what an administrator does.
+//! Administration: operations on a database that is not open.
 
 pub mod checkpoint;
 pub mod destroy;

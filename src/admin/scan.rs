@@ -1,9 +1,9 @@
-//! Finds the blocks of a table whose index cannot be read, by their checksums alone.
+//! Finding the blocks of a table whose index is unreadable, by their checksums alone.
 //!
-//! Blocks lie one behind the other from the start of the file, each with its trailer. Where one is
-//! sound, its end is the only place at which the checksum so far is the one that follows; so a
-//! walk over the bytes finds them all. Behind a damaged block every later byte may be where the
-//! next begins: those that cannot be the first of a block are left out, and the work is bounded.
+//! Blocks and their trailers follow one another from the start of the file. From the start of an
+//! undamaged block, its end is the only place at which the checksum so far equals the one stored
+//! there, so that trying every end finds it. After a damaged block every later byte may begin the
+//! next one; bytes that cannot begin a block are skipped, and the work is bounded.
 
 use std::path::Path;
 
@@ -15,24 +15,24 @@ use crate::format::crc;
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::fs::ReadFile;
 
-/// Files longer than this are not searched: they are read whole.
+/// Largest file that is searched, in bytes. The file is read into memory.
 const MAX_SEARCHED_BYTES: u64 = 1 << 30;
 
-/// How far from a place that may begin a block its end is looked for.
+/// Maximum size of a block looked for at a place that may begin one, in bytes, after damage.
 const MAX_REACH: usize = 1 << 20;
 
-/// How many bytes' checksums are computed in vain, at most, for each byte of the file and to begin
-/// with.
+/// Maximum number of bytes whose checksums are computed in vain: for each byte of the file, and in
+/// addition. Larger values find more blocks after damage, and take more time.
 const TRIES_PER_BYTE: usize = 16;
 const TRIES: usize = 64 << 20;
 
-/// The least that a block has: the number of its restarts.
+/// Smallest block, in bytes: just the number of its restart points.
 const MIN_BLOCK_BYTES: usize = 4;
 
-/// Every block with a sound checksum, in order, as far as they can be found.
+/// Returns every block with a correct checksum, in order, as far as they can be found.
 ///
 /// # Errors
-/// An error of the file; corruption, if it is too long to be searched.
+/// An I/O error; corruption, if the file is too long to be searched.
 pub fn find_blocks(file: &dyn ReadFile, path: &Path) -> Result<Vec<BlockHandle>> {
     let failed = |error| Error::io("read", path, error);
     let len = file.len().map_err(failed)?;
@@ -66,12 +66,12 @@ pub fn find_blocks(file: &dyn ReadFile, path: &Path) -> Result<Vec<BlockHandle>>
     Ok(blocks)
 }
 
-/// The size of the block that `bytes` begin with, if its checksum is right.
+/// Returns the size of the block at the start of `bytes`, if there is one with a correct checksum.
 fn block_size(bytes: &[u8]) -> Option<usize> {
     let mut crc = crc::value(bytes.get(..MIN_BLOCK_BYTES)?);
     for size in MIN_BLOCK_BYTES..bytes.len().saturating_sub(BLOCK_TRAILER_BYTES - 1) {
         let id = bytes[size];
-        // Of contents and id, and so far of the contents of a longer block.
+        // Now the checksum of the contents and id, or of the contents of a longer block.
         crc = crc::extend(crc, &[id]);
         if matches!(id, ID_NONE | ID_SNAPPY | ID_ZSTD)
             && get_fixed32(bytes, size + 1) == Some(crc::mask(crc))
@@ -82,8 +82,8 @@ fn block_size(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Whether `bytes` can be the beginning of a data block: its first entry shares nothing, and its
-/// key is an internal one.
+/// Returns whether a data block can begin with `bytes`: its first entry shares nothing, and its key
+/// is at least as long as an internal key's trailer.
 fn may_begin(bytes: &[u8]) -> bool {
     let begins_entry = |bytes: &[u8]| {
         bytes.first() == Some(&0)
@@ -91,7 +91,7 @@ fn may_begin(bytes: &[u8]) -> bool {
     };
     let begins_snappy = |bytes: &[u8]| {
         let Some((_, len)) = get_varint32(bytes) else { return false };
-        // A literal, its length in the tag or in up to four bytes behind it.
+        // A literal, with its length in the tag or in up to four bytes after it.
         let Some(&tag) = bytes.get(len) else { return false };
         let extra = usize::from(tag >> 2).saturating_sub(59);
         tag & 3 == 0 && bytes.get(len + 1 + extra) == Some(&0)
@@ -100,9 +100,9 @@ fn may_begin(bytes: &[u8]) -> bool {
     begins_entry(bytes) || begins_snappy(bytes) || begins_zstd(bytes)
 }
 
-/// The data blocks that `block`, which lies at `offset`, names, if it is the index of the table
-/// whose blocks before it are `blocks`: from the first byte on, one behind the other, and all that
-/// are sound among them.
+/// Returns the data blocks that `block` names, if it can be the index of the table; `block` is at
+/// `offset`, and `blocks` are the blocks found before it. An index names consecutive blocks from
+/// the first byte of the file on, and agrees with all found among them.
 pub fn index_of(block: &Block, offset: u64, blocks: &[BlockHandle]) -> Option<Vec<BlockHandle>> {
     let mut named = Vec::new();
     let mut end = 0;
@@ -143,7 +143,7 @@ mod tests {
         KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)))
     }
 
-    /// A table on its filesystem, and its data blocks.
+    /// Returns a table, with its filesystem, path, data blocks and index.
     fn table(compression: Compression) -> (MemFs, PathBuf, Vec<BlockHandle>, BlockHandle) {
         let (fs, path) = (MemFs::new(), PathBuf::from("/table"));
         let options = TableOptions {

@@ -1,5 +1,5 @@
-//! A look over all of a database's files, whatever state they are in: what `verify` tells and
-//! `repair` goes by. Nothing is changed.
+//! A survey of all files of a database in any state, on which `verify` and `repair` are based.
+//! Changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,27 +21,28 @@ use crate::format::name::{self, FileName};
 use crate::fs::Fs;
 use crate::table::reader::TableContext;
 
-/// What was seen.
+/// The results of a survey.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// The database's files in its directory.
+    /// The names of the database's files in its directory.
     pub files: Vec<(String, FileName)>,
-    /// Whether `CURRENT` names the MANIFEST that is gone by.
+    /// Whether `CURRENT` names the MANIFEST in `manifest`.
     pub has_current: bool,
-    /// The MANIFEST that is gone by, if there is one at all.
+    /// The MANIFEST that is used, if there is any.
     pub manifest: Option<Manifest>,
-    /// Why that may lack the last edits, if it may: then tables count that it does not name.
+    /// Why the MANIFEST may lack its last edits, if it may. Then tables that it does not name
+    /// count, too.
     pub distrust: Option<String>,
-    /// The tables that were read: those the MANIFEST names, and where it is not to be trusted,
-    /// those it does not.
+    /// The tables that were read: those that the MANIFEST names and, if it is distrusted, those
+    /// that it neither names nor removes.
     pub tables: BTreeMap<u64, TableFacts>,
-    /// The logs that were read: the live ones, and where the MANIFEST is not to be trusted, all.
+    /// The live logs according to the MANIFEST; all logs if there is none.
     pub logs: Vec<LogFacts>,
-    /// Whether a log begins past the end of the one before.
+    /// Whether a log begins after the end of the previous one.
     pub has_gap: bool,
 }
 
-/// What tables are read with: every filter that is known, no cache.
+/// Returns the context for reading tables: all known filters, no cache.
 pub fn table_context(options: &Options) -> TableContext {
     let default = || {
         let bytes_matter = options.comparator.equal_means_same_bytes();
@@ -56,11 +57,11 @@ pub fn table_context(options: &Options) -> TableContext {
     }
 }
 
-/// Looks over the database in `dir`. Faults go to `findings`.
+/// Surveys the database in `dir`. Faults go to `findings`.
 ///
 /// # Errors
-/// [`Error::DatabaseMissing`]; [`Error::Unsupported`] for another comparator or an unknown edit;
-/// an I/O error of the directory.
+/// [`Error::DatabaseMissing`]; [`Error::Unsupported`] for another comparator or an unknown edit; an
+/// I/O error of the directory.
 pub fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {
     let fs = &*options.fs;
     match directory::has_database(fs, dir) {
@@ -82,13 +83,13 @@ pub fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Res
 }
 
 impl Survey {
-    /// The tables the MANIFEST names.
+    /// Returns the tables that the MANIFEST names, by number.
     pub fn named(&self) -> BTreeMap<u64, &NewFile> {
         let files = self.manifest.iter().flat_map(|manifest| manifest.files());
         files.map(|file| (file.number, file)).collect()
     }
 
-    /// The file of a table, if it is there.
+    /// Returns the file name of a table, if the file exists.
     fn table_file(&self, number: u64) -> Option<&str> {
         let found = self.files.iter().find(|(_, name)| match name {
             FileName::Table { number: other, .. } => *other == number,
@@ -97,8 +98,8 @@ impl Survey {
         found.map(|(file, _)| file.as_str())
     }
 
-    /// Reads the MANIFEST that `CURRENT` names. If that is damaged, the newest other one that is
-    /// sound, and whose tables are all there, takes its place.
+    /// Reads the MANIFEST that `CURRENT` names. If it is damaged, uses instead the newest other
+    /// MANIFEST that is undamaged and whose tables all exist.
     fn choose_manifest(
         &mut self,
         fs: &dyn Fs,
@@ -163,7 +164,7 @@ impl Survey {
         Ok(())
     }
 
-    /// Decides whether the MANIFEST is to be trusted.
+    /// Decides whether the MANIFEST can be trusted.
     fn weigh_manifest(
         &mut self,
         dir: &Path,

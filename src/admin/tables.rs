@@ -1,4 +1,4 @@
-//! Reading a table from end to end, damaged or not: what is wrong with it, and what of it is sound.
+//! Reading a whole table, damaged or not: its faults, and which of its blocks are undamaged.
 
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -18,49 +18,49 @@ use crate::table::Table;
 use crate::table::reader::{BlockInfo, TableContext};
 use crate::table::stored::read_loose_block;
 
-/// What is known of a table after reading all of it.
+/// Facts about a table that was read completely.
 #[derive(Clone, Debug, Default)]
 pub struct TableFacts {
-    /// The number in its name.
+    /// The file number.
     pub number: u64,
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its length.
+    /// Length of the file, in bytes.
     pub file_bytes: u64,
-    /// The entries in sound blocks.
+    /// Number of entries in undamaged blocks.
     pub entries: u64,
-    /// The first internal key in sound blocks.
+    /// The first internal key in undamaged blocks.
     pub smallest: Vec<u8>,
-    /// The last internal key in sound blocks.
+    /// The last internal key in undamaged blocks.
     pub largest: Vec<u8>,
-    /// The lowest sequence number in sound blocks.
+    /// The lowest sequence number in undamaged blocks.
     pub min_seq: SeqNo,
-    /// The highest sequence number in sound blocks.
+    /// The highest sequence number in undamaged blocks.
     pub max_seq: SeqNo,
-    /// How many faults it has.
+    /// Number of faults.
     pub faults: u64,
-    /// The sound data blocks, if it has faults; of a sound table the index lists them.
+    /// The undamaged data blocks, if the table has faults. Otherwise empty: the index lists them.
     pub blocks: Vec<BlockHandle>,
-    /// What is lost with the blocks that are not sound.
+    /// The parts lost with damaged blocks.
     pub lost: Vec<Gap>,
 }
 
 /// A part of a table whose entries are lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gap {
-    /// Where it begins, in bytes.
+    /// Offset of the part, in bytes.
     pub offset: u64,
-    /// How long it is, in bytes.
+    /// Length of the part, in bytes.
     pub bytes: u64,
-    /// No user key before this one is lost; `None`: nothing tells.
+    /// Inclusive lower bound of the user keys that may be lost; `None` if unknown.
     pub from: Option<Vec<u8>>,
-    /// No user key after this one is lost; `None`: nothing tells.
+    /// Inclusive upper bound of the user keys that may be lost; `None` if unknown.
     pub to: Option<Vec<u8>>,
 }
 
-/// Reads the table at `path`, all of it. `recorded` is what the MANIFEST says of it.
+/// Reads the whole table at `path`. `recorded` is its entry in the MANIFEST.
 ///
-/// `None` if the file cannot be opened.
+/// Returns `None` if the file cannot be opened.
 pub fn examine(
     fs: &dyn Fs,
     path: &Path,
@@ -109,22 +109,22 @@ struct Check<'a, 'f> {
     recorded: Option<&'a NewFile>,
     findings: &'a mut Findings<'f>,
     facts: TableFacts,
-    /// The last internal key of the sound blocks so far.
+    /// The last internal key of the undamaged blocks so far.
     last_key: Vec<u8>,
 }
 
-/// What a sound block holds.
+/// The contents of an undamaged block.
 struct Contents {
     entries: u64,
     first: Vec<u8>,
     last: Vec<u8>,
     min_seq: SeqNo,
     max_seq: SeqNo,
-    /// The first thing wrong with each part that is not the data.
+    /// Faults other than those of the data: the first of each kind.
     faults: Vec<Error>,
 }
 
-/// Between which keys the index says a block's are.
+/// The range of a block's keys according to the index: above `after`, and at most `to`.
 struct Bounds<'a> {
     after: Option<&'a [u8]>,
     to: &'a [u8],
@@ -138,7 +138,7 @@ impl Check<'_, '_> {
             let what = "the table is not as long as the MANIFEST says";
             self.fault(Error::mismatch(what, recorded_bytes, len));
         }
-        // What follows a whole table does not keep it from being read.
+        // Bytes after a complete table do not keep it from being read.
         let table_bytes = recorded_bytes.min(len);
         match self.open(table_bytes) {
             Ok((table, blocks)) => self.by_index(&table, blocks),
@@ -223,7 +223,7 @@ impl Check<'_, '_> {
         self.findings.advance(self.facts.file_bytes.saturating_sub(read_bytes));
     }
 
-    /// First and last user key, as recorded.
+    /// Returns the first and last user key that the MANIFEST records.
     fn recorded_range(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let recorded = self.recorded?;
         Some((user_key(&recorded.smallest).to_vec(), user_key(&recorded.largest).to_vec()))
@@ -245,8 +245,8 @@ impl Check<'_, '_> {
         self.last_key = contents.last;
     }
 
-    /// Reads the whole block. What is wrong with its entries is an error; what is wrong with
-    /// filters and bounds is in the contents.
+    /// Checks a whole block. Returns an error if its entries are damaged; faults of filters and
+    /// bounds are returned in the contents.
     fn block(
         &self,
         block: &Block,
@@ -254,7 +254,7 @@ impl Check<'_, '_> {
         handle: BlockHandle,
     ) -> Result<Contents> {
         let order = &self.context.order;
-        // Where the values of the entries at restarts begin: each must be met on the way.
+        // The start of the value of each entry at a restart point; the scan must meet each of them.
         let mut restarts = Vec::new();
         for restart in 0..if block.is_empty() { 0 } else { block.restarts() } {
             restarts.push(block.view().entry_at_restart(restart)?.value.as_ptr());
@@ -305,7 +305,7 @@ impl Check<'_, '_> {
         Ok(contents)
     }
 
-    /// Whether what leads to a key does lead to it: range, index, filters.
+    /// Checks that the recorded range, the index and the filters would lead a lookup to the key.
     fn doubt(
         &self,
         key: &[u8],
@@ -341,7 +341,7 @@ impl Check<'_, '_> {
         }
     }
 
-    /// Reads the blocks that checksums find, without an index.
+    /// Reads the blocks that are found by their checksums, without an index.
     fn by_scan(&mut self) {
         let found = match scan::find_blocks(&*self.file, self.path) {
             Ok(found) => found,
@@ -359,7 +359,7 @@ impl Check<'_, '_> {
                     self.fault(error);
                     continue;
                 }
-                // The filter block, say.
+                // For instance, the filter block.
                 Err(_) => continue,
             };
             if let Some(named) = scan::index_of(&block, handle.offset, &found[..at]) {
@@ -392,7 +392,8 @@ impl Check<'_, '_> {
     }
 }
 
-/// What leads away from a block's keys: the first key and the number of keys for each kind.
+/// The keys of a block that lookups would miss: for each kind of fault the first key, and their
+/// number.
 #[derive(Default)]
 struct Doubts {
     kinds: [Option<(Vec<u8>, u64, &'static str)>; 5],
@@ -414,7 +415,7 @@ impl Doubts {
     }
 }
 
-/// Moves over the entries in the sound blocks of a table.
+/// A cursor over the entries in the undamaged blocks of a table.
 #[derive(Debug)]
 pub struct SoundEntries {
     path: PathBuf,
@@ -424,10 +425,10 @@ pub struct SoundEntries {
 }
 
 impl SoundEntries {
-    /// Before the first entry of the table that `facts` are of.
+    /// Opens the table that `facts` describes, before its first entry.
     ///
     /// # Errors
-    /// I/O errors; corruption, if it has changed since.
+    /// I/O errors; corruption, if the table has changed since.
     pub fn open(fs: &dyn Fs, facts: &TableFacts, context: &TableContext) -> Result<SoundEntries> {
         let path = facts.path.clone();
         let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
@@ -441,7 +442,7 @@ impl SoundEntries {
         Ok(SoundEntries { path, file, blocks: blocks.into_iter(), cursor: None })
     }
 
-    /// Moves to the next entry; false if there is none.
+    /// Moves to the next entry. Returns false if there is none.
     ///
     /// # Errors
     /// As [`SoundEntries::open`].
@@ -463,12 +464,12 @@ impl SoundEntries {
         Ok(false)
     }
 
-    /// The internal key of the entry.
+    /// Returns the internal key of the current entry.
     pub fn key(&self) -> &[u8] {
         self.cursor.as_ref().map_or(&[], BlockCursor::key)
     }
 
-    /// The value of the entry.
+    /// Returns the value of the current entry.
     pub fn value(&self) -> &[u8] {
         self.cursor.as_ref().map_or(&[], BlockCursor::value)
     }

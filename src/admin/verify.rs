@@ -1,4 +1,4 @@
-//! Verifying: everything is read, nothing is changed.
+//! Verifying a database: reads everything, changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,57 +13,57 @@ use crate::engine::options::Options;
 use crate::engine::pinned::{Files, PinnedFs};
 use crate::engine::read_only::state_of;
 
-/// How often all files are read anew because a writer changed them meanwhile.
+/// Maximum number of passes over the files, if a writer keeps changing them.
 const MAX_TRIES: usize = 5;
 
-/// How often it is tried to hold them.
+/// Maximum number of attempts to open all files of one moment, if a writer keeps changing them.
 const MAX_HOLD_TRIES: usize = 50;
 
-/// What [`verify`] found.
+/// The results of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Every fault, with its file, and where known its offset, what was expected and what is
-    /// there. Beyond ten thousand they are only counted.
+    /// Every fault with its file and, if known, its offset, what was expected and what was found.
+    /// Faults beyond ten thousand are only counted.
     pub faults: Vec<Corruption>,
-    /// The number of faults.
+    /// Number of faults.
     pub fault_count: u64,
-    /// What is no fault, but worth knowing: a torn record at the end of a log, tables nobody
-    /// needs any more.
+    /// Facts that are not faults but worth knowing: a torn record at the end of a log, tables that
+    /// are no longer needed.
     pub notes: Vec<Corruption>,
-    /// The MANIFEST that was gone by; `None` if there is none.
+    /// The MANIFEST that was used; `None` if there is none.
     pub manifest: Option<PathBuf>,
-    /// Tables read.
+    /// Number of tables read.
     pub tables: u64,
-    /// Entries in them, in sound blocks.
+    /// Number of entries in their undamaged blocks.
     pub entries: u64,
-    /// Live logs read.
+    /// Number of live logs read.
     pub logs: u64,
-    /// Batches in them, before the first bad record of each.
+    /// Number of batches in them, before the first bad record of each.
     pub batches: u64,
-    /// The bytes of the tables and logs.
+    /// Total size of these tables and logs, in bytes.
     pub bytes: u64,
-    /// Whether a writer changed the database all the time, and not all of its tables could be held
-    /// open: then files may seem to be missing that are not.
+    /// Whether a writer kept changing the database while not all of its tables could be held open.
+    /// Then files may wrongly be reported as missing.
     pub changed_meanwhile: bool,
 }
 
 impl VerifyReport {
-    /// Whether there is no fault.
+    /// Returns whether there are no faults.
     pub fn is_sound(&self) -> bool {
         self.fault_count == 0
     }
 }
 
-/// Reads all of the database in the directory `dir` and tells every fault: `CURRENT`; the records
-/// of the MANIFEST, and whether its levels are in order; of each table the footer, the index, the
-/// filters (and that none denies a key that is there), every data block with its checksum, the
-/// order of keys and the range and size that the MANIFEST records; the records and batches of each
-/// live log. After a fault it goes on with the next block, record or file.
+/// Reads the whole database in the directory `dir` and reports every fault. Checks `CURRENT`; the
+/// records of the MANIFEST, and the order of its levels; of each table the footer, the index, the
+/// filters (including that none denies a key in the table), every data block with its checksum, the
+/// order of keys, and the range and size that the MANIFEST records; the records and batches of each
+/// live log. After a fault it continues with the next block, record or file.
 ///
-/// It takes no lock and changes nothing, so it works on a read-only medium and beside a writer.
-/// What it reads is the database of one moment, whose tables are held open: as many as half of the
-/// file descriptors that the process may have. In memory are a block at a time, and the index and
+/// It takes no lock and changes nothing, so that it works on a read-only medium and while a writer
+/// is running. It reads the database as of one moment and holds its tables open, up to half of the
+/// process's limit of file descriptors. It holds in memory a block at a time, and the index and
 /// filters of one table.
 ///
 /// ```
@@ -78,14 +78,14 @@ impl VerifyReport {
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`](crate::Error::DatabaseMissing);
-/// [`Error::Unsupported`](crate::Error::Unsupported) for another comparator, or if what this build
-/// does not know is all that is wrong; an I/O error of the directory. An I/O error of one file is
-/// a fault.
+/// [`Error::Unsupported`](crate::Error::Unsupported) for another comparator, or if the only thing
+/// wrong is something this build does not know; an I/O error of the directory. An I/O error of one
+/// file is a fault.
 pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
     verify_with(dir, options, |_| {})
 }
 
-/// [`verify`], which tells `progress` how far it is after each block.
+/// Does what [`verify`] does, and calls `progress` after each block.
 ///
 /// # Errors
 /// As [`verify`].
@@ -125,7 +125,7 @@ pub fn verify_with(
     }
 }
 
-/// Everything that counts at one moment, if it can be had.
+/// Opens all files of the database as of one moment; `None` if that does not succeed.
 fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<PinnedFs> {
     let mut last_state = None;
     for _ in 0..MAX_HOLD_TRIES {

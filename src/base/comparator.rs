@@ -3,11 +3,11 @@
 use std::cmp::Ordering;
 use std::fmt::Debug;
 
-/// A total order over user keys, named, because files written under one order are unreadable
-/// under another.
+/// A total order over user keys. It has a name, because files written in one order cannot be read
+/// in another.
 ///
-/// The name is stored in the MANIFEST; opening a database with another comparator is refused.
-/// Change the name whenever the order changes.
+/// The name is stored in the MANIFEST, and a database does not open with another comparator. Change
+/// the name whenever the order changes.
 ///
 /// ```
 /// use minikv::{Comparator, Db, Options};
@@ -38,31 +38,31 @@ use std::fmt::Debug;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Comparator: Send + Sync + Debug + 'static {
-    /// The name on disk, e.g. `leveldb.BytewiseComparator`.
+    /// Returns the name on disk, such as `leveldb.BytewiseComparator`.
     fn name(&self) -> &str;
 
-    /// The order of two user keys.
+    /// Compares two user keys.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering;
 
-    /// Shortens `start` to some key in `[start, limit)`, if there is a shorter one. Index blocks
-    /// hold such separators instead of whole keys. Doing nothing is right.
+    /// Shortens `start` to a key in `[start, limit)`, if there is a shorter one. Index blocks hold
+    /// such separators instead of whole keys. Doing nothing is correct.
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let _ = (start, limit);
     }
 
-    /// Shortens `key` to some key that is not less. Doing nothing is right.
+    /// Shortens `key` to a key that is not less than it. Doing nothing is correct.
     fn find_short_successor(&self, key: &mut Vec<u8>) {
         let _ = key;
     }
 
-    /// Whether only the same bytes compare equal. Filters tell keys apart by their bytes, so under
-    /// an order that takes different bytes for the same key they are neither written nor asked.
-    /// Default: false, which is always right.
+    /// Returns whether only identical bytes compare equal. Filters distinguish keys by their bytes,
+    /// so with a comparator for which different bytes can be the same key they are neither written
+    /// nor queried. Default: false, which is always correct.
     fn equal_means_same_bytes(&self) -> bool {
         false
     }
 
-    /// Whether this is plain byte order, which the engine compares without a virtual call.
+    /// Returns whether this is plain byte order, which the engine compares without a virtual call.
     #[doc(hidden)]
     fn is_bytewise(&self) -> bool {
         false
@@ -71,8 +71,8 @@ pub trait Comparator: Send + Sync + Debug + 'static {
 
 /// Byte order, LevelDB's default: `leveldb.BytewiseComparator`.
 ///
-/// Separators and successors are exactly those of LevelDB's `util/comparator.cc`: they are
-/// written into index blocks.
+/// Separators and successors are exactly those of LevelDB's `util/comparator.cc`, because index
+/// blocks contain them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BytewiseComparator;
 

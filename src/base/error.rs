@@ -1,7 +1,7 @@
-//! One error type for the whole library.
+//! The error type of the whole library.
 //!
-//! Absence is not an error: a lookup that finds nothing is `Ok(None)`. Damage always is one, and
-//! says in which file, at which offset, what was expected there and what was found.
+//! Absence is not an error: a lookup that finds nothing returns `Ok(None)`. Damage is always an
+//! error, which says in which file, at what offset, what was expected and what was found.
 
 use std::any::Any;
 use std::fmt;
@@ -12,26 +12,26 @@ use std::sync::Arc;
 /// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong. `Clone`, so that every writer of a commit group gets the leader's error.
+/// An error. `Clone`, so that every writer of a commit group can return its leader's error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The filesystem refused an operation.
+    /// An operation of the filesystem failed.
     Io {
-        /// What was being done: `open`, `read`, `append`, `sync`, `rename`, ...
+        /// The operation: `open`, `read`, `append`, `sync`, `rename`, ...
         op: &'static str,
-        /// On which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What the filesystem said.
+        /// The underlying error.
         source: Arc<io::Error>,
     },
-    /// Bytes that are not what the format, a checksum or another file says they must be.
+    /// Bytes contradict the format, a checksum or another file.
     Corruption(Box<Corruption>),
     /// The database is open elsewhere.
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// Who holds it, as far as the system tells: `this process`, `process 4711`, ...
+        /// The holder of the lock, as far as the system tells: `this process`, `process 4711`, ...
         holder: String,
     },
     /// There is no database in the directory, and `create_if_missing` is off.
@@ -39,29 +39,29 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// There is a database already, and `error_if_exists` is on.
+    /// The directory already holds a database, and `error_if_exists` is on.
     DatabaseExists {
         /// The directory.
         path: PathBuf,
     },
-    /// A format or feature this build does not know: a comparator, a compression, an edit tag.
+    /// A format or feature that this build does not know: a comparator, a compression, an edit tag.
     Unsupported {
-        /// The kind of thing, e.g. `comparator`.
+        /// The kind of thing, such as `comparator`.
         what: &'static str,
         /// Its name or number, as found.
         name: String,
-        /// Where it was found, if it was in a file.
+        /// The file it was found in, if any.
         path: Option<PathBuf>,
     },
-    /// An argument that cannot be meant.
+    /// An argument is invalid.
     InvalidArgument {
         /// What is wrong with it.
         what: String,
     },
-    /// The database takes no writes, until [`Db::resume`](crate::Db::resume) or the next open;
-    /// where a compaction is the reason, until one succeeds. Reads go on.
+    /// The database takes no writes until [`Db::resume`](crate::Db::resume) or the next open; if a
+    /// failed compaction is the reason, until a compaction succeeds. Reads still work.
     ReadOnly {
-        /// What happened first.
+        /// The first error.
         reason: Arc<Error>,
     },
     /// A panic in the middle of work that others share: in a comparator, a filter policy, a prefix
@@ -74,38 +74,38 @@ pub enum Error {
         /// The panic's message.
         message: String,
     },
-    /// The database was closed.
+    /// The database has been closed.
     Closed,
 }
 
-/// The particulars of an [`Error::Corruption`].
+/// The details of an [`Error::Corruption`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Corruption {
-    /// The damaged file, where known.
+    /// The damaged file, if known.
     pub path: Option<PathBuf>,
-    /// Where in the file, in bytes, where known.
+    /// The offset in the file, in bytes, if known.
     pub offset: Option<u64>,
-    /// What is wrong, e.g. `block checksum mismatch`.
+    /// What is wrong, such as `block checksum mismatch`.
     pub what: String,
-    /// What should have been there, if there is one answer.
+    /// What should have been there, if only one thing could be.
     pub expected: Option<String>,
-    /// What was there.
+    /// What was there instead.
     pub found: Option<String>,
 }
 
 impl Error {
-    /// An I/O error of the operation `op` on `path`.
+    /// Creates an I/O error of the operation `op` on `path`.
     pub fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
         Error::Io { op, path: path.into(), source: Arc::new(source) }
     }
 
-    /// Damage of which only the nature is known here; callers add the place with
-    /// [`Error::in_file`] and [`Error::at`].
+    /// Creates a corruption error without a location, which callers add with [`Error::in_file`] and
+    /// [`Error::at`].
     pub fn corruption(what: impl Into<String>) -> Error {
         Error::Corruption(Box::new(Corruption { what: what.into(), ..Corruption::default() }))
     }
 
-    /// Damage where one thing was expected and another was found.
+    /// Creates a corruption error that says what was expected and what was found.
     pub fn mismatch(
         what: impl Into<String>,
         expected: impl fmt::Display,
@@ -119,12 +119,12 @@ impl Error {
         }))
     }
 
-    /// An argument that cannot be meant.
+    /// Creates an [`Error::InvalidArgument`].
     pub fn invalid(what: impl Into<String>) -> Error {
         Error::InvalidArgument { what: what.into() }
     }
 
-    /// Something this build does not know.
+    /// Creates an [`Error::Unsupported`].
     pub fn unsupported(what: &'static str, name: impl Into<String>) -> Error {
         Error::Unsupported { what, name: name.into(), path: None }
     }
@@ -138,7 +138,7 @@ impl Error {
         Error::Panicked { during, message: message.to_owned() }
     }
 
-    /// Names the file, unless it is named already.
+    /// Adds the file, unless the error already names one.
     #[must_use]
     pub fn in_file(mut self, file: &Path) -> Error {
         match &mut self {
@@ -153,8 +153,8 @@ impl Error {
         self
     }
 
-    /// Names the offset in the file. An offset that is there already is taken as relative to
-    /// this one.
+    /// Adds the offset in the file. If the error already has an offset, that is taken as relative
+    /// to `base`.
     #[must_use]
     pub fn at(mut self, base: u64) -> Error {
         if let Error::Corruption(c) = &mut self {
@@ -163,12 +163,12 @@ impl Error {
         self
     }
 
-    /// Whether this is [`Error::Corruption`].
+    /// Returns whether this is an [`Error::Corruption`].
     pub fn is_corruption(&self) -> bool {
         matches!(self, Error::Corruption(_))
     }
 
-    /// The kind of the I/O error underneath, if it is one.
+    /// Returns the kind of the underlying I/O error, if there is one.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Error::Io { source, .. } => Some(source.kind()),

@@ -1,4 +1,4 @@
-//! What every layer above speaks of: errors, key order, counters, locks.
+//! The vocabulary of every layer above: errors, key order, counters, synchronization.
 
 pub mod comparator;
 pub mod error;

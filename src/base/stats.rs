@@ -1,34 +1,35 @@
-//! Plain counters of what a read touched.
+//! Counters of the work done by reads.
 //!
-//! A lookup reports what it does to a sink, event by event. The usual sink counts: in the
-//! database's own [`ReadTally`], or in a [`ReadTrace`] that the caller asked for. One code path,
-//! always on.
+//! A lookup reports each step to a sink. The usual sinks count: into the database's own
+//! [`ReadTally`], or into a [`ReadTrace`] that the caller asked for. Counting is always on, and
+//! both take the same code path.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The number of levels of a database; LevelDB's `config::kNumLevels`.
+/// Number of levels of a database; LevelDB's `config::kNumLevels`.
 pub const NUM_LEVELS: usize = 7;
 
-/// What one read did, or the sum of many, counted.
+/// Counts of the work of one read, or the sum of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadTrace {
-    /// Memtables asked.
+    /// Memtables searched.
     pub memtables_probed: u64,
     /// Memtables that had the answer.
     pub memtable_hits: u64,
-    /// What was done at each level, from 0.
+    /// Counts by level, from level 0.
     pub levels: [LevelTrace; NUM_LEVELS],
 }
 
-/// Declares the counters of a level twice: plain, and with a twin that others read meanwhile.
+/// Declares the counters of a level twice: as plain numbers, and as counters that other threads can
+/// read while they are updated.
 macro_rules! level_counters {
     ($($(#[$doc:meta])* $counter:ident,)*) => {
-        /// What reads did at one level, or in one table, counted.
+        /// Counts of the work that reads did at one level, or in one table.
         ///
-        /// There are two kinds of filters that gets ask. A *block filter* answers for one data
-        /// block, after the index has said which; a *table filter* answers for the whole table,
-        /// before the index is searched. Scans ask *prefix filters*.
+        /// Gets query two kinds of filters. A *block filter* covers one data block and is queried
+        /// after the index; a *table filter* covers the whole table and is queried before the
+        /// index. Scans query *prefix filters*.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct LevelTrace {
@@ -36,30 +37,30 @@ macro_rules! level_counters {
         }
 
         impl LevelTrace {
-            /// Adds another's counts to these.
+            /// Adds the counts of `other` to these.
             pub fn add(&mut self, other: &LevelTrace) {
                 $(self.$counter += other.$counter;)*
             }
 
-            /// Every counter with its name, for programs that print them all.
+            /// Returns every counter with its name, for programs that print them all.
             pub fn counters(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($counter), self.$counter),)*]
             }
         }
 
-        /// A [`LevelTrace`] under way.
+        /// Counters that are updated while others read them; see [`LevelTrace`].
         #[derive(Debug, Default)]
         pub struct LevelTally {
             $($(#[$doc])* pub $counter: Tally,)*
         }
 
         impl LevelTally {
-            /// Adds what was counted elsewhere.
+            /// Adds the counts of `trace`.
             pub fn add(&self, trace: &LevelTrace) {
                 $(self.$counter.count(trace.$counter);)*
             }
 
-            /// What was counted so far.
+            /// Returns the counts so far.
             pub fn load(&self) -> LevelTrace {
                 LevelTrace { $($counter: self.$counter.load(),)* }
             }
@@ -68,20 +69,20 @@ macro_rules! level_counters {
 }
 
 level_counters! {
-    /// Tables a get asked: their key range holds the key.
+    /// Tables searched by gets: their key range contains the key.
     tables_considered,
-    /// Tables a get left out: their key range does not hold the key.
+    /// Tables skipped by gets: their key range does not contain the key.
     tables_skipped_by_range,
     /// Index blocks searched.
     index_seeks,
-    /// Block filters asked.
+    /// Block filters queried.
     filter_checks,
-    /// Block filters that said "not here": a data block saved.
+    /// Block filters that answered "no", each saving a data block.
     filter_negatives,
-    /// Block filters that said "maybe", and the block had the key.
+    /// Block filters that answered "maybe" for a key that the block had.
     filter_true_positives,
-    /// Block filters that said "maybe", and the block did not have the key, or only in versions
-    /// newer than the read.
+    /// Block filters that answered "maybe" although the block did not have the key, or only in
+    /// versions newer than the read.
     filter_false_positives,
     /// Data blocks found in the block cache.
     data_blocks_from_cache,
@@ -89,54 +90,54 @@ level_counters! {
     data_blocks_from_file,
     /// Bytes read from files, block trailers included.
     bytes_read,
-    /// Bytes that came out of decompression.
+    /// Bytes produced by decompression.
     bytes_decompressed,
     /// Block checksums verified.
     checksums_verified,
-    /// Table filters asked.
+    /// Table filters queried.
     table_filter_checks,
-    /// Table filters that said "not here": an index search and a data block saved.
+    /// Table filters that answered "no", each saving an index search and a data block.
     table_filter_negatives,
-    /// Table filters that said "maybe", and the table had the key.
+    /// Table filters that answered "maybe" for a key that the table had.
     table_filter_true_positives,
-    /// Table filters that said "maybe", and the table did not have the key, or only in versions
-    /// newer than the read.
+    /// Table filters that answered "maybe" although the table did not have the key, or only in
+    /// versions newer than the read.
     table_filter_false_positives,
-    /// Prefix filters asked, by scans of one prefix.
+    /// Prefix filters queried by scans of one prefix.
     prefix_filter_checks,
-    /// Prefix filters that said "not here": a table the scan left out.
+    /// Prefix filters that answered "no", each saving the scan a table.
     prefix_filter_negatives,
 }
 
 impl LevelTrace {
-    /// Data blocks looked into, wherever they came from.
+    /// Returns the number of data blocks searched, from the cache or from files.
     pub fn data_blocks(&self) -> u64 {
         self.data_blocks_from_cache + self.data_blocks_from_file
     }
 
-    /// Filters that gets asked, of either kind.
+    /// Returns the number of block and table filters queried.
     pub fn all_filter_checks(&self) -> u64 {
         self.filter_checks + self.table_filter_checks
     }
 
-    /// Filters that said "not here", of either kind.
+    /// Returns the number of block and table filters that answered "no".
     pub fn all_filter_negatives(&self) -> u64 {
         self.filter_negatives + self.table_filter_negatives
     }
 
-    /// Filters that said "maybe" rightly, of either kind.
+    /// Returns the number of block and table filters that answered "maybe" rightly.
     pub fn all_filter_true_positives(&self) -> u64 {
         self.filter_true_positives + self.table_filter_true_positives
     }
 
-    /// Filters that said "maybe" wrongly, of either kind.
+    /// Returns the number of block and table filters that answered "maybe" wrongly.
     pub fn all_filter_false_positives(&self) -> u64 {
         self.filter_false_positives + self.table_filter_false_positives
     }
 }
 
 impl ReadTrace {
-    /// The sum of all levels.
+    /// Returns the sum over all levels.
     pub fn total(&self) -> LevelTrace {
         let mut total = LevelTrace::default();
         for level in &self.levels {
@@ -145,12 +146,12 @@ impl ReadTrace {
         total
     }
 
-    /// Data blocks looked into, at all levels, wherever they came from.
+    /// Returns the number of data blocks searched at all levels, from the cache or from files.
     pub fn data_blocks(&self) -> u64 {
         self.levels.iter().map(LevelTrace::data_blocks).sum()
     }
 
-    /// Adds another trace's counts to this one.
+    /// Adds the counts of `other` to these.
     pub fn add(&mut self, other: &ReadTrace) {
         self.memtables_probed += other.memtables_probed;
         self.memtable_hits += other.memtable_hits;
@@ -160,8 +161,8 @@ impl ReadTrace {
     }
 }
 
-/// A counter that one thread at a time adds to, and any reads: an addition costs what it costs in
-/// plain memory, not the locked instruction that several writers would need.
+/// A counter that one thread at a time adds to and any thread reads. An addition costs as much as
+/// in plain memory; several writers at a time would need a locked instruction.
 #[derive(Debug, Default)]
 pub struct Tally(AtomicU64);
 
@@ -172,34 +173,34 @@ impl Tally {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// Makes it `n`.
+    /// Sets the counter to `n`.
     #[inline]
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
 
-    /// The sum so far.
+    /// Returns the current value.
     #[inline]
     pub fn load(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// The sum of one thread's reads. Two cache lines at least: neighbours are fetched in pairs.
+/// The sum of one thread's reads. Aligned to two cache lines, because CPUs prefetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ReadTally {
-    /// Gets.
+    /// Gets done.
     pub gets: Tally,
     /// Gets that found a value.
     pub gets_found: Tally,
-    /// How many gets there will be when one is taken as a sample again; not a sum.
+    /// The value of `gets` at which the next get is sampled. Not a sum.
     pub next_sample: Tally,
-    /// See [`ReadTrace`].
+    /// See [`ReadTrace::memtables_probed`].
     pub memtables_probed: Tally,
-    /// See [`ReadTrace`].
+    /// See [`ReadTrace::memtable_hits`].
     pub memtable_hits: Tally,
-    /// See [`ReadTrace`].
+    /// See [`ReadTrace::levels`].
     pub levels: [LevelTally; NUM_LEVELS],
 }
 
@@ -211,7 +212,7 @@ impl ReadTally {
         self.gets_found.count(u64::from(found));
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of `trace`.
     pub fn add(&self, trace: &ReadTrace) {
         self.memtables_probed.count(trace.memtables_probed);
         self.memtable_hits.count(trace.memtable_hits);
@@ -220,7 +221,7 @@ impl ReadTally {
         }
     }
 
-    /// The reads so far.
+    /// Returns the counts so far.
     pub fn load(&self) -> ReadTrace {
         ReadTrace {
             memtables_probed: self.memtables_probed.load(),

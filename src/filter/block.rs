@@ -1,4 +1,5 @@
-//! The filter block of a table: one filter per 2 KiB of data-block offset. Do not change: on disk.
+//! The filter block of a table: one filter per 2 KiB of data-block offset. On-disk format: do not
+//! change.
 //!
 //! ```text
 //! filter 0 | filter 1 | ... | offset of filter 0: fixed32 | offset of filter 1 | ...
@@ -12,9 +13,9 @@
 //!   42               0b                  2^11 = 2048
 //! ```
 //!
-//! The filter of the block at `offset` is number `offset >> base_lg`: blocks that start in one
-//! span share it, and a block longer than a span leaves empty ones behind. Defined by LevelDB's
-//! `table/filter_block.h` and `doc/table_format.md`.
+//! The filter of the data block at `offset` has the index `offset >> base_lg`: blocks that start in
+//! the same span share a filter, and a block longer than a span is followed by empty filters.
+//! Defined by LevelDB's `table/filter_block.h` and `doc/table_format.md`.
 
 use std::sync::Arc;
 
@@ -24,22 +25,23 @@ use crate::filter::policy::{FilterGenerator, FilterPolicy};
 use crate::format::coding::get_fixed32;
 
 const BASE_LG: u8 = 11;
-/// The array's offset and base_lg.
+/// Length of the array's offset and base_lg, in bytes.
 const TAIL_BYTES: usize = 5;
 
-/// Writes a filter block. Calls must match `(start_block add_key*)* finish`.
+/// Builds a filter block. Calls must match `(start_block add_key*)* finish`.
 #[derive(Debug)]
 pub struct FilterBlockBuilder {
     generator: Box<dyn FilterGenerator>,
     filters: Vec<u8>,
-    /// Where each finished filter starts.
+    /// Offset of each finished filter.
     offsets: Vec<u32>,
-    /// Whether an offset did not fit 32 bits.
+    /// Whether an offset did not fit in 32 bits.
     overflowed: bool,
 }
 
 impl FilterBlockBuilder {
-    /// A block of `policy`'s filters. Tables of the engine give an
+    /// Creates a builder of a block of `policy`'s filters. The table builder passes user keys to
+    /// [`FilterBlockBuilder::add_key`]; whoever passes internal keys needs an
     /// [`InternalFilterPolicy`](crate::filter::InternalFilterPolicy).
     pub fn new(policy: &dyn FilterPolicy) -> FilterBlockBuilder {
         FilterBlockBuilder {
@@ -50,8 +52,8 @@ impl FilterBlockBuilder {
         }
     }
 
-    /// Says that the next keys are in the data block that will be at `offset` of the file. Offsets
-    /// do not fall.
+    /// Starts the data block at `offset` of the file: the keys added next belong to it. Offsets
+    /// must not decrease.
     pub fn start_block(&mut self, offset: u64) {
         let index = offset >> BASE_LG;
         debug_assert!(index >= self.offsets.len() as u64);
@@ -60,13 +62,13 @@ impl FilterBlockBuilder {
         }
     }
 
-    /// Adds a key of the block started last.
+    /// Adds a key of the current data block.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         self.generator.add_key(key);
     }
 
-    /// The finished block, without compression or trailer.
+    /// Returns the finished block, without compression or trailer.
     pub fn finish(mut self) -> Vec<u8> {
         if !self.generator.is_empty() {
             self.end_filter();
@@ -75,7 +77,7 @@ impl FilterBlockBuilder {
             return Vec::new();
         };
         if self.overflowed {
-            // Every reader takes an empty block for one that knows nothing.
+            // Readers take an empty block for a malformed one, which may match everything.
             return Vec::new();
         }
         let mut block = self.filters;
@@ -99,13 +101,13 @@ impl FilterBlockBuilder {
     }
 }
 
-/// Asks the filters of a filter block. A malformed block answers "may match" to everything: a
-/// filter may cost a read, never a key.
+/// Queries the filters of a filter block. A malformed block answers "may match" for every key: a
+/// filter may cost a read, but never hide a key.
 #[derive(Clone, Debug)]
 pub struct FilterBlockReader {
     policy: Arc<dyn FilterPolicy>,
     contents: Bytes,
-    /// Where the array of offsets starts, and the filters end.
+    /// Offset of the array of offsets, which is also where the filters end.
     array_offset: usize,
     filters: usize,
     base_lg: u8,
@@ -113,8 +115,8 @@ pub struct FilterBlockReader {
 }
 
 impl FilterBlockReader {
-    /// Reads `contents`, a whole filter block without its trailer, with the policy under whose
-    /// name (or alias) it was found.
+    /// Creates a reader of `contents`, a whole filter block without its trailer. `policy` is the
+    /// policy under whose name or alias the block was found.
     pub fn new(policy: Arc<dyn FilterPolicy>, contents: Bytes) -> FilterBlockReader {
         let layout = layout(&contents);
         let malformed = layout.is_none();
@@ -122,57 +124,58 @@ impl FilterBlockReader {
         FilterBlockReader { policy, contents, array_offset, filters, base_lg, malformed }
     }
 
-    /// Whether `key` may be in the data block that starts at `block_offset` of the file. True
-    /// where the block holds no filter for it, or damage.
+    /// Returns whether `key` may be in the data block at `block_offset`. Returns true if there is
+    /// no filter for that offset or the block is malformed.
     #[inline]
     pub fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.filter_range(block_offset) {
-            // LevelDB leaves this to the policy; an empty span holds no key, whatever the policy.
+            // LevelDB asks the policy even for an empty filter; but no data block starts in such a
+            // span.
             Some(range) if range.is_empty() => false,
             Some(range) => self.policy.may_match(key, &self.contents[range]),
             None => true,
         }
     }
 
-    /// Whether the block is not laid out as a filter block is.
+    /// Returns whether the contents do not have the layout of a filter block.
     pub fn is_malformed(&self) -> bool {
         self.malformed
     }
 
-    /// How many filters the block holds, empty ones included.
+    /// Returns the number of filters, including empty ones.
     pub fn filter_count(&self) -> usize {
         self.filters
     }
 
-    /// How many of them are empty: spans of the file in which no data block starts.
+    /// Returns the number of empty filters: spans of the file in which no data block starts.
     pub fn empty_filter_count(&self) -> usize {
         let end = |i: usize| get_fixed32(&self.contents, self.array_offset + i * 4);
         (0..self.filters).filter(|&i| end(i) == end(i + 1)).count()
     }
 
-    /// The bytes of the filter for the data block at `block_offset`; `None` where there is none.
+    /// Returns the filter for the data block at `block_offset`, or `None` if there is none.
     pub fn filter(&self, block_offset: u64) -> Option<&[u8]> {
         self.contents.get(self.filter_range(block_offset)?)
     }
 
-    /// The whole block.
+    /// Returns the whole block.
     pub fn contents(&self) -> &Bytes {
         &self.contents
     }
 
-    /// How many bytes of memory the block takes.
+    /// Returns the memory the block takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.contents.len()
     }
 
-    /// The bytes of the filter for the data block at `block_offset`; `None` where there is none.
+    /// Returns the range in `contents` of the filter for the data block at `block_offset`.
     #[inline]
     fn filter_range(&self, block_offset: u64) -> Option<std::ops::Range<usize>> {
         let index = usize::try_from(block_offset >> self.base_lg).ok()?;
         if index >= self.filters {
             return None;
         }
-        // The array's own offset follows it, and is where the last filter ends.
+        // The array is followed by its own offset, which is also where the last filter ends.
         let at = self.array_offset + index * 4;
         let start = get_fixed32(&self.contents, at)? as usize;
         let end = get_fixed32(&self.contents, at + 4)? as usize;
@@ -180,8 +183,8 @@ impl FilterBlockReader {
     }
 }
 
-/// The array's offset, the number of filters, and base_lg, if `contents` is a filter block:
-/// offsets that rise and stay within the filters.
+/// Returns the array's offset, the number of filters and base_lg, or `None` if `contents` is not a
+/// filter block: the offsets must not decrease or point past the filters.
 fn layout(contents: &[u8]) -> Option<(usize, usize, u8)> {
     let tail = contents.len().checked_sub(TAIL_BYTES)?;
     let base_lg = contents[contents.len() - 1];
@@ -226,7 +229,7 @@ mod tests {
         builder.finish()
     }
 
-    /// The offset array with the array's own offset behind it.
+    /// Returns the array of offsets, followed by the array's own offset.
     fn offsets(block: &[u8]) -> Vec<u32> {
         let end = block.len() - 1;
         let start = get_fixed32(block, end - 4).unwrap() as usize;
@@ -262,7 +265,7 @@ mod tests {
         builder.start_block(11 * KIB);
         assert_eq!(builder.offsets, [0, 9, 9, 18, 18]);
 
-        // The worked example of the module's head, to the byte.
+        // The worked example at the module's head, byte for byte.
         let block = builder.finish();
         let mut expected = Vec::new();
         bloom().create(&[b"first"], &mut expected);
@@ -298,7 +301,7 @@ mod tests {
 
     #[test]
     fn blocks_that_start_in_one_span_share_a_filter() {
-        // table/filter_block_test.cc of LevelDB, "MultiChunk".
+        // From LevelDB's table/filter_block_test.cc, "MultiChunk".
         let block =
             build(&[(0, &["foo"]), (2000, &["bar"]), (3100, &["box"]), (9000, &["box", "hello"])]);
         let reader = reader(&block);

@@ -1,14 +1,14 @@
-//! LevelDB's bloom filter. Do not change: on disk.
+//! LevelDB's bloom filter. On-disk format: do not change.
 //!
 //! ```text
 //! bit array, at least 8 bytes ......... | k: 1 byte
 //! 00 00 00 00 00 00 00 00               | 06       no keys, 10 bits a key
 //! ```
 //!
-//! `k` probes a key, at bits `(h + i * d) mod 2^32 mod m`, where `h` is the key's hash, `d` is `h`
-//! rotated right by 17, and `m` is the length of the array in bits; bit `b` is `1 << (b & 7)` of
-//! byte `b >> 3`. Values of `k` over 30 are kept for filters to come and match every key. Defined
-//! by LevelDB's `util/bloom.cc` and `util/hash.cc`.
+//! A key sets `k` bits: `(h + i * d) mod 2^32 mod m` for `i` from 0, where `h` is the key's hash,
+//! `d` is `h` rotated right by 17, and `m` is the length of the array in bits. Bit `b` is
+//! `1 << (b & 7)` of byte `b >> 3`. Values of `k` over 30 are reserved for future encodings and
+//! match every key. Defined by LevelDB's `util/bloom.cc` and `util/hash.cc`.
 
 use crate::filter::policy::{FilterGenerator, FilterPolicy};
 
@@ -18,8 +18,8 @@ const MIN_BITS: u64 = 64;
 
 /// LevelDB's bloom filter, `leveldb.BuiltinBloomFilter2`.
 ///
-/// Ten bits a key make about 1 in 100 lookups of absent keys wrong. Filters that goleveldb wrote
-/// under the older name `leveldb.BuiltinBloomFilter` are the same bytes and are read too.
+/// With ten bits per key the false-positive rate is about 1 %. Filters that goleveldb wrote under
+/// the older name `leveldb.BuiltinBloomFilter` have the same bytes and are read, too.
 ///
 /// ```
 /// use minikv::{BloomFilterPolicy, FilterPolicy};
@@ -37,25 +37,25 @@ pub struct BloomFilterPolicy {
 }
 
 impl BloomFilterPolicy {
-    /// A filter of `bits_per_key` bits a key, with `0.69 * bits_per_key` probes (1 to 30).
+    /// Creates a policy of `bits_per_key` bits per key and `0.69 * bits_per_key` probes (1 to 30).
     pub fn new(bits_per_key: u32) -> BloomFilterPolicy {
-        // ln 2 probes per bit a key are best; LevelDB's 0.69 and its rounding down decide k, which
-        // is on disk.
+        // The optimum is ln 2 * bits_per_key. LevelDB's 0.69 and its rounding down are kept: k is
+        // on disk.
         let probes = (f64::from(bits_per_key) * 0.69) as u32;
         BloomFilterPolicy { bits_per_key, probes: probes.clamp(1, u32::from(MAX_PROBES)) as u8 }
     }
 
-    /// Bits a key.
+    /// Returns the number of bits per key.
     pub fn bits_per_key(&self) -> u32 {
         self.bits_per_key
     }
 
-    /// Bits probed a key: `k`.
+    /// Returns the number of bits probed for each key: `k`.
     pub fn probes(&self) -> u32 {
         u32::from(self.probes)
     }
 
-    /// The length, in bits, of the array of a filter of `keys` keys: `m`.
+    /// Returns the length of the bit array of a filter of `keys` keys, in bits: `m`.
     pub fn filter_bits(&self, keys: usize) -> u64 {
         let bits = (keys as u64).saturating_mul(u64::from(self.bits_per_key));
         bits.max(MIN_BITS).div_ceil(8).saturating_mul(8)
@@ -71,7 +71,7 @@ impl BloomFilterPolicy {
                 let modulus = Modulus::new(bits);
                 hashes.for_each(|hash| set_bits(array, hash, self.probes, |h| modulus.of(h)));
             }
-            // No 32-bit hash reaches such a length.
+            // No 32-bit hash reaches that far, so none needs a remainder.
             Err(_) => hashes.for_each(|hash| set_bits(array, hash, self.probes, |h| h)),
         }
         dst.push(self.probes);
@@ -91,14 +91,14 @@ impl FilterPolicy for BloomFilterPolicy {
         self.create_of_hashes(keys.iter().map(|key| bloom_hash(key)), dst);
     }
 
-    /// The number of probes is read from the filter, so that filters made with other settings
-    /// work. As in LevelDB, a filter shorter than two bytes holds no key.
+    /// Reads the number of probes from the filter, so that filters written with other settings
+    /// work. As in LevelDB, a filter shorter than two bytes matches no key.
     fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match_hash(bloom_hash(key), filter)
     }
 
-    /// Both goleveldb and LevelDB before 1.18 write the older name, and their hashes differ for
-    /// keys that end in a byte of 0x80 or above: either may have it.
+    /// Both goleveldb and LevelDB before 1.18 wrote the older name. Their hashes differ for keys
+    /// with a byte of 0x80 or above after the last whole four-byte word, so both hashes are tried.
     fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match_hash(bloom_hash(key), filter) || may_match_hash(early_bloom_hash(key), filter)
     }
@@ -108,7 +108,7 @@ impl FilterPolicy for BloomFilterPolicy {
     }
 }
 
-/// Keeps four bytes a key, its hash, until the number of keys is known.
+/// Keeps only each key's four-byte hash until the number of keys is known.
 #[derive(Debug)]
 struct BloomGenerator {
     policy: BloomFilterPolicy,
@@ -130,13 +130,13 @@ impl FilterGenerator for BloomGenerator {
     }
 }
 
-/// The hash of a key in bloom filters: LevelDB's `Hash` with the filter's seed.
+/// Returns a key's hash in bloom filters: LevelDB's `Hash` with the filter's seed.
 #[inline]
 pub fn bloom_hash(key: &[u8]) -> u32 {
     hash(key, BLOOM_SEED)
 }
 
-/// Whether a key of this [`bloom_hash`] may be among the keys `filter` was made of.
+/// Returns whether a key with this [`bloom_hash`] may be among the keys `filter` was built from.
 #[inline]
 pub fn may_match_hash(hash: u32, filter: &[u8]) -> bool {
     let Some((&probes, array)) = filter.split_last() else { return false };
@@ -177,9 +177,9 @@ fn set_bits(array: &mut [u8], hash: u32, probes: u8, bit_of: impl Fn(u32) -> u32
     }
 }
 
-/// A remainder by a divisor used often: two multiplications instead of a division. Exact for
-/// every 32-bit dividend (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
-/// A lookup divides too seldom to earn back the one 64-bit division this starts with.
+/// Remainders by a fixed divisor: two multiplications instead of a division. Exact for every 32-bit
+/// dividend (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019). Lookups do
+/// without: they take too few remainders to make up for the 64-bit division that sets this up.
 struct Modulus {
     divisor: u32,
     /// 2^64 / divisor, rounded up.
@@ -187,7 +187,7 @@ struct Modulus {
 }
 
 impl Modulus {
-    /// `divisor` is at least 2.
+    /// Creates the modulus. `divisor` must be at least 2.
     fn new(divisor: u32) -> Modulus {
         debug_assert!(divisor >= 2);
         Modulus { divisor, inverse: u64::MAX / u64::from(divisor) + 1 }
@@ -200,7 +200,8 @@ impl Modulus {
     }
 }
 
-/// The hash of LevelDB before 1.18, whose last one to three bytes were signed where C's `char` is.
+/// The hash of LevelDB before 1.18, which sign-extended the last one to three bytes where C's
+/// `char` is signed.
 fn early_bloom_hash(key: &[u8]) -> u32 {
     hash_with_tail(key, BLOOM_SEED, |byte| byte as i8 as u32)
 }
@@ -251,7 +252,7 @@ mod tests {
         assert_eq!(early_bloom_hash(b"plain"), bloom_hash(b"plain"));
     }
 
-    /// The definition as LevelDB states it, with 64-bit remainders: the oracle of the fast one.
+    /// LevelDB's definition, with 64-bit remainders: the oracle of the fast implementation.
     fn naive_create(bits_per_key: u32, keys: &[&[u8]], dst: &mut Vec<u8>) {
         let k = ((f64::from(bits_per_key) * 0.69) as u64).clamp(1, 30);
         let bytes = (keys.len() as u64 * u64::from(bits_per_key)).max(64).div_ceil(8);
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_leveldbs() {
-        // util/hash_test.cc of LevelDB.
+        // From LevelDB's util/hash_test.cc.
         assert_eq!(hash(b"", 0xbc9f1d34), 0xbc9f1d34);
         assert_eq!(hash(&[0x62], 0xbc9f1d34), 0xef1345c4);
         assert_eq!(hash(&[0xc3, 0x97], 0xbc9f1d34), 0x5b663814);

@@ -1,36 +1,39 @@
 //! Binary fuse filters: from hashes to an array of fingerprints.
 //!
-//! Every key has three slots, one in each of three neighbouring segments of the array, and is
-//! taken for present if the fingerprints there, combined by xor, give its own. An absent key is
-//! so with probability `2^-width`. Making the array means solving one equation a key: slots that
-//! a single key has left are peeled off until none is left, and the equations are then solved
-//! backwards. With about 1.13 slots a key (more in small filters) peeling nearly always comes to
-//! its end; if not, another seed gives every key other slots.
+//! Every key has three slots, one in each of three neighbouring segments of the array. A key may be
+//! present if the xor of the fingerprints in its slots equals its own fingerprint, which is so for
+//! an absent key with probability `2^-width`. Building the array solves one equation per key: keys
+//! that are alone in a slot are peeled off until none is left, then the equations are solved in
+//! reverse order. With about 1.13 slots per key (more in small filters) peeling nearly always
+//! succeeds; if it does not, another seed gives every key other slots.
 //!
-//! Thomas Mueller Graf and Daniel Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor
-//! Filters", 2022, whose segment lengths and array sizes these are.
+//! Segment lengths and array sizes follow Thomas Mueller Graf and Daniel Lemire, "Binary Fuse
+//! Filters: Fast and Smaller Than Xor Filters", 2022.
 
-/// Slots a key.
+/// Slots per key.
 const ARITY: u64 = 3;
 
-/// With 2^18 slots a segment, the second slot's 18 bits of a hash and the third's do not overlap.
+/// Largest `segment_lg`: with 2^18 slots per segment, the 18 bits of the hash that choose the
+/// second slot do not yet overlap the 18 that choose the third.
 pub const MAX_SEGMENT_LG: u32 = 18;
 
-/// Where keys have their slots. On disk: do not change what follows from the fields.
+/// The geometry of an array, which determines each key's slots. The fields and the slots computed
+/// from them are on disk: do not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Geometry {
-    /// Decides, with a key's hash, which slots it has.
+    /// Determines, together with a key's hash, the key's slots.
     pub seed: u64,
     /// A segment has `1 << segment_lg` slots, at most 2^18.
     pub segment_lg: u32,
-    /// How many segments a key's first slot can be in; there are two more.
+    /// Number of segments in which a key's first slot can lie. The array has two more.
     pub starts: u32,
 }
 
 impl Geometry {
-    /// The smallest array in which that many keys, at least one, are likely to find room.
+    /// Returns the smallest geometry in which this many keys, at least one, are likely to be
+    /// solvable.
     fn of(keys: usize) -> Geometry {
-        // Small errors of logarithms only make other arrays that work, too.
+        // Small errors of the logarithms only lead to other geometries that work as well.
         let ln = (keys.max(2) as f64).ln();
         let segment_lg = (ln / 3.33f64.ln() + 2.25) as u32;
         let segment_lg = segment_lg.min(MAX_SEGMENT_LG);
@@ -39,19 +42,19 @@ impl Geometry {
         Geometry { seed: 0, segment_lg, starts: segments.saturating_sub(2).max(1) }
     }
 
-    /// The length of the array.
+    /// Returns the number of slots in the array.
     pub fn slots(&self) -> u64 {
         (u64::from(self.starts) + ARITY - 1) << self.segment_lg
     }
 
-    /// A hash that knows the seed.
+    /// Returns `hash` mixed with the seed.
     #[inline]
     pub fn seeded(&self, hash: u64) -> u64 {
         let product = (hash ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         product ^ product >> 32
     }
 
-    /// The slots of the key of this seeded hash.
+    /// Returns the slots of the key with this seeded hash.
     #[inline]
     pub fn slots_of(&self, seeded: u64) -> [u64; 3] {
         let starts = u64::from(self.starts) << self.segment_lg;
@@ -63,27 +66,28 @@ impl Geometry {
     }
 }
 
-/// The fingerprint of the key of this seeded hash, before it is cut to its width: the lowest bits
-/// count.
+/// Returns the fingerprint of the key with this seeded hash. The caller keeps as many of the lowest
+/// bits as the filter's width.
 #[inline]
 pub fn fingerprint(seeded: u64) -> u64 {
-    // Bits that do not choose slots come down first.
+    // Move bits that do not choose slots to the low end.
     seeded.wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32)
 }
 
-/// What [`solve`] makes.
+/// The result of [`solve`].
 #[derive(Debug)]
 pub struct Solution {
-    /// Where keys have their slots.
+    /// The geometry for which a solution was found.
     pub geometry: Geometry,
-    /// 64 bits a slot, of which any number of the lowest may be kept.
+    /// 64 bits per slot. Any number of the lowest bits may be kept.
     pub array: Vec<u64>,
-    /// The number of hashes, each counted once.
+    /// Number of distinct hashes.
     pub keys: u64,
 }
 
-/// The array for the keys of these hashes, of which there is one at least. Keys of one hash are
-/// one key. `None` if no seed of many works, which no honest hashes bring about.
+/// Builds the array for the keys with these hashes, of which there must be at least one. Equal
+/// hashes count as one key. Returns `None` if no seed of `ATTEMPTS` works, which does not happen
+/// with honest hashes.
 pub fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     const ATTEMPTS: u64 = 64;
     let mut geometry = Geometry::of(hashes.len());
@@ -93,7 +97,7 @@ pub fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
             return Some(Solution { geometry, array, keys: hashes.len() as u64 });
         }
         if attempt == 0 {
-            // Two equal hashes can never be told apart.
+            // Equal hashes share all their slots and can never be peeled, whatever the seed.
             hashes.sort_unstable();
             hashes.dedup();
             geometry = Geometry::of(hashes.len());
@@ -102,13 +106,13 @@ pub fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     None
 }
 
-/// Slots with the keys they are shared by.
+/// The state of peeling: for each slot, the keys not yet peeled that have it.
 struct Peeling<'a> {
     geometry: &'a Geometry,
-    /// For each slot four times the number of its keys, and the xor of which slot of theirs, from
-    /// 0, it is.
+    /// For each slot, four times the number of its keys, plus the xor of the slot's position (0 to
+    /// 2) among the slots of each of these keys.
     counts: Vec<u8>,
-    /// For each slot the xor of its keys' seeded hashes.
+    /// For each slot, the xor of the seeded hashes of its keys.
     xors: Vec<u64>,
 }
 
@@ -123,8 +127,8 @@ impl Peeling<'_> {
     fn solve(mut self, hashes: &[u64]) -> Option<Vec<u64>> {
         self.add_all(hashes)?;
         let order = self.peel(hashes.len())?;
-        // A slot's keys are all gone, and its xor is 0 or was peeled; in reverse order every slot
-        // is set before a key counts on it.
+        // Each slot's xor is now 0 or that of the key peeled from it. In reverse order every other
+        // slot of a key is final before the key's own slot is set.
         for (seeded, which) in order.into_iter().rev() {
             let [own, second, third] = self.slots_from(seeded, which);
             self.xors[own] = fingerprint(seeded) ^ self.xors[second] ^ self.xors[third];
@@ -132,7 +136,7 @@ impl Peeling<'_> {
         Some(self.xors)
     }
 
-    /// `None` if a slot has more keys than can be counted.
+    /// Adds all keys. Returns `None` if a slot has more keys than can be counted.
     fn add_all(&mut self, hashes: &[u64]) -> Option<()> {
         for &hash in hashes {
             let seeded = self.geometry.seeded(hash);
@@ -145,12 +149,12 @@ impl Peeling<'_> {
         Some(())
     }
 
-    /// The keys in the order in which they were alone in a slot, and which of their slots that
-    /// was. `None` unless that comes to be of all.
+    /// Returns the keys in the order in which each was alone in a slot, with the position (0 to 2)
+    /// of that slot among its own. Returns `None` if some keys are never alone.
     fn peel(&mut self, keys: usize) -> Option<Vec<(u64, u8)>> {
-        // Whether a slot is single cannot be predicted, and branches on it took half the time:
-        // every slot is written down, and only those that are single count. A slot comes to be so
-        // once at most.
+        // Whether a slot has a single key is unpredictable, and branching on it took half the time.
+        // Instead every slot is written to the list, and the list grows only if the slot is single.
+        // A slot becomes single at most once.
         let is_single = |count: u8| usize::from(count / ONE == 1);
         let mut singles = vec![0; self.counts.len() + 1];
         let mut end = 0;
@@ -181,7 +185,7 @@ impl Peeling<'_> {
         (order.len() == keys).then_some(order)
     }
 
-    /// A key's slots, that with number `which` first.
+    /// Returns a key's slots, starting with the one at position `which`.
     #[inline]
     fn slots_from(&self, seeded: u64, which: u8) -> [usize; 3] {
         let [a, b, c] = self.geometry.slots_of(seeded).map(|slot| slot as usize);
@@ -197,7 +201,7 @@ impl Peeling<'_> {
 mod tests {
     use super::*;
 
-    /// SplitMix64.
+    /// Mixed by SplitMix64.
     fn hashes(seed: u64, count: usize) -> Vec<u64> {
         let mix = |x: u64| {
             let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,11 +1,12 @@
-//! The theory of bloom filters: how often one is wrong, and what that costs.
+//! The theory of bloom filters: false-positive rates and their cost in bits.
 //!
-//! `m` bits, `n` keys, `k` probes a key. A bit stays clear with probability `(1 - 1/m)^(kn)`, and
-//! an absent key is taken for present if its `k` bits are all set. Real filters come close: their
-//! probes are not independent (double hashing), which only shows for small `m`.
+//! A filter has `m` bits, `n` keys and `k` probes per key. A bit stays clear with probability
+//! `(1 - 1/m)^(kn)`, and an absent key is a false positive if all its `k` bits are set. Real
+//! filters come close: their probes are not independent (double hashing), but this shows only for
+//! small `m`.
 
-/// The probability that a filter of `bits` bits over `keys` keys with `probes` probes a key says
-/// "maybe" for a key it does not hold. 1 for a filter without bits, 0 for one without keys.
+/// Returns the probability that a filter of `bits` bits over `keys` keys, with `probes` probes per
+/// key, answers "maybe" for an absent key. 1 for a filter without bits, 0 for one without keys.
 ///
 /// ```
 /// use minikv::filter::math::false_positive_probability;
@@ -21,13 +22,13 @@ pub fn false_positive_probability(bits: u64, keys: u64, probes: u32) -> f64 {
         return 1.0;
     }
     let probes = f64::from(probes);
-    // ln and exp of numbers near 1 and 0 lose what makes the answer: hence ln_1p and exp_m1.
+    // Near 1 and 0, plain ln and exp lose the significant digits; ln_1p and exp_m1 do not.
     let clear_ln = probes * keys as f64 * (-1.0 / bits as f64).ln_1p();
     (-clear_ln.exp_m1()).powf(probes)
 }
 
-/// The number of probes that makes a filter of `bits` bits over `keys` keys wrong least often,
-/// near `ln 2 * bits / keys`. At least 1.
+/// Returns the number of probes with the lowest false-positive rate for a filter of `bits` bits
+/// over `keys` keys: near `ln 2 * bits / keys`, at least 1.
 pub fn best_probes(bits: u64, keys: u64) -> u32 {
     if keys == 0 {
         return 1;
@@ -39,8 +40,9 @@ pub fn best_probes(bits: u64, keys: u64) -> u32 {
     if rate(above) < rate(below) { above } else { below }
 }
 
-/// The fewest bits with which a filter over `keys` keys, with the best number of probes, is wrong
-/// with probability `rate` at most. `None` unless `rate` is above 0; 0 if it is 1 or more.
+/// Returns the smallest number of bits with which a filter over `keys` keys, with the best number
+/// of probes, has a false-positive rate of at most `rate`. `None` unless `rate` is above 0, or if
+/// no 64-bit number of bits suffices; 0 if `rate` is 1 or more.
 ///
 /// ```
 /// use minikv::filter::math::smallest_bits;

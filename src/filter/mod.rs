@@ -1,9 +1,11 @@
-//! Filters: small answers to "may this key be here?" that save reading a data block.
+//! Filters: compact summaries of a set of keys that let a lookup skip reading a data block.
 //!
-//! [`FilterPolicy`] is a kind of filter, [`BloomFilterPolicy`] LevelDB's. A table holds one filter
-//! per 2 KiB of data-block offset in its filter block, written by [`FilterBlockBuilder`] and asked
-//! through [`FilterBlockReader`]; [`InternalFilterPolicy`] lets filters see user keys only.
-//! [`math`] predicts how often a filter is wrong.
+//! [`FilterPolicy`] is the interface of a kind of filter; [`BloomFilterPolicy`] is LevelDB's. A
+//! table's filter block holds one filter per 2 KiB of data-block offset; [`FilterBlockBuilder`]
+//! writes it and [`FilterBlockReader`] queries it. Filters hold user keys: the table builder strips
+//! the trailer of internal keys itself, and [`InternalFilterPolicy`] does so for other uses of a
+//! policy. [`whole_table`] is one filter over all keys of a table, [`prefix`] one over their
+//! prefixes. [`math`] predicts false-positive rates.
 
 pub mod block;
 pub mod bloom;

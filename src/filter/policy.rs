@@ -1,52 +1,53 @@
-//! What a kind of filter must do, and the one that hides sequence numbers from it.
+//! The interface of a kind of filter, and an adapter that hides sequence numbers from it.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::format::key::user_key;
 
-/// A kind of filter, named, because readers take a filter only under a name they know.
+/// A kind of filter. It has a name, because a reader uses a filter only under a name it knows.
 pub trait FilterPolicy: Send + Sync + Debug + 'static {
-    /// The name on disk, e.g. `leveldb.BuiltinBloomFilter2`. Change it when the bytes change.
+    /// Returns the name on disk, such as `leveldb.BuiltinBloomFilter2`. Change it when the encoding
+    /// changes.
     fn name(&self) -> &str;
 
-    /// Other names under which the same bytes are found.
+    /// Returns other names under which filters with the same encoding are found.
     fn aliases(&self) -> &[&str] {
         &[]
     }
 
-    /// As [`may_match`](FilterPolicy::may_match), for a filter found under one of the other names,
-    /// which may have been made a little differently.
+    /// Does what [`may_match`](FilterPolicy::may_match) does, for a filter found under an alias,
+    /// which may have been built slightly differently.
     fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
         self.may_match(key, filter)
     }
 
-    /// Appends to `dst` the filter of `keys`, in the order given, which may repeat.
+    /// Appends the filter of `keys` to `dst`. `keys` are in table order and may repeat.
     fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>);
 
-    /// Whether `key` may be among the keys `filter` was made of. Never false for one that was;
-    /// true for a filter that is damaged or not understood.
+    /// Returns whether `key` may be among the keys `filter` was built from. Must never return false
+    /// for one that was; returns true for a filter that is damaged or unknown.
     fn may_match(&self, key: &[u8], filter: &[u8]) -> bool;
 
-    /// A builder that takes keys one at a time and keeps as little of each as it can. The bytes
-    /// are those of [`FilterPolicy::create`].
+    /// Returns a builder that takes one key at a time and keeps as little of each as it can. Its
+    /// filters are byte for byte those of [`FilterPolicy::create`].
     fn generator(&self) -> Box<dyn FilterGenerator>;
 }
 
-/// Gathers keys for one filter after another.
+/// Builds one filter after another from keys added one at a time.
 pub trait FilterGenerator: Send + Debug {
-    /// Adds a key to the filter under way.
+    /// Adds a key to the current filter.
     fn add_key(&mut self, key: &[u8]);
 
-    /// Whether no key was added since the last filter.
+    /// Returns whether no key was added to the current filter.
     fn is_empty(&self) -> bool;
 
-    /// Appends the filter of the keys added to `dst`, and starts the next.
+    /// Appends the current filter to `dst` and starts the next.
     fn finish(&mut self, dst: &mut Vec<u8>);
 }
 
-/// A policy over internal keys that shows the wrapped one their user keys only: a get must find
-/// a key whatever sequence number it was written under. LevelDB's `db/dbformat.h` has the same.
+/// A policy over internal keys that passes only their user keys to the wrapped policy: a get must
+/// find a key whatever its sequence number. LevelDB has the same class in `db/dbformat.h`.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -68,14 +69,14 @@ impl InternalFilterPolicy {
         InternalFilterPolicy { user }
     }
 
-    /// The wrapped policy over user keys.
+    /// Returns the wrapped policy.
     pub fn user_policy(&self) -> &Arc<dyn FilterPolicy> {
         &self.user
     }
 }
 
 impl FilterPolicy for InternalFilterPolicy {
-    /// The wrapped policy's: the bytes are the same.
+    /// Returns the wrapped policy's name, because the bytes are the same.
     fn name(&self) -> &str {
         self.user.name()
     }
@@ -102,7 +103,8 @@ impl FilterPolicy for InternalFilterPolicy {
     }
 }
 
-/// A policy as it reads filters found under one of its other names.
+/// A wrapper for a policy whose filter was found under one of its aliases: `may_match` calls the
+/// policy's `may_match_alias`.
 #[derive(Clone, Debug)]
 pub struct AliasedFilterPolicy(pub Arc<dyn FilterPolicy>);
 

@@ -1,20 +1,20 @@
-//! Prefixes of keys, by which a scan of one prefix can leave whole tables out.
+//! Key prefixes, by which a scan of one prefix can skip whole tables.
 //!
-//! A table written with a [`PrefixExtractor`] has a filter over the prefixes of its keys beside
-//! the one over the keys: the bytes of [`crate::filter::whole_table`], under
-//! [`PREFIX_FILTER_NAME`] and the extractor's own name. Keys without a prefix are not in it.
+//! A table written with a [`PrefixExtractor`] has, beside the filter over its keys, a filter over
+//! their prefixes. It has the format of [`crate::filter::whole_table`] and the name
+//! [`PREFIX_FILTER_NAME`] followed by the extractor's name. Keys without a prefix are not in it.
 
 use std::fmt::Debug;
 use std::ops::Bound;
 
-/// What precedes the extractor's name in the metaindex.
+/// First part of a prefix filter's name in the metaindex. The extractor's name follows.
 pub const PREFIX_FILTER_NAME: &str = "minikv.prefix-filter.v1.binary-fuse.";
 
-/// Says what the prefix of a key is.
+/// Maps keys to their prefixes.
 ///
-/// Scans rely on one law: if `prefix(key)` is `Some(p)`, then it is `Some(p)` too for every
-/// longer key that starts with `key`. "The first four bytes, if there are as many" keeps it; "up
-/// to four bytes" breaks it, and scans would miss entries.
+/// Scans rely on one law: if `prefix(key)` is `Some(p)`, it is also `Some(p)` for every longer key
+/// that starts with `key`. "The first four bytes, if there are four" satisfies it; "up to four
+/// bytes" does not, and scans would miss entries.
 ///
 /// ```
 /// use minikv::filter::prefix::{DelimitedPrefix, PrefixExtractor};
@@ -24,15 +24,15 @@ pub const PREFIX_FILTER_NAME: &str = "minikv.prefix-filter.v1.binary-fuse.";
 /// assert_eq!(until_slash.prefix(b"user"), None);
 /// ```
 pub trait PrefixExtractor: Send + Sync + Debug + 'static {
-    /// The name on disk. Change it when the prefix of any key changes: filters are asked under
-    /// the name they were written with only.
+    /// Returns the extractor's name, which is on disk. Change it whenever the prefix of any key
+    /// changes: a filter is queried only under the name it was written with.
     fn name(&self) -> &str;
 
-    /// The prefix of `key`, if it has one.
+    /// Returns the prefix of `key`, if it has one.
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]>;
 }
 
-/// The first bytes of keys, as many for each; shorter keys have no prefix.
+/// A prefix of fixed length. Shorter keys have no prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixedPrefix {
     name: String,
@@ -40,7 +40,7 @@ pub struct FixedPrefix {
 }
 
 impl FixedPrefix {
-    /// The prefix of that many bytes.
+    /// Creates an extractor of the first `bytes` bytes.
     pub fn new(bytes: usize) -> FixedPrefix {
         FixedPrefix { name: format!("minikv.fixed.{bytes}"), bytes }
     }
@@ -56,7 +56,7 @@ impl PrefixExtractor for FixedPrefix {
     }
 }
 
-/// A key up to and with the first delimiter; keys without one have no prefix.
+/// The part of a key up to and including its first delimiter. Keys without one have no prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelimitedPrefix {
     name: String,
@@ -64,7 +64,7 @@ pub struct DelimitedPrefix {
 }
 
 impl DelimitedPrefix {
-    /// The prefix that ends with this byte.
+    /// Creates an extractor of prefixes that end with this byte.
     pub fn new(delimiter: u8) -> DelimitedPrefix {
         DelimitedPrefix { name: format!("minikv.delimited.{delimiter:02x}"), delimiter }
     }
@@ -81,7 +81,8 @@ impl PrefixExtractor for DelimitedPrefix {
     }
 }
 
-/// The one prefix that all keys of a range have, in byte order; `None` if there may be several.
+/// Returns the prefix that all keys of a range, in byte order, have in common, or `None` if they
+/// may differ.
 pub fn prefix_of_range<'k>(
     extractor: &dyn PrefixExtractor,
     lower: Bound<&'k [u8]>,
@@ -90,11 +91,12 @@ pub fn prefix_of_range<'k>(
     let (Bound::Included(from) | Bound::Excluded(from)) = lower else { return None };
     let (Bound::Included(to) | Bound::Excluded(to)) = upper else { return None };
     let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
-    // Keys between two that start alike start so, too.
+    // Every key between two keys with a common prefix has that prefix, too.
     if let Some(prefix) = extractor.prefix(&from[..common]) {
         return Some(prefix);
     }
-    // "a" to before "b" is all that starts with "a", and is how scans of a prefix are often put.
+    // From "a" (inclusive) to "b" (exclusive) is every key that starts with "a": the usual way to
+    // scan a prefix.
     let ends_before = matches!(upper, Bound::Excluded(_))
         && to.len() == common + 1
         && from.get(common).is_some_and(|&byte| byte.checked_add(1) == Some(to[common]));
@@ -152,7 +154,8 @@ mod tests {
         assert_eq!(of(&delimited, Included("a"), Excluded("b")), None);
     }
 
-    /// Short keys over few letters: what is said of a range is true of every key in it.
+    /// Checks, with short keys over few letters, that the answer for a range is true of every key
+    /// in it.
     #[test]
     fn every_key_of_such_a_range_has_its_prefix() {
         let mut keys = vec![Vec::new()];

@@ -1,8 +1,8 @@
-//! The filter of a whole table: one over all its user keys. Ours, not LevelDB's. Do not change:
-//! on disk.
+//! The whole-table filter: one filter over all user keys of a table. Specific to minikv, not
+//! LevelDB's. On-disk format: do not change.
 //!
 //! ```text
-//! array: slots of `width` bits, the lowest first, filled up to whole bytes
+//! array: slots of `width` bits, lowest bits first, padded to whole bytes
 //!     | seed: fixed64 | keys: fixed64 | starts: fixed32 | segment_lg: 1 byte | width: 1 byte
 //!
 //! the one key "k" at 10 bits a key; h = a921e3704fda881d, s = e3839f8bc1bea9ea:
@@ -14,25 +14,25 @@
 //!   33             08                        width
 //! ```
 //!
-//! The array has `(starts + 2) << segment_lg` slots. Slot `i` is the bits from `i * width` on;
-//! bit `b` is `1 << (b & 7)` of byte `b >> 3`. From the key's hash `h`, XXH3's of 64 bits with
-//! seed 0, in arithmetic mod 2^64:
+//! The array has `(starts + 2) << segment_lg` slots. Slot `i` occupies `width` bits from bit
+//! `i * width` on; bit `b` is `1 << (b & 7)` of byte `b >> 3`. The key's hash `h` is its 64-bit
+//! XXH3 with seed 0. In arithmetic mod 2^64:
 //! - `s` is `p ^ p >> 32`, where `p` is `(h ^ seed) * 0x9e3779b97f4a7c15`;
 //! - the key's slots are `a`, the high half of the 128-bit product `s * (starts << segment_lg)`;
-//!   `a + (1 << segment_lg)`, its lowest `segment_lg` bits xor those of `s >> 18`; and
-//!   `a + (2 << segment_lg)`, its lowest `segment_lg` bits xor those of `s`;
+//!   `a + (1 << segment_lg)` with its lowest `segment_lg` bits xored with those of `s >> 18`; and
+//!   `a + (2 << segment_lg)` with its lowest `segment_lg` bits xored with those of `s`;
 //! - its fingerprint is the lowest `width` bits of `s * 0xd6e8feb86659fd93` rotated left by 32.
 //!
-//! The key may be there if its three slots and its fingerprint are 0 by xor. An absent one is
-//! taken for present with probability `2^-width`. [`crate::filter::fuse`] makes the array.
+//! A key may be present if the xor of its three slots and its fingerprint is 0. An absent key is a
+//! false positive with probability `2^-width`. [`crate::filter::fuse`] builds the array.
 //!
-//! No keys make a filter that is all zeros behind an empty array, and matches nothing. Bytes that
-//! are not laid out so are not understood, and match everything.
+//! A filter of no keys is an empty array followed by zeros, and matches nothing. Bytes with any
+//! other layout are not understood, and match everything.
 //!
-//! The filter lies in a meta block of its own, without compression, under [`TABLE_FILTER_NAME`]
-//! in the metaindex. A filter of key prefixes ([`crate::filter::prefix`]) is the same bytes under
-//! another name. LevelDB looks in the metaindex for the name of its own filter only and skips
-//! these. `docs/filters-compared.md` has the measurements that chose this kind among others.
+//! The filter is an uncompressed meta block of its own, named [`TABLE_FILTER_NAME`] in the
+//! metaindex. A prefix filter ([`crate::filter::prefix`]) has the same format under another name.
+//! LevelDB looks up only its own filter's name in the metaindex and ignores these.
+//! `docs/filters-compared.md` has the measurements behind the choice of this kind of filter.
 
 use std::cell::Cell;
 
@@ -42,25 +42,26 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::filter::fuse::{self, Geometry, MAX_SEGMENT_LG, Solution};
 use crate::format::coding::{get_fixed32, get_fixed64};
 
-/// The name of a whole-table filter in the metaindex. Another version or kind gets another name,
-/// and readers that do not know it read the table without.
+/// Name of a whole-table filter in the metaindex. Another version or kind gets another name;
+/// readers that do not know a name read the table without the filter.
 pub const TABLE_FILTER_NAME: &str = "minikv.table-filter.v1.binary-fuse";
 
-/// The largest number of bits a key.
+/// Largest number of bits per key.
 pub const MAX_BITS_PER_KEY: u32 = 64;
 
-/// Slots are read as part of eight bytes, of which the first bit may be any.
+/// Largest width of a slot, in bits. A slot is read with one load of eight bytes and may start at
+/// any bit of the first.
 const MAX_WIDTH: u32 = 57;
 
 const TAIL_BYTES: usize = 8 + 8 + 4 + 1 + 1;
 
-/// The hash by which whole-table filters know a key. A lookup takes it once for all tables.
+/// Returns a key's hash in whole-table filters. A lookup computes it once for all tables.
 #[inline]
 pub fn key_hash(key: &[u8]) -> u64 {
     xxh3_64(key)
 }
 
-/// A key with its hash, which is taken when first asked for: not every table needs it.
+/// A key with its hash, computed on first use: not every table needs it.
 #[derive(Debug)]
 pub struct KeyHash<'k> {
     key: &'k [u8],
@@ -68,12 +69,12 @@ pub struct KeyHash<'k> {
 }
 
 impl<'k> KeyHash<'k> {
-    /// Of this key.
+    /// Wraps `key`.
     pub fn new(key: &'k [u8]) -> KeyHash<'k> {
         KeyHash { key, hash: Cell::new(None) }
     }
 
-    /// The [`key_hash`].
+    /// Returns the key's [`key_hash`].
     #[inline]
     pub fn get(&self) -> u64 {
         self.hash.get().unwrap_or_else(|| {
@@ -84,13 +85,13 @@ impl<'k> KeyHash<'k> {
     }
 }
 
-/// The width of fingerprints that `bits_per_key`, 1 to 64, pays for in a table of 20,000 keys:
-/// there are 1.23 slots a key, more in smaller tables and less in larger ones.
+/// Returns the width of fingerprints that `bits_per_key` (1 to 64) allows in a table of 20,000
+/// keys, which has 1.23 slots per key. Smaller tables have more slots per key, larger ones fewer.
 pub fn fingerprint_bits(bits_per_key: u32) -> u32 {
     (bits_per_key * 100 / 123).max(1)
 }
 
-/// Gathers the keys of a table, eight bytes each, and makes their filter.
+/// Collects the keys of a table, eight bytes each, and builds their filter.
 #[derive(Debug)]
 pub struct TableFilterBuilder {
     bits_per_key: u32,
@@ -98,20 +99,20 @@ pub struct TableFilterBuilder {
 }
 
 impl TableFilterBuilder {
-    /// A filter of `bits_per_key` bits a key, 1 to 64; what is beyond is brought within. Small
-    /// tables get more: the rate is to be no worse for them.
+    /// Creates a builder of a filter of `bits_per_key` bits per key, clamped to 1 to 64. Small
+    /// tables take more bits per key, so that their false-positive rate is no worse.
     pub fn new(bits_per_key: u32) -> TableFilterBuilder {
         let bits_per_key = bits_per_key.clamp(1, MAX_BITS_PER_KEY);
         TableFilterBuilder { bits_per_key, hashes: Vec::new() }
     }
 
-    /// Adds a key. The same key again, straight after, counts once.
+    /// Adds a key. A key repeated immediately counts once.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         self.add_hash(key_hash(key));
     }
 
-    /// Adds the key of this [`key_hash`].
+    /// Adds the key with this [`key_hash`].
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
         if self.hashes.last() != Some(&hash) {
@@ -119,13 +120,14 @@ impl TableFilterBuilder {
         }
     }
 
-    /// The filter's bytes, without trailer. Needs, for a moment, some thirty bytes of memory a key.
+    /// Returns the filter's bytes, without a block trailer. Takes about thirty bytes of memory per
+    /// key while it runs.
     pub fn finish(self) -> Vec<u8> {
         if self.hashes.is_empty() {
             return vec![0; TAIL_BYTES];
         }
         let Some(Solution { geometry, array, keys }) = fuse::solve(self.hashes) else {
-            // Every reader takes an empty block for one that knows nothing.
+            // Readers take an empty block for one they do not understand, which matches everything.
             return Vec::new();
         };
         let paid_for = u64::from(self.bits_per_key) * keys / geometry.slots();
@@ -139,7 +141,7 @@ impl TableFilterBuilder {
     }
 }
 
-/// The lowest `width` bits of each slot, without gaps.
+/// Packs the lowest `width` bits of each slot, without gaps.
 fn packed(array: &[u64], width: u32) -> Vec<u8> {
     let bits = array.len() as u64 * u64::from(width);
     let mut bytes = Vec::with_capacity(bits.div_ceil(8) as usize + TAIL_BYTES);
@@ -163,7 +165,7 @@ fn mask(width: u32) -> u64 {
     u64::MAX >> (u64::BITS - width)
 }
 
-/// A whole-table filter that can be asked. Immutable and thread-safe.
+/// A whole-table filter, ready for lookups. Immutable and thread-safe.
 #[derive(Clone)]
 pub struct TableFilter {
     contents: Bytes,
@@ -173,7 +175,7 @@ pub struct TableFilter {
 }
 
 impl TableFilter {
-    /// The filter of these bytes; `None` if they are not one, or not one of this version.
+    /// Decodes a filter. Returns `None` if `contents` is not a filter of this version.
     pub fn decode(contents: Bytes) -> Option<TableFilter> {
         let array_bytes = contents.len().checked_sub(TAIL_BYTES)?;
         let [segment_lg, width] = *contents.last_chunk()?;
@@ -196,7 +198,7 @@ impl TableFilter {
         understood.then_some(TableFilter { contents, geometry, keys, width })
     }
 
-    /// Whether the key of this [`key_hash`] may be one of the filter's.
+    /// Returns whether the key with this [`key_hash`] may be in the table.
     #[inline]
     pub fn may_match_hash(&self, hash: u64) -> bool {
         if self.keys == 0 {
@@ -207,13 +209,13 @@ impl TableFilter {
         (first ^ second ^ third ^ fuse::fingerprint(seeded)) & mask(self.width) == 0
     }
 
-    /// Whether `key` may be one of the filter's.
+    /// Returns whether `key` may be in the table.
     pub fn may_match(&self, key: &[u8]) -> bool {
         self.may_match_hash(key_hash(key))
     }
 
-    /// A slot in the lowest `width` bits; others above. The tail is long enough that eight bytes
-    /// follow the beginning of every slot.
+    /// Returns a slot in the lowest `width` bits, with other bits above. The tail is long enough
+    /// for a load of eight bytes at the start of every slot.
     #[inline]
     fn slot(&self, slot: u64) -> u64 {
         let bit = slot * u64::from(self.width);
@@ -224,22 +226,22 @@ impl TableFilter {
         }
     }
 
-    /// The number of keys the filter was made of.
+    /// Returns the number of keys the filter was built from.
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// The bits compared for a key: the filter is wrong once in `2^fingerprint_bits`.
+    /// Returns the width of a fingerprint, in bits: the false-positive rate is `2^-width`.
     pub fn fingerprint_bits(&self) -> u32 {
         self.width
     }
 
-    /// How often the filter says "maybe" of an absent key.
+    /// Returns the false-positive rate.
     pub fn false_positive_rate(&self) -> f64 {
         if self.keys == 0 { 0.0 } else { (-f64::from(self.width)).exp2() }
     }
 
-    /// How many bytes of memory the filter takes.
+    /// Returns the memory the filter takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.contents.len()
     }
@@ -286,8 +288,9 @@ mod tests {
         assert_eq!(build(10, [b"k".to_vec()].into_iter()), expected);
     }
 
-    /// A filter of several hundred keys, so that every part of the layout counts. If this fails,
-    /// filters on disk are no longer read: they must stay so, and a new name goes with new bytes.
+    /// A filter of several hundred keys covers every part of the layout. If this fails, existing
+    /// filters can no longer be read: bytes on disk must not change, and a new encoding needs a new
+    /// name.
     #[test]
     fn bytes_on_disk_stay() {
         let bytes = build(12, (0..300).map(|i| key(0, i)));
@@ -316,8 +319,8 @@ mod tests {
         }
     }
 
-    /// With the theory's rate, this many wrong answers or more on either side come about once in
-    /// some 30,000 runs.
+    /// Asserts that the number of wrong answers agrees with the theory's rate; a correct filter
+    /// fails this about once in 30,000 runs.
     fn assert_rate(wrong: u64, lookups: u64, rate: f64) {
         let expected = lookups as f64 * rate;
         let deviation = (expected * (1.0 - rate)).sqrt();

@@ -1,8 +1,8 @@
-//! A batch of operations: the unit of atomicity, and the payload of a log record. Do not change:
-//! on disk.
+//! Write batches: the unit of atomicity, and the payload of a log record. On-disk format: do not
+//! change.
 //!
 //! ```text
-//! sequence of the first operation: fixed64 | operations: fixed32 | operation ...
+//! sequence of the first operation: fixed64 | count of operations: fixed32 | operation ...
 //! operation: 01 key: slice  value: slice        put
 //!            00 key: slice                      delete
 //!
@@ -20,16 +20,16 @@ use crate::format::coding::{
 };
 use crate::format::key::{KeyKind, MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 
-/// The bytes before the first operation.
+/// Size of the header before the first operation, in bytes.
 pub const HEADER_BYTES: usize = 12;
 
 const COUNT_OFFSET: usize = 8;
 const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
 
-/// Operations that are applied all or none, in the order they were added.
+/// Operations that are applied atomically, in the order they were added.
 ///
-/// Keys and values take up to 3 GiB - 1 byte each; a batch given a larger one is refused when it
-/// is written.
+/// A key or a value may be up to 3 GiB - 1 byte long. Writing a batch that was given a longer one
+/// fails.
 ///
 /// ```
 /// use minikv::WriteBatch;
@@ -41,26 +41,26 @@ const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
 /// ```
 #[derive(Clone, Default)]
 pub struct WriteBatch {
-    /// The encoded batch; empty until there is something to say.
+    /// The encoded batch. Empty until the header is needed.
     contents: Vec<u8>,
-    /// Why the batch cannot be written.
+    /// Why the batch cannot be written, if it cannot.
     invalid: Option<String>,
 }
 
 impl WriteBatch {
-    /// A batch without operations. Allocates nothing.
+    /// Creates an empty batch. Does not allocate.
     pub fn new() -> WriteBatch {
         WriteBatch::default()
     }
 
-    /// A batch without operations and room for `bytes` bytes of them.
+    /// Creates an empty batch with room for `bytes` bytes of operations.
     pub fn with_capacity(bytes: usize) -> WriteBatch {
         let mut contents = Vec::with_capacity(HEADER_BYTES.saturating_add(bytes));
         contents.extend_from_slice(&EMPTY);
         WriteBatch { contents, invalid: None }
     }
 
-    /// Adds "`key` has `value`".
+    /// Adds a put of `value` under `key`.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let (key, value) = (key.as_ref(), value.as_ref());
         if self.takes("key", key.len()) && self.takes("value", value.len()) {
@@ -70,7 +70,7 @@ impl WriteBatch {
         }
     }
 
-    /// Adds "`key` is deleted". Deleting an absent key is fine.
+    /// Adds a deletion of `key`. Deleting an absent key is not an error.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) {
         let key = key.as_ref();
         if self.takes("key", key.len()) {
@@ -79,7 +79,7 @@ impl WriteBatch {
         }
     }
 
-    /// Adds the operations of `other` after those of this batch.
+    /// Appends the operations of `other` to this batch.
     pub fn append(&mut self, other: &WriteBatch) {
         if self.invalid.is_none() {
             self.invalid.clone_from(&other.invalid);
@@ -92,60 +92,62 @@ impl WriteBatch {
         }
     }
 
-    /// Removes every operation, keeps the memory, and is fit for use again.
+    /// Removes all operations and any error, keeping the allocated memory.
     pub fn clear(&mut self) {
         self.contents.clear();
         self.invalid = None;
     }
 
-    /// How many operations there are.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.count() as usize
     }
 
-    /// Whether there are no operations.
+    /// Returns whether there are no operations.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    /// How many bytes the batch takes in the log, headers of log records aside.
+    /// Returns the length of the encoded batch, which is its size in the log without record
+    /// headers, in bytes.
     pub fn approximate_bytes(&self) -> usize {
         self.contents().len()
     }
 
-    /// The operations, in order.
+    /// Returns an iterator over the operations, in order.
     pub fn iter(&self) -> BatchOps<'_> {
         decode_ops(self.contents())
     }
 
-    /// The sequence number of the first operation; 0 until the engine gives one.
+    /// Returns the sequence number of the first operation; 0 until the engine assigns one.
     pub fn sequence(&self) -> SeqNo {
         get_fixed64(self.contents(), 0).unwrap_or(0)
     }
 
-    /// Sets the sequence number of the first operation; the next have the ones that follow.
+    /// Sets the sequence number of the first operation. The following operations take the following
+    /// numbers.
     pub fn set_sequence(&mut self, seq: SeqNo) {
         self.reserve(0);
         self.contents[..COUNT_OFFSET].copy_from_slice(&seq.to_le_bytes());
     }
 
-    /// The encoded batch.
+    /// Returns the encoded batch.
     pub fn contents(&self) -> &[u8] {
         if self.contents.is_empty() { &EMPTY } else { &self.contents }
     }
 
-    /// Takes over an encoded batch.
+    /// Creates a batch from its encoded form.
     ///
     /// # Errors
-    /// Corruption if it is cut short, or its count is not that of its operations; unsupported if
-    /// it holds an operation this build does not know.
+    /// Corruption, if it is cut short or its count of operations is wrong; unsupported, if it holds
+    /// an operation this build does not know.
     pub fn from_contents(contents: impl Into<Vec<u8>>) -> Result<WriteBatch> {
         let contents = contents.into();
         decode_ops(&contents).try_for_each(|op| op.map(drop))?;
         Ok(WriteBatch { contents, invalid: None })
     }
 
-    /// Whether the batch can be written.
+    /// Checks that the batch can be written.
     ///
     /// # Errors
     /// Invalid argument, if it was given a key or value that is too long, or too many operations.
@@ -175,7 +177,7 @@ impl WriteBatch {
         self.contents.push(kind as u8);
     }
 
-    /// Makes room for `bytes` more bytes, after the header.
+    /// Reserves room for `bytes` more bytes, and adds the header if there is none yet.
     fn reserve(&mut self, bytes: usize) {
         if self.contents.is_empty() {
             self.contents.reserve(HEADER_BYTES.saturating_add(bytes));
@@ -185,7 +187,7 @@ impl WriteBatch {
         }
     }
 
-    /// The header must be there.
+    /// Adds `ops` to the count in the header, which must be present.
     fn add_count(&mut self, ops: u32) {
         match self.count().checked_add(ops) {
             Some(count) => {
@@ -221,14 +223,14 @@ impl<'a> IntoIterator for &'a WriteBatch {
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchOp<'a> {
-    /// The key has the value.
+    /// A put.
     Put {
         /// The user key.
         key: &'a [u8],
-        /// Its value.
+        /// The value.
         value: &'a [u8],
     },
-    /// The key is deleted.
+    /// A deletion.
     Delete {
         /// The user key.
         key: &'a [u8],
@@ -236,14 +238,14 @@ pub enum BatchOp<'a> {
 }
 
 impl<'a> BatchOp<'a> {
-    /// The user key.
+    /// Returns the user key.
     pub fn key(&self) -> &'a [u8] {
         match self {
             BatchOp::Put { key, .. } | BatchOp::Delete { key } => key,
         }
     }
 
-    /// What an internal key says of the operation.
+    /// Returns the kind of the internal key this operation writes.
     pub fn kind(&self) -> KeyKind {
         match self {
             BatchOp::Put { .. } => KeyKind::Value,
@@ -251,7 +253,7 @@ impl<'a> BatchOp<'a> {
         }
     }
 
-    /// The bytes the operation takes in a batch.
+    /// Returns the length of the operation in a batch, in bytes.
     pub fn encoded_bytes(&self) -> usize {
         let slice = |bytes: &[u8]| varint_len(bytes.len() as u64) + bytes.len();
         match self {
@@ -261,12 +263,11 @@ impl<'a> BatchOp<'a> {
     }
 }
 
-/// The header of an encoded batch: the sequence number of its first operation, and how many
-/// operations it says it has.
+/// Decodes the header of an encoded batch. Returns the sequence number of its first operation and
+/// the stated count of operations.
 ///
 /// # Errors
-/// Corruption, if `contents` is too short for a header or the numbers of its operations do not
-/// fit 56 bits.
+/// Corruption, if `contents` is shorter than a header or a sequence number would exceed 56 bits.
 pub fn decode_header(contents: &[u8]) -> Result<(SeqNo, u32)> {
     let (Some(seq), Some(count)) = (get_fixed64(contents, 0), get_fixed32(contents, COUNT_OFFSET))
     else {
@@ -279,9 +280,9 @@ pub fn decode_header(contents: &[u8]) -> Result<(SeqNo, u32)> {
     Ok((seq, count))
 }
 
-/// The operations of an encoded batch, borrowed from it. The first error is the last item; a
-/// batch with another number of operations than its header says ends in one. Offsets in errors
-/// are relative to `contents`.
+/// Returns an iterator over the operations of an encoded batch, borrowed from `contents`. The
+/// iterator ends after the first error. A count that does not match the header's is an error, too.
+/// Offsets in errors are relative to `contents`.
 pub fn decode_ops(contents: &[u8]) -> BatchOps<'_> {
     let operations = Decoder::new(contents.get(HEADER_BYTES..).unwrap_or(&[]));
     match decode_header(contents) {
@@ -290,11 +291,11 @@ pub fn decode_ops(contents: &[u8]) -> BatchOps<'_> {
     }
 }
 
-/// The operations of an encoded batch; made by [`decode_ops`].
+/// Iterator over the operations of an encoded batch, created by [`decode_ops`].
 #[derive(Clone, Debug)]
 pub struct BatchOps<'a> {
     operations: Decoder<'a>,
-    /// How many operations the header promised.
+    /// Number of operations stated in the header.
     count: u32,
     found: u32,
     state: State,
@@ -303,7 +304,7 @@ pub struct BatchOps<'a> {
 #[derive(Clone, Debug)]
 enum State {
     Going,
-    /// The header's error, to be told.
+    /// The header is malformed; the error is yet to be returned.
     Failed(Error),
     Done,
 }

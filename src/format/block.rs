@@ -1,10 +1,10 @@
-//! A block: its entries, and the first at or after a key.
+//! A block of a table, and lookups in it.
 //!
-//! The bytes are drawn at the head of [`block_builder`](crate::format::block_builder). Defined by
+//! The layout is drawn at the head of [`block_builder`](crate::format::block_builder). Defined by
 //! LevelDB's `table/block.cc`.
 //!
-//! Nothing in a block is trusted. The restart array is checked once, when the block is made; an
-//! entry when it is decoded, and what is wrong with one is an error, never the end of the block.
+//! Nothing in a block is trusted. The restart array is checked once, when the block is created; an
+//! entry is checked when it is decoded. A malformed entry is an error, never the end of the block.
 
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -18,32 +18,33 @@ use crate::format::block_heads::{self, Heads};
 use crate::format::coding::{get_fixed32, get_varint32};
 use crate::format::key::KeyOrder;
 
-/// The bytes of a cache line.
+/// Size of a cache line, in bytes.
 const LINE_BYTES: usize = 64;
 
-/// As many lines as the heads of a usual block and their offsets take.
+/// Number of cache lines that [`BlockView::prefetch`] touches: enough for the heads and offsets of
+/// an ordinary block.
 const PREFETCHED_LINES: usize = 7;
 
-/// What is known of a block, in front of its bytes and in the same allocation: a lookup that
-/// comes to a block out of the CPU's caches waits for it once, not for a handle and then for
+/// The header of a block, in front of its bytes and in the same allocation, so that a lookup in a
+/// block that is not in the CPU's caches misses once, not first for a handle and then for the
 /// bytes.
 #[derive(Debug)]
 pub struct BlockHead {
-    /// Where the contents begin: behind the heads of its entries, if it has them.
+    /// Offset of the contents in the allocation, after the heads if there are any.
     start: usize,
-    /// The length of the contents. The allocation may be longer.
+    /// Length of the contents. The allocation may be longer.
     len: usize,
-    /// Where in the contents the entries end and the restart array begins.
+    /// Offset in the contents at which the entries end and the restart array begins.
     entries_end: usize,
     restarts: usize,
     heads: Heads,
     uses: AtomicU8,
 }
 
-/// The one allocation of a block.
+/// The single allocation that holds a block.
 pub type SharedBlock = ThinArc<BlockHead, u8>;
 
-/// The contents of a block, uncompressed. Cheap to clone; clones share it.
+/// A block's uncompressed contents. Cheap to clone; clones share the memory.
 #[derive(Clone)]
 pub struct Block {
     shared: SharedBlock,
@@ -61,21 +62,21 @@ impl AsRef<[u8]> for Block {
     }
 }
 
-/// A block that is looked at: where lookups and moves are.
+/// A borrowed view of a block, which implements lookups and decoding.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockView<'a> {
     head: &'a BlockHead,
-    /// The heads of the entries; may be empty.
+    /// The heads and offsets of the entries. May be empty.
     heads: &'a [u8],
     contents: &'a [u8],
 }
 
-/// Where the parts of an entry lie.
+/// The offsets of an entry's parts in the contents, and its shared length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawEntry {
-    /// Bytes of its key that are those of the key before it.
+    /// Number of key bytes shared with the previous entry's key.
     pub shared: usize,
-    /// Where the rest of its key begins.
+    /// Start of the unshared rest of the key.
     pub key_start: usize,
     pub value_start: usize,
     pub end: usize,
@@ -84,37 +85,37 @@ pub(super) struct RawEntry {
 /// An entry of a block.
 #[derive(Clone, Debug)]
 pub struct EntryRef<'a> {
-    /// The whole key.
+    /// The full key.
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
 }
 
-/// What a search for a version of a user key by the heads of a block came to.
+/// The result of looking up a version of a user key with a block's heads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ByHeads<'a> {
-    /// The trailer of the version, and its value.
+    /// The version's trailer and value.
     Found(u64, &'a [u8]),
-    /// The block has none.
+    /// The block holds no such version.
     Absent,
-    /// The heads cannot tell.
+    /// The heads do not suffice to decide.
     Unknown,
 }
 
 impl Block {
-    /// Takes `contents` as a block: a copy of them.
+    /// Creates a block from a copy of `contents`.
     ///
     /// # Errors
-    /// Corruption, if the restart array does not fit or is not ascending from 0.
+    /// Corruption, if the restart array does not fit or does not ascend from 0.
     pub fn new(contents: impl AsRef<[u8]>) -> Result<Block> {
         let LooseBlock { head, contents } = LooseBlock::new(contents.as_ref())?;
         Ok(Block { shared: ThinArc::from_header_and_slice(head, contents) })
     }
 
-    /// [`Block::new`], with the heads of its entries if that pays: for blocks that are going to
-    /// be searched often. A damaged block has none. What `buffer` holds is lost.
+    /// Creates a block as [`Block::new`] does, with heads of its entries if they pay: for blocks
+    /// that will be searched often. A damaged block gets no heads. `buffer` is scratch space.
     ///
-    /// `spare` may give the allocation of a block nobody needs, of so many bytes at least.
+    /// `spare(n)` may return the allocation of a discarded block, of at least `n` bytes, for reuse.
     ///
     /// # Errors
     /// As [`Block::new`].
@@ -137,56 +138,56 @@ impl Block {
         Ok(Block { shared: allocate(head, bytes, spare(bytes.len())) })
     }
 
-    /// The block in an allocation.
+    /// Wraps an allocation that holds a block.
     pub fn from_shared(shared: SharedBlock) -> Block {
         Block { shared }
     }
 
-    /// Its allocation.
+    /// Returns the block's allocation.
     pub fn into_shared(self) -> SharedBlock {
         self.shared
     }
 
-    /// Looks at it.
+    /// Returns a view of the block.
     #[inline]
     pub fn view(&self) -> BlockView<'_> {
         BlockView::of(&self.shared)
     }
 
-    /// The bytes it occupies in memory.
+    /// Returns the length of the allocated heads and contents, in bytes.
     pub fn len(&self) -> usize {
         self.shared.slice.len()
     }
 
-    /// Whether it holds no entries.
+    /// Returns whether the block has no entries.
     pub fn is_empty(&self) -> bool {
         self.view().is_empty()
     }
 
-    /// The number of restarts.
+    /// Returns the number of restart points.
     pub fn restarts(&self) -> usize {
         self.shared.header.header.restarts
     }
 
-    /// A part of the contents, sharing the block's memory.
+    /// Returns `part`, a subslice of the contents, sharing the block's memory.
     pub fn share(&self, part: &[u8]) -> Bytes {
         Bytes::from_owner(self.clone()).slice_ref(part)
     }
 
-    /// A cursor over the entries, at none of them yet.
+    /// Returns a cursor over the entries, not yet positioned.
     pub fn cursor(&self) -> BlockCursor {
         BlockCursor::new(self.clone())
     }
 }
 
-/// A block in borrowed memory, for one look.
+/// A block in borrowed memory, for a single lookup.
 #[derive(Debug)]
 pub struct LooseBlock<'a> {
     head: BlockHead,
     contents: &'a [u8],
 }
 
-/// A block in the allocation of `spare`, if that is long enough and nobody else has it.
+/// Allocates a block. Reuses `spare` if it is long enough and not shared.
 fn allocate(head: BlockHead, bytes: &[u8], spare: Option<SharedBlock>) -> SharedBlock {
     let Some(mut spare) = spare else { return ThinArc::from_header_and_slice(head, bytes) };
     let unused = spare.with_arc_mut(|spare| match Arc::get_mut(spare) {
@@ -204,7 +205,7 @@ fn allocate(head: BlockHead, bytes: &[u8], spare: Option<SharedBlock>) -> Shared
 }
 
 impl<'a> LooseBlock<'a> {
-    /// Takes `contents` as a block.
+    /// Creates a block over `contents`.
     ///
     /// # Errors
     /// As [`Block::new`].
@@ -214,7 +215,7 @@ impl<'a> LooseBlock<'a> {
         Ok(block)
     }
 
-    /// Looks at it.
+    /// Returns a view of the block.
     #[inline]
     pub fn view(&self) -> BlockView<'_> {
         BlockView { head: &self.head, heads: &[], contents: self.contents }
@@ -237,7 +238,7 @@ impl BlockHead {
 }
 
 impl<'a> BlockView<'a> {
-    /// Looks at the block in an allocation.
+    /// Returns a view of the block in an allocation.
     #[inline]
     pub fn of(shared: &'a SharedBlock) -> BlockView<'a> {
         let head = &shared.header.header;
@@ -245,8 +246,8 @@ impl<'a> BlockView<'a> {
         BlockView { head, heads, contents: &rest[..head.len] }
     }
 
-    /// Prefetches what a search by heads comes to first: all those lines at once, because their
-    /// places are known before any of them is there.
+    /// Touches the cache lines that a search by heads reads first. Their addresses do not depend on
+    /// one another's contents, so the cache misses overlap.
     #[inline]
     pub fn prefetch(shared: &SharedBlock) {
         let line = |i: usize| shared.slice.get(i * LINE_BYTES).copied().unwrap_or(0);
@@ -254,14 +255,14 @@ impl<'a> BlockView<'a> {
         std::hint::black_box(lines);
     }
 
-    /// How often it was of use lately; for a cache to decide what to keep.
+    /// Returns the block's use count, from which the block cache decides what to keep.
     #[inline]
     pub fn uses(&self) -> &'a AtomicU8 {
         &self.head.uses
     }
 
-    /// Counts a use, up to `most`. Once there, it writes nothing: the cache line stays shared by
-    /// all who read.
+    /// Increments the use count, up to `most`. At `most` nothing is written, so that the cache line
+    /// stays shared between the CPUs of all readers.
     #[inline]
     pub fn count_use(&self, most: u8) {
         let uses = self.head.uses.load(Relaxed);
@@ -272,7 +273,7 @@ impl<'a> BlockView<'a> {
 
     fn check_restarts(&self) -> Result<()> {
         if self.is_empty() {
-            // LevelDB gives an empty block the one restart 0.
+            // LevelDB gives an empty block one restart point, 0.
             return match (0..self.restarts()).find(|&i| self.restart(i) != 0 || i > 0) {
                 None => Ok(()),
                 Some(i) => Err(self.bad_restart(i)),
@@ -300,7 +301,7 @@ impl<'a> BlockView<'a> {
         )
     }
 
-    /// Whether it holds no entries.
+    /// Returns whether there are no entries.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries_end() == 0
@@ -311,7 +312,7 @@ impl<'a> BlockView<'a> {
         self.contents
     }
 
-    /// The heads of its entries, if it has them.
+    /// Returns the shape and the bytes of the entries' heads, if the block has heads.
     #[inline]
     pub(super) fn heads(&self) -> Option<(&'a Heads, &'a [u8])> {
         (!self.heads.is_empty()).then_some((&self.head.heads, self.heads))
@@ -327,13 +328,13 @@ impl<'a> BlockView<'a> {
         self.head.restarts
     }
 
-    /// The offset of the restart `i`.
+    /// Returns the offset of restart point `i`.
     #[inline]
     pub(super) fn restart(&self, i: usize) -> usize {
         get_fixed32(self.contents, self.entries_end() + 4 * i).unwrap_or(0) as usize
     }
 
-    /// The number of restarts before the offset `at`.
+    /// Returns the number of restart points before offset `at`.
     pub(super) fn restarts_before(&self, at: usize) -> usize {
         let (mut low, mut high) = (0, self.restarts());
         while low < high {
@@ -351,7 +352,7 @@ impl<'a> BlockView<'a> {
         Error::corruption(format!("malformed entry at byte {at} of the block: {why}"))
     }
 
-    /// Decodes the entry at `at`, which is before the end of the entries.
+    /// Decodes the entry at offset `at`, which must lie before the end of the entries.
     #[inline]
     pub(super) fn entry(&self, at: usize) -> Result<RawEntry> {
         let entries = &self.contents[..self.entries_end()];
@@ -359,7 +360,7 @@ impl<'a> BlockView<'a> {
             Some(&[a, b, c]) if (a | b | c) < 0x80 => (a.into(), b.into(), c.into(), at + 3),
             _ => self.entry_header(at)?,
         };
-        // Three 32-bit numbers and an offset in memory: no overflow in 64 bits.
+        // Three 32-bit numbers and an offset in memory cannot overflow 64 bits.
         let value_start = key_start as u64 + u64::from(unshared);
         let end = value_start + u64::from(value_len);
         if end > entries.len() as u64 {
@@ -387,10 +388,10 @@ impl<'a> BlockView<'a> {
         Ok((lens[0], lens[1], lens[2], pos))
     }
 
-    /// The entry at the restart `i`, which is one.
+    /// Returns the entry at restart point `i`, which must exist.
     ///
     /// # Errors
-    /// Corruption, if it is malformed.
+    /// Corruption, if the entry is malformed.
     #[inline]
     pub fn entry_at_restart(&self, i: usize) -> Result<EntryRef<'a>> {
         let at = self.restart(i);
@@ -404,7 +405,7 @@ impl<'a> BlockView<'a> {
         })
     }
 
-    /// Whether each entry is sound and a restart, as in an index block.
+    /// Returns whether every entry is well-formed and a restart point, as in an index block.
     pub fn restarts_are_entries(&self) -> bool {
         let next =
             |i: usize| if i < self.restarts() { self.restart(i) } else { self.entries_end() };
@@ -415,11 +416,11 @@ impl<'a> BlockView<'a> {
             })
     }
 
-    /// The number of restarts whose key is less than `target`, which is known to be from `low` to
-    /// `high`: a search over them.
+    /// Returns the number of restart points whose key is less than `target`, by binary search. The
+    /// number must be known to lie between `low` and `high`.
     ///
     /// # Errors
-    /// Corruption, if an entry on the way is malformed.
+    /// Corruption, if an entry read by the search is malformed.
     pub fn restarts_below(
         &self,
         order: &KeyOrder,
@@ -439,11 +440,11 @@ impl<'a> BlockView<'a> {
         Ok(low)
     }
 
-    /// The first entry whose key is not less than `target`, for lookups that want no more.
-    /// `scratch` holds keys on the way, so that nothing is allocated once it has grown.
+    /// Returns the first entry whose key is not less than `target`, without a cursor. `scratch`
+    /// holds the keys decoded on the way; once it has grown, nothing is allocated.
     ///
     /// # Errors
-    /// Corruption, if an entry on the way is malformed.
+    /// Corruption, if an entry read by the search is malformed.
     pub fn get_ge(
         &self,
         order: &KeyOrder,

@@ -1,4 +1,4 @@
-//! Building a block. Do not change: on disk.
+//! Building blocks. On-disk format: do not change.
 //!
 //! ```text
 //! block     entry ... | restart, fixed32 ... | number of restarts, fixed32
@@ -9,16 +9,16 @@
 //!   00 02 01 61 62 31   01 01 01 63 32   00 00 00 00   01 00 00 00
 //! ```
 //!
-//! `shared` counts the bytes a key has in common with the one before it. Every so many entries
-//! it is 0 and the offset of the entry is a restart: the points that a binary search can read.
-//! Defined by LevelDB's `table/block_builder.cc`.
+//! `shared` is the length of the prefix shared with the previous key. At every
+//! `restart_interval`-th entry it is 0 and the entry's offset is recorded as a restart point; a
+//! binary search reads only these. Defined by LevelDB's `table/block_builder.cc`.
 
 use crate::format::coding::put_varint32;
 
-/// Gathers sorted entries and lays them out as a block.
+/// Encodes sorted entries as a block.
 ///
-/// Call order: `add` any number of times, `finish`, `reset`, and again. What is added must be in
-/// order; the block builder knows no order and does not check.
+/// Call order: `add` any number of times, `finish`, `reset`, and so on. Entries must be added in
+/// order; the builder knows no comparator and does not check.
 #[derive(Debug)]
 pub struct BlockBuilder {
     buffer: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// A builder with a whole key every `restart_interval` entries, at least 1.
+    /// Creates a builder that stores a full key every `restart_interval` entries (at least 1).
     pub fn new(restart_interval: usize) -> BlockBuilder {
         BlockBuilder {
             buffer: Vec::new(),
@@ -40,8 +40,8 @@ impl BlockBuilder {
         }
     }
 
-    /// Adds an entry. Key and value are each shorter than 4 GiB, and so is what was added
-    /// before: restarts are 32 bits.
+    /// Adds an entry. Lengths and restart points are 32 bits: the key, the value, and all entries
+    /// added before must each be shorter than 4 GiB.
     pub fn add(&mut self, key: &[u8], value: &[u8]) {
         let shared = if self.buffer.is_empty() {
             0
@@ -65,22 +65,22 @@ impl BlockBuilder {
         self.last_key.extend_from_slice(&key[shared..]);
     }
 
-    /// The key added last, even if the block has been reset since.
+    /// Returns the key added last, even after a reset.
     pub fn last_key(&self) -> &[u8] {
         &self.last_key
     }
 
-    /// Whether nothing was added since the last reset.
+    /// Returns whether nothing was added since the last reset.
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// The bytes the block would have if it were finished now.
+    /// Returns the length the block would have if it were finished now, in bytes.
     pub fn estimated_bytes(&self) -> usize {
         self.buffer.len() + self.restarts.len() * 4 + 4
     }
 
-    /// Ends the block: its bytes, valid until the reset that must follow.
+    /// Finishes the block and returns its bytes. Must be followed by `reset`.
     pub fn finish(&mut self) -> &[u8] {
         for restart in &self.restarts {
             self.buffer.extend_from_slice(&restart.to_le_bytes());
@@ -91,7 +91,7 @@ impl BlockBuilder {
 
     /// Starts the next block.
     pub fn reset(&mut self) {
-        // A huge value should not keep its memory for the rest of the table.
+        // Release the memory of a huge value instead of keeping it for the rest of the table.
         const KEEP_BYTES: usize = 1 << 20;
         self.buffer.clear();
         self.buffer.shrink_to(KEEP_BYTES);
@@ -102,7 +102,7 @@ impl BlockBuilder {
 
 fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
     let mut shared = 0;
-    // Eight bytes at a time: the keys of a table are mostly prefix.
+    // Compare eight bytes at a time: neighbouring keys mostly share long prefixes.
     for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
         let (Ok(x), Ok(y)) = (x.try_into(), y.try_into()) else { break };
         let differing = u64::from_le_bytes(x) ^ u64::from_le_bytes(y);

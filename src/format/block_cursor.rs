@@ -1,4 +1,4 @@
-//! Moving over the entries of a block, both ways.
+//! Moving over a block's entries in both directions.
 
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -9,18 +9,18 @@ use crate::base::Result;
 use crate::format::block::{Block, BlockView, RawEntry};
 use crate::format::key::KeyOrder;
 
-/// An entry that was reached, and where its key is: in the block, if it shares nothing with the
-/// key before, else put together in a buffer of whoever moves.
+/// A decoded entry and the location of its key: in the block, if it shares nothing with the
+/// previous key; otherwise assembled in a buffer that the caller owns.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Position {
     pub at: usize,
-    /// The key in the block. Unused if it is in the buffer.
+    /// The key's range in the block. Unused if the key is in the buffer.
     key_start: usize,
     key_end: usize,
     key_in_buffer: bool,
     pub value_start: usize,
     pub end: usize,
-    /// One more than the entry's number; 0 if that is not known.
+    /// The entry's index plus one; 0 if unknown.
     pub ordinal: usize,
 }
 
@@ -30,14 +30,14 @@ impl Position {
         if self.key_in_buffer { buffer } else { &block.contents()[self.key_start..self.key_end] }
     }
 
-    /// Goes to the entry at `at`, which is a restart.
+    /// Moves to the entry at offset `at`, which must be a restart point.
     #[inline]
     pub fn restart(&mut self, block: BlockView<'_>, at: usize) -> Result<()> {
         (self.key_in_buffer, self.key_start, self.key_end) = (false, at, at);
         self.step(block, at, &mut Vec::new())
     }
 
-    /// Goes to the entry at `at`, which follows the one stood at.
+    /// Moves to the entry at offset `at`, which must follow the current one.
     #[inline]
     pub fn step(&mut self, block: BlockView<'_>, at: usize, buffer: &mut Vec<u8>) -> Result<()> {
         let entry = block.entry(at)?;
@@ -63,14 +63,15 @@ impl Position {
         Ok(())
     }
 
-    /// Stands at an entry whose key is in the buffer.
+    /// Moves to an entry whose key is already in the buffer.
     #[inline]
     pub fn stand_at(&mut self, at: usize, entry: &RawEntry) {
         self.key_in_buffer = true;
         (self.at, self.value_start, self.end) = (at, entry.value_start, entry.end);
     }
 
-    /// Goes to the first entry whose key is not less than `target`; false if there is none.
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
+    /// none.
     pub fn seek(
         &mut self,
         block: BlockView<'_>,
@@ -87,7 +88,8 @@ impl Position {
         self.seek_plain(block, order, target, buffer)
     }
 
-    /// [`Position::seek`], in the block as it is.
+    /// Does what [`Position::seek`] does, without heads: a binary search over the restart points,
+    /// then a scan.
     pub fn seek_plain(
         &mut self,
         block: BlockView<'_>,
@@ -100,7 +102,8 @@ impl Position {
             self.restart(block, 0)?;
             return Ok(true);
         }
-        // The search has told that this restart's key is less and the next one's is not.
+        // The search established that the key of restart point `below - 1` is less than `target`
+        // and that of restart point `below` is not.
         self.restart(block, block.restart(below - 1))?;
         let known =
             if below < block.restarts() { block.restart(below) } else { block.entries_end() };
@@ -121,19 +124,19 @@ impl Position {
     }
 }
 
-/// Moves over the entries of a block. Owns its block; keys and values are lent until the next
-/// move. Before the first move, past either end and after an error it stands at no entry, and
-/// `next` and `prev` stay there.
+/// A cursor over the entries of a block. It owns the block; keys and values are borrowed until the
+/// next move. Before the first move, past either end and after an error it is not positioned, and
+/// `next` and `prev` leave it so.
 #[derive(Debug)]
 pub struct BlockCursor {
     block: Block,
-    /// The block's contents, for values to share.
+    /// The block's contents, for values that share its memory.
     shared: OnceLock<Bytes>,
     valid: bool,
     position: Position,
     key_buffer: Vec<u8>,
-    /// The entries between a restart and the position, gathered by the first step back, so that
-    /// going back over all of them decodes each once.
+    /// The entries between the preceding restart point and the position, decoded by the first step
+    /// back, so that a backward scan decodes each entry once.
     behind: Vec<Behind>,
     behind_keys: Vec<u8>,
 }
@@ -141,7 +144,7 @@ pub struct BlockCursor {
 #[derive(Clone, Copy, Debug)]
 struct Behind {
     at: usize,
-    /// Its key in `behind_keys`.
+    /// The key's range in `behind_keys`.
     key_start: usize,
     key_end: usize,
     value_start: usize,
@@ -159,7 +162,7 @@ impl Behind {
 
 #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend or fail")]
 impl BlockCursor {
-    /// A cursor over `block`.
+    /// Creates a cursor over `block`.
     pub fn new(block: Block) -> BlockCursor {
         BlockCursor {
             block,
@@ -172,37 +175,37 @@ impl BlockCursor {
         }
     }
 
-    /// Turns to another block, keeping the buffers.
+    /// Replaces the block, keeping the buffers. The cursor is then not positioned.
     pub fn set_block(&mut self, block: Block) {
         self.block = block;
         self.shared = OnceLock::new();
         self.invalidate();
     }
 
-    /// Leaves the entry it stands at.
+    /// Leaves the current entry. The cursor is then not positioned.
     pub fn invalidate(&mut self) {
         self.valid = false;
         self.behind.clear();
     }
 
-    /// The block.
+    /// Returns the block.
     pub fn block(&self) -> &Block {
         &self.block
     }
 
-    /// Whether it stands at an entry.
+    /// Returns whether the cursor is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The key. Empty if the cursor stands at no entry.
+    /// Returns the current key, or an empty slice if the cursor is not positioned.
     #[inline]
     pub fn key(&self) -> &[u8] {
         if self.valid { self.position.key(self.block.view(), &self.key_buffer) } else { &[] }
     }
 
-    /// The value. Empty if the cursor stands at no entry.
+    /// Returns the current value, or an empty slice if the cursor is not positioned.
     #[inline]
     pub fn value(&self) -> &[u8] {
         if self.valid {
@@ -212,7 +215,7 @@ impl BlockCursor {
         }
     }
 
-    /// The value, sharing the block's memory.
+    /// Returns the current value, sharing the block's memory.
     #[inline]
     pub fn value_bytes(&self) -> Bytes {
         if self.valid {
@@ -223,17 +226,18 @@ impl BlockCursor {
         }
     }
 
-    /// Goes to the first entry whose key is not less than `target`; false if there is none.
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
+    /// none.
     ///
     /// # Errors
-    /// Corruption, if an entry on the way is malformed. So do all moves.
+    /// Corruption, if an entry decoded on the way is malformed; likewise for all other moves.
     pub fn seek(&mut self, order: &KeyOrder, target: &[u8]) -> Result<bool> {
         self.invalidate();
         self.valid = self.position.seek(self.block.view(), order, target, &mut self.key_buffer)?;
         Ok(self.valid)
     }
 
-    /// Goes to the first entry; false if there is none.
+    /// Moves to the first entry. Returns false if there is none.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.invalidate();
         if self.block.is_empty() {
@@ -244,7 +248,7 @@ impl BlockCursor {
         Ok(true)
     }
 
-    /// Goes to the last entry; false if there is none.
+    /// Moves to the last entry. Returns false if there is none.
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.invalidate();
         if self.block.is_empty() {
@@ -259,7 +263,7 @@ impl BlockCursor {
         Ok(true)
     }
 
-    /// Goes to the next entry; false if there is none.
+    /// Moves to the next entry. Returns false if there is none.
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
         if !self.valid {
@@ -276,7 +280,7 @@ impl BlockCursor {
         Ok(self.valid)
     }
 
-    /// Goes to the entry before; false if there is none.
+    /// Moves to the previous entry. Returns false if there is none.
     pub fn prev(&mut self) -> Result<bool> {
         if !self.valid {
             return Ok(false);
@@ -304,8 +308,9 @@ impl BlockCursor {
         Ok(true)
     }
 
-    /// Decodes the entries from the last restart before the position up to it. Where their keys
-    /// are too long to keep, only the last one: a block can claim terabytes of shared prefixes.
+    /// Decodes the entries from the preceding restart point up to the position. If their keys
+    /// exceed `KEEP_BYTES`, keeps only the last entry: a malicious block can claim terabytes of
+    /// shared prefixes.
     fn gather_behind(&mut self) -> Result<()> {
         const KEEP_BYTES: usize = 1 << 20;
         let stop = self.position.at;
@@ -341,7 +346,7 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// The bytes that entries kept for going back take.
+    /// Returns the capacity of the buffer of keys kept for stepping back, in bytes.
     #[cfg(test)]
     pub fn kept_bytes(&self) -> usize {
         self.behind_keys.capacity()

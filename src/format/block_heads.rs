@@ -1,19 +1,19 @@
-//! The heads of a block's entries: a faster way to one of them.
+//! Heads: an index in front of a cached block that leads straight to one entry.
 //!
-//! A search of the block as it is misses a cache at each restart it looks at, and then decodes up
-//! to sixteen entries. A block that stays in memory gets this in front:
+//! A plain search of a block misses the CPU's caches at each restart point it reads, and then
+//! decodes up to sixteen entries. A block that stays in memory gets this in front:
 //!
 //! ```text
 //! head of entry 0: 8 bytes, head of entry 1, ... | offset of entry 0: 2 bytes, of entry 1, ...
 //! ```
 //!
-//! A head is the eight bytes of a user key after what all user keys of the block begin with, as
-//! [`head`] has them, in the machine's own byte order. All heads of a usual block lie in five
-//! cache lines that are fetched at once, and lead to the one entry that can be it. With the
-//! common beginning and the head of an entry, its key is complete where it shares no more than
-//! those with the key before it: no other entry must be decoded.
+//! A head is the first eight bytes of a user key after the prefix common to all user keys of the
+//! block, as computed by [`head`], stored in native byte order. The heads of an ordinary block fill
+//! five cache lines, which are fetched together, and lead to the one entry that can match. If an
+//! entry shares with the previous key no more than the common prefix and its head, its key can be
+//! completed from these, and no other entry needs to be decoded.
 //!
-//! Only for blocks of internal keys in byte order, every entry of which is sound.
+//! Only blocks of internal keys in byte order, in which every entry is well-formed, have heads.
 
 use std::ops::ControlFlow;
 
@@ -23,28 +23,29 @@ use crate::format::coding::get_fixed64;
 use crate::format::fences::{common_prefix, head};
 use crate::format::key::{KeyKind, KeyOrder, TRAILER_BYTES, user_key};
 
-/// The bytes of a head and of an offset.
+/// Sizes of a head and of an offset, in bytes.
 const HEAD_BYTES: usize = 8;
 const OFFSET_BYTES: usize = 2;
 
-/// The heads take at most this part of a block, or it has none: small entries make many heads,
-/// and are many to a cache line anyway.
+/// Heads and offsets may take at most this fraction of a block (one fifth); otherwise the block
+/// gets none. Small entries would make many heads, and many such entries share a cache line anyway.
 const MOST_OF_BLOCK: usize = 5;
 
-/// Up to so many heads are compared without a branch.
+/// Number of heads up to which a search compares all of them, without branches.
 const LINEAR: usize = 48;
 
 /// The shape of a block's heads.
 #[derive(Debug, Default)]
 pub struct Heads {
-    /// How many: as many as entries.
+    /// Number of heads, which is the number of entries.
     count: usize,
-    /// What all user keys begin with: where it lies in the contents, and its length.
+    /// The prefix common to all user keys: its offset in the contents, and its length.
     prefix_start: usize,
     prefix_len: usize,
 }
 
-/// Puts the heads of a block's entries into `out`. `None` where they cannot be or do not pay.
+/// Appends the heads and offsets of a block's entries to `out`. Returns `None`, if the block cannot
+/// have heads or they would not pay; `out` may then hold some.
 pub(super) fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Heads> {
     let contents = view.contents();
     let internal = matches!(order, KeyOrder::Internal(_)) && order.user().custom().is_none();
@@ -93,7 +94,7 @@ fn last_user_key(view: BlockView<'_>) -> Option<Vec<u8>> {
     Some(user_key(position.key(view, &buffer)).to_vec())
 }
 
-/// Goes over the entries and makes the head of each from the one before, without its whole key.
+/// Walks over the entries and computes each head from the one before, without building whole keys.
 struct Walk<'a> {
     prefix: &'a [u8],
     head: u64,
@@ -102,8 +103,8 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// To the next entry, whose key ends in `rest`. `None` where the entry is not sound, not in
-    /// order, or too odd to bother.
+    /// Advances to the next entry, whose key ends in `rest`. Returns `None` if the entry is
+    /// malformed, out of order, or of a form that heads do not support.
     #[inline]
     fn step(&mut self, entry: &RawEntry, rest: &[u8]) -> Option<()> {
         let (shared, prefix_len) = (entry.shared, self.prefix.len());
@@ -115,7 +116,8 @@ impl Walk<'_> {
         if shared < prefix_len && rest.get(..prefix_len - shared)? != &self.prefix[shared..] {
             return None;
         }
-        // A trailer that is cut by what is shared is one byte for byte only at the same place.
+        // If prefix compression shares part of the 8-byte trailer, the shared bytes belong to this
+        // key's trailer only when both user keys have the same length.
         match rest.len().checked_sub(TRAILER_BYTES) {
             Some(trailer) => drop(KeyKind::from_u8(rest[trailer])?),
             None if user_len == self.user_len => {}
@@ -149,20 +151,20 @@ impl Heads {
         bytes[at..].first_chunk().map_or(0, |head| u64::from_ne_bytes(*head))
     }
 
-    /// The offset of the entry `i`.
+    /// Returns the offset of entry `i`.
     #[inline]
     fn offset(&self, bytes: &[u8], i: usize) -> usize {
         let at = self.count * HEAD_BYTES + i * OFFSET_BYTES;
         bytes[at..].first_chunk().map_or(0, |offset| usize::from(u16::from_ne_bytes(*offset)))
     }
 
-    /// The number of entries before the offset `at`.
+    /// Returns the number of entries before offset `at`.
     fn entries_before(&self, bytes: &[u8], at: usize) -> usize {
         let offsets = bytes[self.count * HEAD_BYTES..].as_chunks::<OFFSET_BYTES>().0;
         offsets.partition_point(|offset| usize::from(u16::from_ne_bytes(*offset)) < at)
     }
 
-    /// The number of entries whose head is less.
+    /// Returns the number of entries whose head is less than `head`.
     #[inline]
     fn below(&self, bytes: &[u8], head: u64) -> usize {
         let (mut low, mut high) = (0, self.count);
@@ -181,7 +183,8 @@ impl Heads {
             .sum::<usize>()
     }
 
-    /// The first entry that may be at or after the user key; the number of entries if none is.
+    /// Returns the index of the first entry that can be at or after the user key, or the number of
+    /// entries if there is none.
     #[inline]
     fn first(&self, view: BlockView<'_>, bytes: &[u8], key: &[u8]) -> usize {
         let prefix = self.prefix(view);
@@ -199,7 +202,7 @@ impl Heads {
 }
 
 impl<'a> BlockView<'a> {
-    /// Looks for the newest version of a user key whose trailer is at most `trailer`.
+    /// Looks up the newest version of a user key whose trailer is at most `trailer`.
     #[inline]
     pub fn find_by_heads(&self, user_key: &[u8], trailer: u64) -> ByHeads<'a> {
         let Some((heads, bytes)) = self.heads() else { return ByHeads::Unknown };
@@ -216,7 +219,8 @@ impl<'a> BlockView<'a> {
         ByHeads::Absent
     }
 
-    /// Whether the entry `i`, whose head is that of `user_key`, is what is looked for.
+    /// Checks whether entry `i`, whose head equals that of `user_key`, is the version looked for.
+    /// Breaks with the answer if the search is decided.
     #[inline]
     fn is_version(
         &self,
@@ -232,7 +236,8 @@ impl<'a> BlockView<'a> {
         if entry.shared + rest.len() != user_key.len() + TRAILER_BYTES {
             return ControlFlow::Continue(());
         }
-        // What it shares lies within the prefix and the head, which are those of `user_key`.
+        // The shared bytes lie within the common prefix and the head, and both are those of
+        // `user_key`.
         if entry.shared > user_key.len().min(heads.prefix_len + HEAD_BYTES) {
             return unknown;
         }
@@ -247,7 +252,7 @@ impl<'a> BlockView<'a> {
 }
 
 impl Position {
-    /// [`Position::seek`] by the block's heads; `None` if it has none.
+    /// Does what [`Position::seek`] does with the block's heads. Returns `None` if it has none.
     #[inline]
     pub(super) fn seek_by_heads(
         &mut self,
@@ -282,7 +287,7 @@ impl Position {
         Ok(true)
     }
 
-    /// Goes to the entry before the one at `self.at`; `None` if the block has no heads.
+    /// Moves to the entry before `self.at`. Returns `None` if the block has no heads.
     #[inline]
     pub(super) fn prev_by_heads(
         &mut self,
@@ -300,7 +305,7 @@ impl Position {
         Some(self.go_by_heads(view, entries_before - 1, buffer).map(|()| true))
     }
 
-    /// Goes to the entry `i`.
+    /// Moves to entry `i`.
     fn go_by_heads(
         &mut self,
         view: BlockView<'_>,

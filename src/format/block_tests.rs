@@ -1,4 +1,4 @@
-//! Blocks against sorted lists, and hostile blocks.
+//! Blocks compared with sorted lists, and malicious blocks.
 
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ fn model(rng: &mut Rng, entries: u64) -> Model {
     keys.into_iter().map(|key| (key, rng.bytes(200, 256))).collect()
 }
 
-/// Makes a random move with `cursor` and with an index into the model, where the length
-/// stands for "no entry".
+/// Makes a random move with `cursor` and with an index into the model; the model's length stands
+/// for "not positioned".
 fn step(rng: &mut Rng, model: &Model, cursor: &mut BlockCursor, at: usize) -> usize {
     let (found, at) = match rng.below(8) {
         0 => (cursor.seek_to_first().unwrap(), 0),
@@ -147,8 +147,8 @@ fn bad_restart_arrays_are_refused() {
         b"\x01\0\0",
         b"\x01\0\0\0",
         b"\xff\xff\xff\xff",
-        b"\0\x01\x01kv\0\0\0\0",             // entries without a restart
-        b"\0\x01\x01kv\x01\0\0\0\x01\0\0\0", // the first is not at 0
+        b"\0\x01\x01kv\0\0\0\0", // entries without a restart point
+        b"\0\x01\x01kv\x01\0\0\0\x01\0\0\0", // the first restart point is not 0
         b"\0\x01\x01kv\0\0\0\0\x05\0\0\0\x02\0\0\0", // past the entries
         b"\0\x01\0a\0\x01\0b\0\x01\0c\0\0\0\0\x08\0\0\0\x04\0\0\0\x03\0\0\0", // descending
     ];
@@ -202,12 +202,13 @@ fn internal_order() -> KeyOrder {
     KeyOrder::Internal(InternalComparator::new(Arc::new(crate::base::BytewiseComparator)))
 }
 
-/// Versions of keys that begin alike, some long after where heads end.
+/// Versions of keys with a common prefix, some of them differing only after the bytes of a head.
 fn internal_model(rng: &mut Rng) -> Model {
     let order = internal_order();
     let start = rng.bytes(20, 2);
     let (len, alphabet) = (1 + rng.below(20) as u64, 2 + rng.below(3) as u64);
-    // Bytes that trailers have too make keys that share a part of one, which have no heads.
+    // Key bytes that also occur in trailers make keys that share part of one, which heads do not
+    // support.
     let base = if rng.below(5) == 0 { 0 } else { b'a' };
     let mut keys: Vec<_> = (0..rng.below(80))
         .map(|_| {
@@ -240,7 +241,7 @@ fn internal_target(rng: &mut Rng, model: &Model) -> Vec<u8> {
     internal_key(&key, rng.below(400_000) as u64, KeyKind::Value)
 }
 
-/// What a lookup finds in a block as it is: trailer and value.
+/// Looks up `target` without heads. Returns the trailer and value found.
 fn find_plain(block: &Block, target: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
     let (mut position, mut buffer) = (Position::default(), Vec::new());
     let view = block.view();
@@ -252,7 +253,7 @@ fn find_plain(block: &Block, target: &[u8]) -> Result<Option<(u64, Vec<u8>)>> {
     Ok((user_key(key) == user_key(target)).then(|| (trailer(key), value)))
 }
 
-/// Whether the heads tell; and that what they tell is so.
+/// Returns whether the heads decide the lookup, after checking that the answer is right.
 fn heads_tell(block: &Block, target: &[u8], what: impl std::fmt::Debug) -> bool {
     let found = match block.view().find_by_heads(user_key(target), trailer(target)) {
         ByHeads::Found(trailer, value) => Some((trailer, value.to_vec())),
@@ -290,7 +291,7 @@ fn spare_memory_is_used_if_it_is_long_enough_and_nobody_has_it() {
 #[test]
 fn heads_find_what_a_search_of_the_block_finds() {
     let (mut with_heads, mut told, mut asked) = (0, 0, 0);
-    // Each block is put where the one before was, if it fits there.
+    // Each block reuses the allocation of the one before, if it fits.
     let mut before: Option<Block> = None;
     for seed in 0..600 {
         let mut rng = Rng(seed);
@@ -345,7 +346,7 @@ fn a_cursor_moves_by_heads_as_a_sorted_list_does() {
     }
 }
 
-/// The keys of a block, if it is sound.
+/// Returns the keys of a block, if it is well-formed.
 fn keys_of(block: &Block) -> Result<Vec<Vec<u8>>> {
     let (mut cursor, mut keys) = (block.cursor(), Vec::new());
     let mut valid = cursor.seek_to_first()?;

@@ -1,4 +1,4 @@
-//! Integers on disk. Do not change: on disk.
+//! Integers and slices. On-disk format: do not change.
 //!
 //! ```text
 //! fixed32, fixed64   little-endian
@@ -11,9 +11,9 @@
 
 use crate::base::{Error, Result};
 
-/// The most bytes a varint32 takes.
+/// Maximum length of an encoded varint32, in bytes.
 pub const MAX_VARINT32_BYTES: usize = 5;
-/// The most bytes a varint64 takes.
+/// Maximum length of an encoded varint64, in bytes.
 pub const MAX_VARINT64_BYTES: usize = 10;
 
 /// Appends `value` as a varint32.
@@ -32,7 +32,7 @@ pub fn put_varint64(dst: &mut Vec<u8>, mut value: u64) {
     dst.push(value as u8);
 }
 
-/// Appends the length of `slice` as a varint32, then its bytes. The length must fit 32 bits.
+/// Appends the length of `slice` as a varint32, then its bytes. The length must fit in 32 bits.
 #[inline]
 pub fn put_slice(dst: &mut Vec<u8>, slice: &[u8]) {
     debug_assert!(u32::try_from(slice.len()).is_ok());
@@ -40,14 +40,14 @@ pub fn put_slice(dst: &mut Vec<u8>, slice: &[u8]) {
     dst.extend_from_slice(slice);
 }
 
-/// The bytes that `value` takes as a varint.
+/// Returns the number of bytes `value` takes as a varint.
 #[inline]
 pub fn varint_len(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Decodes a varint32 at the head of `src`: the value and the bytes it took. `None` if `src` ends
-/// inside it or it does not fit.
+/// Decodes the varint32 at the start of `src`. Returns the value and the number of bytes read, or
+/// `None` if `src` ends too soon or the value does not fit in 32 bits.
 #[inline]
 pub fn get_varint32(src: &[u8]) -> Option<(u32, usize)> {
     match src.first() {
@@ -70,7 +70,8 @@ fn get_varint32_slow(src: &[u8]) -> Option<(u32, usize)> {
     None
 }
 
-/// Decodes a varint64 at the head of `src`: the value and the bytes it took.
+/// Decodes the varint64 at the start of `src`. Returns the value and the number of bytes read, or
+/// `None` if `src` ends too soon or the value does not fit in 64 bits.
 #[inline]
 pub fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
@@ -86,21 +87,22 @@ pub fn get_varint64(src: &[u8]) -> Option<(u64, usize)> {
     None
 }
 
-/// The little-endian u32 at `offset`, if `src` reaches that far.
+/// Returns the little-endian u32 at `offset`, or `None` if `src` is too short.
 #[inline]
 pub fn get_fixed32(src: &[u8], offset: usize) -> Option<u32> {
     let bytes = src.get(offset..offset.checked_add(4)?)?;
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// The little-endian u64 at `offset`, if `src` reaches that far.
+/// Returns the little-endian u64 at `offset`, or `None` if `src` is too short.
 #[inline]
 pub fn get_fixed64(src: &[u8], offset: usize) -> Option<u64> {
     let bytes = src.get(offset..offset.checked_add(8)?)?;
     Some(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// A place in a byte string that decoding moves along. Errors carry the offset in that string.
+/// A position in a byte slice that advances as values are decoded. Errors carry the offset in the
+/// slice.
 #[derive(Clone, Debug)]
 pub struct Decoder<'a> {
     src: &'a [u8],
@@ -108,55 +110,55 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Starts at the head of `src`.
+    /// Creates a decoder at the start of `src`.
     pub fn new(src: &'a [u8]) -> Decoder<'a> {
         Decoder { src, pos: 0 }
     }
 
-    /// How far decoding has come, in bytes.
+    /// Returns the number of bytes decoded so far.
     pub fn position(&self) -> usize {
         self.pos
     }
 
-    /// Whether nothing is left.
+    /// Returns whether all bytes have been decoded.
     pub fn is_empty(&self) -> bool {
         self.pos >= self.src.len()
     }
 
-    /// What is left.
+    /// Returns the bytes not yet decoded.
     pub fn rest(&self) -> &'a [u8] {
         &self.src[self.pos..]
     }
 
-    /// The next byte. `what` names it in the error.
+    /// Decodes one byte. `what` names the field in the error.
     pub fn u8(&mut self, what: &str) -> Result<u8> {
         let byte = *self.src.get(self.pos).ok_or_else(|| self.short(what))?;
         self.pos += 1;
         Ok(byte)
     }
 
-    /// The next varint32.
+    /// Decodes a varint32. `what` names the field in the error.
     pub fn varint32(&mut self, what: &str) -> Result<u32> {
         let (value, len) = get_varint32(self.rest()).ok_or_else(|| self.short(what))?;
         self.pos += len;
         Ok(value)
     }
 
-    /// The next varint64.
+    /// Decodes a varint64. `what` names the field in the error.
     pub fn varint64(&mut self, what: &str) -> Result<u64> {
         let (value, len) = get_varint64(self.rest()).ok_or_else(|| self.short(what))?;
         self.pos += len;
         Ok(value)
     }
 
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes. `what` names the field in the error.
     pub fn bytes(&mut self, len: usize, what: &str) -> Result<&'a [u8]> {
         let bytes = self.rest().get(..len).ok_or_else(|| self.short(what))?;
         self.pos += len;
         Ok(bytes)
     }
 
-    /// The next length-prefixed slice.
+    /// Decodes a length-prefixed slice. `what` names the field in the error.
     pub fn slice(&mut self, what: &str) -> Result<&'a [u8]> {
         let len = self.varint32(what)? as usize;
         self.bytes(len, what)

@@ -1,42 +1,43 @@
-//! Block compression. Do not change: the numbers are on disk.
+//! Block compression. The ids are on disk: do not change.
 //!
 //! ```text
-//! id 0   stored as it is
+//! id 0   uncompressed
 //! id 1   snappy, raw format: varint32 length, then literals and copies
-//! id 2   zstd, one frame that states its content's size
+//! id 2   zstd, one frame that states its content size
 //! ```
 //!
-//! A block is kept compressed only where that saves more than an eighth. Defined by LevelDB's
+//! The compressed form is stored only if it saves more than an eighth. Defined by LevelDB's
 //! `include/leveldb/options.h` and `table/table_builder.cc`. Other engines give the ids above 1
-//! other meanings (RocksDB's zstd is 7, Minecraft's zlib is 2 and 4).
+//! other meanings (in RocksDB zstd is 7; in Minecraft zlib is 2 and 4).
 
 use crate::base::{Error, Result};
 
-/// How the blocks of a table are compressed. The numbers are on disk.
+/// How the blocks of a table are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Stored as they are.
+    /// No compression.
     None,
-    /// Snappy where it saves at least an eighth, as LevelDB does.
+    /// Snappy, for blocks where it saves more than an eighth, as in LevelDB.
     #[default]
     Snappy,
-    /// zstd at a level. LevelDB 1.23 and older cannot read such tables.
+    /// zstd at the given level. LevelDB 1.23 and older cannot read such tables.
     #[cfg(feature = "zstd")]
     Zstd(i32),
 }
 
-/// The id of a block stored as it is.
+/// Id of an uncompressed block.
 pub const ID_NONE: u8 = 0;
-/// The id of a snappy block.
+/// Id of a block compressed with snappy.
 pub const ID_SNAPPY: u8 = 1;
-/// The id of a zstd block.
+/// Id of a block compressed with zstd.
 pub const ID_ZSTD: u8 = 2;
 
-/// A snappy copy of 64 bytes takes three: no input can grow more than this many times.
+/// Bound on how many times longer than its input snappy's output can be: a copy of 64 bytes takes
+/// three bytes.
 const SNAPPY_MAX_RATIO: usize = 22;
 
-/// Compresses block after block with the same tables and buffers.
+/// Compresses one block after another, reusing its tables and buffers.
 pub struct Compressor {
     kind: Compression,
     snappy: snap::raw::Encoder,
@@ -52,7 +53,7 @@ impl std::fmt::Debug for Compressor {
 }
 
 impl Compressor {
-    /// A compressor of this kind.
+    /// Creates a compressor of this kind.
     pub fn new(kind: Compression) -> Compressor {
         Compressor {
             kind,
@@ -66,8 +67,8 @@ impl Compressor {
         }
     }
 
-    /// What to store for `raw`, and under which id: `raw` itself if compressing it would not
-    /// save more than an eighth.
+    /// Returns the bytes to store for `raw` and their compression id: `raw` itself unless
+    /// compression saves more than an eighth.
     pub fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (&'a [u8], u8) {
         let (len, id) = match self.kind {
             Compression::None => (None, ID_NONE),
@@ -102,12 +103,12 @@ impl Compressor {
     }
 }
 
-/// Decompresses a block that was stored under `id`, which is not [`ID_NONE`]. Never allocates
-/// more than the input can decompress to.
+/// Decompresses a block stored with the compression `id`, which must not be [`ID_NONE`]. Never
+/// allocates more than the input can decompress to.
 ///
 /// # Errors
-/// Corruption, if the bytes are not what the id says; [`Error::Unsupported`], if the id is not
-/// known to this build.
+/// Corruption, if the bytes are malformed; [`Error::Unsupported`], if this build does not know the
+/// id.
 pub fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>> {
     let mut raw = Vec::new();
     let len = decompress_into(id, stored, &mut raw)?;
@@ -115,8 +116,8 @@ pub fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>> {
     Ok(raw)
 }
 
-/// [`decompress`] into a buffer that is used again and again: how much of it is the block. It
-/// grows where it is too short, and is never cut.
+/// Decompresses a block as [`decompress`] does, into a reusable buffer. Returns the block's length
+/// in `raw`, which may be longer. `raw` grows when it is too short.
 ///
 /// # Errors
 /// As [`decompress`].
@@ -149,8 +150,9 @@ fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     snap::raw::Decoder::new().decompress(stored, &mut raw[..len]).map_err(damaged)
 }
 
-/// zstd can grow its input tens of thousands of times, so that the ratio bounds nothing. A length
-/// that ordinary data reaches is trusted; beyond it, memory grows only with what really comes out.
+/// Decompresses a zstd frame. zstd can expand its input tens of thousands of times, so its maximum
+/// ratio is no useful bound. A stated length within `TRUSTED_RATIO`, which ordinary data reaches,
+/// is allocated at once; beyond that, memory grows only with the actual output.
 #[cfg(feature = "zstd")]
 fn decompress_zstd(stored: &[u8]) -> Result<Vec<u8>> {
     use std::io::Read;
@@ -184,7 +186,7 @@ mod tests {
         ]
     }
 
-    /// Bytes that do not compress: splitmix64.
+    /// Incompressible bytes, from splitmix64.
     fn noise(len: usize) -> Vec<u8> {
         let mut state = 7u64;
         let mut word = || {

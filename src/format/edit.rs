@@ -1,22 +1,22 @@
-//! A version edit: what one record of the MANIFEST changes. Do not change: on disk.
+//! Version edits: the changes that one record of the MANIFEST makes. On-disk format: do not change.
 //!
-//! Fields, each behind its tag as a varint32, in this order:
+//! Fields in this order, each preceded by its tag as a varint32:
 //!
 //! ```text
 //! 1 comparator: slice
-//! 2 log number: varint64             logs with smaller numbers are in tables
-//! 9 previous log number: varint64    0; once, a log still being flushed
+//! 2 log number: varint64             records of logs with smaller numbers are in tables
+//! 9 previous log number: varint64    0; formerly, a log still being flushed
 //! 3 next file number: varint64
 //! 4 last sequence: varint64
-//! 5 level: varint32  key: slice                         compactions go on after this key
-//! 6 level: varint32  number: varint64                   table leaves the level
+//! 5 level: varint32  key: slice                         next compaction starts after this key
+//! 6 level: varint32  number: varint64                   table removed from the level
 //! 7 level: varint32  number: varint64  bytes: varint64  smallest: slice  largest: slice
 //!
 //! log 3, previous log 0, next file 4, last sequence 0:
 //! 02 03 | 09 00 | 03 04 | 04 00
 //! ```
 //!
-//! Keys are internal keys. Tag 8 was used once and is not read. Defined by LevelDB's
+//! Keys are internal keys. Tag 8 is obsolete and is refused. Defined by LevelDB's
 //! `db/version_edit.cc`.
 
 use crate::base::stats::NUM_LEVELS;
@@ -33,35 +33,35 @@ const DELETED_FILE: u32 = 6;
 const NEW_FILE: u32 = 7;
 const PREV_LOG_NUMBER: u32 = 9;
 
-/// A change of the set of tables, and of the numbers kept with it.
+/// A change to the set of tables and to the counters recorded with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionEdit {
-    /// The name of the comparator of the database.
+    /// Name of the database's comparator.
     pub comparator: Option<String>,
-    /// The number of the oldest log whose records are not all in tables.
+    /// Number of the oldest log with records that are not in tables.
     pub log_number: Option<u64>,
-    /// The number of a log before it that is still needed; 0 for none.
+    /// Number of an older log that is still needed; 0 for none.
     pub prev_log_number: Option<u64>,
-    /// The smallest number not given to a file yet.
+    /// Smallest file number not yet assigned.
     pub next_file_number: Option<u64>,
-    /// The sequence number of the last write that is in a table.
+    /// A sequence number that no write stored in a table exceeds.
     pub last_seq: Option<SeqNo>,
-    /// Level, and the largest internal key of the last compaction's input there.
+    /// Level, and the largest internal key of the last compaction's input at that level.
     pub compact_pointers: Vec<(usize, Vec<u8>)>,
-    /// Level and number of tables that leave. LevelDB writes them in ascending order.
+    /// Level and number of each table removed. LevelDB writes them in ascending order.
     pub deleted_files: Vec<(usize, u64)>,
-    /// Tables that come.
+    /// Tables added.
     pub new_files: Vec<NewFile>,
 }
 
-/// A table that comes to a level.
+/// A table added to a level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewFile {
     /// The level, below [`NUM_LEVELS`].
     pub level: usize,
-    /// The number of the file.
+    /// The file number.
     pub number: u64,
-    /// The length of the file, in bytes.
+    /// Length of the file, in bytes.
     pub file_bytes: u64,
     /// The smallest internal key in the table.
     pub smallest: Vec<u8>,
@@ -70,7 +70,7 @@ pub struct NewFile {
 }
 
 impl VersionEdit {
-    /// Appends the encoded edit to `dst`. Lists are written in the order they have.
+    /// Appends the encoded edit to `dst`. Lists keep their order.
     pub fn encode(&self, dst: &mut Vec<u8>) {
         if let Some(name) = &self.comparator {
             put_varint32(dst, COMPARATOR);
@@ -104,12 +104,12 @@ impl VersionEdit {
         }
     }
 
-    /// Decodes an edit. Of a number that comes twice the last counts, as in LevelDB.
+    /// Decodes an edit. If a single-valued field occurs twice the last one counts, as in LevelDB.
     ///
     /// # Errors
-    /// Unsupported for an unknown tag. Corruption for a field cut short, a level that is none,
-    /// a sequence number over 56 bits, or a key too short to be an internal key (LevelDB takes
-    /// any key that is not empty). Offsets are relative to `src`.
+    /// Unsupported, for an unknown tag. Corruption, for a field cut short, a level out of range, a
+    /// sequence number over 56 bits, or a key too short to be an internal key (LevelDB accepts any
+    /// non-empty key). Offsets are relative to `src`.
     pub fn decode(src: &[u8]) -> Result<VersionEdit> {
         let mut edit = VersionEdit::default();
         let mut fields = Decoder::new(src);

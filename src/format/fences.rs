@@ -1,27 +1,27 @@
-//! Sorted keys cut down to numbers, in one array: a search that stays within few cache lines.
+//! Fences: sorted keys reduced to one array of integers, so that a search touches few cache lines.
 
 use std::cmp::Ordering;
 
-/// Keys in byte order, of each the first eight bytes in which they can differ.
+/// For each key of a sorted list, the first eight bytes after the prefix common to all keys.
 ///
-/// A search narrows an answer to the keys that share a number with the one looked for; between
-/// those, and only those, the keys themselves must tell.
+/// A search narrows the answer to the keys whose eight bytes equal the target's. Only these need a
+/// full comparison.
 #[derive(Clone, Debug)]
 pub struct Fences {
-    /// What all keys begin with.
+    /// The prefix common to all keys.
     shared: Vec<u8>,
-    /// The eight bytes after that, as [`head`] has them: one for each key, ascending.
+    /// For each key, the [`head`] of what follows the prefix, ascending.
     heads: Vec<u64>,
-    /// The last head of each [`GROUP`]: a search that goes here first comes to fewer cache lines.
+    /// The last head of each group of [`GROUP`]. Searching these first touches fewer cache lines.
     tops: Vec<u64>,
 }
 
-/// Two cache lines of heads.
+/// Heads per group: two cache lines.
 const GROUP: usize = 16;
 
 impl Fences {
-    /// The fences of `len` keys, of which `key(i)` is the one with number `i`. `None` if there is
-    /// none, if one cannot be had, or if they are not in order.
+    /// Creates the fences of `len` keys, where `key(i)` returns the i-th. Returns `None` if `len`
+    /// is 0, a key is missing, or the keys are not in byte order.
     pub fn new<'a>(len: usize, key: impl Fn(usize) -> Option<&'a [u8]>) -> Option<Fences> {
         if len == 0 {
             return None;
@@ -36,8 +36,8 @@ impl Fences {
         heads.is_sorted().then(|| Fences { shared: shared.to_vec(), heads, tops })
     }
 
-    /// Between which keys the first lies that is not less than `key`: those before the one are
-    /// less, and the other, if there is one, is not.
+    /// Returns bounds for a lower-bound search: all keys before `.0` are less than `key`; the key
+    /// at `.1`, if there is one, is not.
     #[inline]
     pub fn around(&self, key: &[u8]) -> (usize, usize) {
         let start = &key[..key.len().min(self.shared.len())];
@@ -57,14 +57,14 @@ impl Fences {
         }
     }
 
-    /// The bytes it takes in memory.
+    /// Returns the size of the arrays in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.shared.len() + size_of_val(&self.heads[..]) + size_of_val(&self.tops[..])
     }
 }
 
-/// The first eight bytes of a key, big-endian, padded with zeros: ordered as the keys are, but for
-/// those that share them.
+/// Returns the first eight bytes of a key as a big-endian number, padded with zeros. Where two
+/// heads differ, they order as their keys do in byte order.
 #[inline]
 pub fn head(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -76,7 +76,7 @@ pub fn head(key: &[u8]) -> u64 {
     }
 }
 
-/// How many bytes two keys begin with in common.
+/// Returns the length of the longest common prefix of two keys.
 #[inline]
 pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()

@@ -1,4 +1,4 @@
-//! Where blocks lie in a table, and how a table ends. Do not change: on disk.
+//! Block handles, block trailers and the table footer. On-disk format: do not change.
 //!
 //! ```text
 //! block handle   varint64 offset | varint64 size, the trailer not counted
@@ -18,50 +18,50 @@ use crate::base::{Error, Result};
 use crate::format::coding::{Decoder, MAX_VARINT64_BYTES, get_fixed32, get_fixed64, put_varint64};
 use crate::format::crc;
 
-/// The last eight bytes of every table, as a number.
+/// Magic number in the last eight bytes of every table.
 pub const TABLE_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
-/// The bytes of a footer.
+/// Size of a footer, in bytes.
 pub const FOOTER_BYTES: usize = 4 * MAX_VARINT64_BYTES + 8;
 
-/// The bytes after the contents of every block.
+/// Size of the trailer after every block's contents, in bytes.
 pub const BLOCK_TRAILER_BYTES: usize = 5;
 
-/// Where a block lies in its table.
+/// The location of a block in its table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockHandle {
-    /// Where the contents begin, in bytes from the start of the file.
+    /// Offset of the block's contents from the start of the file, in bytes.
     pub offset: u64,
-    /// The bytes of the contents as stored, without the trailer.
+    /// Size of the contents as stored, without the trailer, in bytes.
     pub size: u64,
 }
 
 impl BlockHandle {
-    /// Appends the encoded handle.
+    /// Appends the encoded handle to `dst`.
     pub fn encode_to(&self, dst: &mut Vec<u8>) {
         put_varint64(dst, self.offset);
         put_varint64(dst, self.size);
     }
 
-    /// Decodes the handle that `decoder` stands at.
+    /// Decodes the next handle from `decoder`.
     ///
     /// # Errors
-    /// Corruption, if the bytes end inside it.
+    /// Corruption, if the bytes end too soon.
     pub fn decode(decoder: &mut Decoder<'_>) -> Result<BlockHandle> {
         let offset = decoder.varint64("block handle offset")?;
         let size = decoder.varint64("block handle size")?;
         Ok(BlockHandle { offset, size })
     }
 
-    /// Where the block ends, its trailer included. `None` if no file is that long.
+    /// Returns the offset just past the block's trailer, or `None` if it overflows 64 bits.
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.size)?.checked_add(BLOCK_TRAILER_BYTES as u64)
     }
 
-    /// This handle, if the block it names lies before the footer of a table of `file_bytes`.
+    /// Returns this handle if its block ends before the footer of a table of `file_bytes` bytes.
     ///
     /// # Errors
-    /// Corruption, at the handle's offset.
+    /// Corruption, at the handle's offset, if the block does not fit.
     pub fn within(self, file_bytes: u64) -> Result<BlockHandle> {
         let limit = file_bytes.saturating_sub(FOOTER_BYTES as u64);
         match self.end() {
@@ -75,17 +75,18 @@ impl BlockHandle {
     }
 }
 
-/// The end of a table.
+/// The footer of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Footer {
-    /// The block of names of the meta blocks: the filter block, for one.
+    /// Handle of the metaindex block, which maps names of meta blocks (such as the filter) to
+    /// handles.
     pub metaindex: BlockHandle,
-    /// The block of separators and handles of the data blocks.
+    /// Handle of the index block, which maps separators to handles of data blocks.
     pub index: BlockHandle,
 }
 
 impl Footer {
-    /// The footer's bytes.
+    /// Returns the encoded footer.
     pub fn encode(&self) -> [u8; FOOTER_BYTES] {
         let mut handles = Vec::with_capacity(FOOTER_BYTES);
         self.metaindex.encode_to(&mut handles);
@@ -96,10 +97,10 @@ impl Footer {
         footer
     }
 
-    /// Decodes a footer. What lies between the handles and the magic is not looked at.
+    /// Decodes a footer. The padding between the handles and the magic number is not checked.
     ///
     /// # Errors
-    /// Corruption, if the length or the magic is wrong or a handle is malformed.
+    /// Corruption, if the length or the magic number is wrong or a handle is malformed.
     pub fn decode(footer: &[u8]) -> Result<Footer> {
         if footer.len() != FOOTER_BYTES {
             return Err(Error::mismatch("table footer length", FOOTER_BYTES, footer.len()));
@@ -120,7 +121,7 @@ impl Footer {
     }
 }
 
-/// The trailer of a block stored as `stored` under the compression `id`.
+/// Returns the trailer of a block stored as `stored` with the compression `id`.
 pub fn block_trailer(stored: &[u8], id: u8) -> [u8; BLOCK_TRAILER_BYTES] {
     let mut trailer = [id, 0, 0, 0, 0];
     let crc = crc::mask(crc::extend(crc::value(stored), &[id]));
@@ -128,10 +129,10 @@ pub fn block_trailer(stored: &[u8], id: u8) -> [u8; BLOCK_TRAILER_BYTES] {
     trailer
 }
 
-/// Checks a block read with its trailer behind it.
+/// Verifies the checksum of a block that is followed by its trailer.
 ///
 /// # Errors
-/// Corruption, if the checksum is not that of the bytes.
+/// Corruption, if the stored checksum does not match the bytes.
 pub fn verify_block(block_and_trailer: &[u8]) -> Result<()> {
     let Some(split) = block_and_trailer.len().checked_sub(4) else {
         return Err(Error::corruption("block shorter than its trailer"));

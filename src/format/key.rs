@@ -1,4 +1,4 @@
-//! Internal keys: what the engine sorts. Do not change: on disk.
+//! Internal keys, by which memtables and tables are sorted. On-disk format: do not change.
 //!
 //! ```text
 //! user key ......... | 8 bytes little-endian: sequence << 8 | kind
@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Order: user key ascending, then sequence descending, then kind descending, so that a seek to
-//! `(key, snapshot, Value)` lands on the newest version the snapshot sees. Defined by LevelDB's
-//! `db/dbformat.h`.
+//! `(key, snapshot, Value)` lands on the newest version visible to the snapshot. Defined by
+//! LevelDB's `db/dbformat.h`.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -15,34 +15,35 @@ use std::sync::Arc;
 use crate::base::{BytewiseComparator, Comparator, Error, Result};
 use crate::format::coding::get_fixed64;
 
-/// The number of a write, counting every operation since the database was made. 56 bits.
+/// The sequence number of an operation, counted since the database was created. 56 bits.
 pub type SeqNo = u64;
 
-/// The largest sequence number.
+/// Largest sequence number.
 pub const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
 
-/// The most bytes a key, and a value, may have: with both and a block before them, a block's
-/// offsets still fit 32 bits.
+/// Maximum length of a key, and of a value, in bytes: 3 GiB - 1. Leaves 1 GiB of the 32-bit lengths
+/// and offsets in a block for the rest of the block.
 pub const MAX_KEY_OR_VALUE_BYTES: usize = u32::MAX as usize - (1 << 30);
 
-/// The bytes that follow the user key in an internal key.
+/// Length of the trailer after the user key in an internal key, in bytes.
 pub const TRAILER_BYTES: usize = 8;
 
-/// What an internal key says of its user key. The numbers are on disk.
+/// Whether an internal key is a put or a deletion. The numbers are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum KeyKind {
-    /// The key was deleted: a tombstone.
+    /// A tombstone: the key was deleted.
     Deletion = 0,
-    /// The key has a value.
+    /// A put: the key has a value.
     Value = 1,
 }
 
-/// The kind a seek uses: the largest, so that it comes before every entry of its sequence.
+/// The kind used in seek keys: the largest, so that a seek key sorts before every entry with its
+/// sequence number.
 pub const KIND_FOR_SEEK: KeyKind = KeyKind::Value;
 
 impl KeyKind {
-    /// The kind with this number on disk.
+    /// Returns the kind with this number on disk, or `None` if there is none.
     #[inline]
     pub fn from_u8(byte: u8) -> Option<KeyKind> {
         match byte {
@@ -53,55 +54,55 @@ impl KeyKind {
     }
 }
 
-/// The eight bytes after the user key, as a number: `sequence << 8 | kind`.
+/// Returns the trailer of an internal key as a number: `sequence << 8 | kind`.
 #[inline]
 pub fn pack_trailer(seq: SeqNo, kind: KeyKind) -> u64 {
     debug_assert!(seq <= MAX_SEQ_NO);
     seq << 8 | kind as u64
 }
 
-/// Appends the internal key of `user_key`.
+/// Appends the internal key of `user_key` to `dst`.
 #[inline]
 pub fn append_internal_key(dst: &mut Vec<u8>, user_key: &[u8], seq: SeqNo, kind: KeyKind) {
     dst.extend_from_slice(user_key);
     dst.extend_from_slice(&pack_trailer(seq, kind).to_le_bytes());
 }
 
-/// The internal key of `user_key`, as bytes.
+/// Returns the internal key of `user_key`.
 pub fn internal_key(user_key: &[u8], seq: SeqNo, kind: KeyKind) -> Vec<u8> {
     let mut key = Vec::with_capacity(user_key.len() + TRAILER_BYTES);
     append_internal_key(&mut key, user_key, seq, kind);
     key
 }
 
-/// The user key of an internal key; all of it if it is too short to be one.
+/// Returns the user key of an internal key; empty if `internal_key` is shorter than a trailer.
 #[inline]
 pub fn user_key(internal_key: &[u8]) -> &[u8] {
     &internal_key[..internal_key.len().saturating_sub(TRAILER_BYTES)]
 }
 
-/// The trailer of an internal key as a number; 0 if it is too short to be one.
+/// Returns the trailer of an internal key as a number; 0 if `internal_key` is shorter than one.
 #[inline]
 pub fn trailer(internal_key: &[u8]) -> u64 {
     get_fixed64(internal_key, internal_key.len().wrapping_sub(TRAILER_BYTES)).unwrap_or(0)
 }
 
-/// An internal key taken apart.
+/// An internal key, parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParsedKey<'a> {
-    /// The user's key.
+    /// The user key.
     pub user_key: &'a [u8],
     /// The sequence number of the write.
     pub seq: SeqNo,
-    /// What the write did.
+    /// Whether the write was a put or a deletion.
     pub kind: KeyKind,
 }
 
 impl<'a> ParsedKey<'a> {
-    /// Takes `key` apart.
+    /// Parses an internal key.
     ///
     /// # Errors
-    /// Corruption, if it is shorter than its trailer or of an unknown kind.
+    /// Corruption, if `key` is shorter than a trailer or its kind is unknown.
     #[inline]
     pub fn parse(key: &'a [u8]) -> Result<ParsedKey<'a>> {
         if key.len() < TRAILER_BYTES {
@@ -115,10 +116,10 @@ impl<'a> ParsedKey<'a> {
     }
 }
 
-/// The order of user keys, by a direct comparison where it is plain byte order.
+/// The order of user keys. Plain byte order is compared directly, without a virtual call.
 #[derive(Clone, Debug)]
 pub struct UserComparator {
-    /// `None`: plain byte order.
+    /// `None` for plain byte order.
     custom: Option<Arc<dyn Comparator>>,
 }
 
@@ -128,7 +129,7 @@ impl UserComparator {
         UserComparator { custom: (!comparator.is_bytewise()).then_some(comparator) }
     }
 
-    /// The wrapped comparator.
+    /// Returns the wrapped comparator.
     pub fn get(&self) -> &dyn Comparator {
         match &self.custom {
             None => &BytewiseComparator,
@@ -136,13 +137,13 @@ impl UserComparator {
         }
     }
 
-    /// The comparator, unless this is plain byte order.
+    /// Returns the wrapped comparator, or `None` if the order is plain byte order.
     #[inline]
     pub fn custom(&self) -> Option<&Arc<dyn Comparator>> {
         self.custom.as_ref()
     }
 
-    /// The order of two user keys.
+    /// Compares two user keys.
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match &self.custom {
@@ -152,40 +153,40 @@ impl UserComparator {
     }
 }
 
-/// The order of internal keys over that of user keys.
+/// The order of internal keys, built on an order of user keys.
 #[derive(Clone, Debug)]
 pub struct InternalComparator {
     user: UserComparator,
 }
 
 impl InternalComparator {
-    /// The order of internal keys whose user keys `comparator` orders.
+    /// Creates the order of internal keys whose user keys `comparator` orders.
     pub fn new(comparator: Arc<dyn Comparator>) -> InternalComparator {
         InternalComparator { user: UserComparator::new(comparator) }
     }
 
-    /// The order of the user keys.
+    /// Returns the order of user keys.
     #[inline]
     pub fn user(&self) -> &UserComparator {
         &self.user
     }
 
-    /// The order of two internal keys. A key shorter than a trailer counts as an empty user key
-    /// of the highest sequence, so that damage compares somehow, and never panics.
+    /// Compares two internal keys. A key shorter than a trailer counts as an empty user key with
+    /// trailer 0, so that damaged keys still compare without a panic.
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         self.user.compare(user_key(a), user_key(b)).then_with(|| trailer(b).cmp(&trailer(a)))
     }
 
     /// Shortens the internal key `start` to one in `[start, limit)`, as LevelDB's
-    /// `InternalKeyComparator::FindShortestSeparator` does: its index blocks hold the result.
+    /// `InternalKeyComparator::FindShortestSeparator` does. Index blocks hold the result.
     pub fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let mut shorter = user_key(start).to_vec();
         self.user.get().find_shortest_separator(&mut shorter, user_key(limit));
         self.take_if_shorter(start, shorter);
     }
 
-    /// Shortens the internal key `key` to one that is not less.
+    /// Shortens the internal key `key` to one that is not less than it.
     pub fn find_short_successor(&self, key: &mut Vec<u8>) {
         let mut shorter = user_key(key).to_vec();
         self.user.get().find_short_successor(&mut shorter);
@@ -202,18 +203,18 @@ impl InternalComparator {
     }
 }
 
-/// The order of a table's keys: the engine's tables hold internal keys; a table made by itself
-/// may hold plain ones.
+/// The order of a table's keys. The engine's tables hold internal keys; a table written on its own
+/// may hold plain keys.
 #[derive(Clone, Debug)]
 pub enum KeyOrder {
     /// Internal keys.
     Internal(InternalComparator),
-    /// Plain keys, in the user's order.
+    /// Plain keys, in user-key order.
     User(UserComparator),
 }
 
 impl KeyOrder {
-    /// The order of two keys.
+    /// Compares two keys.
     #[inline]
     pub fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self {
@@ -222,7 +223,7 @@ impl KeyOrder {
         }
     }
 
-    /// The order of the user keys.
+    /// Returns the order of user keys.
     #[inline]
     pub fn user(&self) -> &UserComparator {
         match self {
@@ -231,7 +232,8 @@ impl KeyOrder {
         }
     }
 
-    /// The part of `key` that filters know and [`KeyOrder::user`] orders.
+    /// Returns the user key of `key`: the part that filters are built from and that
+    /// [`KeyOrder::user`] orders.
     #[inline]
     pub fn user_key<'a>(&self, key: &'a [u8]) -> &'a [u8] {
         match self {
@@ -240,7 +242,7 @@ impl KeyOrder {
         }
     }
 
-    /// Shortens `start` to some key in `[start, limit)`.
+    /// Shortens `start` to a key in `[start, limit)`.
     pub fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         match self {
             KeyOrder::Internal(order) => order.find_shortest_separator(start, limit),
@@ -248,7 +250,7 @@ impl KeyOrder {
         }
     }
 
-    /// Shortens `key` to some key that is not less.
+    /// Shortens `key` to a key that is not less than it.
     pub fn find_short_successor(&self, key: &mut Vec<u8>) {
         match self {
             KeyOrder::Internal(order) => order.find_short_successor(key),

@@ -1,7 +1,7 @@
-//! Bytes only: every structure of LevelDB's files, encoded and decoded, without any I/O.
+//! Encoding and decoding of every structure in LevelDB's files, as bytes and without any I/O.
 //!
-//! What is frozen by files in the world says so. Nothing here panics on foreign bytes: decoding
-//! returns an error that says what was expected.
+//! Structures whose layout is fixed by existing files say so. Decoding never panics on foreign
+//! bytes: it returns an error that says what was expected.
 
 pub mod batch;
 pub mod block;

@@ -1,4 +1,4 @@
-//! The names of a database's files. Do not change: on disk.
+//! Names of a database's files. On-disk format: do not change.
 //!
 //! ```text
 //! CURRENT            names the MANIFEST in use: "MANIFEST-000002\n"
@@ -16,48 +16,50 @@ use std::fmt;
 
 use crate::base::{Error, Result};
 
-/// The name of the file that names the MANIFEST.
+/// Name of the file that names the current MANIFEST.
 pub const CURRENT: &str = "CURRENT";
-/// The name of the lock file.
+/// Name of the lock file.
 pub const LOCK: &str = "LOCK";
-/// The name of LevelDB's text log.
+/// Name of LevelDB's text log.
 pub const INFO_LOG: &str = "LOG";
-/// The name of LevelDB's text log of the run before.
+/// Name of the text log of LevelDB's previous run.
 pub const OLD_INFO_LOG: &str = "LOG.old";
 
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
-/// The name of a file of a database, taken apart. `Display` writes it.
+/// A parsed file name. `Display` writes the name back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileName {
-    /// Names the MANIFEST in use.
+    /// `CURRENT`, which names the MANIFEST in use.
     Current,
-    /// Locked while the database is open.
+    /// `LOCK`, which is locked while the database is open.
     Lock,
-    /// LevelDB's text log.
+    /// LevelDB's text log, `LOG` or `LOG.old`.
     InfoLog {
-        /// Whether it is that of the run before.
+        /// Whether this is the log of the previous run, `LOG.old`.
         old: bool,
     },
     /// A write-ahead log.
     Log(u64),
     /// A table.
     Table {
-        /// Its number.
+        /// The file number.
         number: u64,
-        /// Whether it ends in `.sst`, as in databases of LevelDB before 1.14.
+        /// Whether the extension is `.sst`, as in databases of LevelDB before 1.14.
         legacy_sst: bool,
     },
-    /// Version edits.
+    /// A MANIFEST, which holds version edits.
     Manifest(u64),
-    /// A file being written, to be renamed.
+    /// A temporary file, which is renamed when it is complete.
     Temp(u64),
 }
 
 impl FileName {
-    /// Takes a file's name (without its directory) apart; `None` if it is none of a database's.
+    /// Parses a file name without its directory. Returns `None` if it is not the name of a database
+    /// file.
     ///
-    /// Numbers are read with any count of digits, as LevelDB does; written, they have six or more.
+    /// Accepts numbers with any count of digits, as LevelDB does; names are written with at least
+    /// six.
     pub fn parse(name: &str) -> Option<FileName> {
         match name {
             CURRENT => return Some(FileName::Current),
@@ -80,7 +82,7 @@ impl FileName {
         }
     }
 
-    /// The number in the name.
+    /// Returns the file number, if the name has one.
     pub fn number(&self) -> Option<u64> {
         match *self {
             FileName::Log(number)
@@ -108,41 +110,41 @@ impl fmt::Display for FileName {
     }
 }
 
-/// The name of a write-ahead log.
+/// Returns the name of the write-ahead log with this number.
 pub fn log_name(number: u64) -> String {
     FileName::Log(number).to_string()
 }
 
-/// The name of a table.
+/// Returns the name of the table with this number.
 pub fn table_name(number: u64) -> String {
     FileName::Table { number, legacy_sst: false }.to_string()
 }
 
-/// The name of a table in databases of LevelDB before 1.14.
+/// Returns the name that LevelDB before 1.14 gave to the table with this number.
 pub fn legacy_table_name(number: u64) -> String {
     FileName::Table { number, legacy_sst: true }.to_string()
 }
 
-/// The name of a MANIFEST.
+/// Returns the name of the MANIFEST with this number.
 pub fn manifest_name(number: u64) -> String {
     FileName::Manifest(number).to_string()
 }
 
-/// The name of a file to be renamed.
+/// Returns the name of the temporary file with this number.
 pub fn temp_name(number: u64) -> String {
     FileName::Temp(number).to_string()
 }
 
-/// What `CURRENT` holds while the MANIFEST of this number is in use.
+/// Returns the contents of `CURRENT` that name the MANIFEST with this number.
 pub fn current_contents(manifest_number: u64) -> String {
     format!("{}\n", manifest_name(manifest_number))
 }
 
-/// The file name of the MANIFEST that `contents`, those of a `CURRENT`, name.
+/// Returns the name of the MANIFEST that `contents`, the contents of a `CURRENT` file, names.
 ///
 /// # Errors
-/// Corruption, unless `contents` are `MANIFEST-<number>` and a newline: a name with anything more
-/// could lead out of the directory.
+/// Corruption, unless `contents` is exactly `MANIFEST-<number>` and a newline: anything else could
+/// be a path that leads out of the directory.
 pub fn parse_current(contents: &[u8]) -> Result<&str> {
     let Some((b'\n', name)) = contents.split_last() else {
         return Err(bad_current("CURRENT does not end in a newline", contents));
@@ -159,7 +161,7 @@ fn bad_current(what: &str, contents: &[u8]) -> Error {
     Error::mismatch(what, "MANIFEST-<number> and a newline", format!("\"{shown}\""))
 }
 
-/// Digits only: `u64::from_str` would take a sign too.
+/// Parses decimal digits only: `u64::from_str` would also accept a leading `+`.
 fn parse_number(digits: &str) -> Option<u64> {
     let all_digits = digits.bytes().all(|byte| byte.is_ascii_digit());
     if all_digits { digits.parse().ok() } else { None }
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart_as_leveldb_does() {
-        // db/filename_test.cc of LevelDB, and its file types.
+        // From LevelDB's db/filename_test.cc and its list of file types.
         let table = |number, legacy_sst| FileName::Table { number, legacy_sst };
         for (name, expected) in [
             ("100.log", FileName::Log(100)),

@@ -1,7 +1,8 @@
-//! Physical records of a log. Do not change: on disk.
+//! Physical records of a log. On-disk format: do not change.
 //!
-//! A log is a row of 32 KiB blocks. A record never crosses a block: what does not fit is cut into
-//! fragments. Fewer than 7 bytes at a block's end are filled with zeros.
+//! A log is a sequence of 32 KiB blocks. A physical record never crosses a block boundary: a
+//! logical record that does not fit is split into fragments. A remainder of fewer than 7 bytes at
+//! the end of a block is filled with zeros.
 //!
 //! ```text
 //! masked CRC-32C of type and payload: fixed32 | length: fixed16 | type: 1 byte | payload
@@ -13,26 +14,27 @@
 use crate::format::coding::get_fixed32;
 use crate::format::crc;
 
-/// The bytes of a block.
+/// Size of a block, in bytes.
 pub const BLOCK_BYTES: usize = 32 << 10;
 
-/// The most bytes of records that are stored in a mapped log at once, the first header last.
+/// Size limit, in bytes, of the records that one write stores in a memory-mapped log (the first
+/// header is stored last). The reader searches this far for a write torn by a killed process.
 pub const MAX_STORED_BYTES: usize = 64 << 10;
 
-/// The bytes before the payload of a physical record.
+/// Size of the header before a physical record's payload, in bytes.
 pub const HEADER_BYTES: usize = 7;
 
-/// The bytes of a header that a store in order leaves for last, together: the last of the checksum,
-/// the length and the type. As long as they are zeros the header says that nothing was written.
+/// Byte range within a header that an ordered store writes last and at once: the end of the
+/// checksum, the length and the type. While these are zeros, the header marks unwritten space.
 pub const SEAL: std::ops::Range<usize> = 3..HEADER_BYTES;
 
-/// Which part of a logical record a physical one holds. The numbers are on disk.
+/// The part of a logical record that a physical record holds. The numbers are on disk.
 ///
-/// 0 is for preallocated space: with a length of 0 it means that nothing was written there.
+/// 0 is reserved for preallocated space: with a length of 0 it marks space never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordType {
-    /// All of it.
+    /// The whole record.
     Full = 1,
     /// The first fragment.
     First = 2,
@@ -43,7 +45,7 @@ pub enum RecordType {
 }
 
 impl RecordType {
-    /// The type with this number on disk.
+    /// Returns the type with this number on disk, or `None` if there is none.
     #[inline]
     pub fn from_u8(byte: u8) -> Option<RecordType> {
         match byte {
@@ -55,7 +57,7 @@ impl RecordType {
         }
     }
 
-    /// The type of a fragment.
+    /// Returns the type of a fragment, given whether it is the first and the last of its record.
     #[inline]
     pub fn of_fragment(is_first: bool, is_last: bool) -> RecordType {
         match (is_first, is_last) {
@@ -70,16 +72,17 @@ impl RecordType {
 /// The header of a physical record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// The CRC-32C of type and payload, as stored.
+    /// CRC-32C of the type and the payload, masked as on disk.
     pub masked_crc: u32,
-    /// The bytes of the payload.
+    /// Length of the payload, in bytes.
     pub payload_bytes: u16,
-    /// The number of the type, which need not be known.
+    /// Number of the record type. May be unknown.
     pub type_number: u8,
 }
 
 impl RecordHeader {
-    /// The header of `payload`, which is cut to fit a block and so has fewer than 2^16 bytes.
+    /// Creates the header for `payload`, which must fit in a block and so is shorter than 2^16
+    /// bytes.
     #[inline]
     pub fn new(record_type: RecordType, payload: &[u8]) -> RecordHeader {
         debug_assert!(payload.len() <= BLOCK_BYTES - HEADER_BYTES);
@@ -91,7 +94,7 @@ impl RecordHeader {
         }
     }
 
-    /// The header on disk.
+    /// Returns the encoded header.
     #[inline]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let [c0, c1, c2, c3] = self.masked_crc.to_le_bytes();
@@ -99,7 +102,7 @@ impl RecordHeader {
         [c0, c1, c2, c3, len0, len1, self.type_number]
     }
 
-    /// The header at the head of `src`; `None` if there are too few bytes for one.
+    /// Decodes the header at the start of `src`, or returns `None` if `src` is too short.
     #[inline]
     pub fn decode(src: &[u8]) -> Option<RecordHeader> {
         let src = src.get(..HEADER_BYTES)?;
@@ -110,12 +113,12 @@ impl RecordHeader {
         })
     }
 
-    /// The checksum the header holds.
+    /// Returns the checksum stored in the header, unmasked.
     pub fn stored_crc(&self) -> u32 {
         crc::unmask(self.masked_crc)
     }
 
-    /// The checksum that a record of this type and `payload` has.
+    /// Returns the checksum of this record's type and `payload`.
     #[inline]
     pub fn actual_crc(&self, payload: &[u8]) -> u32 {
         checksum(self.type_number, payload)

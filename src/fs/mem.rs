@@ -14,9 +14,9 @@ use crate::base::sync::{Mutex, RwLock};
 
 /// A filesystem in memory, for tests and for databases that need not outlive the process.
 ///
-/// It begins with an empty root directory; relative paths start there too. Files behave as on
-/// Unix: one that is open lives on after its name is removed, and a file may have several names.
-/// Clones are the same filesystem.
+/// It starts with an empty root directory; relative paths start there, too. Files behave as on
+/// Unix: an open file lives on after its name is removed, and a file may have several names. Clones
+/// are handles to the same filesystem.
 ///
 /// ```
 /// use minikv::fs::{Fs, MemFs};
@@ -33,7 +33,7 @@ pub struct MemFs {
 }
 
 impl MemFs {
-    /// An empty filesystem.
+    /// Creates an empty filesystem.
     pub fn new() -> MemFs {
         MemFs::default()
     }
@@ -51,7 +51,7 @@ struct MemFile {
     locked: AtomicBool,
 }
 
-/// A file, whatever its names are.
+/// A reference to a file, whatever its names are.
 #[derive(Clone, Default)]
 struct FileRef(Arc<MemFile>);
 
@@ -187,7 +187,7 @@ struct MemWriteFile {
     position: usize,
 }
 
-/// Lengthens with zeros; no memory is a full disk.
+/// Extends `bytes` with zeros. Lack of memory counts as a full disk.
 fn extend_to(bytes: &mut Vec<u8>, len: usize) -> io::Result<()> {
     let more = len.saturating_sub(bytes.len());
     bytes.try_reserve(more).map_err(|_| Errno::NOSPC)?;
@@ -202,7 +202,7 @@ impl WriteFile for MemWriteFile {
         }
         let mut bytes = self.file.0.bytes.write();
         let end = self.position.checked_add(new.len()).ok_or(Errno::FBIG)?;
-        // Another handle may have cut the file below this one's position.
+        // Another handle may have truncated the file below this handle's position.
         let gap_end = self.position.max(bytes.len());
         extend_to(&mut bytes, gap_end)?;
         let over = end.min(bytes.len()) - self.position;

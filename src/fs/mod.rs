@@ -1,13 +1,13 @@
-//! The filesystem as the engine sees it: a trait, so that tests can put a simulated one in its
-//! place, and the only door to the disk. [`DiskFs`] is the disk, [`MemFs`] keeps files in memory,
-//! and [`SimFs`] crashes and fails on demand.
+//! The filesystem as the engine sees it: a trait, which tests can implement by a simulation, and
+//! the only way to the disk. [`DiskFs`] is the disk, [`MemFs`] keeps files in memory, and [`SimFs`]
+//! crashes and fails on demand.
 //!
-//! Errors are plain [`io::Error`]s; the caller knows the operation and the path and says so.
+//! Errors are plain [`io::Error`]s; callers add the operation and the path.
 //!
-//! Durability, as every implementation must give it:
+//! Every implementation must guarantee:
 //! - bytes written are durable after [`WriteFile::sync`];
-//! - a name (created, renamed to, removed) is durable after [`Fs::sync_dir`] of its directory,
-//!   and so is a directory that was made: as a name in its parent;
+//! - a name that was created, renamed or removed is durable after [`Fs::sync_dir`] of its
+//!   directory; a new directory is a name in its parent;
 //! - [`Fs::rename`] replaces the target atomically;
 //! - dropping a file never syncs it.
 
@@ -32,26 +32,27 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A place where files live. Thread-safe; shared as `Arc<dyn Fs>`.
+/// A filesystem. Thread-safe; shared as `Arc<dyn Fs>`.
 pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens an existing file for reading at any offset.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// [`Fs::open`] for a table, of which there may be more than can be held open. It must keep
-    /// its name while it is read.
+    /// Opens a table for reading, as [`Fs::open`] does. There may be more tables than the process
+    /// can hold open, so an implementation may close and reopen the file: it must keep its name
+    /// while it is read.
     fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.open(path)
     }
 
-    /// `path` from the root, if the filesystem has a current directory: then a relative path means
-    /// another place once the process goes to another directory.
+    /// Returns `path` as an absolute path, if the filesystem has a current directory: a relative
+    /// path would mean another place once the process changes its directory.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_path_buf())
     }
 
-    /// Creates a file for writing, replacing or emptying one that is there. Mode 0600,
-    /// close-on-exec, not through a symbolic link; on a disk, another name of the file that was
-    /// there keeps it as it was.
+    /// Creates a file for writing, in place of an existing one. Mode 0600, close-on-exec, symbolic
+    /// links not followed. On a disk, other names (hard links) of the existing file keep it as it
+    /// was.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
     /// [`Fs::create`] for a log, to which whole physical records are appended. Until it is dropped
@@ -60,35 +61,35 @@ pub trait Fs: Send + Sync + Debug + 'static {
         self.create(path)
     }
 
-    /// Opens an existing file for writing after its last byte.
+    /// Opens an existing file for writing at its end.
     fn append(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
-    /// Renames, replacing the target if there is one.
+    /// Renames a file or directory, replacing the target if it exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a second name for a file.
+    /// Creates a hard link: a second name for a file.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Makes a directory (mode 0700) and its parents; one that is there is fine.
+    /// Creates a directory (mode 0700) and its parents. Succeeds if it already exists.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Removes an empty directory.
     fn remove_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// The names in a directory, in no particular order. Names that are not UTF-8 are left out:
-    /// none of ours is.
+    /// Returns the names in a directory, in no particular order. Names that are not UTF-8 are left
+    /// out: the engine never writes any.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
-    /// Whether there is a file or directory of this name.
+    /// Returns whether a file or directory of this name exists.
     fn exists(&self, path: &Path) -> io::Result<bool>;
 
-    /// Whether a name that is there stands for a directory itself, and not for a link to one.
+    /// Returns whether an existing name is a directory itself, and not a link to one.
     fn is_real_dir(&self, path: &Path) -> io::Result<bool> {
         match self.list(path) {
             Ok(_) => Ok(true),
@@ -97,47 +98,48 @@ pub trait Fs: Send + Sync + Debug + 'static {
         }
     }
 
-    /// The length of a file, in bytes.
+    /// Returns the length of a file, in bytes.
     fn len(&self, path: &Path) -> io::Result<u64>;
 
-    /// Takes the lock file (created if it is not there) for this process, until the returned
-    /// guard is dropped. The outer error is the disk's; the inner one is who holds the lock.
+    /// Takes the lock on a lock file, which is created if it does not exist, until the returned
+    /// guard is dropped. The outer error is an I/O error; the inner one is the holder of the lock.
     ///
-    /// Nothing else in the process may open the file meanwhile, not even to read it: on a disk,
-    /// closing it again would give up the lock that LevelDB sees.
+    /// Nothing else in the process may open the file meanwhile, not even for reading: on a disk,
+    /// closing it would release the lock that LevelDB sees.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>>;
 }
 
 /// A file opened for reading. Thread-safe.
 pub trait ReadFile: Send + Sync + Debug {
-    /// Reads at `offset` until `buf` is full or the file ends: the bytes read. Interrupted and
-    /// short reads are carried on inside.
+    /// Reads at `offset` until `buf` is full or the file ends. Returns the number of bytes read.
+    /// Interrupted and short reads are continued internally.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// The length of the file, in bytes.
+    /// Returns the length of the file, in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether the file can be read whatever becomes of its name.
+    /// Returns whether the file stays readable after its name is removed.
     fn is_held(&self) -> bool {
         true
     }
 
-    /// Whether the file is empty.
+    /// Returns whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 }
 
-/// A file opened for writing, at a position that only writing moves.
+/// A file opened for writing, with a position that writes advance.
 pub trait WriteFile: Send + Debug {
-    /// Writes all of `bytes` at the position and moves it. After an error the file's content past
-    /// the old position is unknown.
+    /// Writes all of `bytes` at the position and advances it. After an error the contents of the
+    /// file past the old position are unknown.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes every byte written, and the length, durable.
+    /// Makes all bytes written and the length durable.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Sets the length. The position stays, unless the file now ends before it.
+    /// Sets the length of the file. The position is kept, or moved to the new end if it was past
+    /// that.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
 
     /// Cuts off what the file has past what was written, if anything: whether it did. What was
@@ -156,12 +158,12 @@ pub trait FileLock: Send + Sync + Debug {
     }
 }
 
-/// Who holds a lock, as far as the system tells.
+/// The holder of a lock, as far as the system tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockHolder {
-    /// This very process opened the database before.
+    /// This process, which has the database open already.
     ThisProcess,
-    /// Another process, with its number where the system gives it.
+    /// Another process, with its process id if the system tells it.
     Process(Option<u32>),
     /// A process that was forked by the one that took the lock, which has ended: the lock ends
     /// with the last process that has the file open.

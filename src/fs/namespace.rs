@@ -1,8 +1,8 @@
-//! Directories in memory: names, and the rules of POSIX for changing them.
+//! Directories in memory: names, and POSIX's rules for changing them.
 //!
-//! A change is first checked against the names there are, which gives a [`NameOp`], and then
-//! applied. Applying checks nothing, so that a crash may apply any subset of the changes.
-//! Clones share directories until one of them changes.
+//! A change is first checked against the existing names, which gives a [`NameOp`], and then
+//! applied. Applying checks nothing, so that a crash can apply any subset of the changes. Clones
+//! share directories until one of them changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -12,39 +12,39 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-/// A directory, whatever its name is now.
+/// Identifies a directory, whatever its name is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DirId(u64);
 
 const ROOT: DirId = DirId(0);
 
-/// What a name stands for. Two nodes are equal if they are the same file or directory.
+/// What a name refers to. Two nodes are equal if they are the same file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node<F> {
     Dir(DirId),
     File(F),
 }
 
-/// A name in a directory, taken or not.
+/// A name in a directory, whether in use or not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub dir: DirId,
     pub name: Arc<OsStr>,
 }
 
-/// One change of names; each is atomic.
+/// An atomic change of names.
 #[derive(Clone, Debug)]
 pub(super) enum NameOp<F> {
-    /// Gives a name to a new file or directory, or a second one to a file.
+    /// Gives a name to a new file or directory, or another one to a file.
     Set { at: Place, node: Node<F> },
-    /// Takes a name away.
+    /// Removes a name.
     Remove { at: Place },
-    /// Moves a name, over another if there is one.
+    /// Moves a name, replacing the target if it exists.
     Rename { from: Place, to: Place, node: Node<F> },
 }
 
 impl<F> NameOp<F> {
-    /// The names that the change touches.
+    /// Returns the names that the change affects.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         let (first, second) = match self {
             NameOp::Set { at, .. } | NameOp::Remove { at } => (at, None),
@@ -67,8 +67,8 @@ impl<F> Default for Namespace<F> {
     }
 }
 
-/// The names of a path from the root. Relative paths start there too, and `..` is taken by the
-/// letter, as there are no symbolic links.
+/// Returns the names on a path from the root. Relative paths start at the root, too, and `..` is
+/// resolved lexically, because there are no symbolic links.
 fn names(path: &Path) -> Vec<&OsStr> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -94,7 +94,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         self.dirs.get(&dir).is_none_or(|entries| entries.is_empty())
     }
 
-    /// Every directory from the root to the one that holds the last name, and that name.
+    /// Returns every directory from the root to the one that contains the last name, and that name.
     fn walk<'p>(&self, path: &'p Path) -> io::Result<(Vec<DirId>, Option<&'p OsStr>)> {
         let mut names = names(path);
         let last = names.pop();
@@ -109,7 +109,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok((dirs, last))
     }
 
-    /// Where the last name of a path is or would be.
+    /// Returns the place of a path's last name, whether in use or not.
     pub fn place(&self, path: &Path) -> io::Result<Place> {
         let (dirs, last) = self.walk(path)?;
         let name = last.ok_or(Errno::BUSY)?;
@@ -151,7 +151,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok(entries.filter_map(|name| name.to_str().map(str::to_string)).collect())
     }
 
-    /// The first directory of a path that is not there, for the caller to make and ask again.
+    /// Returns the first missing directory of a path. The caller creates it and calls this again.
     pub fn missing_dir(&self, path: &Path) -> io::Result<Option<Place>> {
         let mut dir = ROOT;
         let names = names(path);
@@ -168,7 +168,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok(None)
     }
 
-    /// A directory number that no directory has had here.
+    /// Returns an id that no directory has had in this namespace.
     pub fn unused_dir(&self) -> DirId {
         let last = self.dirs.keys().next_back().map_or(0, |dir| dir.0);
         DirId(last + 1)
@@ -197,7 +197,8 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok(NameOp::Remove { at })
     }
 
-    /// `None` if both names are the same file: then both stay.
+    /// Checks a rename. Returns `None` if both names refer to the same file, in which case both
+    /// stay.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<Option<NameOp<F>>> {
         let node = self.lookup(from)?;
         let from = self.place(from)?;
@@ -220,14 +221,14 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok(Some(NameOp::Rename { from, to, node }))
     }
 
-    /// Applies a change, whatever is there: after a crash a name may lack what came before it.
-    /// Only a directory that still has names in it stays.
+    /// Applies a change without checks: after a crash, changes it depended on may be missing. Only
+    /// a directory that is not empty is kept.
     pub fn apply(&mut self, op: &NameOp<F>) {
         match op {
             NameOp::Set { at, node } => self.set(at, node),
             NameOp::Remove { at } => self.unset(at),
             NameOp::Rename { from, to, node } => {
-                // Not `unset`: a directory moves together with its names.
+                // Not `unset`: a directory moves together with its contents.
                 Arc::make_mut(self.dirs.entry(from.dir).or_default()).remove(&from.name);
                 self.set(to, node);
             }
@@ -251,7 +252,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Arc::make_mut(self.dirs.entry(at.dir).or_default()).remove(&at.name);
     }
 
-    /// Every file that has a path, with the path, in the order of paths.
+    /// Returns every file that has a path, with the path, ordered by path.
     pub fn files(&self) -> Vec<(std::path::PathBuf, F)> {
         let mut files = Vec::new();
         let mut seen = BTreeSet::from([ROOT]);
@@ -271,7 +272,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
 }
 
 impl<F: Copy + Ord> Namespace<F> {
-    /// Every file that has a name, also in a directory that has none.
+    /// Returns every file that has a name, even in a directory that has none.
     pub fn named_files(&self) -> BTreeSet<F> {
         let nodes = self.dirs.values().flat_map(|entries| entries.values());
         nodes

@@ -1,11 +1,11 @@
-//! Carrying on where a system call stopped short or was interrupted.
+//! Loops that continue system calls after short counts and interruptions.
 //!
 //! Every filesystem here reads and writes through these loops, so that a simulated short read
-//! tries the very code that meets a real one.
+//! exercises the same code as a real one.
 
 use std::io;
 
-/// Reads at `offset` until `buf` is full or the file ends: the bytes read.
+/// Reads at `offset` until `buf` is full or the file ends. Returns the number of bytes read.
 pub(super) fn read_fully_at(
     buf: &mut [u8],
     offset: u64,

@@ -1,11 +1,11 @@
-//! What every filesystem must do alike: one set of tests, run over each.
+//! Tests of the behaviour that all filesystems share, run on each of them.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::{Fs, LockHolder, ReadFile};
 
-/// Runs every test below over one filesystem, each in a directory of its own below `root`.
+/// Runs each listed test on one filesystem, in its own directory below `root`.
 macro_rules! suite {
     ($name:ident, $make:expr, $($test:ident)*) => {
         mod $name {

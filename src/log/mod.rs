@@ -1,5 +1,5 @@
-//! Logs: files of records, each there whole or not at all. The write-ahead log and the MANIFEST
-//! are both written and read here. [`format::record`](crate::format::record) draws the bytes.
+//! Logs: files of records, each of which is read completely or not at all. The write-ahead log and
+//! the MANIFEST are logs. The layout is drawn in [`format::record`](crate::format::record).
 
 pub mod reader;
 pub mod writer;

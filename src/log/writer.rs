@@ -1,32 +1,33 @@
-//! Appends records to a log. LevelDB's `db/log_writer.cc`.
+//! Appending records to a log. After LevelDB's `db/log_writer.cc`.
 
 use std::io;
 
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
 use crate::fs::WriteFile;
 
-/// The buffer is written out at this size, so that a huge record needs no second copy in memory.
+/// Size in bytes at which the buffer is written out, so that a huge record needs no second copy in
+/// memory.
 const MAX_BUFFER_BYTES: usize = 1 << 20;
 
 /// Appends records to a log file.
 ///
-/// A record reaches the file in one write (a record of more than 1 MiB in several), so that a
-/// killed process leaves it whole or not at all where the filesystem can. After a failure nobody
-/// knows what the file holds past its last good record: every later call fails too.
+/// A record reaches the file in one write (several if it is over 1 MiB), so that a killed process
+/// leaves all of it or nothing, if the filesystem allows. After a failed write the contents of the
+/// file past the last good record are unknown, so every later call fails, too.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
-    /// The length of the log, in bytes.
+    /// Length of the log, in bytes.
     len: u64,
-    /// The encoded record, kept for its memory.
+    /// The record being encoded. Kept to reuse its memory.
     buffer: Vec<u8>,
     poisoned: bool,
 }
 
 impl LogWriter {
-    /// Continues a log of `start_offset` bytes: `file`'s position. 0 for a new one; for one read
-    /// before, [`LogReader::valid_end`](crate::log::LogReader::valid_end), to which the file must
-    /// have been cut.
+    /// Creates a writer that continues a log at `start_offset`, which must be `file`'s position: 0
+    /// for a new log, or [`LogReader::valid_end`](crate::log::LogReader::valid_end) for an existing
+    /// one that was truncated to that length.
     pub fn new(file: Box<dyn WriteFile>, start_offset: u64) -> LogWriter {
         LogWriter { file, len: start_offset, buffer: Vec::new(), poisoned: false }
     }
@@ -34,7 +35,7 @@ impl LogWriter {
     /// Appends a record. It is durable after the next [`LogWriter::sync`].
     ///
     /// # Errors
-    /// What the filesystem says; afterwards the log takes no more.
+    /// An I/O error, after which the log accepts no more records.
     pub fn add_record(&mut self, payload: &[u8]) -> io::Result<()> {
         self.check()?;
         let start = self.len;
@@ -70,11 +71,11 @@ impl LogWriter {
         }
     }
 
-    /// Makes every record added durable.
+    /// Makes all records appended so far durable.
     ///
     /// # Errors
-    /// What the filesystem says; afterwards the log takes no more: a sync that failed may have
-    /// dropped what it was to write, and trying again could succeed without it.
+    /// An I/O error, after which the log accepts no more records: a failed sync may have dropped
+    /// dirty pages, so that another one could succeed without writing them.
     pub fn sync(&mut self) -> io::Result<()> {
         self.check()?;
         let result = self.file.sync();
@@ -110,7 +111,7 @@ impl LogWriter {
         self.len
     }
 
-    /// Whether nothing was written yet.
+    /// Returns whether the log is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -123,8 +124,8 @@ impl LogWriter {
     /// Sets the length of the file: longer, to preallocate zeros, or back to [`LogWriter::len`].
     ///
     /// # Errors
-    /// Invalid input for less than the log has; otherwise what the filesystem says, and the log
-    /// stays usable.
+    /// Invalid input, if `len` is less than the log's length. An I/O error, after which the log
+    /// remains usable.
     pub fn set_len(&mut self, len: u64) -> io::Result<()> {
         if len < self.len {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "shorter than the log"));
@@ -132,12 +133,13 @@ impl LogWriter {
         self.file.set_len(len)
     }
 
-    /// Gives the file back.
+    /// Returns the file.
     pub fn into_inner(self) -> Box<dyn WriteFile> {
         self.file
     }
 
-    /// Fills the block if no header fits, and says how many bytes of payload fit behind one.
+    /// Pads the block with zeros if no header fits in it. Returns the number of payload bytes that
+    /// fit after the next header.
     fn begin_fragment(&mut self) -> usize {
         let end = self.len + self.buffer.len() as u64;
         let left = BLOCK_BYTES - (end % BLOCK_BYTES as u64) as usize;

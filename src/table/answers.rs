@@ -1,10 +1,11 @@
-//! What block filters lately answered.
+//! A predictor of a thread's block-filter answers.
 //!
-//! A lookup waits for memory twice: for the filter, and then for the block. Where the answers of
-//! late were "may match", the cached block is prefetched while the filter is asked, and both are
-//! waited for at once; after other answers it would be fetched in vain. Only time depends on it.
+//! A lookup may miss the CPU's caches twice: for the filter, and then for the block. If the last
+//! answers were "may match", the cached block is prefetched before the filter is queried, so that
+//! the two misses overlap; otherwise the prefetch would be wasted. Only speed depends on the
+//! prediction.
 
-/// The answers a thread got, of whatever table.
+/// The recent answers that a thread got, from all tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
     matches_in_a_row: u8,
@@ -13,13 +14,13 @@ pub(super) struct Answers {
 impl Answers {
     const MANY: u8 = 4;
 
-    /// Whether the next answer is likely to be a match.
+    /// Returns whether the next answer is likely to be a match.
     #[inline]
     pub(super) fn promise_a_match(self) -> bool {
         self.matches_in_a_row == Answers::MANY
     }
 
-    /// Takes an answer.
+    /// Records an answer.
     #[inline]
     pub(super) fn add(&mut self, may_match: bool) {
         let more = (self.matches_in_a_row + 1).min(Answers::MANY);

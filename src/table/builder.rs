@@ -1,17 +1,18 @@
-//! Writing a table. The order of the parts is fixed by the readers there are; do not change.
+//! Writing a table. On-disk format: existing readers rely on the order of the parts, do not change.
 //!
 //! ```text
 //! data block ... | filter block, if there is a policy | metaindex block | index block | footer
 //! ```
 //!
-//! Every block has its trailer behind it (`format/handle.rs`). The metaindex maps
-//! `filter.<policy name>` to the filter block's handle; the index maps a key at or after the last
-//! one of each data block, and before the next one's first, to that block's handle. Without
-//! compression the bytes are those of LevelDB's `table/table_builder.cc`, block for block.
+//! Every block is followed by its trailer (`format/handle.rs`). The metaindex maps
+//! `filter.<policy name>` to the filter block's handle. For each data block, the index maps a
+//! separator to the block's handle: a key not before the block's last key, and before the next
+//! block's first. Without compression the bytes are those of LevelDB's `table/table_builder.cc`,
+//! block for block.
 //!
-//! Filters that are not LevelDB's (`filter/whole_table.rs`, `filter/prefix.rs`) lie behind the
-//! filter block, each with a name in the metaindex that LevelDB does not look for: it reads such a
-//! table as one without them.
+//! Filters that LevelDB does not have (`filter/whole_table.rs`, `filter/prefix.rs`) follow the
+//! filter block, under names in the metaindex that LevelDB does not look up: it reads the table as
+//! if it had none.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -27,56 +28,58 @@ use crate::format::key::KeyOrder;
 use crate::fs::WriteFile;
 use crate::table::filters::prefix_filter_name;
 
-/// What precedes the policy's name in the metaindex.
+/// First part of a filter block's name in the metaindex. The policy's name follows.
 pub const FILTER_PREFIX: &str = "filter.";
 
-/// A multiple of the block size makes few, large writes; more is not faster.
+/// Size of the write buffer, in bytes. Many blocks go out in one write; a larger buffer was not
+/// faster.
 const WRITE_BUFFER_BYTES: usize = 128 << 10;
 
-/// Leaves room in the 32 bits of a length or restart for the rest of a block.
+/// Largest data block, in bytes. Leaves room in the 32-bit lengths and restart points for one more
+/// entry.
 const MAX_BLOCK_BYTES: usize = 1 << 30;
 
-/// How tables are written.
+/// Options for writing tables.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
     /// The order of the keys that will be added.
     pub order: KeyOrder,
     /// The kind of filter over user keys; `None` writes no filter block.
     pub filter_policy: Option<Arc<dyn FilterPolicy>>,
-    /// Bits a key, 1 to 64, of the filter over all user keys; `None` writes none.
+    /// Bits per key (1 to 64) of the filter over all user keys; `None` writes none.
     pub table_filter_bits_per_key: Option<u32>,
-    /// What takes the prefixes of user keys, and bits a prefix, 1 to 64, of the filter over them;
-    /// `None` writes none.
+    /// The extractor of prefixes and the bits per prefix (1 to 64) of the filter over them; `None`
+    /// writes none.
     pub prefix_filter: Option<(Arc<dyn PrefixExtractor>, u32)>,
-    /// The size at which a data block is ended, before compression. At most 1 GiB.
+    /// Size at which a data block is finished, before compression, in bytes. At most 1 GiB.
     pub block_bytes: usize,
-    /// Every how many keys a data block stores one whole. At least 1.
+    /// Number of entries from one restart point to the next in data blocks. At least 1.
     pub block_restart_interval: usize,
     /// How blocks are compressed.
     pub compression: Compression,
 }
 
-/// What a finished table holds.
+/// A summary of a finished table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableSummary {
-    /// The size of the file.
+    /// Size of the file, in bytes.
     pub file_bytes: u64,
-    /// The number of entries.
+    /// Number of entries.
     pub entries: u64,
-    /// The size of all filters, 0 without one.
+    /// Size of all filters, in bytes; 0 without one.
     pub filter_bytes: u64,
-    /// The size of the index block as stored.
+    /// Size of the index block as stored, in bytes.
     pub index_bytes: u64,
-    /// The number of data blocks.
+    /// Number of data blocks.
     pub data_blocks: u64,
 }
 
 /// Writes one table.
 ///
-/// Call order: `add` in ascending order of keys any number of times, then `finish` or `abandon`.
-/// After an error of the file every further call returns that error. Not thread-safe; may move
-/// between threads.
+/// Call order: `add` in ascending key order any number of times, then `finish` or `abandon`. After
+/// an I/O error every further call returns that error. Not thread-safe, but can be sent between
+/// threads.
 #[derive(Debug)]
 pub struct TableBuilder {
     options: TableOptions,
@@ -87,8 +90,8 @@ pub struct TableBuilder {
     filter: Option<FilterBlockBuilder>,
     table_filter: Option<TableFilterBuilder>,
     prefix_filter: Option<TableFilterBuilder>,
-    /// The handle of the last data block, whose index entry waits for the next key, so that the
-    /// separator can be short.
+    /// Handle of the last data block. Its index entry waits for the next key, so that the separator
+    /// can be short.
     pending: Option<BlockHandle>,
     separator: Vec<u8>,
     entries: u64,
@@ -96,7 +99,7 @@ pub struct TableBuilder {
 }
 
 impl TableBuilder {
-    /// A builder that writes to `file`, which is empty. `path` is named in errors.
+    /// Creates a builder that writes to `file`, which must be empty. `path` appears in errors.
     pub fn new(file: Box<dyn WriteFile>, path: PathBuf, mut options: TableOptions) -> TableBuilder {
         options.block_bytes = options.block_bytes.min(MAX_BLOCK_BYTES);
         let mut filter = options.filter_policy.as_deref().map(FilterBlockBuilder::new);
@@ -122,8 +125,8 @@ impl TableBuilder {
     /// Adds an entry.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`], if `key` is not after the key added last, or the entry is too
-    /// long for the format (nearly 4 GiB); the builder stays usable. An error of the file.
+    /// [`Error::InvalidArgument`], if `key` is not after the key added last, or if the key or the
+    /// value is longer than 3 GiB - 1; the builder remains usable. An I/O error.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.out.check()?;
         self.check_entry(key, value)?;
@@ -142,22 +145,22 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// The number of entries added.
+    /// Returns the number of entries added.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// The size of the data blocks so far, the one under way included as it is before
-    /// compression.
+    /// Returns the size of the data blocks so far, in bytes. The unfinished block counts with its
+    /// size before compression.
     pub fn file_bytes(&self) -> u64 {
         let under_way = if self.data.is_empty() { 0 } else { self.data.estimated_bytes() };
         self.out.offset + under_way as u64
     }
 
-    /// Writes what is left and syncs the file. The name in the directory is the caller's to sync.
+    /// Writes the remaining parts and syncs the file. Syncing the directory is left to the caller.
     ///
     /// # Errors
-    /// An error of the file; what it holds then is not a table.
+    /// An I/O error; the file is then not a table.
     pub fn finish(mut self) -> Result<TableSummary> {
         self.out.check()?;
         self.end_data_block()?;
@@ -187,7 +190,7 @@ impl TableBuilder {
         })
     }
 
-    /// Gives up. The file stays as it is; removing it is the caller's.
+    /// Abandons the table. The file is left as it is; removing it is up to the caller.
     pub fn abandon(self) {}
 
     fn check_entry(&self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -240,7 +243,7 @@ impl TableBuilder {
         }
     }
 
-    /// Writes the filters: their names and handles in the order of the metaindex.
+    /// Writes the filters. Returns their names and handles, ordered as in the metaindex.
     fn write_filters(&mut self) -> Result<Vec<(String, BlockHandle)>> {
         let mut filters = Vec::new();
         if let (Some(filter), Some(policy)) = (self.filter.take(), &self.options.filter_policy) {
@@ -266,7 +269,7 @@ impl TableBuilder {
     }
 }
 
-/// The head of a key, for an error message.
+/// Returns the first bytes of a key, escaped, for an error message.
 fn excerpt(key: &[u8]) -> impl std::fmt::Display {
     key[..key.len().min(64)].escape_ascii()
 }
@@ -277,13 +280,13 @@ fn encoded(handle: BlockHandle) -> Vec<u8> {
     bytes
 }
 
-/// The file, with a buffer before it, and what went wrong with it.
+/// The output file behind a buffer. Remembers the first error.
 #[derive(Debug)]
 struct Output {
     file: Box<dyn WriteFile>,
     path: PathBuf,
     buffer: Vec<u8>,
-    /// The bytes written or buffered.
+    /// Number of bytes written or buffered.
     offset: u64,
     failed: Option<Error>,
 }

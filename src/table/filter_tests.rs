@@ -1,4 +1,4 @@
-//! Tables with filters that are not LevelDB's.
+//! Tests of tables with filters that LevelDB does not have.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ fn with_table_filter(has_block_filter: bool) -> TableOptions {
     }
 }
 
-/// Reads tables of these options, and knows LevelDB's filters whatever they are.
+/// Returns a context for tables of these options that always knows LevelDB's filters.
 fn context(options: &TableOptions) -> TableContext {
     TableContext { filter_policy: bloom(), ..context_of(options) }
 }
 
-/// `000/0000`, `000/0002`, ... with a hundred keys of each prefix, each written twice.
+/// `000/0000`, `000/0002`, ... with a hundred keys per prefix and two versions of each key.
 fn model() -> Model {
     let key = |i: usize| format!("{:03}/{:04}", i / 100, 2 * i).into_bytes();
     let versions = |i| [9, 5].map(|seq| internal_key(&key(i), seq, KeyKind::Value));
@@ -40,7 +40,7 @@ fn get(table: &Table, key: &[u8], use_filter: bool) -> (Option<Found>, LevelTrac
     (table.get(key, &options, &mut trace).unwrap(), trace)
 }
 
-/// The part of `bytes` that the block takes, changed, with a sound checksum.
+/// Changes a block in `bytes` and gives it a correct checksum.
 fn patch(bytes: &mut [u8], handle: BlockHandle, change: impl FnOnce(&mut [u8])) {
     let (start, end) = (handle.offset as usize, (handle.offset + handle.size) as usize);
     change(&mut bytes[start..end]);

@@ -1,8 +1,8 @@
 //! The filters of an open table.
 //!
-//! A table may have three: LevelDB's filter block, with a filter for each data block; one over
-//! all keys; one over the prefixes of all keys. Each is a meta block with its name in the
-//! metaindex. What is missing, damaged or of a kind not known is read without.
+//! A table may have three: LevelDB's filter block, with a filter per data block; a filter over all
+//! keys; and a filter over all key prefixes. Each is a meta block named in the metaindex. A filter
+//! that is missing, damaged or of an unknown kind is not used; the table is read without it.
 
 use std::sync::Arc;
 
@@ -16,39 +16,39 @@ use crate::format::handle::BlockHandle;
 use crate::table::builder::FILTER_PREFIX;
 use crate::table::reader::TableContext;
 
-/// The filter block a table was opened with.
+/// Facts about the filter block of an open table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterInfo {
-    /// The name it was found under, without `filter.`.
+    /// The policy name it was found under, without `filter.`.
     pub name: String,
-    /// The size of the filter block.
+    /// Size of the filter block, in bytes.
     pub bytes: usize,
-    /// The number of filters, empty ones included.
+    /// Number of filters, including empty ones.
     pub filters: usize,
-    /// The number of empty filters.
+    /// Number of empty filters.
     pub empty_filters: usize,
 }
 
-/// The filters that could be read.
+/// The filters that were read.
 #[derive(Debug, Default)]
 pub struct Filters {
-    /// The filter block, and the name it was found under.
+    /// The filter block, and the policy name it was found under.
     pub block: Option<(String, FilterBlockReader)>,
     /// The filter over all keys.
     pub table: Option<TableFilter>,
     /// The filter over the prefixes of all keys.
     pub prefix: Option<TableFilter>,
-    /// Why one that is there could not be read.
+    /// Why a filter that the table has could not be read.
     pub error: Option<Error>,
 }
 
 impl Filters {
-    /// Opens what `context` knows of `meta`, the names and handles of the metaindex. `read` reads
-    /// a meta block.
+    /// Opens the filters listed in `meta` (the names and handles of the metaindex) that `context`
+    /// knows. `read` reads a meta block.
     ///
     /// # Errors
-    /// An error of the file. Damage is kept in `error`.
+    /// An I/O error. Damage is not an error; it is kept in `error`.
     pub fn open(
         meta: &[(Vec<u8>, BlockHandle)],
         context: &TableContext,
@@ -86,7 +86,7 @@ impl Filters {
         Ok(filters)
     }
 
-    /// Keeps damage, and passes other errors on.
+    /// Keeps an error about damage in `self.error`; returns an I/O error.
     fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(filter) => Ok(Some(filter)),
@@ -98,7 +98,7 @@ impl Filters {
         }
     }
 
-    /// What is known of the filter block.
+    /// Returns facts about the filter block, if there is one.
     pub fn block_info(&self) -> Option<FilterInfo> {
         self.block.as_ref().map(|(name, filter)| FilterInfo {
             name: name.clone(),
@@ -108,7 +108,7 @@ impl Filters {
         })
     }
 
-    /// How many bytes of memory they take.
+    /// Returns the memory the filters take, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |(_, filter)| filter.memory_bytes());
         let whole = [&self.table, &self.prefix].into_iter().flatten();
@@ -116,7 +116,7 @@ impl Filters {
     }
 }
 
-/// The name of the extractor's filter in the metaindex.
+/// Returns the name of the extractor's filter in the metaindex.
 pub fn prefix_filter_name(extractor: &dyn PrefixExtractor) -> String {
     [PREFIX_FILTER_NAME, extractor.name()].concat()
 }

@@ -1,9 +1,9 @@
-//! The index of an open table: which data block ends at or after a key.
+//! The index of an open table, which maps a key to the data block that may hold it.
 //!
-//! A search of the index block itself decodes an entry and misses a cache at each step. What is
-//! read from it at open: where each data block lies, in one array, and where keys are in byte
-//! order, the separators' [`Fences`]. A lookup comes to the block only where a separator shares
-//! its fence with the key.
+//! Searching the index block itself decodes an entry and misses the CPU's caches at each step. So
+//! two arrays are built from it when the table is opened: the location of each data block and, if
+//! keys are in byte order, the [`Fences`] of the separators. A lookup reads the block itself only
+//! if a separator has the same fence as the key.
 
 use crate::base::Result;
 use crate::format::block::Block;
@@ -13,38 +13,41 @@ use crate::format::fences::Fences;
 use crate::format::handle::BlockHandle;
 use crate::format::key::KeyOrder;
 
-/// An index block, and a faster way into it.
+/// An index block, with arrays that make its search faster.
 #[derive(Debug)]
 pub struct Index {
     block: Block,
     file_bytes: u64,
-    /// Where each data block lies. `None` where not every entry of the block is a sound restart:
-    /// LevelDB writes it so. Such a block is searched as it is, and damage found on the way.
+    /// The location of each data block. `None` if some entry of the index block is not a
+    /// well-formed restart point, as LevelDB writes them, or does not fit [`PackedHandle`]. Such a
+    /// block is searched as it is, and its damage is found on the way.
     handles: Option<Box<[PackedHandle]>>,
-    /// Of all separators but the last, which is short and begins unlike the others: it is some
-    /// key after the last one, "1" after "0417". `None` where keys are not in byte order.
+    /// Built from every separator but the last, if keys are in byte order. The last is a short
+    /// successor ("1" after "0417"): including it would leave no common prefix and make all heads
+    /// alike.
     fences: Option<Fences>,
 }
 
-/// Where a data block lies, in a file of less than 4 GiB.
+/// The location of a data block in the first 4 GiB of a file.
 #[derive(Clone, Copy, Debug)]
 struct PackedHandle {
     offset: u32,
     size: u32,
 }
 
-/// What a search of the index comes to.
+/// The result of a search of the index.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexSpot {
-    /// The number of the data block; `None` if the index is damaged or not LevelDB's.
+    /// The index of the data block; `None` if the [`Index`] has no array of blocks, because it is
+    /// damaged, not written as LevelDB does, or of a file over 4 GiB.
     pub at: Option<usize>,
-    /// Where the data block lies.
+    /// The location of the data block.
     pub handle: BlockHandle,
 }
 
 impl Index {
-    /// Takes the index block of a table of `file_bytes`. Damage in it is not told here, but by
-    /// who comes upon it.
+    /// Creates the index from the index block of a table of `file_bytes` bytes. Damage in the block
+    /// is not reported here, but by the lookup that meets it.
     pub fn new(block: Block, order: &KeyOrder, file_bytes: u64) -> Index {
         let handles = packed_handles(&block, file_bytes);
         let key = |i: usize| Some(order.user_key(block.view().entry_at_restart(i).ok()?.key));
@@ -55,28 +58,28 @@ impl Index {
         Index { file_bytes, handles, fences, block }
     }
 
-    /// The block.
+    /// Returns the index block.
     pub fn block(&self) -> &Block {
         &self.block
     }
 
-    /// The number of data blocks; `None` if the index is damaged or not LevelDB's.
+    /// Returns the number of data blocks, or `None` where [`IndexSpot::at`] is.
     pub fn blocks(&self) -> Option<usize> {
         self.handles.as_ref().map(|handles| handles.len())
     }
 
-    /// The bytes it takes in memory.
+    /// Returns the memory the index takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.block.len()
             + self.handles.as_ref().map_or(0, |handles| size_of_val(&handles[..]))
             + self.fences.as_ref().map_or(0, Fences::memory_bytes)
     }
 
-    /// The first data block whose separator is not less than `target`. `scratch` holds keys on
-    /// the way, and the separator if the spot has no number.
+    /// Finds the first data block whose separator is not less than `target`. `scratch` is for keys
+    /// decoded on the way; afterwards it holds the separator if [`IndexSpot::at`] is `None`.
     ///
     /// # Errors
-    /// Corruption, if an entry on the way is malformed.
+    /// Corruption, if an entry read by the search is malformed.
     #[inline]
     pub fn seek(
         &self,
@@ -100,7 +103,7 @@ impl Index {
         Ok(handles.get(at).map(spot))
     }
 
-    /// [`Index::seek`], in the block as it is.
+    /// Does what [`Index::seek`] does, in the index block alone.
     #[cold]
     fn seek_plain(
         &self,
@@ -117,13 +120,14 @@ impl Index {
         Ok(Some(IndexSpot { at: None, handle: decode(cursor.value(), self.file_bytes)? }))
     }
 
-    /// The separator at a spot that [`Index::seek`] came to, with the same `scratch`.
+    /// Returns the separator at a spot returned by [`Index::seek`]. `scratch` must be unchanged
+    /// since.
     pub fn separator<'a>(&'a self, spot: &IndexSpot, scratch: &'a [u8]) -> &'a [u8] {
         let Some(at) = spot.at else { return scratch };
         self.block.view().entry_at_restart(at).map_or(&[], |entry| entry.key)
     }
 
-    /// A cursor over the data blocks, at none of them yet.
+    /// Returns a cursor over the data blocks, not yet positioned.
     pub fn cursor(&self) -> IndexCursor {
         match self.handles {
             Some(_) => IndexCursor::Numbers(None),
@@ -131,10 +135,10 @@ impl Index {
         }
     }
 
-    /// Decodes the value of an entry.
+    /// Decodes the block handle in the value of an entry.
     ///
     /// # Errors
-    /// Corruption, if it is malformed or outside the file.
+    /// Corruption, if it is malformed or points outside the file.
     pub fn handle(&self, value: &[u8]) -> Result<BlockHandle> {
         decode(value, self.file_bytes)
     }
@@ -163,21 +167,21 @@ fn packed_handles(block: &Block, file_bytes: u64) -> Option<Box<[PackedHandle]>>
     (0..block.restarts()).map(packed).collect()
 }
 
-/// Moves over the data blocks of an index, to which all calls must be given.
+/// A cursor over the data blocks of an index. Each call must be given that index.
 #[derive(Debug)]
 pub enum IndexCursor {
-    /// By the number of a block; `None` is none.
+    /// A position in the array of blocks; `None` if the cursor is not positioned.
     Numbers(Option<usize>),
-    /// Over the block as it is.
+    /// A cursor over the index block itself.
     Plain(BlockCursor),
 }
 
 impl IndexCursor {
-    /// Goes to the first data block whose separator is not less than `target`; false if there is
-    /// none.
+    /// Moves to the first data block whose separator is not less than `target`. Returns false if
+    /// there is none.
     ///
     /// # Errors
-    /// Corruption, if an entry on the way is malformed. So do all moves.
+    /// Corruption, if an entry read on the way is malformed; likewise for all other moves.
     pub fn seek(&mut self, index: &Index, order: &KeyOrder, target: &[u8]) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek(order, target),
@@ -189,7 +193,7 @@ impl IndexCursor {
         }
     }
 
-    /// Goes to the first data block; false if there is none.
+    /// Moves to the first data block. Returns false if there is none.
     pub fn seek_to_first(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek_to_first(),
@@ -197,7 +201,7 @@ impl IndexCursor {
         }
     }
 
-    /// Goes to the last data block; false if there is none.
+    /// Moves to the last data block. Returns false if there is none.
     pub fn seek_to_last(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek_to_last(),
@@ -207,7 +211,7 @@ impl IndexCursor {
         }
     }
 
-    /// Goes to the next data block; false if there is none.
+    /// Moves to the next data block. Returns false if there is none.
     pub fn next(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.next(),
@@ -215,7 +219,7 @@ impl IndexCursor {
         }
     }
 
-    /// Goes to the data block before; false if there is none.
+    /// Moves to the previous data block. Returns false if there is none.
     pub fn prev(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.prev(),
@@ -223,10 +227,11 @@ impl IndexCursor {
         }
     }
 
-    /// The data block it stands at.
+    /// Returns the current data block.
     ///
     /// # Errors
-    /// Corruption, if the entry is malformed or outside the file, or if it stands at none.
+    /// Corruption, if the entry is malformed or points outside the file, or if the cursor is not
+    /// positioned.
     pub fn spot(&self, index: &Index) -> Result<IndexSpot> {
         match self {
             IndexCursor::Plain(cursor) => {

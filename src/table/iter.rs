@@ -1,4 +1,4 @@
-//! Moving over a table: a cursor over the index, and one over the data block it stands at.
+//! A cursor over a table: a cursor over the index, and one over the current data block.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use crate::format::block_cursor::BlockCursor;
 use crate::table::index::IndexCursor;
 use crate::table::reader::{BlockReadOptions, Table};
 
-/// Moves over the entries of a table, both ways. Owns its table; keys and values are lent until
-/// the next move.
+/// A cursor over the entries of a table. It owns its table; keys and values are borrowed until the
+/// next move.
 ///
-/// Before the first move, past either end and after an error it stands at no entry: `next` and
-/// `prev` then stay there, and only a seek leaves it.
+/// Before the first move, past either end and after an error it is not positioned: `next` and
+/// `prev` leave it so, and only a seek moves it.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
     options: BlockReadOptions,
     index: IndexCursor,
-    /// In the block that `index` stands at, if it is valid.
+    /// The cursor in the index's current block, if positioned.
     data: BlockCursor,
     trace: LevelTrace,
 }
 
 impl Table {
-    /// A cursor over the entries, at none of them yet. The filter has no part in it.
+    /// Returns a cursor over the entries, not yet positioned. It does not use the filters.
     pub fn cursor(self: &Arc<Table>, options: BlockReadOptions) -> TableCursor {
         TableCursor {
             table: self.clone(),
@@ -40,44 +40,44 @@ impl Table {
 
 #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend or fail")]
 impl TableCursor {
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
 
-    /// What the cursor has read so far.
+    /// Returns the counts of what the cursor has read so far.
     pub fn trace(&self) -> &LevelTrace {
         &self.trace
     }
 
-    /// Whether it stands at an entry.
+    /// Returns whether the cursor is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.data.valid()
     }
 
-    /// The key. Empty if the cursor stands at no entry.
+    /// Returns the current key, or an empty slice if the cursor is not positioned.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.data.key()
     }
 
-    /// The value. Empty if the cursor stands at no entry.
+    /// Returns the current value, or an empty slice if the cursor is not positioned.
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.data.value()
     }
 
-    /// The value, sharing the memory of its block.
+    /// Returns the current value, sharing the memory of its block.
     #[inline]
     pub fn value_bytes(&self) -> Bytes {
         self.data.value_bytes()
     }
 
-    /// Goes to the first entry; false if there is none.
+    /// Moves to the first entry. Returns false if there is none.
     ///
     /// # Errors
-    /// Corruption, where what it must read is damaged; an error of the file. So do all moves.
+    /// Corruption, if a block it must read is damaged; an I/O error. Likewise for all other moves.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.data.invalidate();
         let found = self
@@ -87,7 +87,7 @@ impl TableCursor {
         self.enter_forward(found)
     }
 
-    /// Goes to the last entry; false if there is none.
+    /// Moves to the last entry. Returns false if there is none.
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.data.invalidate();
         let found = self
@@ -97,7 +97,8 @@ impl TableCursor {
         self.enter_backward(found)
     }
 
-    /// Goes to the first entry whose key is not less than `target`; false if there is none.
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
+    /// none.
     pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
         self.data.invalidate();
         self.trace.index_seeks += 1;
@@ -110,11 +111,11 @@ impl TableCursor {
         if found.map_err(|error| self.data_error(error))? {
             return Ok(true);
         }
-        // The target is between the block's last key and its separator.
+        // The target lies between the block's last key and its separator.
         self.next_block()
     }
 
-    /// Goes to the next entry; false if there is none.
+    /// Moves to the next entry. Returns false if there is none.
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
         if !self.data.valid() {
@@ -127,7 +128,7 @@ impl TableCursor {
         }
     }
 
-    /// Goes to the entry before; false if there is none.
+    /// Moves to the previous entry. Returns false if there is none.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
         if !self.data.valid() {
@@ -152,8 +153,8 @@ impl TableCursor {
         self.enter_backward(found)
     }
 
-    /// Goes to the first entry from the block at the index's position on; `found` says whether
-    /// it has one.
+    /// Moves to the first entry of the index's current block or a later one. `found` says whether
+    /// the index is at a block.
     fn enter_forward(&mut self, mut found: bool) -> Result<bool> {
         while found {
             self.load_block()?;
@@ -168,7 +169,7 @@ impl TableCursor {
         Ok(false)
     }
 
-    /// Goes to the last entry up to the block at the index's position.
+    /// Moves to the last entry of the index's current block or an earlier one. `found` as above.
     fn enter_backward(&mut self, mut found: bool) -> Result<bool> {
         while found {
             self.load_block()?;
@@ -191,7 +192,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Names the data block it stands in as the place of the damage.
+    /// Adds the current data block's offset and the file to `error`.
     pub(crate) fn data_error(&self, error: Error) -> Error {
         let offset = self.index.spot(self.table.index()).map_or(0, |spot| spot.handle.offset);
         error.at(offset).in_file(self.table.path())

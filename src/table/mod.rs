@@ -1,8 +1,8 @@
 //! Tables: sorted, immutable files of entries, with an index and filters.
 //!
-//! [`TableBuilder`] writes one, [`Table`] reads it, [`TableCursor`] moves over it; a
-//! [`TableCache`] keeps the tables of a database open and a [`BlockCache`] their data blocks in
-//! memory.
+//! [`TableBuilder`] writes a table, [`Table`] reads it and [`TableCursor`] iterates over it. A
+//! [`TableCache`] keeps the tables of a database open, and a [`BlockCache`] keeps their data blocks
+//! in memory.
 
 mod answers;
 pub mod block_cache;

@@ -1,8 +1,8 @@
-//! Reading a table: opening it, and looking up one key.
+//! Reading tables: opening one, and looking up a key.
 //!
-//! A lookup asks the filter of the whole table, if there is one, whether the table may hold the
-//! key; then the index, which data block could; where there is none, the block's filter, whether
-//! that may; and only then reads the block. The parts of a table are drawn at the head of
+//! A lookup first queries the whole-table filter, if there is one. Then it finds the data block
+//! through the index and, without a whole-table filter, queries the block's own filter. Only then
+//! does it read the block. The layout of a table is drawn at the head of
 //! [`builder`](crate::table::builder). Defined by LevelDB's `table/table.cc`.
 
 use std::cell::Cell;
@@ -28,32 +28,33 @@ use crate::table::index::{Index, IndexSpot};
 use crate::table::sink::{BlockSource, IndexEntry, NoSink, TableSink};
 use crate::table::stored::{Stored, read_footer, read_stored};
 
-/// Values up to this long are copied out of their block.
+/// Values up to this length, in bytes, are copied out of their block; longer ones share the memory
+/// of a cached block. Raising it means more copying, but fewer blocks kept alive by values.
 pub const COPIED_VALUE_BYTES: usize = 1 << 10;
 
-/// What the tables of a database have in common.
+/// The settings common to all tables of a database.
 #[derive(Clone, Debug)]
 pub struct TableContext {
-    /// The order the tables were written in.
+    /// The order of the tables' keys.
     pub order: KeyOrder,
-    /// The kind of block filter that is understood; `None` uses no filter at all.
+    /// The kind of block filter to use; `None` ignores all filters.
     pub filter_policy: Option<Arc<dyn FilterPolicy>>,
-    /// Whose filters of prefixes are understood.
+    /// The extractor whose prefix filters to use.
     pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
-    /// Where data blocks are kept; `None` keeps none.
+    /// The cache of data blocks; `None` caches none.
     pub block_cache: Option<Arc<BlockCache>>,
-    /// Checks the whole index when a table is opened, not only what reads touch.
+    /// Whether opening a table checks the order of all separators, too.
     pub paranoid: bool,
 }
 
-/// How data blocks are read.
+/// Options for reading data blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockReadOptions {
-    /// Checks the checksum of every block read from the file. Default: true.
+    /// Verifies the checksum of every block read from the file. Default: true.
     pub verify_checksums: bool,
-    /// Puts blocks read from the file into the block cache. Default: true.
+    /// Inserts blocks read from the file into the block cache. Default: true.
     pub fill_cache: bool,
-    /// Asks filters first. Default: true.
+    /// Queries filters first. Default: true.
     pub use_filter: bool,
 }
 
@@ -68,29 +69,30 @@ impl Default for BlockReadOptions {
 pub struct Found {
     /// The sequence number of the write; 0 in a table of plain keys.
     pub seq: SeqNo,
-    /// What the write did; `Value` in a table of plain keys.
+    /// Whether the write was a put or a deletion; `Value` in a table of plain keys.
     pub kind: KeyKind,
-    /// The value. One of more than [`COPIED_VALUE_BYTES`] shares the memory of its block.
+    /// The value. If longer than [`COPIED_VALUE_BYTES`] and from a cached block, it shares the
+    /// block's memory.
     pub value: Bytes,
 }
 
-/// An entry of the index: a data block.
+/// An index entry, which describes a data block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockInfo {
-    /// A key not before the block's last and before the next block's first.
+    /// A key that is not before the block's last key, and before the next block's first key.
     pub separator: Vec<u8>,
-    /// Where the block lies.
+    /// The location of the block.
     pub handle: BlockHandle,
 }
 
-/// An open table. Immutable and thread-safe; its index and filters are in memory while it lives.
+/// An open table. Immutable and thread-safe. Its index and filters stay in memory while it is open.
 #[doc(alias = "sstable")]
 pub struct Table {
     file: Arc<dyn ReadFile>,
     path: PathBuf,
     file_bytes: u64,
     order: KeyOrder,
-    /// Those of its data blocks that are in memory; `None` if none is kept.
+    /// The cached data blocks; `None` if there is no cache.
     blocks: Option<TableBlocks>,
     footer: Footer,
     index: Index,
@@ -108,13 +110,13 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    /// Opens the table of `file_bytes` in `file`. `path` is named in errors.
+    /// Opens the table of `file_bytes` bytes in `file`. `path` appears in errors.
     ///
-    /// A damaged metaindex or filter is no error here: the table is read without the filter, and
-    /// [`Table::filter_error`] tells.
+    /// A damaged metaindex or filter is not an error: the table is read without the filter, and
+    /// [`Table::filter_error`] returns the cause.
     ///
     /// # Errors
-    /// Corruption, if the footer or the index is damaged; an error of the file.
+    /// Corruption, if the footer or the index is damaged; an I/O error.
     pub fn open(
         file: Arc<dyn ReadFile>,
         file_bytes: u64,
@@ -161,7 +163,7 @@ impl Table {
         read_stored(file, path, handle, true, &mut NoSink, |stored| Block::new(stored.contents))
     }
 
-    /// The names and handles of the metaindex.
+    /// Reads the names and handles in the metaindex.
     fn read_meta(&self) -> Result<Vec<(Vec<u8>, BlockHandle)>> {
         let at = self.footer.metaindex;
         let result = at.within(self.file_bytes).map_err(|e| at_footer(e, self.file_bytes));
@@ -189,16 +191,17 @@ impl Table {
         Ok(filters)
     }
 
-    /// Checks that every entry of the index is readable and that blocks ascend, so that nothing
-    /// reads more than the file holds, however often a hostile index names a block; and if so
-    /// asked, that separators ascend.
+    /// Checks that every index entry is readable and that block offsets ascend, so that a malicious
+    /// index that names a block many times cannot make a scan read more than the file holds. With
+    /// `separators_too`, also checks that separators ascend.
     fn check_index(&self, separators_too: bool) -> Result<()> {
         let mut end = 0;
         let mut last: Option<Vec<u8>> = None;
         let mut cursor = self.index.block().cursor();
         let mut valid = cursor.seek_to_first();
         let in_file = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
-        // An index that is not LevelDB's is walked and searched by its restarts: each is an entry.
+        // An index that LevelDB did not write is both walked and searched by its restart points:
+        // each must be an entry.
         let view = self.index.block().view();
         let restarts =
             if self.index.blocks().is_some() { 0 } else { self.index.block().restarts() };
@@ -230,13 +233,14 @@ impl Table {
         Ok(())
     }
 
-    /// Looks up `key`: the first entry at or after it, if that has the same user key. `key` is an
-    /// internal key in tables of the engine: user key, and the newest sequence number to be seen.
+    /// Looks up `key`: returns the first entry at or after it, if that has the same user key. In
+    /// the engine's tables `key` is an internal key of the user key and the newest visible sequence
+    /// number.
     ///
     /// Every step is reported to `sink`.
     ///
     /// # Errors
-    /// Corruption, where the index, the data block or the entry is damaged; an error of the file.
+    /// Corruption, if the index, the data block or the entry is damaged; an I/O error.
     pub fn get<S: TableSink>(
         &self,
         key: &[u8],
@@ -246,7 +250,8 @@ impl Table {
         self.get_hashed(key, &KeyHash::new(self.order.user_key(key)), options, sink)
     }
 
-    /// [`Table::get`], for lookups in several tables: the user key is hashed once for all.
+    /// Does what [`Table::get`] does, with a user-key hash that is computed once for several
+    /// tables.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -266,13 +271,14 @@ impl Table {
         if !may_match {
             return Ok(None);
         }
-        // The block's own filter, if there is one too, has little to add.
+        // After this filter's "maybe", the block's own filter has little to add.
         let found = self.search(key, false, options, sink)?;
         sink.table_filter_outcome(found.is_some());
         Ok(found)
     }
 
-    /// Looks `key` up through the index, and if so asked, the filter of its block.
+    /// Looks up `key` through the index and, if `ask_block_filter`, the block's filter. Lends the
+    /// search the thread's scratch buffer and its record of filter answers.
     fn search<S: TableSink>(
         &self,
         key: &[u8],
@@ -333,8 +339,7 @@ impl Table {
         Ok(found)
     }
 
-    /// Whether a lookup of `key` finds an entry, whatever the filters say: past them and past the
-    /// cache, and reported to nobody.
+    /// Returns whether a lookup of `key` would find an entry, without filters, cache or sink.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -349,7 +354,7 @@ impl Table {
         Ok(found.is_some())
     }
 
-    /// The data block that holds the first entry at or after `key`, if any does.
+    /// Finds the data block that holds the first entry at or after `key`, if there is one.
     #[inline]
     fn index_seek<S: TableSink>(
         &self,
@@ -369,12 +374,13 @@ impl Table {
         Ok(spot)
     }
 
-    /// Names the index block as the place of the damage.
+    /// Adds the index block's offset and the file to `error`.
     pub(crate) fn index_error(&self, error: Error) -> Error {
         in_index(error, self.footer.index.offset, &self.path)
     }
 
-    /// Looks a key up in a block, which `owned` gives to a value that is to share its memory.
+    /// Looks up a key in a block. `owned` returns the block itself, for a value that shares its
+    /// memory.
     #[inline]
     fn find_in(
         &self,
@@ -396,8 +402,8 @@ impl Table {
             Some(kind) => kind,
             None => return Err(Error::mismatch("unknown kind of key", "0 or 1", trailer as u8)),
         };
-        // To count one more owner of a block costs more than a short copy, and a short value
-        // should not keep a block alive.
+        // Taking a reference to the block costs more than a short copy, and a short value should
+        // not keep a whole block alive.
         let value = match (value.len() > COPIED_VALUE_BYTES).then(owned).flatten() {
             Some(block) => block.share(value),
             None => Bytes::copy_from_slice(value),
@@ -405,7 +411,7 @@ impl Table {
         Ok(Some(Found { seq: trailer >> 8, kind, value }))
     }
 
-    /// Looks a key up in a block as it is: its trailer, and the value.
+    /// Looks up a key in a block without heads. Returns its trailer and the value.
     fn find_plain<'a>(
         &self,
         block: BlockView<'a>,
@@ -430,7 +436,7 @@ impl Table {
         self.blocks.as_ref()?.get(spot.at?)
     }
 
-    /// A data block, from the cache or the file.
+    /// Returns a data block, from the cache or the file.
     pub(crate) fn data_block<S: TableSink>(
         &self,
         spot: IndexSpot,
@@ -444,7 +450,7 @@ impl Table {
         self.read_data_block(spot, options, sink)
     }
 
-    /// A data block from the file, put into the cache.
+    /// Reads a data block from the file and offers it to the cache.
     #[inline(never)]
     fn read_data_block<S: TableSink>(
         &self,
@@ -463,8 +469,8 @@ impl Table {
         .map_err(|error| error.in_file(&self.path))
     }
 
-    /// Looks a key up in a data block of the file. One that is not to be kept is looked at where
-    /// it was decompressed.
+    /// Looks up a key in a data block read from the file. A block that will not be cached is
+    /// searched in the buffer it was decompressed into.
     #[inline(never)]
     fn find_in_file<S: TableSink>(
         &self,
@@ -508,10 +514,10 @@ impl Table {
         Ok(block)
     }
 
-    /// Reads a block past the cache: the id of its compression, and its contents.
+    /// Reads a block without the cache. Returns the id of its compression and its contents.
     ///
     /// # Errors
-    /// Corruption, if the block is damaged or outside the file; an error of the file.
+    /// Corruption, if the block is damaged or outside the file; an I/O error.
     pub fn read_block(&self, handle: BlockHandle, verify_checksum: bool) -> Result<(u8, Block)> {
         handle
             .within(self.file_bytes)
@@ -528,7 +534,7 @@ impl Table {
             .map_err(|error| error.in_file(&self.path))
     }
 
-    /// About where in the file `key` is or would be.
+    /// Returns the approximate offset in the file at which `key` is or would be.
     ///
     /// # Errors
     /// Corruption, if the index is damaged.
@@ -537,7 +543,7 @@ impl Table {
         Ok(spot.map_or(self.footer.metaindex.offset, |spot| spot.handle.offset))
     }
 
-    /// The data blocks, as the index lists them.
+    /// Returns the data blocks in index order.
     ///
     /// # Errors
     /// Corruption, if the index is damaged.
@@ -554,68 +560,70 @@ impl Table {
         Ok(blocks)
     }
 
-    /// The names in the metaindex and the blocks they name. Empty if it is damaged.
+    /// Returns the names and handles in the metaindex; empty if it is damaged.
     pub fn meta(&self) -> &[(Vec<u8>, BlockHandle)] {
         &self.meta
     }
 
-    /// The footer.
+    /// Returns the footer.
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
 
-    /// The filter block, if the table has one that is understood.
+    /// Returns facts about the filter block, if the table has one of a known kind.
     pub fn filter(&self) -> Option<FilterInfo> {
         self.filters.block_info()
     }
 
-    /// The block of filters, each of a data block, if the table has one that is understood.
+    /// Returns the filter block, if the table has one of a known kind.
     pub fn filter_block(&self) -> Option<&FilterBlockReader> {
         self.filters.block.as_ref().map(|(_, filter)| filter)
     }
 
-    /// The filter over all keys, if the table has one. Lookups ask it instead of the filter block.
+    /// Returns the filter over all keys, if the table has one. Lookups query it instead of the
+    /// filter block.
     pub fn table_filter(&self) -> Option<&TableFilter> {
         self.filters.table.as_ref()
     }
 
-    /// The filter over the prefixes of all keys, if the table has one that is understood.
+    /// Returns the filter over all key prefixes, if the table has one of a known kind.
     pub fn prefix_filter(&self) -> Option<&TableFilter> {
         self.filters.prefix.as_ref()
     }
 
-    /// Whether the table has a filter that lookups ask.
+    /// Returns whether the table has a filter that lookups query.
     pub fn has_filter(&self) -> bool {
         self.filters.block.is_some() || self.filters.table.is_some()
     }
 
-    /// Why the table is read without one of its filters, if damage is why.
+    /// Returns the damage because of which the table is read without one of its filters.
     pub fn filter_error(&self) -> Option<&Error> {
         self.filters.error.as_ref()
     }
 
-    /// The bytes of memory the filters take while the table is open.
+    /// Returns the memory the filters take while the table is open, in bytes.
     pub fn filter_memory_bytes(&self) -> usize {
         self.filters.memory_bytes()
     }
 
-    /// The bytes of memory the index and the filters take while the table is open.
+    /// Returns the memory the index, the filters and the block slots take while the table is open,
+    /// in bytes.
     pub fn pinned_bytes(&self) -> usize {
         let slots = self.blocks.as_ref().map_or(0, TableBlocks::slot_bytes);
         self.index.memory_bytes() + self.filters.memory_bytes() + slots
     }
 
-    /// The size of the file.
+    /// Returns the size of the file, in bytes.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The order of its keys.
+    /// Returns the order of the keys.
     pub fn order(&self) -> &KeyOrder {
         &self.order
     }
@@ -625,13 +633,13 @@ impl Table {
     }
 }
 
-/// Names the footer as the place of the damage.
+/// Adds the footer's offset to `error`.
 fn at_footer(error: Error, file_bytes: u64) -> Error {
     error.at(file_bytes.saturating_sub(FOOTER_BYTES as u64))
 }
 
-/// Names the index block at `offset` as the place of the damage. The offset inside the value that
-/// was decoded is of no use to anyone.
+/// Sets the offset in `error` to that of the index block: the offset inside the value that was
+/// decoded tells nobody anything.
 fn in_index(error: Error, offset: u64, path: &Path) -> Error {
     match error {
         Error::Corruption(mut corruption) => {

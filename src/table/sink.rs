@@ -1,57 +1,60 @@
-//! To whom a lookup in a table reports what it does.
+//! The interface through which a lookup in a table reports its steps.
+//!
+//! There are three kinds of sinks: [`NoSink`], the counters [`LevelTrace`] and [`LevelTally`], and
+//! the recorder behind `explain`.
 
 use crate::base::stats::{LevelTally, LevelTrace};
 use crate::format::handle::BlockHandle;
 use crate::table::reader::Found;
 
-/// Hears of every step of a lookup, in order. Lookups are compiled for each sink: one that counts
-/// costs its additions, one that does nothing costs nothing.
+/// Receives every step of a lookup, in order. Lookups are compiled for each type of sink: counting
+/// costs its additions, and [`NoSink`] costs nothing.
 pub trait TableSink {
-    /// Whether it wants to know separators; else it is told empty ones, which cost nothing.
+    /// Whether the sink wants separators. Otherwise it gets empty ones, which cost nothing.
     const HEARS_SEPARATORS: bool = false;
 
-    /// The table's filter was asked.
+    /// The whole-table filter was queried.
     fn table_filter(&mut self, may_match: bool);
 
-    /// It said "maybe", and this is the truth of it.
+    /// The whole-table filter had answered "maybe"; `found` says whether the key was there.
     fn table_filter_outcome(&mut self, found: bool);
 
-    /// The index was searched. `None`: every key of the table is less.
+    /// The index was searched. `None` if every key of the table is less.
     fn index_seek(&mut self, entry: Option<IndexEntry<'_>>);
 
-    /// The filter of the block was asked.
+    /// The block's filter was queried.
     fn block_filter(&mut self, may_match: bool);
 
-    /// It said "maybe", and this is the truth of it.
+    /// The block's filter had answered "maybe"; `found` says whether the key was there.
     fn block_filter_outcome(&mut self, found: bool);
 
-    /// A data block is being read.
+    /// A data block is about to be read.
     fn data_block(&mut self, handle: BlockHandle, source: BlockSource);
 
-    /// So many bytes were read from the file.
+    /// `bytes` bytes were read from the file.
     fn bytes_read(&mut self, bytes: u64);
 
-    /// A block's checksum was right.
+    /// A block's checksum was verified.
     fn checksum_verified(&mut self);
 
-    /// A block was decompressed to so many bytes.
+    /// A block was decompressed to `bytes` bytes.
     fn bytes_decompressed(&mut self, bytes: u64);
 
     /// The data block was searched.
     fn block_searched(&mut self, found: Option<&Found>);
 }
 
-/// An entry of the index, as a lookup finds it.
+/// An index entry found by a lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexEntry<'a> {
-    /// A key not before the block's last and before the next block's first. An internal key in
-    /// tables of the engine. Empty, unless the sink wants it.
+    /// A key not before the block's last key, and before the next block's first key. An internal
+    /// key in the engine's tables. Empty unless [`TableSink::HEARS_SEPARATORS`].
     pub separator: &'a [u8],
-    /// Where the block lies.
+    /// The location of the block.
     pub handle: BlockHandle,
 }
 
-/// Where a data block came from.
+/// The source of a data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockSource {
     /// The block cache.
@@ -60,7 +63,8 @@ pub enum BlockSource {
     File,
 }
 
-/// So that the two kinds of counters count alike.
+/// Addition to a plain or an atomic counter, so that both kinds of counters share one
+/// implementation.
 trait Count {
     fn count(&mut self, n: u64);
 }
@@ -146,7 +150,7 @@ macro_rules! counting_sink {
 counting_sink!(LevelTrace);
 counting_sink!(&LevelTally);
 
-/// Hears nothing.
+/// A sink that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoSink;
 

@@ -1,4 +1,4 @@
-//! Reading what is stored of a table: its footer, and its blocks as they lie in the file.
+//! Reading a table's footer and its blocks as stored in the file.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Foot
 use crate::fs::ReadFile;
 use crate::table::sink::{NoSink, TableSink};
 
-/// Reads the footer of a table of `file_bytes`.
+/// Reads the footer of a table of `file_bytes` bytes.
 pub(super) fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> Result<Footer> {
     let Some(at) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
         let least = format!("at least {FOOTER_BYTES} bytes");
@@ -19,8 +19,8 @@ pub(super) fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> 
     let mut footer = [0; FOOTER_BYTES];
     read_exactly(file, path, &mut footer, at)?;
     let footer = Footer::decode(&footer).map_err(|error| error.at(at))?;
-    // The footer has no checksum, and one changed byte could turn the index's handle into that
-    // of another sound block. One of the two blocks is always the last before the footer.
+    // The footer has no checksum: one changed byte could turn the index's handle into the handle of
+    // another intact block. But one of the two blocks always ends at the footer.
     if footer.index.end() != Some(at) && footer.metaindex.end() != Some(at) {
         let error = Error::mismatch(
             "neither the index nor the metaindex ends at the footer",
@@ -32,10 +32,10 @@ pub(super) fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> 
     Ok(footer)
 }
 
-/// Reads a block of a file that may not be a whole table.
+/// Reads a block of a file that may not be a complete table.
 ///
 /// # Errors
-/// Corruption, if the block is damaged or the file ends inside it; an error of the file.
+/// Corruption, if the block is damaged or the file ends inside it; an I/O error.
 pub fn read_loose_block(file: &dyn ReadFile, path: &Path, handle: BlockHandle) -> Result<Block> {
     let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
     if handle.end().is_none_or(|end| end > file_bytes) {
@@ -46,17 +46,17 @@ pub fn read_loose_block(file: &dyn ReadFile, path: &Path, handle: BlockHandle) -
         .map_err(|error| error.in_file(path))
 }
 
-/// A block as it was read, in buffers that the next one will be read into.
+/// A block read from the file, in buffers that the next read reuses.
 pub(super) struct Stored<'a> {
-    /// How it was compressed.
+    /// The id of its compression.
     pub id: u8,
-    /// What it holds, decompressed.
+    /// The decompressed contents.
     pub contents: &'a [u8],
-    /// A buffer for whoever looks at it.
+    /// Scratch space for the caller.
     pub buffer: &'a mut Vec<u8>,
 }
 
-/// What a thread reads blocks into: most of them are looked at or copied, and done with.
+/// A thread's buffers for reading blocks. Most blocks are only searched or copied from them.
 #[derive(Default)]
 struct Buffers {
     stored: Vec<u8>,
@@ -64,11 +64,12 @@ struct Buffers {
     other: Vec<u8>,
 }
 
-/// A buffer that one block made longer is given back.
+/// Capacity in bytes above which a buffer is freed after use. A larger limit keeps more memory per
+/// thread.
 const KEEP_BYTES: usize = 128 << 10;
 
-/// Reads a block that lies within the file, decompresses it, and gives it to `then`, whose errors
-/// get the block's offset.
+/// Reads a block that lies within the file, decompresses it, and passes it to `then`. Errors of
+/// `then` get the block's offset.
 pub(super) fn read_stored<S: TableSink, R>(
     file: &dyn ReadFile,
     path: &Path,

@@ -1,10 +1,10 @@
-//! Open tables, at most so many at a time.
+//! A cache of open tables, bounded in number.
 //!
-//! Each file of a version has a [`TableSlot`]; the slot holds the open table, so that a lookup
-//! finds it with one atomic load and no lock. The cache keeps a ring of the slots whose table is
-//! open and closes them by the clock rule: a hand goes round, spares a slot that was used since
-//! it last came by, and closes the first that was not. A table in use elsewhere lives until its
-//! last user drops it.
+//! Each file of a version has a [`TableSlot`], which holds the table while it is open, so that a
+//! lookup finds it with one atomic load and without a lock. The cache keeps a ring of the slots
+//! whose tables are open and closes tables by the clock algorithm: a hand moves around the ring,
+//! skips each slot that was used since the hand last passed, and closes the first that was not. A
+//! table in use elsewhere lives until its last user drops it.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,24 +17,24 @@ use crate::format::name::{legacy_table_name, table_name};
 use crate::fs::{Fs, ReadFile};
 use crate::table::reader::{Table, TableContext};
 
-/// A table file that may be open. Thread-safe; shared by all versions that hold the file.
+/// A table file, open or not. Thread-safe; shared by all versions that contain the file.
 #[derive(Debug)]
 pub struct TableSlot {
-    /// The number in the file's name.
+    /// The file number.
     pub number: u64,
-    /// The size of the file.
+    /// Size of the file, in bytes.
     pub file_bytes: u64,
-    /// The open table. Stored under the ring's lock, and only while the slot is in the ring.
+    /// The open table. Set only under the ring's lock and while the slot is in the ring.
     pub table: ArcSwapOption<Table>,
-    /// Whether the table was used since the clock's hand came by.
+    /// Whether the table was used since the clock's hand last passed.
     pub used: AtomicBool,
-    /// Held while the file is opened: others that want it wait for the one that opens it. Taken
-    /// before the ring's lock.
+    /// Held while the file is being opened, so that other threads wait instead of opening it, too.
+    /// Taken before the ring's lock.
     opening: Mutex<()>,
 }
 
 impl TableSlot {
-    /// A slot for the file with this number and size, not open yet.
+    /// Creates a slot for a file that is not open yet.
     pub fn new(number: u64, file_bytes: u64) -> TableSlot {
         TableSlot {
             number,
@@ -47,26 +47,26 @@ impl TableSlot {
 
     #[inline]
     fn touch(&self) {
-        // A load first: a store would take the cache line from every other reader.
+        // Load first: a store would take the cache line away from every other reader.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// The slots whose table is open.
+/// The slots whose tables are open.
 #[derive(Debug, Default)]
 struct Ring {
     slots: Vec<Weak<TableSlot>>,
     hand: usize,
-    /// Tables being opened, which will be in the ring.
+    /// Number of tables being opened, which will be added to the ring.
     opening: usize,
     opened: u64,
 }
 
 impl Ring {
-    /// Closes tables until no more than `most` are open: what was closed, for the caller to drop
-    /// without the lock.
+    /// Closes tables until at most `most` are open. Returns the closed tables, so that the caller
+    /// can drop them without holding the lock.
     fn close_down_to(&mut self, most: usize) -> Vec<Arc<Table>> {
         let mut closed = Vec::new();
         while self.slots.len() > most {
@@ -118,8 +118,8 @@ pub struct TableCache {
 }
 
 impl TableCache {
-    /// A cache of at most `capacity` (at least 1) open tables of `dir`. Readers that hold a table
-    /// the cache has closed keep it open on top of that.
+    /// Creates a cache of at most `capacity` (at least 1) open tables of `dir`. Tables that the
+    /// cache has closed but readers still hold are not counted.
     pub fn new(
         fs: Arc<dyn Fs>,
         dir: PathBuf,
@@ -130,11 +130,11 @@ impl TableCache {
         TableCache { fs, dir, context, capacity: capacity.max(1), ring }
     }
 
-    /// The open table of `slot`.
+    /// Returns the open table of `slot`, opening it if necessary.
     ///
     /// # Errors
-    /// If it must be opened: the error of the file system (`NotFound` if there is neither a
-    /// `.ldb` nor an `.sst` file of that number), or what [`Table::open`] fails with.
+    /// When the table must be opened: an I/O error (`NotFound` if there is neither a `.ldb` nor an
+    /// `.sst` file with its number), or an error of [`Table::open`].
     pub fn table(&self, slot: &Arc<TableSlot>) -> Result<Arc<Table>> {
         match slot.table.load_full() {
             Some(table) => {
@@ -145,11 +145,11 @@ impl TableCache {
         }
     }
 
-    /// Calls `f` with the open table of `slot`, without touching the table's reference count
-    /// where it is open already.
+    /// Calls `f` with the open table of `slot`. If the table is already open, its reference count
+    /// is not touched.
     ///
     /// # Errors
-    /// Those of [`TableCache::table`], and those of `f`.
+    /// Errors of [`TableCache::table`] and of `f`.
     #[inline]
     pub fn with<R>(
         &self,
@@ -176,23 +176,23 @@ impl TableCache {
         drop(table);
     }
 
-    /// The number of tables open now.
+    /// Returns the number of tables now open.
     pub fn open_tables(&self) -> usize {
         self.ring.lock().slots.iter().filter(|slot| slot.strong_count() > 0).count()
     }
 
-    /// How many times a table was opened.
+    /// Returns the number of times a table was opened.
     pub fn opened(&self) -> u64 {
         self.ring.lock().opened
     }
 
-    /// The bytes of memory that indexes and filters of open tables take.
+    /// Returns the memory that the indexes and filters of open tables take, in bytes.
     pub fn pinned_bytes(&self) -> usize {
         let slots: Vec<_> = self.ring.lock().slots.iter().filter_map(Weak::upgrade).collect();
         slots.iter().filter_map(|slot| Some(slot.table.load().as_ref()?.pinned_bytes())).sum()
     }
 
-    /// What the tables have in common.
+    /// Returns the settings common to all tables.
     pub fn context(&self) -> &TableContext {
         &self.context
     }
@@ -219,7 +219,7 @@ impl TableCache {
         ring.slots.push(Arc::downgrade(slot));
         slot.used.store(true, Ordering::Relaxed);
         slot.table.store(Some(table.clone()));
-        // Others may have opened theirs meanwhile: more at once than there was room for.
+        // Other threads may have opened tables in the meantime, more than there was room for.
         let closed = ring.close_down_to(self.capacity);
         drop(ring);
         drop(closed);
@@ -231,7 +231,7 @@ impl TableCache {
         Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))
     }
 
-    /// LevelDB before 1.14 named its tables `.sst`.
+    /// Opens the file of a table. LevelDB before 1.14 named its tables `.sst`.
     fn find(&self, number: u64) -> Result<(Arc<dyn ReadFile>, PathBuf)> {
         let path = self.dir.join(table_name(number));
         let error = match self.fs.open_table(&path) {
@@ -261,7 +261,7 @@ mod tests {
     use crate::table::sink::NoSink;
     use crate::table::testing::{MemDir, build, context_of, internal_order, small_blocks};
 
-    /// A cache over tables 1..=5, each holding its own number; 5 is an `.sst`.
+    /// Creates a cache of tables 1 to 5, each containing its own number; 5 is an `.sst`.
     fn cache(capacity: usize) -> (Arc<MemDir>, TableCache, Vec<Arc<TableSlot>>) {
         let options = small_blocks(internal_order());
         let mut dir = MemDir::default();
@@ -313,7 +313,7 @@ mod tests {
         for slot in &slots[..4] {
             number_in(&cache, slot);
         }
-        // The fourth found all three used, spared each once, and closed the first.
+        // Opening the fourth found all three used: it skipped each once, and then closed the first.
         assert_eq!(open_numbers(&slots), [2, 3, 4]);
         number_in(&cache, &slots[2]);
         number_in(&cache, &slots[4]);
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(error.io_kind(), Some(io::ErrorKind::NotFound));
         assert!(error.to_string().contains("000077.ldb"), "{error}");
         assert_eq!(cache.open_tables(), 0);
-        // Failures leave room for as many tables as before.
+        // After failures there is room for as many tables as before.
         for slot in &slots {
             number_in(&cache, slot);
         }

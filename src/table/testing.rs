@@ -1,4 +1,4 @@
-//! Files and tables in memory for the tests of this folder.
+//! Files and tables in memory for this folder's tests.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,7 @@ use crate::table::reader::{Table, TableContext};
 /// Entries in order.
 pub type Model = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A generator whose numbers a seed repeats.
+/// A pseudo-random number generator with a seed.
 pub struct Rng(pub u64);
 
 impl Rng {
@@ -33,13 +33,13 @@ impl Rng {
     }
 }
 
-/// What was written, and in how many calls. Clones share it.
+/// A file that records what was written, and in how many calls. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Sink {
     pub bytes: Arc<Mutex<Vec<u8>>>,
     pub writes: Arc<AtomicUsize>,
     pub syncs: Arc<AtomicUsize>,
-    /// Which write fails, counting from 1; 0 for none.
+    /// The number of the write that fails, counting from 1; 0 for none.
     pub fail_at: usize,
 }
 
@@ -78,7 +78,7 @@ impl ReadFile for MemFile {
     }
 }
 
-/// A directory of files that can be opened, and nothing else.
+/// A directory of files that can only be opened.
 #[derive(Debug, Default)]
 pub struct MemDir {
     pub files: HashMap<PathBuf, Vec<u8>>,
@@ -92,7 +92,7 @@ fn refused<T>() -> io::Result<T> {
 impl Fs for MemDir {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.opens.fetch_add(1, Ordering::Relaxed);
-        // Lets other threads come to the same file in the meantime.
+        // Give other threads a chance to reach the same file.
         (0..100).for_each(|_| std::thread::yield_now());
         let bytes = self.files.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(MemFile(bytes.clone())))
@@ -172,7 +172,7 @@ pub fn small_blocks(order: KeyOrder) -> TableOptions {
     }
 }
 
-/// What reads tables of these options, without a cache.
+/// Returns a context for tables of these options, without a cache.
 pub fn context_of(options: &TableOptions) -> TableContext {
     TableContext {
         order: options.order.clone(),

@@ -1,4 +1,4 @@
-//! Builder, reader and cursor together.
+//! Tests of the table builder, reader and cursor together.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::format::key::{KeyKind, KeyOrder, MAX_SEQ_NO, internal_key, user_key};
 use crate::table::testing::*;
 use crate::table::*;
 
-/// The reverse of byte order.
+/// Descending byte order.
 #[derive(Debug)]
 struct Reverse;
 
@@ -68,8 +68,8 @@ fn a_filtered_absent_key_reads_no_data_block() {
     assert_eq!((trace.filter_checks, trace.data_blocks_from_file), (0, 1));
 }
 
-/// After a few matches the cached block is fetched before the filter has answered: nobody may
-/// see that.
+/// After a few matches the cached block is fetched before the filter answers. This must not change
+/// what is counted.
 #[test]
 fn what_is_counted_does_not_depend_on_what_filters_answered_before() {
     let options = small_blocks(internal_order());
@@ -213,7 +213,8 @@ fn a_failed_write_is_remembered_and_writes_are_few() {
     assert!(sink.writes.load(Relaxed) < 15, "{:?} {summary:?}", sink.writes);
 }
 
-/// All entries, forward and backward, which must agree; or what stopped it after which entries.
+/// Returns all entries, after checking that a forward and a backward scan agree; or, if a scan
+/// fails, the entries each one returned and the error.
 fn scan(table: &Arc<Table>) -> Result<Model, (Model, Model, String)> {
     let mut cursor = table.cursor(BlockReadOptions::default());
     let (mut forward, mut backward) = (Model::new(), Model::new());
@@ -241,7 +242,7 @@ fn scan(table: &Arc<Table>) -> Result<Model, (Model, Model, String)> {
     }
 }
 
-/// Reads a damaged table in every way: each answer must be right or an error.
+/// Reads a damaged table in every way. Each answer must be right or an error.
 fn right_or_error(bytes: Vec<u8>, context: &TableContext, model: &Model, what: &str) {
     let Ok(table) = open(bytes, context) else { return };
     match scan(&table) {
@@ -279,7 +280,7 @@ fn no_changed_byte_gives_a_wrong_answer() {
                 let what = format!("byte {i} of {} ^ {change}", bytes.len());
                 right_or_error(changed.clone(), &context_of(&options), &model, &what);
 
-                // Without checksums answers may be wrong, but reading ends and does not panic.
+                // Without checksums answers may be wrong, but reading must end and must not panic.
                 let Ok(table) = open(changed, &context_of(&options)) else { continue };
                 let unchecked =
                     BlockReadOptions { verify_checksums: false, ..BlockReadOptions::default() };
@@ -302,7 +303,8 @@ fn no_changed_byte_gives_a_wrong_answer() {
 
 #[test]
 fn a_footer_turned_to_another_sound_block_is_noticed() {
-    // Without a filter the metaindex is an empty block: as an index it would mean no entries.
+    // Without a filter the metaindex is an empty block; taken for the index, it would mean no
+    // entries.
     let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
     let model = even_keys(1);
     let mut bytes = build(&options, &model).0;
@@ -349,7 +351,7 @@ fn a_damaged_filter_costs_reads_and_no_keys() {
     let handle = sound.meta()[0].1;
     let mut bad_checksum = bytes.clone();
     bad_checksum[handle.offset as usize] ^= 1;
-    // A sound checksum over an array offset past the block's end.
+    // A correct checksum over an array offset past the block's end.
     let mut bad_shape = bytes.clone();
     let end = (handle.offset + handle.size) as usize;
     bad_shape[end - 2] = 0xff;
@@ -370,7 +372,7 @@ fn a_damaged_filter_costs_reads_and_no_keys() {
     }
 }
 
-/// LevelDB's bloom filter under the name goleveldb gives it.
+/// LevelDB's bloom filter under goleveldb's name for it.
 #[derive(Debug)]
 struct OldName(BloomFilterPolicy);
 
@@ -411,8 +413,8 @@ fn filters_are_taken_by_name_or_alias_only() {
 
 #[test]
 fn an_open_checks_the_order_of_blocks_and_a_paranoid_one_that_of_separators() {
-    // Two entries, or only their handles, in the wrong order, or a block that is named twice or
-    // in part, under sound checksums.
+    // Two entries, or only their handles, in the wrong order; or a block named twice or in part.
+    // All under correct checksums.
     let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
     let model = even_keys(40);
     let bytes = build(&options, &model).0;
@@ -510,8 +512,8 @@ fn random_model(rng: &mut Rng, order: &KeyOrder) -> Model {
     keys.into_iter().map(|key| (key, rng.bytes(120, 256))).collect()
 }
 
-/// Makes a random move with `cursor` and with an index into the model, whose length stands for
-/// no entry.
+/// Makes a random move with `cursor` and with an index into the model; the model's length stands
+/// for "not positioned".
 fn random_move(
     rng: &mut Rng,
     order: &KeyOrder,

@@ -33,44 +33,45 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub entries: Option<u64>,
 
-    /// The most gets, seeks, mixed or synced operations of a workload [default: by the entries]
+    /// Maximum number of gets, seeks, mixed or synced operations of a workload [default: by the
+    /// entries]
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub most_operations: u64,
 
-    /// How often everything is done [default: 3]
+    /// Number of repetitions [default: 3]
     #[arg(long)]
     pub repeats: Option<usize>,
 
-    /// Bytes of a value, but where a workload has its own
+    /// Bytes of a value, unless a workload sets its own
     #[arg(long, default_value_t = 100)]
     pub value_bytes: usize,
 
-    /// MiB of write buffer, but where a workload has its own
+    /// MiB of write buffer, unless a workload sets its own
     #[arg(long, default_value_t = 64)]
     pub write_buffer_mib: usize,
 
-    /// MiB of block cache, but where a workload has its own
+    /// MiB of block cache, unless a workload sets its own
     #[arg(long, default_value_t = 512)]
     pub cache_mib: usize,
 
-    /// Where databases are made [default: a temporary directory]
+    /// Directory for the databases [default: a temporary directory]
     #[arg(long)]
     pub dir: Option<PathBuf>,
 
-    /// Where the table and the chart go
+    /// Directory for the table and the chart
     #[arg(long, default_value = "target/peers")]
     pub out: PathBuf,
 
-    /// Runs nothing: draws the cost of an operation against the size of the database, from the
+    /// Runs nothing, but draws the cost of an operation against the size of the database, from the
     /// `peers.json` of runs with different `--entries`
     #[arg(long, value_name = "FILE,FILE...", value_delimiter = ',')]
     pub by_size: Vec<PathBuf>,
 
-    /// What a process of one engine does
+    /// The task of a child process
     #[arg(long, hide = true)]
     pub child: Option<crate::child::Task>,
 
-    /// Where it does it
+    /// The directory of a child process
     #[arg(long, hide = true)]
     pub child_dir: Option<PathBuf>,
 }
@@ -110,7 +111,7 @@ impl Args {
         }
     }
 
-    /// The workloads, in their own order: what is prepared for one serves the next.
+    /// Returns the workloads in their own order, in which the preparation of one serves the next.
     pub fn workloads(&self) -> Vec<&'static Workload> {
         let is_wanted = |workload: &&Workload| {
             self.workloads.is_empty() || self.workloads.iter().any(|w| w.name == workload.name)

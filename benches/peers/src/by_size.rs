@@ -1,4 +1,4 @@
-//! The cost of an operation against the size of the database, from the figures of several runs.
+//! The cost of an operation against the size of the database, from the results of several runs.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::chart::COLORS;
 const COLUMNS: usize = 3;
 const PANEL: (u32, u32) = (300, 220);
 
-/// The microseconds that an operation takes with one engine: entries of the database, and those.
+/// One engine's points: number of entries in the database, and microseconds per operation.
 struct Line {
     engine: String,
     points: Vec<(f64, f64)>,
 }
 
-/// What one workload costs.
+/// The costs of one workload.
 struct Panel {
     workload: String,
     lines: Vec<Line>,
@@ -69,7 +69,7 @@ fn panels(runs: &[(u64, Value)]) -> Vec<Panel> {
             }
         }
     }
-    // What was measured at one size has no line.
+    // A workload measured at a single size has no line.
     panels.iter_mut().for_each(|panel| panel.lines.retain(|line| line.points.len() > 1));
     panels.retain(|panel| !panel.lines.is_empty());
     panels

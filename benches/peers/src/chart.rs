@@ -1,4 +1,4 @@
-//! The chart: every figure of every engine, as a ratio to LevelDB's or to the first peer's.
+//! The chart: every figure of every engine, as a ratio to the first peer's (LevelDB's, by default).
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub const COLORS: [RGBColor; 6] = [
     RGBColor(130, 130, 130),
 ];
 
-/// Draws the chart; without a figure there is none.
+/// Draws the chart. Writes nothing if there are no figures.
 pub fn write(report: &Report, path: &Path) -> Result<()> {
     let engines = &report.engines;
     let base = engines.iter().position(|engine| !engine.is_minikv()).unwrap_or(0);

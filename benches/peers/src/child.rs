@@ -1,5 +1,5 @@
-//! What a process of one engine does: one group of workloads, on one database. It prints JSON,
-//! one outcome a line.
+//! The process of one engine, which runs one group of workloads on one database. Prints JSON, one
+//! outcome per line.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use crate::args::Args;
 use crate::engines::Engine;
 
-/// What to do; the engine and the workloads are as the parent was given them.
+/// The task of the process. The engine and the workloads are passed as to the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// The workloads.
+    /// Run the workloads.
     Run,
-    /// Fill the log, and end without closing.
+    /// Fill the log, and exit without closing the database.
     FillLog,
-    /// Open what that left.
+    /// Open the database that `FillLog` left.
     Open,
 }
 
@@ -48,7 +48,7 @@ impl Task {
 /// A line of a child's output.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Line {
-    /// The engine with its options.
+    /// The engine's description with its options.
     pub engine: String,
     pub outcome: Outcome,
 }
@@ -76,7 +76,7 @@ pub fn run(args: &Args, task: &Task) -> Result<()> {
         Task::FillLog => {
             let store = open(dir, &plan.settings)?;
             fill_log(&*store, &plan)?;
-            // No destructor runs: the database is left as a killed process leaves it.
+            // No destructor runs, so that the database is left as by a killed process.
             std::process::exit(0)
         }
         Task::Open => {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use minikv::{BloomFilterPolicy, FilterLayout, Options};
 use minikv_workloads::{Minikv, Result, Settings, Store};
 
-/// An engine, with its options.
+/// An engine with its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     /// minikv with LevelDB's filter blocks.
     Minikv,
-    /// minikv with one filter for each table.
+    /// minikv with one filter per table.
     MinikvTable,
     LevelDb,
     #[cfg(feature = "rocksdb")]
@@ -22,7 +22,7 @@ pub enum Engine {
     Redb,
 }
 
-/// What is built in, in the order of the table.
+/// The engines built in, in the order of the table.
 pub const ENGINES: &[Engine] = &[
     Engine::Minikv,
     Engine::MinikvTable,
@@ -61,7 +61,7 @@ impl Engine {
         matches!(self, Engine::Minikv | Engine::MinikvTable)
     }
 
-    /// Whether it is a log-structured merge tree, which redb is not.
+    /// Returns whether the engine is a log-structured merge tree, which redb is not.
     pub fn is_lsm(self) -> bool {
         #[cfg(feature = "redb")]
         return self != Engine::Redb;
@@ -69,7 +69,7 @@ impl Engine {
         true
     }
 
-    /// Opens or makes a database.
+    /// Opens or creates a database.
     pub fn open(self, dir: &Path, settings: &Settings) -> Result<Box<dyn Store>> {
         Ok(match self {
             Engine::Minikv | Engine::MinikvTable => self.open_minikv(dir, settings)?,
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// Keys a scan visits, up to three.
+    /// Returns up to three keys that a scan visits.
     fn scan(store: &dyn Store, from: Option<&str>, direction: Direction) -> String {
         let mut keys = Vec::new();
         let visit = &mut |key: &[u8], _: &[u8]| {

@@ -1,8 +1,8 @@
-//! LevelDB's C API (`leveldb/c.h`), as far as it is needed here, as a [`Store`].
+//! The parts of LevelDB's C API (`leveldb/c.h`) that are needed here, as a [`Store`].
 //!
-//! Every `leveldb_*` object is made and destroyed by the type that holds it, so pointers are
+//! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
 //! never null, and never used after they were destroyed. Slices are passed as pointer and length,
-//! and the library copies them before it returns. A database is safe to share between threads
+//! and the library copies them before it returns. A database may be shared between threads
 //! (`leveldb/db.h`).
 #![allow(unsafe_code, reason = "the one module that calls C")]
 
@@ -114,8 +114,8 @@ unsafe extern "C" {
     fn leveldb_minor_version() -> c_int;
 }
 
-/// LevelDB's `crc32c::Extend` (`util/crc32c.h`) by the processor's instruction. The linker takes
-/// this one instead of that in the archive, which Debian builds without.
+/// LevelDB's `crc32c::Extend` (`util/crc32c.h`), with the processor's instruction. The linker uses
+/// this function instead of the archive's, which Debian builds without it.
 ///
 /// # Safety
 /// `len` bytes at `data` are readable.
@@ -142,7 +142,7 @@ unsafe impl Send for LevelDb {}
 // SAFETY: as above.
 unsafe impl Sync for LevelDb {}
 
-/// A slice that C gave.
+/// Returns a slice passed by C.
 ///
 /// # Safety
 /// `len` bytes at `pointer` are readable and unchanged for `'a`, or `len` is 0.
@@ -154,7 +154,7 @@ unsafe fn bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
     unsafe { slice::from_raw_parts(pointer, len) }
 }
 
-/// Passes a place for an error to `call`.
+/// Passes a location for an error to `call`, and returns the error if one was stored.
 fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
     let mut error: *mut c_char = null_mut();
     let value = call(&mut error);
@@ -170,7 +170,7 @@ fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
 }
 
 impl LevelDb {
-    /// Opens or makes the database in `dir`.
+    /// Opens or creates the database in `dir`.
     pub fn open(dir: &Path, settings: &Settings) -> Result<LevelDb> {
         let name = CString::new(dir.as_os_str().as_bytes())?;
         // SAFETY: what is made here is destroyed in `drop`, or at once where the open fails; the
@@ -191,7 +191,7 @@ impl LevelDb {
             let (write, write_synced) =
                 (leveldb_writeoptions_create(), leveldb_writeoptions_create());
             leveldb_writeoptions_set_sync(write_synced, 1);
-            // With a null database only the rest is destroyed.
+            // With a null database only the other objects are destroyed.
             let mut this =
                 LevelDb { db: null_mut(), options, cache, filter, read, write, write_synced };
             this.db = checked(|error| leveldb_open(options, name.as_ptr(), error))?;

@@ -1,8 +1,8 @@
 //! minikv, LevelDB, RocksDB, fjall and redb on the same work in the same run.
 //!
-//! Each engine runs each group of workloads in a process of its own, this program again, so that
-//! its peak memory and what it has written are its own. Repetitions are interleaved: every engine
-//! runs once before any runs again. `README.md` says how to run it and what the engines get.
+//! Each engine runs each group of workloads in a process of its own (this program again), so that
+//! peak memory and bytes written are its own. Repetitions are interleaved: every engine runs once
+//! before any runs again. `README.md` says how to run it and which options the engines get.
 
 mod args;
 mod by_size;

@@ -1,4 +1,4 @@
-//! The process that starts the others, and puts their figures together.
+//! The process that starts the children and collects their results.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,14 +14,15 @@ use crate::child::{Line, Task};
 use crate::engines::Engine;
 use crate::report::Report;
 
-/// Workloads in which only the kind of filter counts: minikv's second kind runs these unless it
-/// was asked for by name.
+/// Workloads in which only the kind of filter matters: `minikv-table` runs only these, unless it
+/// was named explicitly.
 const FILTER_WORKLOADS: &[&str] = &["readmissing", "readmissing-cache8m"];
 
-/// Nothing else starts from what these leave, so that one that takes long can be left out.
+/// Workloads from whose final state no other workload starts, so that slow ones can be left out of
+/// repetitions.
 const ENDS: &[&str] = &["fillseq", "fillbatch", "overwrite", "deleterandom", "fillrandom-buffer4m"];
 
-/// So long that an engine is not asked for it again.
+/// Time in seconds above which a workload is not repeated on an engine.
 const LONG_SECONDS: f64 = 90.0;
 
 pub fn run(args: &Args) -> Result<()> {
@@ -38,7 +39,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut rng = SmallRng::seed_from_u64(1);
     for run in 1..=args.repeats() {
         for group in &groups {
-            // Not always after the same one.
+            // So that an engine does not always follow the same one.
             engines.shuffle(&mut rng);
             for &engine in &engines {
                 let workloads = wanted(engine, group, args, &report);
@@ -55,7 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
                 }
             }
         }
-        // After each round, so that what is there is kept if the rest is interrupted.
+        // After each round, so that an interrupted run keeps its results.
         report.write(&args.out)?;
     }
     println!("\n{}", report.markdown());
@@ -63,14 +64,14 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the system has written what the engine before left to it, so that nobody pays for
+/// Waits until the system has written what the previous engine left, so that no engine pays for
 /// another's writes.
 fn settle() {
-    // Without it, the one that comes next is slower for a while.
+    // If this fails, the next engine is slower for a while.
     let _ = Command::new("sync").status();
 }
 
-/// The workloads by group, in their order.
+/// Returns the workloads by group, in order.
 fn groups(workloads: &[&'static Workload]) -> Vec<Vec<&'static Workload>> {
     workloads.chunk_by(|a, b| a.group == b.group).map(<[_]>::to_vec).collect()
 }
@@ -94,7 +95,7 @@ fn names(workloads: &[&Workload]) -> String {
     workloads.iter().map(|workload| workload.name).collect::<Vec<_>>().join(",")
 }
 
-/// One group of workloads on one engine.
+/// Runs one group of workloads on one engine.
 fn one(
     args: &Args,
     engine: Engine,

@@ -8,7 +8,8 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDe
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("default");
 
-/// redb frees no page before a durable commit, so one comes now and then.
+/// Number of writes from one durable commit to the next. redb frees no pages without durable
+/// commits.
 const DURABLE_EVERY: u64 = 1000;
 
 pub struct Redb {
@@ -22,7 +23,7 @@ impl Redb {
         let db =
             Database::builder().set_cache_size(settings.cache_bytes).create(dir.join("redb"))?;
         let redb = Redb { db, commits: AtomicU64::new(0) };
-        // Reads need the table to be there.
+        // Reads need the table to exist.
         redb.write(true, |_| Ok(()))?;
         Ok(redb)
     }

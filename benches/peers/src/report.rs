@@ -1,4 +1,4 @@
-//! The figures of all runs: as a table in Markdown, as JSON, and as a chart.
+//! The results of all runs, as a table in Markdown, as JSON, and as a chart.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::chart;
 use crate::child::Line;
 use crate::engines::Engine;
 
-/// Median, minimum and maximum of one figure on one engine.
+/// The runs of one figure on one engine.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     pub runs: Vec<f64>,
@@ -34,7 +34,7 @@ pub struct Report {
     described: Vec<Option<String>>,
     head: Vec<String>,
     plan: Value,
-    /// What the last run of a workload took, by the column and the workload.
+    /// Seconds that the last run of a workload took, by column and workload.
     seconds: HashMap<(usize, String), f64>,
 }
 
@@ -61,7 +61,8 @@ impl Cell {
 }
 
 impl Row {
-    /// How many times better the engine in `column` is than another figure: above 1 is better.
+    /// Returns how many times better the engine in `column` is than a figure of another; above 1 is
+    /// better.
     fn ratio(&self, column: usize, other: f64) -> Option<f64> {
         let own = self.cells[column].median()?;
         Some(match self.better {
@@ -70,7 +71,7 @@ impl Row {
         })
     }
 
-    /// The best median of some engines.
+    /// Returns the best median among the engines that `of` selects.
     pub fn best(&self, engines: &[Engine], of: impl Fn(Engine) -> bool) -> Option<f64> {
         let of_those = engines.iter().zip(&self.cells).filter(|(engine, _)| of(**engine));
         let medians = of_those.filter_map(|(_, cell)| cell.median());
@@ -80,7 +81,7 @@ impl Row {
         }
     }
 
-    /// How a figure is printed, and in which unit.
+    /// Returns the divisor and the unit with which the figure is printed.
     fn scale(&self) -> (f64, &str) {
         match self.unit.as_str() {
             "op/s" => (1000.0, "kop/s"),
@@ -89,7 +90,7 @@ impl Row {
     }
 }
 
-/// `1,234`, `56.7`, `0.89`.
+/// Formats a number as `1,234`, `56.7` or `0.89`.
 fn digits(value: f64) -> String {
     match value {
         v if v >= 1000.0 => {
@@ -143,7 +144,7 @@ impl Report {
         }
     }
 
-    /// What is done, and where.
+    /// Returns the lines that describe the run and the machine.
     pub fn head(&self) -> &[String] {
         &self.head
     }
@@ -166,13 +167,13 @@ impl Report {
         }
     }
 
-    /// What the last run of a workload took, if there was one.
+    /// Returns the seconds that the last run of a workload took, if there was one.
     pub fn seconds(&self, engine: Engine, workload: &str) -> Option<f64> {
         let column = self.engines.iter().position(|e| *e == engine)?;
         self.seconds.get(&(column, workload.to_string())).copied()
     }
 
-    /// minikv's column: the ratios are its own.
+    /// Returns minikv's column, to which the ratios belong.
     fn own(&self) -> Option<usize> {
         self.engines.iter().position(|engine| engine.is_minikv())
     }
@@ -216,7 +217,7 @@ impl Report {
         text
     }
 
-    /// minikv to the best log-structured peer, and to the best peer.
+    /// Returns the ratios of minikv to the best log-structured peer and to the best peer.
     fn ratios(&self, row: &Row) -> [Option<f64>; 2] {
         let is_peer = |engine: Engine| !engine.is_minikv();
         let best = row.best(&self.engines, is_peer);
@@ -264,7 +265,7 @@ impl Report {
     }
 }
 
-/// The processor, how many of it, and for which instructions this was built.
+/// Returns the processor's name, the number of processors, and the instruction set of this build.
 fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));

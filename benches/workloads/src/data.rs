@@ -1,23 +1,23 @@
-//! Keys, values, and random orders of them. All of it is the same for the same seed.
+//! Keys, values, and random orders of them, all determined by a seed.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Bytes of a key.
+/// Length of a key, in bytes.
 pub const KEY_BYTES: usize = 16;
 
-/// A value is at least as long as what says whose it is.
+/// Minimum length of a value, in bytes: the length of its key's number and its generation.
 pub const MIN_VALUE_BYTES: usize = 12;
 
 const POOL_BYTES: usize = 1 << 20;
-/// A prime: values next to each other in key order share nothing of the pool.
+/// A prime, so that values of neighbouring keys share no part of the pool.
 const POOL_STEP: u64 = 4_099;
 const GENERATION_STEP: u64 = 100_003;
 
-/// A key: `number` with 16 decimal digits, as db_bench writes it.
+/// A key: a number with 16 decimal digits, as in db_bench.
 pub type Key = [u8; KEY_BYTES];
 
-/// The key of a number.
+/// Returns the key of a number.
 pub fn key(number: u64) -> Key {
     let mut key = [b'0'; KEY_BYTES];
     let mut rest = number;
@@ -28,7 +28,7 @@ pub fn key(number: u64) -> Key {
     key
 }
 
-/// The number of a key; `None` for what is not one of these keys.
+/// Returns the number of a key, or `None` if it is not one of these keys.
 pub fn number_of(key: &[u8]) -> Option<u64> {
     if key.len() != KEY_BYTES {
         return None;
@@ -38,9 +38,9 @@ pub fn number_of(key: &[u8]) -> Option<u64> {
     })
 }
 
-/// Makes and checks values: the number of the key and a generation, then bytes of a pool, twice,
-/// so that values compress to half as db_bench's do. A value says which generation it is, so any
-/// of them can be checked.
+/// Creates and checks values. A value holds the key's number and a generation, then bytes of a pool
+/// twice, so that it compresses to half, as db_bench's values do. Because it states its generation,
+/// any value can be checked.
 #[derive(Clone, Debug)]
 pub struct Values {
     pool: Vec<u8>,
@@ -48,7 +48,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// Values of `value_bytes`, [`MIN_VALUE_BYTES`] at least.
+    /// Creates values of `value_bytes` bytes, at least [`MIN_VALUE_BYTES`].
     pub fn new(value_bytes: usize) -> Values {
         let value_bytes = value_bytes.max(MIN_VALUE_BYTES);
         let mut rng = SmallRng::seed_from_u64(301);
@@ -56,12 +56,13 @@ impl Values {
         Values { pool: pool.collect(), value_bytes }
     }
 
-    /// Bytes of a value.
+    /// Returns the length of a value, in bytes.
     pub fn value_bytes(&self) -> usize {
         self.value_bytes
     }
 
-    /// What follows the head of a value: this, and the beginning of it once more.
+    /// Returns the pool bytes that follow a value's header; the value repeats them from their
+    /// start.
     fn half(&self, number: u64, generation: u32) -> &[u8] {
         let moved = number
             .wrapping_mul(POOL_STEP)
@@ -70,7 +71,7 @@ impl Values {
         &self.pool[start..start + (self.value_bytes - MIN_VALUE_BYTES).div_ceil(2)]
     }
 
-    /// Writes a value into `value`, which then is exactly it.
+    /// Replaces the contents of `value` by the value.
     pub fn fill(&self, number: u64, generation: u32, value: &mut Vec<u8>) {
         let half = self.half(number, generation);
         value.clear();
@@ -80,7 +81,7 @@ impl Values {
         value.extend_from_slice(&half[..self.value_bytes - MIN_VALUE_BYTES - half.len()]);
     }
 
-    /// The generation of `value`, if it is one that was made for this number.
+    /// Returns the generation of `value`, if it is a value of this number.
     pub fn generation_of(&self, number: u64, value: &[u8]) -> Option<u32> {
         if value.len() != self.value_bytes {
             return None;
@@ -95,8 +96,8 @@ impl Values {
     }
 }
 
-/// The numbers below `len`, each once, in random order, without a list of them: a Feistel network
-/// over the next power of four, which skips what is too large.
+/// A pseudo-random permutation of the numbers below `len`, without a list of them: a Feistel
+/// network over the next power of four that skips numbers that are too large.
 #[derive(Clone, Copy, Debug)]
 pub struct Shuffle {
     len: u64,
@@ -110,7 +111,7 @@ impl Shuffle {
         Shuffle { len, half_bits: bits.div_ceil(2).max(1), seed }
     }
 
-    /// The number at `position`, which is below the length.
+    /// Returns the number at `position`, which must be below `len`.
     pub fn at(&self, position: u64) -> u64 {
         let mut number = position;
         loop {
@@ -132,7 +133,7 @@ impl Shuffle {
     }
 }
 
-/// Mixes the bits of a number; no two numbers give the same.
+/// Mixes the bits of a number. A bijection.
 pub fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

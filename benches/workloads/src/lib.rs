@@ -1,13 +1,14 @@
-//! Workloads after LevelDB's `db_bench`, which run on any [`Store`].
+//! Workloads after LevelDB's `db_bench` that run on any [`Store`].
 //!
-//! `minikv bench` runs them on minikv, and the peers' bench on each engine beside it: the same
-//! keys and values in the same order, timed in the same way, and each value that is read checked.
+//! `minikv bench` runs them on minikv, and the peers' bench on other engines, too: with the same
+//! keys and values in the same order, timed in the same way, and with every value read being
+//! checked.
 //!
 //! - `data`: keys, values, and random orders of them
-//! - `store`: what an engine has to do; [`Minikv`] is minikv's
+//! - `store`: the interface of an engine; [`Minikv`] is minikv's
 //! - `workload`: the list of workloads, and the state each one starts from
-//! - `run`: brings a database into that state, runs the workload, measures
-//! - `steps`: the loops that are timed
+//! - `run`: brings a database into that state, runs the workload and measures it
+//! - `steps`: the timed loops
 //! - `measure`: latencies, memory and bytes written
 
 mod data;

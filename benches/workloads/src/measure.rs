@@ -1,4 +1,4 @@
-//! What is measured: operations a second, latencies, memory, bytes written.
+//! Measurements: operations per second, latencies, memory, bytes written.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,31 +10,31 @@ use crate::store::Result;
 
 const MAX_NANOS: u64 = 3_600_000_000_000;
 
-/// Which way a figure is good.
+/// Whether a figure should be high or low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// The more the better.
+    /// Higher is better.
     Higher,
-    /// The less the better.
+    /// Lower is better.
     Lower,
 }
 
-/// One number.
+/// A measured number.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// The workload, and what of it where that is not its speed.
+    /// The workload and, unless this is its speed, what was measured.
     pub name: String,
-    /// In its unit.
+    /// The value, in its unit.
     pub value: f64,
-    /// `op/s`, `s`, `ms`, `µs`, `MiB`, or nothing for a ratio.
+    /// `op/s`, `s`, `ms`, `µs`, `MiB`, or empty for a ratio.
     pub unit: String,
-    /// Which way it is good.
+    /// Whether it should be high or low.
     pub better: Better,
 }
 
 impl Figure {
-    /// A figure.
+    /// Creates a figure.
     pub fn new(name: impl Into<String>, value: f64, unit: &str, better: Better) -> Figure {
         Figure { name: name.into(), value, unit: unit.to_string(), better }
     }
@@ -43,32 +43,33 @@ impl Figure {
 /// Latencies of single operations, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
-    /// Half take no longer.
+    /// The 50th percentile.
     pub median: f64,
-    /// 99 of 100 take no longer.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 999 of 1000 take no longer.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// The maximum.
     pub max: f64,
 }
 
-/// What one workload gave.
+/// The results of one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Its name.
+    /// Name of the workload.
     pub workload: String,
-    /// Operations done, all threads together.
+    /// Number of operations done, by all threads together.
     pub operations: u64,
-    /// How long that took.
+    /// Time taken.
     pub seconds: f64,
-    /// Of puts and deletes each, of gets and seeks every eighth, of steps of a scan none.
+    /// Latencies of every put and delete, and of every eighth get and seek; steps of a scan are not
+    /// timed.
     pub latency: Option<Latency>,
-    /// Its speed first.
+    /// The figures, with the speed first.
     pub figures: Vec<Figure>,
 }
 
-/// Times operations.
+/// Records the latencies of operations.
 #[derive(Debug)]
 pub struct Timings {
     histogram: Histogram<u64>,
@@ -77,7 +78,8 @@ pub struct Timings {
 
 impl Timings {
     pub fn new() -> Timings {
-        // Two digits: a histogram of some ten KiB, so that it takes little of the caches.
+        // Two significant digits make a histogram of about ten KiB, which takes up little of the
+        // CPU's caches.
         let histogram = Histogram::new_with_bounds(1, MAX_NANOS, 2).expect("bounds that are sound");
         Timings { histogram, longest: Duration::ZERO }
     }
@@ -94,7 +96,7 @@ impl Timings {
 
     pub fn latency(&self) -> Option<Latency> {
         let longest = self.longest.as_nanos() as f64 / 1000.0;
-        // A quantile is the upper end of its bucket, which may be beyond the longest.
+        // A quantile is the upper bound of its bucket, which may exceed the maximum.
         let at = |q| (self.histogram.value_at_quantile(q) as f64 / 1000.0).min(longest);
         (!self.histogram.is_empty()).then(|| Latency {
             median: at(0.5),
@@ -105,39 +107,40 @@ impl Timings {
     }
 }
 
-/// A line of a file of Linux's `/proc`, as a number; `None` elsewhere.
+/// Returns the number on a line of a file in Linux's `/proc`, or `None` on other systems.
 fn proc_number(file: &str, name: &str) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Makes the peak of memory start anew from what is in use; on Linux only.
+/// Resets the peak of memory to the current use. Linux only.
 pub fn reset_peak_memory() {
-    // Where it cannot be written the peak is that of the whole process.
+    // If this fails, the peak is that of the whole process.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The largest memory this process had, in MiB.
+/// Returns the peak memory of this process, in MiB.
 pub fn peak_memory_mib() -> Option<f64> {
     proc_number("/proc/self/status", "VmHWM:").map(|kib| kib as f64 / 1024.0)
 }
 
-/// Bytes this process has written: passed to `write`, or dirtied in the page cache, whichever is
-/// more, because a mapped file is written without a call.
+/// Returns the number of bytes this process has written: passed to `write`, or dirtied in the page
+/// cache, whichever is more, because a mapped file is written without system calls.
 pub fn written_bytes() -> Option<u64> {
     let called = proc_number("/proc/self/io", "wchar:")?;
     Some(called.max(proc_number("/proc/self/io", "write_bytes:").unwrap_or(0)))
 }
 
-/// Processor time of the process so far, in clock ticks.
+/// Returns the processor time of this process so far, in clock ticks.
 fn processor_ticks() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
-/// Waits until the process is quiet: three tenths of a second in a row with at most one tick.
+/// Waits until the process is idle: until it takes at most one clock tick in each of three
+/// consecutive tenths of a second. Gives up after two minutes.
 pub fn wait_until_quiet() {
     const SPAN: Duration = Duration::from_millis(100);
     const LONGEST: Duration = Duration::from_secs(120);
@@ -150,16 +153,16 @@ pub fn wait_until_quiet() {
     }
 }
 
-/// Bytes of the files in `path` and below it that are on disk.
+/// Returns the total size on disk of the files in `path` and below it, in bytes.
 ///
 /// # Errors
-/// What keeps a directory from being read.
+/// An I/O error that keeps a directory from being read.
 pub fn disk_bytes(path: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     for entry in std::fs::read_dir(path)? {
         let entry = entry?;
-        // A file may be removed meanwhile.
+        // The file may have been removed in the meantime.
         let Ok(metadata) = entry.metadata() else { continue };
         bytes += match metadata.is_dir() {
             true => disk_bytes(&entry.path())?,
@@ -193,7 +196,7 @@ mod tests {
     #[test]
     fn the_peak_of_memory_is_reset() {
         let before = peak_memory_mib().unwrap();
-        // Held meanwhile, because another test may reset the peak at any time.
+        // Kept allocated meanwhile, because another test may reset the peak at any time.
         let held = std::hint::black_box(vec![1u8; 256 << 20]);
         let with = peak_memory_mib().unwrap();
         drop(held);

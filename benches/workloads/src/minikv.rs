@@ -13,7 +13,7 @@ pub struct Minikv {
 }
 
 impl Minikv {
-    /// Opens or makes the database in `dir`. `describe` is what [`Store::describe`] says.
+    /// Opens or creates the database in `dir`. [`Store::describe`] returns `describe`.
     ///
     /// # Errors
     /// As [`Db::open`].

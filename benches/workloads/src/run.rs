@@ -1,4 +1,5 @@
-//! Brings a database into the state a workload starts from, runs the workload, and measures.
+//! Brings a database into the state from which a workload starts, runs the workload and measures
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,30 +18,31 @@ const SMALL_BUFFER_BYTES: usize = 4 << 20;
 const LARGE_VALUE_BYTES: usize = 4 << 10;
 const LARGE_VALUES_SHARE: u64 = 20;
 const KEYS_BYTES: u64 = crate::data::KEY_BYTES as u64;
-/// Entries of a batch where a database is filled without being timed.
+/// Number of entries per batch when a database is filled untimed.
 const FILL_BATCH: u64 = 100;
 const MIB: f64 = 1048576.0;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Entries of a full database.
+    /// Number of entries in a full database.
     pub entries: u64,
-    /// The most gets, seeks or mixed or synced operations of a workload; fills, overwrites,
-    /// deletes and whole scans take all entries.
+    /// Maximum number of gets, seeks, mixed or synced operations in a workload. Fills, overwrites,
+    /// deletes and whole scans process all entries.
     pub most_operations: u64,
-    /// Bytes of a value.
+    /// Length of a value, in bytes.
     pub value_bytes: usize,
-    /// Threads of `readthreads`.
+    /// Number of threads of `readthreads`.
     pub threads: u64,
-    /// Memtable and cache.
+    /// Sizes of memtable and cache.
     pub settings: Settings,
-    /// Of every random choice.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
 impl Default for Plan {
-    /// 2,000,000 entries of 16 and 100 bytes, 64 MiB of write buffer, 512 MiB of cache.
+    /// 2,000,000 entries with keys of 16 and values of 100 bytes, 64 MiB of write buffer, 512 MiB
+    /// of cache.
     fn default() -> Plan {
         let settings = Settings { write_buffer_bytes: 64 << 20, cache_bytes: 512 << 20 };
         Plan {
@@ -55,7 +57,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// The plan as it is for a group of workloads.
+    /// Returns the plan for a group of workloads.
     fn of(&self, group: Group) -> Plan {
         let mut plan = *self;
         match group {
@@ -65,8 +67,8 @@ impl Plan {
                 plan.value_bytes = LARGE_VALUE_BYTES;
                 plan.entries = (self.entries / LARGE_VALUES_SHARE).max(1);
             }
-            // Three quarters of the write buffer: each engine has its own way to count what a
-            // memtable takes, and none may be flushed.
+            // Three quarters of the write buffer: engines differ in how they count what a memtable
+            // takes, and none may flush.
             Group::Open => {
                 let bytes = plan.settings.write_buffer_bytes as u64 / 4 * 3;
                 plan.entries = (bytes / (KEYS_BYTES + self.value_bytes as u64)).max(1);
@@ -76,7 +78,7 @@ impl Plan {
         plan
     }
 
-    /// So many operations that there is one to `share` entries, if these are not too many.
+    /// Returns one operation per `share` entries, up to the maximum.
     fn operations(&self, share: u64) -> u64 {
         self.entries.div_ceil(share).min(self.most_operations)
     }
@@ -86,17 +88,17 @@ impl Plan {
     }
 }
 
-/// How far a database has come.
+/// The state of the current database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     At(Start),
-    /// Every entry, some of them put again.
+    /// All entries, some of them overwritten.
     Changed,
-    /// Not every entry.
+    /// Some entries are missing.
     Spent,
 }
 
-/// Opens a database of the engine to be measured, or makes it.
+/// Opens or creates a database of the engine to be measured.
 pub type Opener<'a> = dyn Fn(&Path, &Settings) -> Result<Box<dyn Store>> + 'a;
 
 /// Runs workloads on databases in one directory.
@@ -114,25 +116,25 @@ struct Current {
     values: Values,
     stage: Stage,
     generations: (u32, u32),
-    /// What the process had written before the entries were put one by one.
+    /// Number of bytes the process had written before the entries were put one by one.
     written_before_fill: Option<u64>,
 }
 
 impl<'a> Runner<'a> {
-    /// Databases are made at `dir`, which does not exist, and replaced there.
+    /// Creates a runner whose databases are created, and replaced, at `dir`, which must not exist.
     pub fn new(plan: Plan, dir: &Path, open: &'a Opener<'a>) -> Runner<'a> {
         Runner { plan, dir: dir.to_path_buf(), open, current: None }
     }
 
-    /// What the engine says of itself and its options; `None` before the first workload.
+    /// Returns the description of the engine and its options; `None` before the first workload.
     pub fn describe(&self) -> Option<String> {
         self.current.as_ref().map(|current| current.store.describe())
     }
 
-    /// Runs one workload, after what it needs was prepared.
+    /// Runs one workload, after preparing its start.
     ///
     /// # Errors
-    /// Those of the engine, and whatever was read that is not what was written.
+    /// Errors of the engine; a value read that was not written.
     pub fn run(&mut self, workload: &Workload) -> Result<Outcome> {
         let plan = self.plan.of(workload.group);
         if workload.group == Group::Open {
@@ -169,7 +171,7 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Puts a new database in the place of the current one.
+    /// Replaces the current database by a new one.
     fn replace(&mut self, plan: Plan) -> Result<()> {
         self.current = None;
         if self.dir.try_exists()? {
@@ -266,7 +268,7 @@ impl Current {
             _ => self.read(name).map(|done| speed(name, &done)),
         };
         outcome.map_err(|error| match error.downcast::<minikv::Error>() {
-            // Its kind is what the command's exit code comes from.
+            // The command's exit code depends on the kind of error.
             Ok(error) => Failure::from(error),
             Err(error) => format!("{name}: {error}").into(),
         })
@@ -294,7 +296,7 @@ impl Current {
             outcome.figures.extend(peak);
         }
         self.stage = Stage::At(Start::Filled);
-        // Few enough that reads right after the fill do not find it rested or warm.
+        // Few enough that reads right after the fill do not find the database at rest or warm.
         self.all().check_some()?;
         Ok(outcome)
     }
@@ -376,11 +378,11 @@ impl Current {
     }
 }
 
-/// Puts as many entries as fill the log and the memtable nearly, one by one. The last is synced: a
-/// killed process must not lose entries of an engine that only promises those before a sync.
+/// Puts single entries that nearly fill the log and the memtable. The last put is synced: some
+/// engines promise that a killed process loses nothing only for writes before a sync.
 ///
 /// # Errors
-/// The engine's.
+/// Errors of the engine.
 pub fn fill_log(store: &dyn Store, plan: &Plan) -> Result<()> {
     let plan = plan.of(Group::Open);
     let order = Order::Shuffled(Shuffle::new(plan.entries, plan.seed));
@@ -392,7 +394,7 @@ pub fn fill_log(store: &dyn Store, plan: &Plan) -> Result<()> {
     store.put(&crate::data::key(0), &value, true)
 }
 
-/// What a workload gave whose figure is its speed.
+/// Returns the outcome of a workload whose figure is its speed.
 fn speed(name: &str, done: &Done) -> Outcome {
     let seconds = done.time.as_secs_f64().max(1e-9);
     let per_second = done.operations as f64 / seconds;

@@ -1,7 +1,7 @@
-//! The loops that are timed.
+//! The timed loops.
 //!
-//! Puts and deletes are timed each, gets and seeks every eighth, so that the clock takes little of
-//! what is measured. Every value is checked as it is read, at the same cost for each engine.
+//! Every put and delete is timed, and every eighth get and seek, so that reading the clock takes up
+//! little of the time. Every value is checked when it is read, at the same cost for each engine.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ use crate::data::{Key, Shuffle, Values, key, number_of};
 use crate::measure::Timings;
 use crate::store::{Direction, Entry, Failure, Result, Store};
 
-/// YCSB's constant.
+/// The constant used by YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
 const TIME_EVERY: u64 = 8;
-/// What db_bench makes of a key to ask for one that is not there, in between those that are.
+/// The suffix by which db_bench makes an absent key, between two present ones.
 const MISSING_SUFFIX: u8 = b'.';
 
-/// What was done, how long it took, and the latencies of single operations.
+/// The number of operations, the time they took, and the latencies of single ones.
 #[derive(Debug)]
 pub struct Done {
     pub operations: u64,
@@ -29,14 +29,14 @@ pub struct Done {
     pub timings: Timings,
 }
 
-/// A database with what is known about its entries.
+/// A database, and what is known about its entries.
 #[derive(Clone, Copy)]
 pub struct Loaded<'a> {
     pub store: &'a dyn Store,
     pub values: &'a Values,
-    /// Numbers below this are there.
+    /// Numbers below this are present.
     pub entries: u64,
-    /// The oldest and the newest generation of their values.
+    /// The oldest and the newest generation of the values.
     pub generations: (u32, u32),
     pub seed: u64,
 }
@@ -45,7 +45,7 @@ fn wrong(number: u64, what: &str) -> Failure {
     format!("key {}: {what}", String::from_utf8_lossy(&key(number))).into()
 }
 
-/// Numbers in key order or shuffled, for writers.
+/// The order in which numbers are written.
 #[derive(Clone, Copy)]
 pub enum Order {
     Sequential,
@@ -66,7 +66,7 @@ impl Loaded<'_> {
         SmallRng::seed_from_u64(self.seed.wrapping_mul(1000).wrapping_add(thread))
     }
 
-    /// Gets one entry and checks it.
+    /// Gets an entry and checks it.
     fn get(&self, number: u64) -> Result<()> {
         let mut generation = None;
         let key = key(number);
@@ -81,13 +81,13 @@ impl Loaded<'_> {
         }
     }
 
-    /// Gets some entries, untimed: a check of what was written.
+    /// Checks some entries, untimed.
     pub fn check_some(&self) -> Result<()> {
         let mut rng = self.rng(99);
         (0..1000.min(self.entries)).try_for_each(|_| self.get(rng.random_range(0..self.entries)))
     }
 
-    /// Checks that the entries are gone.
+    /// Checks that some entries are gone, untimed.
     pub fn check_gone(&self) -> Result<()> {
         let mut rng = self.rng(98);
         for _ in 0..1000.min(self.entries) {
@@ -99,7 +99,7 @@ impl Loaded<'_> {
         Ok(())
     }
 
-    /// Puts the entries of `positions` one by one, as `generation`.
+    /// Puts the entries at `positions` one by one, with values of `generation`.
     fn put_each(
         &self,
         positions: impl Iterator<Item = u64>,
@@ -131,7 +131,7 @@ impl Loaded<'_> {
         })
     }
 
-    /// Puts all entries, in batches; an operation is an entry, a latency that of a batch.
+    /// Puts all entries in batches. An operation is an entry; a latency is that of a batch.
     pub fn put_batches(&self, order: Order, batch: u64, generation: u32) -> Result<Done> {
         timed(self.entries, || {
             let mut timings = Timings::new();
@@ -169,7 +169,7 @@ impl Loaded<'_> {
         })
     }
 
-    /// Does `operation` with random numbers below `limit`.
+    /// Runs `operation` on random numbers below `limit`.
     fn random(
         &self,
         operations: u64,
@@ -191,7 +191,7 @@ impl Loaded<'_> {
         Ok(timings)
     }
 
-    /// Gets of random entries below `limit`.
+    /// Gets random entries below `limit`.
     pub fn gets(&self, operations: u64, limit: u64, threads: u64) -> Result<Done> {
         parallel(threads, operations, |thread| {
             self.random(operations / threads, limit, thread, |number| self.get(number))
@@ -210,7 +210,7 @@ impl Loaded<'_> {
         timed(operations, || self.random(operations, self.entries, 0, ask))
     }
 
-    /// Scans every entry, `passes` times after one that is not timed.
+    /// Scans all entries `passes` times, after one untimed scan.
     pub fn scan_all(&self, direction: Direction, passes: u64) -> Result<Done> {
         let pass = || -> Result<()> {
             let seen = self.scan_from(None, direction, self.entries + 1)?;
@@ -226,7 +226,7 @@ impl Loaded<'_> {
         })
     }
 
-    /// Seeks of random entries, and `len` entries from there on each time.
+    /// Seeks to random entries, and reads `len` entries from each.
     pub fn seeks(&self, operations: u64, len: u64) -> Result<Done> {
         timed(operations, || {
             self.random(operations, self.entries, 0, |number| {
@@ -239,7 +239,8 @@ impl Loaded<'_> {
         })
     }
 
-    /// Visits up to `limit` entries, checks that they are the expected ones, and counts them.
+    /// Scans up to `limit` entries and checks that they are the expected ones. Returns their
+    /// number.
     fn scan_from(&self, from: Option<u64>, direction: Direction, limit: u64) -> Result<u64> {
         let first = from.unwrap_or(match direction {
             Direction::Forward => 0,
@@ -263,10 +264,11 @@ impl Loaded<'_> {
         failure.map_or(Ok(seen), Err)
     }
 
-    /// Gets and puts of entries in YCSB's zipfian popularity; `gets_percent` of them gets.
+    /// Gets and puts entries with YCSB's zipfian popularity; `gets_percent` of the operations are
+    /// gets.
     pub fn ycsb(&self, operations: u64, gets_percent: u32, generation: u32) -> Result<Done> {
         let ranks = Zipf::new(self.entries as f64, ZIPF_EXPONENT).map_err(|e| e.to_string())?;
-        // The popular entries are spread over all keys.
+        // Spreads the popular entries over all keys.
         let places = Shuffle::new(self.entries, self.seed);
         let (mut rng, mut value) = (self.rng(0), Vec::new());
         timed(operations, || {
@@ -288,7 +290,7 @@ impl Loaded<'_> {
         })
     }
 
-    /// One thread gets random entries, another puts random ones until the first is done.
+    /// One thread gets random entries, while another puts random entries until the first is done.
     pub fn gets_while_putting(&self, gets: u64, generation: u32) -> Result<(Done, Done)> {
         let is_over = AtomicBool::new(false);
         let barrier = Barrier::new(2);
@@ -329,7 +331,7 @@ fn timed(operations: u64, work: impl FnOnce() -> Result<Timings>) -> Result<Done
     Ok(Done { operations, time: start.elapsed(), timings })
 }
 
-/// Does `work` on each of `threads` threads, which start together.
+/// Runs `work` on each of `threads` threads, which start together.
 fn parallel(
     threads: u64,
     operations: u64,

@@ -1,64 +1,65 @@
-//! What an engine has to do to be measured.
+//! The interface that an engine implements to be measured.
 
-/// Whatever went wrong, in an engine or in a check of what it read.
+/// An error of an engine, or of a check of what it returned.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The result of everything here.
+/// The result of all functions here.
 pub type Result<T, E = Failure> = std::result::Result<T, E>;
 
 /// A key and its value.
 pub type Entry<'a> = (&'a [u8], &'a [u8]);
 
-/// The options that workloads differ in. The others are the same for all: filters of 10 bits a
-/// key, blocks of 4 KiB, the log on, checksums verified, and snappy where the engine has it.
+/// The options that differ between workloads. The others are the same for all: filters of 10 bits
+/// per key, blocks of 4 KiB, the log on, checksums verified, and snappy if the engine has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How much a memtable holds, in bytes.
+    /// Size of a memtable, in bytes.
     pub write_buffer_bytes: usize,
-    /// The block cache, in bytes.
+    /// Size of the block cache, in bytes.
     pub cache_bytes: usize,
 }
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// To larger keys.
+    /// Towards larger keys.
     Forward,
-    /// To smaller keys.
+    /// Towards smaller keys.
     Backward,
 }
 
 /// An open database of some engine. Dropping it closes it.
 pub trait Store: Send + Sync {
-    /// Sets one value. With `sync` it returns when the write would survive a loss of power.
+    /// Sets one value. With `sync`, returns when the write survives a power loss.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()>;
 
-    /// Sets all values or none.
+    /// Sets all values atomically.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn put_batch(&self, entries: &[Entry<'_>]) -> Result<()>;
 
     /// Deletes one key.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn delete(&self, key: &[u8]) -> Result<()>;
 
-    /// Passes the value of `key` to `found`, and says whether there is one.
+    /// Passes the value of `key` to `found`. Returns whether there is one.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Passes entries to `visit` until it returns false: forward from the first key that is not
-    /// below `from`, backward from the last one that is not above it, or from the end there is.
+    /// Passes entries to `visit` until it returns false: forward from the first key not below
+    /// `from`, or backward from the last key not above it. Without `from`, starts at the first or
+    /// last key.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn scan(
         &self,
         from: Option<&[u8]>,
@@ -66,21 +67,21 @@ pub trait Store: Send + Sync {
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()>;
 
-    /// Compacts everything, what is in memory too, and waits for it.
+    /// Compacts everything, including memory, and waits for it.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn compact(&mut self) -> Result<()>;
 
-    /// Waits until background work is done, and says whether it is. Of an engine that cannot tell
-    /// the runner waits until the process uses no processor time.
+    /// Waits until background work is done. Returns false if the engine cannot tell; the runner
+    /// then waits until the process uses no processor time.
     ///
     /// # Errors
-    /// The engine's.
+    /// Errors of the engine.
     fn wait_idle(&self) -> Result<bool> {
         Ok(false)
     }
 
-    /// The engine with its version, and the options it runs with, on one line.
+    /// Returns the engine's name, version and options in one line.
     fn describe(&self) -> String;
 }

@@ -1,4 +1,5 @@
-//! Every workload, small: on minikv, and on stores that give wrong answers, which are caught.
+//! Tests of every workload at a small size, on minikv and on stores whose wrong answers must be
+//! caught.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +16,7 @@ use crate::{Better, Minikv};
 const ENTRIES: u64 = 2000;
 
 fn plan() -> Plan {
-    // Small, so that there are tables.
+    // A small write buffer, so that there are tables.
     let settings = Settings { write_buffer_bytes: 32 << 10, cache_bytes: 64 << 10 };
     Plan { entries: ENTRIES, settings, ..Plan::default() }
 }
@@ -58,7 +59,7 @@ fn every_workload_runs_alone_and_in_the_opposite_order() {
     for workload in WORKLOADS.iter().rev() {
         assert_eq!(runner.run(workload).unwrap().workload, workload.name);
     }
-    // The last state is one that nothing can go on from but a new database.
+    // The last state cannot be continued from; only a new database will do.
     assert!(runner.run(find("deleterandom").unwrap()).is_ok());
     assert!(runner.run(find("readrandom").unwrap()).is_ok());
 }
@@ -71,27 +72,27 @@ fn what_is_written_is_counted() {
     runner.run(find("fillrandom").unwrap()).unwrap();
     let outcome = runner.run(find("compact").unwrap()).unwrap();
     let written = outcome.figures.iter().find(|figure| figure.name == "written per byte put");
-    // The log, the flush and the compaction. Other tests of the process may write meanwhile.
+    // The log, the flush and the compaction. Other tests of the process may write at the same time.
     assert!(written.unwrap().value > 1.5, "{written:?}");
 }
 
-/// How a store goes wrong.
+/// The fault of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
     /// Finds nothing for one key in fifty.
     Loses,
-    /// Gives the value of the next key.
+    /// Returns the value of the next key.
     Confuses,
-    /// Changes the last byte.
+    /// Changes the last byte of a value.
     Damages,
-    /// Keeps the first value.
+    /// Keeps the first value of a key.
     Stale,
-    /// Deletes nothing.
+    /// Ignores deletes.
     Undeletes,
-    /// Finds keys by their first 16 bytes.
+    /// Finds a key by its first 16 bytes alone.
     FindsMissing,
-    /// Leaves entries out of scans.
+    /// Skips entries in scans.
     ScansPartly,
 }
 
@@ -178,7 +179,7 @@ impl Store for Faulty {
     }
 }
 
-/// The names of the workloads that fail on a store with this fault.
+/// Returns the names of the workloads that fail on a store with this fault.
 fn caught(fault: Fault, names: &[&'static str]) -> Vec<&'static str> {
     let home = tempfile::tempdir().unwrap();
     let open = |dir: &Path, _: &Settings| -> Result<Box<dyn Store>> {

@@ -1,29 +1,29 @@
-//! The list of workloads. Each says which state of the database it starts from, so that any of
-//! them can be run alone, and in any order.
+//! The list of workloads. Each states from which state of the database it starts, so that any of
+//! them can be run alone and in any order.
 
-/// What a database holds when a workload starts.
+/// The state of a database when a workload starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
-    /// Nothing: it is new.
+    /// A new, empty database.
     Empty,
-    /// Every entry, put in random order a moment ago; background work may still run.
+    /// All entries, just put in random order; background work may still be running.
     Filled,
-    /// Every entry, after background work came to rest.
+    /// All entries, after background work has finished.
     Rested,
-    /// Every entry, after a full compaction.
+    /// All entries, after a full compaction.
     Compacted,
 }
 
-/// Workloads with the same data and options, which the peers' bench runs in one process.
+/// A group of workloads with the same data and options, which the peers' bench runs in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// Puts in the order of keys, one by one.
+    /// Single puts in key order.
     Seq,
-    /// Puts in random order, a hundred a batch.
+    /// Puts in random order, in batches of a hundred.
     Batch,
     /// Synced puts.
     Sync,
-    /// Puts in random order, all reads, then what changes the entries.
+    /// Puts in random order, all reads, then workloads that change the entries.
     Random,
     /// With a block cache of 8 MiB.
     SmallCache,
@@ -31,20 +31,20 @@ pub enum Group {
     LargeValues,
     /// With a write buffer of 4 MiB.
     SmallBuffer,
-    /// Opening a database whose log is full.
+    /// Opening a database with a full log.
     Open,
 }
 
 /// One workload.
 #[derive(Debug)]
 pub struct Workload {
-    /// As typed.
+    /// The name, as typed.
     pub name: &'static str,
-    /// What is done, for help and tables.
+    /// A description, for help and tables.
     pub about: &'static str,
-    /// What it shares data and options with.
+    /// The workloads that share its data and options.
     pub group: Group,
-    /// What it starts from.
+    /// The state it starts from.
     pub start: Start,
 }
 
@@ -52,7 +52,7 @@ const fn workload(name: &'static str, group: Group, start: Start, about: &'stati
     Workload { name, about, group, start }
 }
 
-/// All workloads, in an order in which little has to be prepared anew.
+/// All workloads, ordered so that little has to be prepared anew.
 pub const WORKLOADS: &[Workload] = &[
     workload("fillseq", Group::Seq, Start::Empty, "put in the order of keys"),
     workload("fillbatch", Group::Batch, Start::Empty, "put in random order, 100 a batch"),
@@ -83,7 +83,7 @@ pub const WORKLOADS: &[Workload] = &[
     workload("open", Group::Open, Start::Empty, "open with a full log"),
 ];
 
-/// The workload of that name.
+/// Returns the workload with this name.
 pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|workload| workload.name == name)
 }

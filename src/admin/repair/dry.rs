@@ -1,4 +1,4 @@
-//! A filesystem for dry runs: reads what is there, and takes every change without making it.
+//! A filesystem for dry runs: reads existing files, and accepts every change without making it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
-/// Reads from another filesystem and forgets what is written.
+/// Reads from another filesystem and discards what is written.
 #[derive(Debug)]
 pub struct DryFs(pub Arc<dyn Fs>);
 
@@ -90,7 +90,7 @@ impl Fs for DryFs {
         self.0.len(path)
     }
 
-    /// A lock file that is not there is not made: then nobody has the database open.
+    /// Does not create a missing lock file: without one, nobody has the database open.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
         match self.0.exists(path)? {
             true => self.0.lock(path),

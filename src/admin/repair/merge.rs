@@ -1,18 +1,17 @@
-//! Merging tables whose levels are not known, by sequence number.
+//! Merging tables whose levels are unknown, by sequence number.
 //!
-//! Of each key the version with the highest sequence number is the newest, wherever it lies. But
-//! among tables that no MANIFEST places may be obsolete ones: inputs of a compaction that is done,
-//! whose removal was cut short. What the compaction dropped, deleted keys above all, is still in
-//! them, and the tombstone that hid it may be gone. They give themselves away: in a database no
-//! entry is in two tables, so of two tables that share one, the one with the higher number was
-//! made from the other.
+//! Of each key the version with the highest sequence number is the newest, wherever it is. But
+//! tables that no MANIFEST names may be obsolete: inputs of a finished compaction that were not all
+//! removed. They still contain what the compaction dropped, in particular deleted keys, whose
+//! tombstones may be gone. They can be recognized: in a database no entry is in two tables, so if
+//! two tables share an entry, the one with the higher number was made from the other.
 //!
-//! - What the older has within the key range of the newer is *superseded*: the compaction had it
-//!   in hand, and wrote it or dropped it.
-//! - If the newer also has entries that no older table has, another input is gone already, so the
-//!   compaction was done: all of the older table is superseded.
-//! - If not, the compaction may have been cut short, and what the older table has outside of the
-//!   newer one's range is taken: it may be in no other.
+//! - The part of the older table within the key range of the newer one is *superseded*: the
+//!   compaction has processed it, and either wrote it or dropped it.
+//! - If the newer table also has entries that are in no older table, another input has already been
+//!   removed, so the compaction finished: all of the older table is superseded.
+//! - Otherwise the compaction may have been interrupted, and the part of the older table outside
+//!   the newer one's range is used: it may be nowhere else.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +22,7 @@ use crate::format::key::{UserComparator, user_key};
 use crate::fs::Fs;
 use crate::table::reader::TableContext;
 
-/// Tables that do not overlap, read one after the other.
+/// Tables that do not overlap, read one after another.
 struct Run<'a> {
     tables: std::vec::IntoIter<&'a TableFacts>,
     entries: Option<(u64, SoundEntries)>,
@@ -50,7 +49,8 @@ impl Run<'_> {
     }
 }
 
-/// Puts tables into as few runs as a look at each range gives.
+/// Distributes tables over runs: in order of their smallest keys, each goes to the first run that
+/// it does not overlap.
 fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<Run<'a>> {
     let mut sorted: Vec<&TableFacts> = tables.iter().copied().filter(|t| t.entries > 0).collect();
     sorted.sort_by(|a, b| order.compare(user_key(&a.smallest), user_key(&b.smallest)));
@@ -69,13 +69,13 @@ fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<Run<'a>> {
     runs.into_iter().map(|run| Run { tables: run.into_iter(), entries: None }).collect()
 }
 
-/// Whether no two of the tables share a user key, as far as their ranges tell.
+/// Returns whether no two of the tables share a user key, judging by their ranges.
 pub fn are_disjoint(tables: &[&TableFacts], order: &UserComparator) -> bool {
     runs(tables, order).len() <= 1
 }
 
-/// Calls `visit` for each internal key of the tables, in order: with the numbers of the tables
-/// that have it, ascending, and the value that the last of them has.
+/// Calls `visit` for each internal key of the tables, in order, with the numbers of the tables that
+/// have it, ascending, and the value in the last of them.
 fn each_entry(
     fs: &dyn Fs,
     context: &TableContext,
@@ -116,20 +116,21 @@ fn each_entry(
     Ok(())
 }
 
-/// Which tables were made from which.
+/// Which tables were made from which others.
 #[derive(Debug, Default)]
 pub struct Descent {
-    /// For each table, those made from it.
+    /// For each table, the tables made from it.
     heirs: BTreeMap<u64, BTreeSet<u64>>,
-    /// Tables made from some of which one is gone.
+    /// Tables with an entry that is in no older table: if such a table was made from others, one of
+    /// its inputs has been removed.
     done: BTreeSet<u64>,
 }
 
 impl Descent {
-    /// Reads all tables to find out.
+    /// Finds out by reading all tables.
     pub fn find(fs: &dyn Fs, context: &TableContext, tables: &[&TableFacts]) -> Result<Descent> {
         let mut descent = Descent::default();
-        // An entry that is nowhere else may have been in what is damaged.
+        // An entry that is in no other table may have been in the damaged part of an older one.
         let first_damaged =
             tables.iter().filter(|table| !table.lost.is_empty()).map(|table| table.number).min();
         each_entry(fs, context, tables, |numbers, _, _| {
@@ -147,7 +148,7 @@ impl Descent {
         Ok(descent)
     }
 
-    /// Whether what the table `number` has of a user key is superseded.
+    /// Returns whether the entries of table `number` for a user key are superseded.
     fn supersedes(
         &self,
         number: u64,
@@ -165,13 +166,13 @@ impl Descent {
         })
     }
 
-    /// The tables of which others were made.
+    /// Returns the tables from which others were made.
     pub fn ancestors(&self) -> impl Iterator<Item = u64> {
         self.heirs.keys().copied()
     }
 }
 
-/// Calls `emit` with the newest version of each user key, tombstones too, in order.
+/// Calls `emit` with the newest version of each user key, including tombstones, in order.
 pub fn newest(
     fs: &dyn Fs,
     context: &TableContext,

@@ -1,20 +1,21 @@
-//! Repairing: what is sound of a damaged database becomes a database that opens.
+//! Repairing: the undamaged parts of a database become a database that opens.
 //!
-//! The rules, in the order in which they decide:
+//! The rules, in order of precedence:
 //!
-//! 1. The MANIFEST that `CURRENT` names counts, up to its first bad record. If there is none, or
-//!    it is damaged, the newest other one does that is sound and whose tables are all there.
-//! 2. A damaged table is replaced by one of its sound blocks, at its level. If its index cannot
-//!    be read, blocks are found by their checksums (`admin/scan.rs`).
-//! 3. If the MANIFEST has lost edits, tables that it does not name count, too: where they go is
-//!    told in `plan.rs` and `merge.rs`. If it has not, they are leftovers, and do not count.
-//! 4. Logs are replayed as an open replays them. Where the MANIFEST cannot say which are live,
-//!    those are that have a sequence number past every table's: flushes go in order.
-//! 5. Nothing is deleted: what is taken out is put into `lost/`.
+//! 1. The MANIFEST that `CURRENT` names counts, up to its first bad record. If there is none, or it
+//!    is damaged, the newest other MANIFEST counts that is undamaged and whose tables all exist.
+//! 2. A damaged table is replaced by a table of its undamaged blocks, at its level. If its index
+//!    cannot be read, blocks are found by their checksums (`admin/scan.rs`).
+//! 3. If the MANIFEST has lost edits, tables that it does not name count, too: `plan.rs` and
+//!    `merge.rs` tell where they go. If it has not, they are leftovers and do not count.
+//! 4. Logs are replayed as by an open. If the MANIFEST cannot tell which are live, those count that
+//!    have a sequence number above every table's: flushes are done in order.
+//! 5. Nothing is deleted: files that are taken out are moved to `lost/`.
 //!
-//! The order on disk: new tables, their directory · the new MANIFEST, its directory · second names
-//! in `lost/`, both directories · `CURRENT` · removal of the first names. A crash before `CURRENT`
-//! is replaced leaves the damaged database with some files more; one after it, a repaired one.
+//! The order on disk: new tables, then sync their directory · the new MANIFEST, then sync its
+//! directory · hard links in `lost/`, then sync both directories · `CURRENT` · removal of the
+//! original names. A crash before `CURRENT` is replaced leaves the damaged database with some
+//! additional files; a later one, a repaired database.
 
 mod dry;
 mod merge;
@@ -47,12 +48,12 @@ use crate::table::reader::TableContext;
 use plan::{Kept, Plan};
 use writer::Writer;
 
-/// Repairs the database in the directory `dir`, which nobody may have open. A healthy one is not
-/// changed at all.
+/// Repairs the database in the directory `dir`, which must not be open. A healthy database is not
+/// changed.
 ///
-/// Everything whose newest version is in bytes that are not damaged is there afterwards, and
-/// nothing that was deleted, unless the deletion was in damaged bytes: then [`RepairReport::lost`]
-/// has the range. What is taken out is put into the directory `lost` of the database.
+/// Afterwards the database contains every key whose newest version is undamaged, and no deleted
+/// key, unless the deletion was in damaged bytes: then [`RepairReport::lost`] includes its range.
+/// Files that are taken out are moved to the directory `lost` of the database.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -72,10 +73,10 @@ use writer::Writer;
 /// ```
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`] for what
-/// this build cannot read, which is no damage; I/O errors, of reading too: what a disk cannot read
-/// now it may read later. After an error the directory is as it was, but for new files that
-/// nothing names, or repaired already.
+/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`] for anything
+/// that this build cannot read, which is not damage; I/O errors, including those of reads: a disk
+/// may later read what it cannot read now. After an error the directory is either unchanged, apart
+/// from new files that nothing names, or already repaired.
 pub fn repair(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -84,7 +85,7 @@ pub fn repair(
     repair_with(dir, options, repair_options, |_| {})
 }
 
-/// [`repair`], which tells `progress` how far the first look at everything is.
+/// Does what [`repair`] does, and calls `progress` during the survey of all files.
 ///
 /// # Errors
 /// As [`repair`].
@@ -118,7 +119,7 @@ pub fn repair_with(
     let survey = match result {
         Ok(survey) if report.fault_count > 0 || survey.distrust.is_some() => survey,
         result => {
-            // Locking made it, and nothing else is changed.
+            // The lock file was created by locking, and nothing else has changed.
             if !had_lock {
                 let _ = fs.remove(&lock_path);
             }
@@ -151,9 +152,9 @@ struct Repair<'a> {
     report: RepairReport,
     /// The tables of the repaired database.
     files: Vec<NewFile>,
-    /// What goes into `lost/`, and why.
+    /// Files to put into `lost/`, and why.
     aside: Vec<(PathBuf, String)>,
-    /// First names that go without.
+    /// Original names of tables that were given another number.
     renumbered: Vec<PathBuf>,
 }
 
@@ -215,7 +216,7 @@ impl<'a> Repair<'a> {
         Ok(self.report)
     }
 
-    /// MANIFESTs and a bad CURRENT.
+    /// Puts aside the old MANIFESTs, and `CURRENT` if it was bad.
     fn set_aside_names(&mut self) {
         let dir = self.writer.dir;
         for (file, name) in &self.survey.files {
@@ -235,7 +236,7 @@ impl<'a> Repair<'a> {
         self.survey.tables.get(&number)
     }
 
-    /// Reports what cannot be saved of tables.
+    /// Reports the parts of tables that cannot be saved.
     fn tell_lost(&mut self) {
         for facts in self.survey.tables.values() {
             for gap in &facts.lost {
@@ -254,7 +255,8 @@ impl<'a> Repair<'a> {
             }
             let path = self.writer.dir.join(name::table_name(number));
             self.tell(path.clone(), Some(file.level), TableOutcome::Lost, 0);
-            // Without its last edits, the MANIFEST may name what a compaction has merged away.
+            // Without its last edits, the MANIFEST may name tables that a compaction has merged and
+            // removed.
             if self.survey.distrust.is_none() {
                 self.report.lost.push(LostRange {
                     path,
@@ -280,8 +282,8 @@ impl<'a> Repair<'a> {
         self.files.push(file);
     }
 
-    /// Every table keeps its level. In level 0 the number is the age: from the first damaged table
-    /// on all get new ones.
+    /// Keeps every table at its level. In level 0 the number is the age: from the first damaged
+    /// table on, all tables get new numbers.
     fn keep(&mut self, tables: Vec<Kept>) -> Result<()> {
         let mut kept: BTreeSet<u64> = BTreeSet::new();
         let mut is_renumbering = false;
@@ -326,7 +328,7 @@ impl<'a> Repair<'a> {
         })
     }
 
-    /// All tables become one sorted run.
+    /// Merges all tables into one sorted run.
     fn merge(&mut self, level: usize) -> Result<()> {
         let fs = &*self.writer.fs;
         let tables: Vec<&TableFacts> = self.survey.tables.values().collect();
@@ -354,7 +356,7 @@ impl<'a> Repair<'a> {
         Ok(())
     }
 
-    /// Which logs stay live: all of it that the new MANIFEST says of logs.
+    /// Decides which logs stay live. Returns what the new MANIFEST says about logs.
     fn logs(&mut self) -> Result<VersionEdit> {
         let manifest = self.survey.manifest.as_ref();
         let recorded_seq = manifest.and_then(|manifest| manifest.last_seq).unwrap_or(0);
@@ -383,18 +385,18 @@ impl<'a> Repair<'a> {
             let numbers: Vec<u64> = live.iter().map(|log| log.number).collect();
             let last_seq = self.flush(&numbers, edit.last_seq.unwrap_or(0))?;
             edit.last_seq = edit.last_seq.max(Some(last_seq));
-            // The MANIFEST's own, past every log.
+            // The log number will be the MANIFEST's own number, which is above every log's.
             edit.log_number = None;
             edit.prev_log_number = Some(0);
         }
         Ok(edit)
     }
 
-    /// The logs that have something no table has; the others are put aside.
+    /// Returns the logs that contain anything not in tables, and puts aside the others.
     fn live_by_seq(&mut self, in_tables: SeqNo) -> Vec<&'a LogFacts> {
         let logs = &self.survey.logs;
         let first = logs.iter().position(|log| log.max_seq > in_tables).unwrap_or(logs.len());
-        // A log that is damaged before anything new could have had more.
+        // A log damaged before anything new could have contained more.
         let damaged = logs[..first].iter().position(|log| log.is_damaged);
         let is_gap = |log: &LogFacts| log.begins_at.is_none_or(|next| next > in_tables + 1);
         let first = match (damaged, logs.get(first)) {

@@ -1,9 +1,9 @@
-//! Where each table goes.
+//! Planning where each table goes.
 //!
-//! Whatever the MANIFEST says before its first bad record is kept as far as it agrees with the
-//! files: levels are what keeps newer above older. Tables that it does not name, because the edits
-//! that did are lost, are placed only where sequence numbers or ranges prove that order; otherwise
-//! all tables are merged by sequence number.
+//! The MANIFEST's contents before its first bad record are kept as far as they agree with the
+//! files: levels are what keeps newer versions above older ones. Tables that it does not name,
+//! because the edits that did are lost, are placed only if sequence numbers or ranges prove that
+//! this order holds; otherwise all tables are merged by sequence number.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::format::key::InternalComparator;
 /// What to do with the tables.
 #[derive(Debug)]
 pub enum Plan {
-    /// Each stays at its level; damaged ones are rewritten there.
+    /// Each table keeps its level; damaged ones are rewritten there.
     Keep {
-        /// The tables, those of level 0 from the oldest to the newest.
+        /// The tables; those of level 0 from the oldest to the newest.
         tables: Vec<Kept>,
     },
-    /// All are merged into one sorted run at this level.
+    /// All tables are merged into one sorted run.
     Merge {
-        /// The level.
+        /// The level of the run.
         level: usize,
     },
 }
@@ -38,15 +38,15 @@ pub enum Plan {
 /// A table that keeps its level.
 #[derive(Debug)]
 pub struct Kept {
-    /// What the MANIFEST records, or would.
+    /// The table's entry in the new MANIFEST.
     pub file: NewFile,
-    /// Whether a MANIFEST named it.
+    /// Whether the old MANIFEST names it.
     pub is_named: bool,
-    /// Whether it is to be written anew.
+    /// Whether it must be rewritten.
     pub is_damaged: bool,
 }
 
-/// What the MANIFEST would record of a table.
+/// Returns the MANIFEST entry for a table.
 fn as_file(facts: &TableFacts, level: usize) -> NewFile {
     NewFile {
         level,
@@ -57,7 +57,7 @@ fn as_file(facts: &TableFacts, level: usize) -> NewFile {
     }
 }
 
-/// Plans for what was seen.
+/// Plans the repair of the surveyed tables.
 pub fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
     let named = survey.named();
     let unnamed: Vec<&TableFacts> = survey
@@ -80,7 +80,7 @@ pub fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> P
     let has_all = named.keys().all(|number| survey.tables.contains_key(number));
     let listed = survey.manifest.iter().flat_map(|manifest| manifest.files()).count();
     let is_placeable = if listed != named.len() {
-        // A table at two levels: nothing tells which of them is right.
+        // A table is listed at two levels, and nothing tells which is right.
         false
     } else if survey.distrust.is_none() || unnamed.is_empty() {
         true
@@ -113,8 +113,8 @@ pub fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> P
     Plan::Merge { level }
 }
 
-/// Whether tables that no MANIFEST names are what flushes after its last edit leave: each newer,
-/// by number and by sequence numbers, than all before it.
+/// Returns whether tables that the MANIFEST does not name can come from flushes after its last
+/// edit: each is newer, by file number and by sequence numbers, than all before it.
 fn are_later_flushes(survey: &Survey, unnamed: &[&TableFacts]) -> bool {
     let is_unnamed = |number: u64| unnamed.iter().any(|facts| facts.number == number);
     let before = survey.tables.values().filter(|facts| !is_unnamed(facts.number));
@@ -135,13 +135,13 @@ fn is_consistent(tables: &[Kept], options: &Options, order: &InternalComparator)
         new_files: tables.iter().map(|kept| kept.file.clone()).collect(),
         ..VersionEdit::default()
     };
-    // No table of this version is ever removed through it.
+    // No table is ever removed through this version.
     let trash = Arc::new(Trash::new(options.fs.clone(), Path::new("")));
     let applied: Result<Version> = Version::default().apply(&edit, order, &trash);
     applied.is_ok()
 }
 
-/// The first sorted level that so many bytes do not overfill.
+/// Returns the first sorted level whose target size is at least `bytes`, or else the last level.
 fn level_for(bytes: u64, options: &Options) -> usize {
     (1..NUM_LEVELS).find(|&level| bytes <= target_bytes(level, options)).unwrap_or(NUM_LEVELS - 1)
 }

@@ -1,11 +1,11 @@
-//! What a repair did, or would do.
+//! The report of what a repair did, or would do.
 
 use std::path::PathBuf;
 
 use crate::base::error::Corruption;
 use crate::engine::open::LostLog;
 
-/// How [`repair`](crate::repair) goes about it.
+/// Options of [`repair`](crate::repair).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RepairOptions {
     pub(super) dry_run: bool,
@@ -20,36 +20,36 @@ impl RepairOptions {
     }
 }
 
-/// What [`repair`](crate::repair) found and did.
+/// The report of [`repair`](crate::repair).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// Whether nothing was changed because nothing was to be.
+    /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
-    /// Whether there was no fault: then nothing was done.
+    /// Whether there were no faults, so that nothing was done.
     pub healthy: bool,
-    /// What is wrong. Beyond ten thousand faults they are only counted.
+    /// The faults. Those beyond ten thousand are only counted.
     pub faults: Vec<Corruption>,
-    /// The number of faults.
+    /// Number of faults.
     pub fault_count: u64,
-    /// The MANIFEST that was gone by.
+    /// The MANIFEST that was used.
     pub manifest: Option<PathBuf>,
-    /// Why it could not be trusted to say how the database was last, if it could not.
+    /// Why the MANIFEST could not be trusted to describe the latest state, if it could not.
     pub manifest_distrusted: Option<String>,
-    /// Tables that stay as they are.
+    /// Number of tables kept unchanged.
     pub tables_kept: u64,
-    /// Tables that do not.
+    /// The other tables, and what became of them.
     pub tables: Vec<TableRepair>,
-    /// Tables that were written anew.
+    /// Tables that were written.
     pub new_tables: Vec<NewTable>,
-    /// What could not be saved from tables. For keys in these ranges a newer version may be lost,
-    /// and an older one show in its place; a key deleted there may be back.
+    /// Ranges of keys that could not be saved from tables. In these ranges a newer version may be
+    /// lost and an older one visible in its place, and a deleted key may be back.
     pub lost: Vec<LostRange>,
-    /// Logs of which something was left out.
+    /// Logs from which something was left out.
     pub lost_logs: Vec<LostLog>,
-    /// Files put aside into `lost/`.
+    /// Files moved to `lost/`.
     pub quarantined: Vec<Quarantined>,
-    /// What else there is to know.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 
@@ -57,13 +57,13 @@ pub struct RepairReport {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableRepair {
-    /// The table.
+    /// The path of the table.
     pub path: PathBuf,
-    /// The level it was at, if the MANIFEST says so.
+    /// Its level, if the MANIFEST names it.
     pub level: Option<usize>,
     /// What was done.
     pub outcome: TableOutcome,
-    /// The entries in its sound blocks.
+    /// Number of entries in its undamaged blocks.
     pub entries: u64,
 }
 
@@ -71,20 +71,20 @@ pub struct TableRepair {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableOutcome {
-    /// Its sound blocks are in a new table, at the level it was at.
+    /// Its undamaged blocks were written to a new table at the same level.
     Rewritten,
-    /// It has a new number, to stay above a table that was written anew.
+    /// It was given a new number, to stay above a table that was rewritten.
     Renumbered,
-    /// No MANIFEST named it: it got a level.
+    /// It was not named by the MANIFEST and was assigned a level.
     Placed,
-    /// It was merged with others, by sequence number.
+    /// It was merged with others by sequence number.
     Merged,
-    /// It is gone, or nothing in it is sound.
+    /// It is missing, or nothing in it is undamaged.
     Lost,
 }
 
 impl TableOutcome {
-    /// In a word.
+    /// Returns the outcome as a word.
     pub fn name(self) -> &'static str {
         match self {
             TableOutcome::Rewritten => "rewritten",
@@ -100,11 +100,11 @@ impl TableOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NewTable {
-    /// The table.
+    /// The path of the table.
     pub path: PathBuf,
-    /// Its level.
+    /// The level.
     pub level: usize,
-    /// Its size.
+    /// Size of the file, in bytes.
     pub file_bytes: u64,
 }
 
@@ -112,26 +112,26 @@ pub struct NewTable {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostRange {
-    /// The table.
+    /// The path of the table.
     pub path: PathBuf,
-    /// Where what is lost begins, in bytes.
+    /// Offset of the lost part, in bytes.
     pub offset: u64,
-    /// How much it is, in bytes as stored.
+    /// Length of the lost part as stored, in bytes.
     pub bytes: u64,
-    /// No key before this one is lost; `None`: nothing tells.
+    /// Inclusive lower bound of the keys that may be lost; `None` if unknown.
     pub from: Option<Vec<u8>>,
-    /// No key after this one is lost; `None`: nothing tells.
+    /// Inclusive upper bound of the keys that may be lost; `None` if unknown.
     pub to: Option<Vec<u8>>,
 }
 
-/// A file that was put aside.
+/// A file that was moved to `lost/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Quarantined {
-    /// Where it was.
+    /// The original path.
     pub path: PathBuf,
-    /// Where it is now.
+    /// The path in `lost/`.
     pub kept: PathBuf,
-    /// Why.
+    /// The reason.
     pub why: String,
 }

@@ -1,4 +1,4 @@
-//! Writing what a repair makes, and putting aside what it takes out.
+//! Writing the files that a repair creates, and putting aside those that it takes out.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -17,22 +17,23 @@ use crate::format::name::{self, FileName};
 use crate::fs::Fs;
 use crate::table::builder::TableBuilder;
 
-/// Makes new files in a database's directory.
+/// Creates new files in a database's directory.
 pub struct Writer<'a> {
-    /// Where to.
+    /// The filesystem.
     pub fs: Arc<dyn Fs>,
-    /// The database.
+    /// The database's directory.
     pub dir: &'a Path,
-    /// What new tables look like.
+    /// The options for new tables.
     pub options: &'a Options,
-    /// The order of keys.
+    /// The order of internal keys.
     pub order: InternalComparator,
-    /// Numbers nobody has.
+    /// Unused file numbers.
     pub numbers: FileNumbers,
 }
 
 impl Writer<'_> {
-    /// Writes one table of what `fill` adds; `None`, and no file, if that is nothing.
+    /// Writes a table of the entries that `fill` adds. Returns `None`, and writes no file, if there
+    /// are none.
     pub fn table(
         &self,
         level: usize,
@@ -41,7 +42,7 @@ impl Writer<'_> {
         Ok(self.tables(level, u64::MAX, fill)?.pop())
     }
 
-    /// Writes tables of about `max_bytes` of what `fill` adds.
+    /// Writes tables of about `max_bytes` bytes of the entries that `fill` adds.
     pub fn tables(
         &self,
         level: usize,
@@ -54,14 +55,14 @@ impl Writer<'_> {
         Ok(tables.done)
     }
 
-    /// Gives a table a second number.
+    /// Gives a table an additional name with a new number.
     pub fn renumber(&self, path: &Path, file: &NewFile) -> Result<NewFile> {
         let number = self.numbers.take();
         link_or_copy(&*self.fs, path, &self.dir.join(name::table_name(number)))?;
         Ok(NewFile { number, ..file.clone() })
     }
 
-    /// Puts second names of files into `lost/`, durably. The first ones are still there.
+    /// Links or copies files into `lost/`, durably. The originals are kept.
     pub fn keep_aside(&self, files: &[(PathBuf, String)]) -> Result<Vec<Quarantined>> {
         if files.is_empty() {
             return Ok(Vec::new());
@@ -74,7 +75,7 @@ impl Writer<'_> {
             let mut kept = aside.join(file);
             let is_there = self.fs.exists(&kept);
             if is_there.map_err(|error| Error::io("look for", &kept, error))? {
-                // A repair that was cut short put it there, or one before kept another file of
+                // Either an interrupted repair put it there, or an earlier one kept another file of
                 // this name.
                 if self.are_alike(path, &kept)? || file == name::CURRENT {
                     quarantined.push(Quarantined { path: path.clone(), kept, why: why.clone() });
@@ -92,7 +93,7 @@ impl Writer<'_> {
         Ok(quarantined)
     }
 
-    /// The name with another number.
+    /// Returns the name with an unused number.
     fn other_name(&self, file: &str) -> String {
         let number = self.numbers.take();
         let renamed = match FileName::parse(file) {
@@ -127,8 +128,7 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Removes the first names of files whose second ones are durable. What cannot be removed
-    /// stays for the next open.
+    /// Removes the originals of files that are durable under another name.
     pub fn remove(&self, files: impl Iterator<Item = PathBuf>) -> Result<()> {
         for path in files {
             match self.fs.remove(&path) {
@@ -142,7 +142,7 @@ impl Writer<'_> {
     }
 }
 
-/// Tables being written, one after the other.
+/// Tables being written one after another.
 pub struct Tables<'w, 'a> {
     writer: &'w Writer<'a>,
     level: usize,
@@ -152,7 +152,8 @@ pub struct Tables<'w, 'a> {
 }
 
 impl Tables<'_, '_> {
-    /// Adds an entry. Internal keys ascend; only where the user key changes does a table end.
+    /// Adds an entry. Internal keys must ascend. Any entry may begin a new table, so callers that
+    /// set a size limit must add only one version of each user key.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.open.as_ref().is_some_and(|(table, _)| table.file_bytes() >= self.max_bytes) {
             self.end()?;

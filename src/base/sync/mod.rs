@@ -1,13 +1,12 @@
-//! The one door to locks, atomics, threads and time.
+//! The only way to locks, atomics, threads and time.
 //!
-//! In an ordinary build these are `parking_lot`, `arc_swap`, `crossbeam_skiplist` and the standard
-//! library, by their own names and at no cost. With `RUSTFLAGS="--cfg shuttle"` they are stand-ins
-//! with the same methods, over those of [shuttle](https://docs.rs/shuttle): a scheduler which
-//! decides at every one of them who goes on. `tests/shuttle` runs the engine so, under many
-//! schedules.
+//! In an ordinary build these are re-exports of `parking_lot`, `arc_swap`, `crossbeam_skiplist` and
+//! the standard library, at no cost. With `RUSTFLAGS="--cfg shuttle"` they are stand-ins with the same methods, built on
+//! [shuttle](https://docs.rs/shuttle): a scheduler that decides at each call which thread
+//! continues. `tests/shuttle` runs the engine that way, under many schedules.
 //!
-//! What stays outside, and why, is listed in `tests/layers`. `Arc` does: who drops the last one is
-//! decided by the schedule too.
+//! `tests/layers` lists what does not go through this module, and why. `Arc` does not either: the
+//! schedule already decides who drops the last reference.
 
 #[cfg(not(shuttle))]
 mod real {
@@ -21,8 +20,8 @@ mod real {
     pub use crossbeam_skiplist::map::Entry as SkipEntry;
     pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
-    /// Gives way to other threads until `done`, and no longer than `limit`. For waits that take
-    /// about as long as to fall asleep and be woken.
+    /// Yields to other threads until `done` holds, for at most `limit`. For waits about as short as
+    /// it takes to park a thread and wake it.
     pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
         if limit.is_zero() {
             return;

@@ -1,6 +1,7 @@
-//! The stand-ins: what a schedule can be made for.
+//! Stand-ins for the synchronization primitives, which shuttle can schedule.
 //!
-//! Atomics are as if every order were `SeqCst`. Time stands still but for those who wait for it.
+//! Atomics behave as if every ordering were `SeqCst`. Time advances only when a thread waits for
+//! it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,19 +13,19 @@ pub use crossbeam_skiplist::map::Entry as SkipEntry;
 use shuttle::rand::{Rng, thread_rng};
 pub use shuttle::sync::atomic;
 
-/// `std::thread`, what of it is used here.
+/// The parts of `std::thread` that are used here.
 pub mod thread {
     use std::io;
     use std::num::NonZero;
 
     pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, scope, spawn, yield_now};
 
-    /// `std::thread::Builder`. Threads can always be had.
+    /// `std::thread::Builder`. Spawning never fails.
     #[derive(Debug, Default)]
     pub struct Builder(shuttle::thread::Builder);
 
     impl Builder {
-        /// Of a thread without a name.
+        /// Creates a builder of a thread without a name.
         pub fn new() -> Builder {
             Builder::default()
         }
@@ -34,7 +35,7 @@ pub mod thread {
             Builder(self.0.name(name))
         }
 
-        /// Starts it.
+        /// Spawns the thread.
         pub fn spawn<T: Send + 'static>(
             self,
             work: impl FnOnce() -> T + Send + 'static,
@@ -42,7 +43,7 @@ pub mod thread {
             self.0.spawn(work)
         }
 
-        /// Starts it, without its name, to end within `scope`.
+        /// Spawns a scoped thread. The name is dropped.
         pub fn spawn_scoped<'scope, T: Send + 'scope>(
             self,
             scope: &'scope Scope<'scope, '_>,
@@ -52,25 +53,25 @@ pub mod thread {
         }
     }
 
-    /// Two, so that a schedule fits every machine.
+    /// Returns 2, so that a schedule can be replayed on any machine.
     pub fn available_parallelism() -> io::Result<NonZero<usize>> {
         NonZero::new(2).ok_or(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// `parking_lot::Mutex`. Whoever comes may take it before those who wait.
+/// `parking_lot::Mutex`. A thread that arrives may take it before threads that wait.
 #[derive(Default)]
 pub struct Mutex<T: ?Sized>(shuttle::sync::Mutex<T>);
 
 /// `parking_lot::MutexGuard`.
 pub struct MutexGuard<'a, T: ?Sized> {
-    /// `None` while a condition variable, or [`MutexGuard::unlocked`], has given it up.
+    /// `None` while released by a condition variable or by [`MutexGuard::unlocked`].
     held: Option<shuttle::sync::MutexGuard<'a, T>>,
     mutex: &'a Mutex<T>,
 }
 
 impl<T> Mutex<T> {
-    /// An unlocked one.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex(shuttle::sync::Mutex::new(value))
     }
@@ -81,12 +82,12 @@ impl<T: ?Sized> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for it and takes it.
+    /// Locks the mutex, waiting if necessary.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { held: Some(self.held()), mutex: self }
     }
 
-    /// What is in it: nobody else has it.
+    /// Returns the value, which needs no lock because access is exclusive.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -99,7 +100,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<T: ?Sized> MutexGuard<'_, T> {
-    /// Gives the lock up while `work` is done.
+    /// Releases the lock while `work` runs.
     pub fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
         guard.held = None;
         let result = work();
@@ -127,17 +128,17 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 pub struct RwLock<T>(shuttle::sync::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// An unlocked one.
+    /// Creates an unlocked lock.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock(shuttle::sync::RwLock::new(value))
     }
 
-    /// Waits until nobody writes.
+    /// Locks for reading, waiting until no thread writes.
     pub fn read(&self) -> shuttle::sync::RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until nobody else has it.
+    /// Locks for writing, waiting until no other thread holds the lock.
     pub fn write(&self) -> shuttle::sync::RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,12 +149,12 @@ impl<T> RwLock<T> {
 pub struct Condvar(shuttle::sync::Condvar);
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// Creates a condition variable.
     pub const fn new() -> Condvar {
         Condvar(shuttle::sync::Condvar::new())
     }
 
-    /// Waits to be notified.
+    /// Waits for a notification.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         if let Some(held) = guard.held.take() {
             guard.held = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
@@ -165,8 +166,8 @@ impl Condvar {
         self.wait_until(guard, Instant::now() + time)
     }
 
-    /// Lets the others have a turn, of any length. After that the time may be over, or the thread
-    /// was notified before, or for no reason: nobody may rely on the one or the other.
+    /// Yields to other threads for an arbitrary time. Afterwards the deadline may have passed, or
+    /// not: then the wake-up counts as notified or spurious. Callers may rely on neither.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
         MutexGuard::unlocked(guard, thread::yield_now);
         let is_over = thread_rng().r#gen();
@@ -176,12 +177,12 @@ impl Condvar {
         WaitTimeoutResult(is_over)
     }
 
-    /// Wakes one of those who wait.
+    /// Wakes one waiting thread.
     pub fn notify_one(&self) {
         self.0.notify_one();
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();
     }
@@ -192,13 +193,13 @@ impl Condvar {
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time is over.
+    /// Returns whether the wait timed out.
     pub fn timed_out(&self) -> bool {
         self.0
     }
 }
 
-/// Gives the others a turn, of any length; `done` may be so then, or not.
+/// Yields to other threads for an arbitrary time, after which `done` may or may not hold.
 pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
     if !limit.is_zero() && !done() {
         thread::yield_now();
@@ -206,21 +207,21 @@ pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
 }
 
 thread_local! {
-    /// The time, of all tasks that a runner schedules on this thread.
+    /// The current time, shared by all tasks that a runner schedules on this thread.
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// `std::time::Instant`, of a clock that [`Condvar::wait_until`] moves and nothing else.
+/// `std::time::Instant`, of a clock that only [`Condvar::wait_until`] advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(Duration);
 
 impl Instant {
-    /// The time.
+    /// Returns the current time.
     pub fn now() -> Instant {
         Instant(NOW.get())
     }
 
-    /// How long ago it was.
+    /// Returns the time elapsed since this instant.
     pub fn elapsed(&self) -> Duration {
         NOW.get().saturating_sub(self.0)
     }
@@ -234,11 +235,11 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// `arc_swap::ArcSwapAny`: each of its operations is one step, before which others may go on.
+/// `arc_swap::ArcSwapAny`. Each operation is one step, before which other threads may be scheduled.
 pub struct ArcSwapAny<T> {
-    /// Held for no longer than one step.
+    /// Locked for a single step only.
     value: parking_lot::Mutex<T>,
-    /// Touched to give the others a turn.
+    /// Accessed to let shuttle switch threads.
     turn: atomic::AtomicBool,
 }
 
@@ -248,7 +249,7 @@ pub type ArcSwap<T> = ArcSwapAny<Arc<T>>;
 /// `arc_swap::ArcSwapOption`.
 pub type ArcSwapOption<T> = ArcSwapAny<Option<Arc<T>>>;
 
-/// `arc_swap::Guard`. As there, whoever holds it may be the last owner.
+/// `arc_swap::Guard`. As there, its holder may be the last owner.
 pub struct Guard<T>(T);
 
 impl<T> Deref for Guard<T> {
@@ -260,28 +261,28 @@ impl<T> Deref for Guard<T> {
 }
 
 impl<T: Clone> ArcSwapAny<T> {
-    /// Holds `value`.
+    /// Creates one that holds `value`.
     pub fn new(value: T) -> ArcSwapAny<T> {
         ArcSwapAny { value: value.into(), turn: atomic::AtomicBool::new(false) }
     }
 
-    /// What it holds, for a moment.
+    /// Returns a guard of the value.
     pub fn load(&self) -> Guard<T> {
         Guard(self.load_full())
     }
 
-    /// What it holds.
+    /// Returns a clone of the value.
     pub fn load_full(&self) -> T {
         self.turn.load(atomic::Ordering::SeqCst);
         self.value.lock().clone()
     }
 
-    /// Holds `value` from now on.
+    /// Replaces the value.
     pub fn store(&self, value: T) {
         drop(self.swap(value));
     }
 
-    /// Holds `value` from now on: what it held before.
+    /// Replaces the value and returns the previous one.
     pub fn swap(&self, value: T) -> T {
         self.turn.load(atomic::Ordering::SeqCst);
         std::mem::replace(&mut self.value.lock(), value)
@@ -289,14 +290,14 @@ impl<T: Clone> ArcSwapAny<T> {
 }
 
 impl<T> ArcSwap<T> {
-    /// Holds `value`.
+    /// Creates one that holds `value`.
     pub fn from_pointee(value: T) -> ArcSwap<T> {
         ArcSwap::new(Arc::new(value))
     }
 }
 
 impl<T> ArcSwapOption<T> {
-    /// Holds nothing.
+    /// Creates one that holds nothing.
     pub fn empty() -> ArcSwapOption<T> {
         ArcSwapAny::new(None)
     }

@@ -1,66 +1,66 @@
-//! Which filters pay: a judgement from lookups that were done, or replayed, under several plans.
+//! Judging which filters pay, from lookups that were done or replayed under several plans.
 //!
-//! The lookups are the same under each plan, so what a plan saves is a mean of differences, and how
-//! sure it is follows from how these lie apart. The judgement is of data blocks, which are the same
-//! everywhere; what a block costs in time depends on caches and disks, and is the reader's to add.
+//! The lookups are the same under each plan, so a plan's saving is a mean of differences, and its
+//! confidence interval follows from their variance. Data blocks are judged, which are the same
+//! everywhere; the time a block costs depends on caches and disks, and is up to the reader.
 
-/// What one plan came to.
+/// The results of one plan.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
-    /// Data blocks that each lookup read, in an order that is the same for all plans.
+    /// Number of data blocks that each lookup read, in the same order for all plans.
     pub blocks: &'a [u16],
-    /// Bytes of memory that its filters take while the tables are open.
+    /// Memory that its filters take while the tables are open, in bytes.
     pub filter_bytes: u64,
 }
 
-/// What one plan saves against having no filters.
+/// What one plan saves compared with no filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saving {
-    /// Data blocks a lookup, on average.
+    /// Average number of data blocks per lookup.
     pub blocks_per_get: f64,
-    /// Data blocks a lookup saved, on average.
+    /// Average number of data blocks saved per lookup.
     pub saved: f64,
-    /// Where that lies with 95 % confidence.
+    /// The 95 % confidence interval of `saved`.
     pub interval: (f64, f64),
-    /// Bytes of filters.
+    /// Size of the filters, in bytes.
     pub filter_bytes: u64,
 }
 
-/// How sure an advice is.
+/// How certain an advice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sureness {
-    /// All of the interval is on the side of the advice.
+    /// The whole confidence interval agrees with it.
     Sure,
-    /// The middle of the interval is, and not all of it.
+    /// The middle of the confidence interval agrees with it, but not all of it.
     Likely,
-    /// Too few lookups to say.
+    /// There are too few lookups to tell.
     TooFew,
 }
 
-/// What to do.
+/// The advice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The plan to take, as its place among the evidence; `None` if filters do not pay.
+    /// The index of the plan to choose among the evidence; `None` if filters do not pay.
     pub plan: Option<usize>,
-    /// How sure that is.
+    /// How certain the advice is.
     pub sureness: Sureness,
-    /// What each plan saves, in the order of the evidence.
+    /// The savings of each plan, in the order of the evidence.
     pub savings: Vec<Saving>,
 }
 
-/// Filters that save less than this part of all data blocks are not worth their place.
+/// Minimum saving, as a fraction of all data blocks. Filters that save less are not worth having.
 pub const LEAST_PART: f64 = 0.02;
 
-/// The smallest filters that save this part of what the best ones save are enough.
+/// Fraction of the best plan's saving that is enough. A larger fraction leads to larger filters.
 pub const ENOUGH: f64 = 0.95;
 
-/// Fewer lookups say nothing.
+/// Minimum number of lookups. With fewer, an advice is never called certain.
 pub const LEAST_LOOKUPS: usize = 100;
 
-/// The normal distribution's quantile of a two-sided interval of 95 %.
+/// The normal distribution's quantile of a two-sided 95 % interval.
 const Z: f64 = 1.959_963_985;
 
-/// Judges `plans` against `without`, the same lookups without any filter.
+/// Judges `plans` against `without`, the data blocks that the same lookups read without filters.
 ///
 /// ```
 /// use minikv::engine::advice::judge::{Evidence, Sureness, advise};
@@ -100,7 +100,7 @@ impl Saving {
         let saved = mean(differences());
         let n = without.len() as f64;
         let squares: f64 = differences().map(|difference| (difference - saved).powi(2)).sum();
-        // A sample without any spread is still a sample: one lookup could have been other.
+        // Even if all differences are equal, one lookup more could have been different.
         let variance = (squares / (n - 1.0).max(1.0)).max(1.0 / n.max(1.0));
         let spread = Z * (variance / n.max(1.0)).sqrt();
         Saving {
@@ -141,7 +141,7 @@ mod tests {
         assert!(low < 1.99 && 1.99 < high && high - low < 0.005, "{low} {high}");
     }
 
-    /// Every key is there, in one table: whatever the filter, the block is read.
+    /// Every key is present and in a single table: whatever the filter, its block is read.
     #[test]
     fn filters_that_save_nothing_are_turned_off() {
         let without = vec![1; 10_000];
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(advise(&without, &[plan]).sureness, Sureness::TooFew);
         let none = advise(&[], &[]);
         assert_eq!((none.plan, none.sureness), (None, Sureness::TooFew));
-        // One in sixty saved: under two in a hundred, and the interval reaches above.
+        // One in sixty is saved: less than 2 %, but the interval extends above.
         let without = vec![1; 600];
         let with: Vec<u16> = some(60, 600).iter().map(|n| 1 - n).collect();
         let advice = advise(&without, &[Evidence { blocks: &with, filter_bytes: 10 }]);

@@ -1,10 +1,10 @@
-//! Which filters the lookups want that a database sees.
+//! Advice on which filters pay for the lookups that a database receives.
 //!
 //! | file | what is in it |
 //! | --- | --- |
-//! | `sample` | keys that gets looked up, kept while they come |
-//! | `shadow` | lookups replayed against filters that the tables do not have |
-//! | `judge` | what to take, and how sure that is |
+//! | `sample` | a sample of the keys that gets look up |
+//! | `shadow` | replay of lookups against filters that the tables do not have |
+//! | `judge` | which filters to choose, and how certain that is |
 //! | `show` | the advice as text |
 
 use std::sync::Arc;
@@ -27,67 +27,67 @@ pub mod sample;
 pub mod shadow;
 mod show;
 
-/// The filters that a sample of a database's own lookups wants.
+/// The filters that pay for a sample of a database's own lookups.
 ///
-/// Blocks are those that gets look into, from the cache or from files. `Display` shows it all as
-/// a table and two sentences.
+/// Block counts are of data blocks that gets search, from the cache or from files. `Display` writes
+/// it all as a table and two sentences.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FilterAdvice {
-    /// What to give [`Options::filter`](crate::Options::filter). `FilterLayout::None`: filters do
-    /// not pay.
+    /// The value for [`Options::filter`](crate::Options::filter). `FilterLayout::None` if filters
+    /// do not pay.
     pub layout: FilterLayout,
-    /// Bits per key to give it; 0 without filters.
+    /// The number of bits per key; 0 without filters.
     pub bits_per_key: u32,
-    /// How sure that is.
+    /// How certain the advice is.
     pub sureness: Sureness,
-    /// Gets since the database was opened.
+    /// Number of gets since the database was opened.
     pub gets: u64,
-    /// Of those, the sample that was replayed.
+    /// Number of them in the sample that was replayed.
     pub sampled: u64,
-    /// Of the sample, those that find no value now.
+    /// Number of gets in the sample that find no value now.
     pub absent: u64,
-    /// Of the sample, those that a memtable answers now, whatever filters the tables have.
+    /// Number of gets in the sample that a memtable answers now, whatever filters the tables have.
     pub in_memory: u64,
-    /// Data blocks a get, without filters.
+    /// Data blocks searched per get without filters.
     pub blocks_per_get: f64,
-    /// What the filters save that the tables have.
+    /// What the tables' present filters save.
     pub now: Saving,
-    /// What others would.
+    /// What other filters would save.
     pub tried: Vec<Tried>,
-    /// Time to read, verify and decompress a data block here and now, in nanoseconds, on average.
+    /// Average time to read, verify and decompress a data block here and now, in nanoseconds.
     pub nanos_per_block: f64,
-    /// Bytes of a data block in its file, on average.
+    /// Average size of a data block in its file, in bytes.
     pub bytes_per_block: f64,
-    /// Tables that were read for the replay, of all there are.
+    /// Number of tables read for the replay, and of all tables.
     pub tables_read: (u64, u64),
 }
 
-/// What filters of one kind and size would save and cost.
+/// The savings and costs of filters of one kind and size.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Tried {
-    /// Where they are.
+    /// Where the filters are.
     pub layout: FilterLayout,
     /// Bits per key.
     pub bits_per_key: u32,
-    /// Blocks saved, and memory taken.
+    /// Data blocks saved, and memory taken.
     pub saving: Saving,
-    /// Time to ask them, in nanoseconds a get.
+    /// Time to query the filters, in nanoseconds per get.
     pub probe_nanos: f64,
-    /// What a get takes less in nanoseconds, if all blocks saved had been read from files:
-    /// those blocks' time less that of asking.
+    /// Net time saved if all blocks saved had been read from files, in nanoseconds per get: the
+    /// time to read them less the time to query the filters.
     pub nanos_saved: f64,
 }
 
-/// The sizes tried of each kind, in bits per key.
+/// Sizes of filters tried for each layout, in bits per key.
 const SIZES: [u32; 6] = [4, 6, 8, 10, 12, 16];
 
-/// Replays the sample of `state`'s lookups on `view` at `seq`. Reads each table once whose range
-/// has one of the keys.
+/// Replays the sampled lookups of `state` on `view` at `seq`. Reads each table whose range contains
+/// one of the keys once.
 ///
 /// # Errors
-/// Corruption and I/O errors of those tables; a comparator under which filters cannot be used.
+/// Corruption and I/O errors of those tables; a comparator with which filters cannot be used.
 pub fn filter_advice(state: &ReadState, view: &ReadView, seq: SeqNo) -> Result<FilterAdvice> {
     let order = state.order.user();
     if !order.get().equal_means_same_bytes() {
@@ -111,7 +111,7 @@ pub fn filter_advice(state: &ReadState, view: &ReadView, seq: SeqNo) -> Result<F
     let Replayed { mut outcomes, held, tables, whole } = replay(state, view, lookups)?;
     for outcome in &mut outcomes {
         outcome.blocks.resize(keys.len(), 0);
-        // Tables that were not read have filters too.
+        // Tables that were not read have filters, too.
         outcome.filter_bytes = (outcome.filter_bytes as f64 * whole) as u64;
     }
     let [without, with @ ..] = &outcomes[..] else {
@@ -124,7 +124,7 @@ fn evidence(outcome: &Outcome) -> Evidence<'_> {
     Evidence { blocks: &outcome.blocks, filter_bytes: outcome.filter_bytes }
 }
 
-/// What is known of the sample before it is replayed.
+/// Facts about the sample and the replay that become part of the advice.
 struct Seen {
     keys: usize,
     in_memory: u64,
@@ -132,14 +132,14 @@ struct Seen {
     tables: (u64, u64),
 }
 
-/// What the tables said.
+/// The results of a replay.
 struct Replayed {
-    /// One for each plan.
+    /// One outcome for each plan.
     outcomes: Vec<Outcome>,
     held: Held,
-    /// Tables read, of all.
+    /// Number of tables read, and of all tables.
     tables: (u64, u64),
-    /// The bytes of all tables for each byte of those.
+    /// Ratio of the size of all tables to that of the tables read.
     whole: f64,
 }
 
@@ -166,7 +166,7 @@ fn replay(state: &ReadState, view: &ReadView, lookups: Vec<Lookup<'_>>) -> Resul
     Ok(Replayed { outcomes, held, tables, whole })
 }
 
-/// None, those that the tables have, and then those of [`sizes`].
+/// Returns the plans: no filters, the tables' own filters, and one plan for each of [`sizes`].
 fn plans() -> Vec<Plan> {
     let mut plans = vec![
         Plan { blocks: BlockFilters::None, table: TableFilters::None },

@@ -1,29 +1,30 @@
-//! A sample of the keys that gets look up, at a bounded cost.
+//! A sample of the keys that gets look up, at bounded cost.
 //!
-//! Which get is kept is decided ahead: a thread compares its own count of gets with the number of
-//! the next one to keep, and only that one takes the lock. At first every get is kept. Each time
-//! there are too many, half of them go and the gaps double, so that each kept key stands for as
-//! many gets as any other. At one in 256, the oldest go instead: the sample follows the last two
-//! million gets.
+//! Which get is sampled is decided in advance: a thread compares its count of gets with the count
+//! at which the next one is sampled, and only that get takes the lock. At first every get is
+//! sampled. Whenever the sample is full, half of it is dropped and the gaps double, so that every
+//! kept key stands for equally many gets. Once the gaps average 256, the oldest keys are dropped
+//! instead: the sample then follows the last two million gets.
 
 use std::collections::VecDeque;
 
 use crate::base::stats::ReadTally;
 use crate::base::sync::Mutex;
 
-/// Keys kept, the newest.
+/// Maximum number of keys kept. More keys make the advice more certain, and its replay slower.
 pub const MAX_KEYS: usize = 8192;
 
-/// Bytes of keys kept, and so the most memory that the sample takes, but for 24 bytes a key.
+/// Maximum total length of the keys kept, in bytes. Bounds the memory of the sample, apart from 24
+/// bytes per key.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// Longer keys are not kept: each would push out hundreds of others.
+/// Maximum length of a key that is kept, in bytes: a longer one would push out hundreds of others.
 const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 
-/// The longest gap, on average, between gets that are kept.
+/// Maximum average gap between sampled gets. A power of two.
 const MAX_GAP: u64 = 256;
 
-/// The keys that were looked up lately, a part of them. Thread-safe.
+/// A sample of the keys looked up recently. Thread-safe.
 #[derive(Debug, Default)]
 pub struct LookupSample {
     kept: Mutex<Kept>,
@@ -31,17 +32,17 @@ pub struct LookupSample {
 
 #[derive(Debug, Default)]
 struct Kept {
-    /// Oldest first.
+    /// The keys, oldest first.
     keys: VecDeque<Box<[u8]>>,
     bytes: usize,
-    /// How often the gaps were doubled.
+    /// Number of times that the gaps were doubled.
     doublings: u32,
-    /// Random numbers drawn.
+    /// Number of random numbers drawn.
     drawn: u64,
 }
 
 impl LookupSample {
-    /// Told of every get by the thread that `tally` is of, which counted it there already.
+    /// Must be called for every get, after it was counted in `tally`, the calling thread's own.
     #[inline]
     pub fn looked_up(&self, key: &[u8], tally: &ReadTally) {
         if tally.gets.load() >= tally.next_sample.load() {
@@ -55,14 +56,14 @@ impl LookupSample {
         tally.next_sample.set(tally.gets.load() + gap);
     }
 
-    /// The keys, oldest first, each as often as it was kept.
+    /// Returns the keys, oldest first. A key sampled several times occurs several times.
     pub fn keys(&self) -> Vec<Box<[u8]>> {
         self.kept.lock().keys.iter().cloned().collect()
     }
 }
 
 impl Kept {
-    /// Keeps `key`, and says how many gets on the next one is to be kept.
+    /// Adds `key`. Returns the number of gets after which to sample the next.
     fn keep(&mut self, key: &[u8]) -> u64 {
         if key.len() <= MAX_KEY_BYTES {
             while self.keys.len() == MAX_KEYS || self.bytes + key.len() > MAX_BYTES {
@@ -71,7 +72,7 @@ impl Kept {
             self.bytes += key.len();
             self.keys.push_back(key.into());
         }
-        // Not the same gap each time: lookups may come in a rhythm.
+        // Random gaps, because lookups may be periodic.
         let mean = 1 << self.doublings;
         1 + self.draw() % (2 * mean - 1)
     }
@@ -94,7 +95,7 @@ impl Kept {
     }
 }
 
-/// The finalizer of splitmix64: numbers in a row come out as if thrown.
+/// The finalizer of splitmix64: consecutive inputs give outputs that look random.
 fn spread(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(sample.keys(), expected);
         let oldest_of = || u32::from_le_bytes(sample.keys()[0][..].try_into().unwrap());
         (1000..1 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
-        // Still of all gets, each as likely as any other.
+        // Still a sample of all gets, each equally likely.
         let late = sample.keys().iter().filter(|key| key[2] >= 8).count();
         let kept = sample.keys().len();
         assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&kept), "{kept}");
@@ -129,13 +130,13 @@ mod tests {
         let early = sample.keys().iter().filter(|key| key[2] == 0).count();
         assert!((kept / 16).abs_diff(early) < 120, "{early} of {kept} in the first sixteenth");
         (1 << 20..8 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
-        // Now of the last 8192 times 256 gets.
+        // Now a sample of the last 8192 * 256 gets.
         assert_eq!((sample.keys().len(), 1 << sample.kept.lock().doublings), (MAX_KEYS, MAX_GAP));
         let since = (8 << 20) - oldest_of();
         assert!(since.abs_diff((MAX_KEYS as u64 * MAX_GAP) as u32) < 100_000, "{since}");
     }
 
-    /// Two keys in turns: neither may be kept much more often than the other.
+    /// Two keys alternate: neither may be sampled much more often than the other.
     #[test]
     fn a_rhythm_of_lookups_does_not_show() {
         let (sample, tally) = (LookupSample::default(), ReadTally::default());

@@ -1,9 +1,8 @@
-//! Shadow filters: lookups replayed against filters that the tables do not have.
+//! Shadow filters: replaying lookups against filters that the tables do not have.
 //!
-//! A table is walked once. Its keys make one filter for each [`Plan`], and at the same time tell
-//! of each lookup which data block it would come to and whether its key is there. With that, what
-//! a get would do under each plan is counted without writing anything and without reading a block
-//! twice.
+//! A table is read once. Its keys are added to new filters for each [`Plan`], and tell for each
+//! lookup which data block it would reach and whether its key is there. From that, what a get would
+//! do under each plan is counted, without writing anything or reading a block twice.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -20,34 +19,35 @@ use crate::filter::{FilterBlockBuilder, FilterBlockReader, FilterPolicy, TableFi
 use crate::format::key::{ParsedKey, UserComparator, user_key};
 use crate::table::reader::Table;
 
-/// The block filters that a plan gives tables.
+/// The block filters that a plan assumes.
 #[derive(Clone, Debug)]
 pub enum BlockFilters {
-    /// None.
+    /// No block filters.
     None,
-    /// Those that each table has.
+    /// Each table's own.
     Own,
-    /// New ones, of this policy.
+    /// New ones with this policy.
     New(Arc<dyn FilterPolicy>),
 }
 
-/// The table filters that a plan gives tables.
+/// The whole-table filters that a plan assumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableFilters {
-    /// None.
+    /// No whole-table filters.
     None,
-    /// Those that each table has.
+    /// Each table's own.
     Own,
-    /// New ones, of so many bits a key.
+    /// New ones with this many bits per key.
     New(u32),
 }
 
-/// The filters that tables should have. A table that has both kinds is asked by its table filter.
+/// The filters that tables are assumed to have. If a table has both kinds, only its whole-table
+/// filter is queried.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// One filter for each 2 KiB of data blocks.
+    /// One filter per 2 KiB of data-block offset.
     pub blocks: BlockFilters,
-    /// One filter for the whole table.
+    /// One filter per table.
     pub table: TableFilters,
 }
 
@@ -60,68 +60,68 @@ pub struct Lookup<'a> {
     pub present: bool,
 }
 
-/// What makes a filter as good as it is.
+/// The parameters that fix a filter's false-positive rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FilterShape {
     /// A bloom filter.
     Bloom {
-        /// Bits of the array: `m`.
+        /// Length of the bit array: `m`.
         bits: u64,
-        /// Different keys it was made of: `n`.
+        /// Number of distinct keys in the filter: `n`.
         keys: u64,
-        /// Bits probed a key: `k`.
+        /// Number of bits probed per key: `k`.
         probes: u32,
     },
     /// A filter of fingerprints.
     Fingerprints {
-        /// Bits of a fingerprint.
+        /// Length of a fingerprint, in bits.
         bits: u32,
     },
 }
 
-/// The filters made for one table, as they are written.
+/// The new filters of one table, encoded as on disk.
 #[derive(Clone, Debug, Default)]
 pub struct MadeFilters {
     /// The filter block.
     pub block: Option<Bytes>,
-    /// The filter of the whole table.
+    /// The whole-table filter.
     pub table: Option<Bytes>,
 }
 
-/// What the lookups come to under one plan.
+/// The counts of all lookups under one plan.
 ///
-/// Block caches are not replayed: every data block counts as read from its file, and bytes do not
-/// count.
+/// Block caches are not simulated: every data block counts as read from its file. Bytes are not
+/// counted.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Of the lookups that find a value.
+    /// Counts of the lookups that find a value.
     pub present: ReadTrace,
-    /// Of the others.
+    /// Counts of the other lookups.
     pub absent: ReadTrace,
-    /// By level: filters asked about a key that they were not made of, by shape. Of a key looked up
-    /// again and again only the first time counts: a filter that errs errs each time.
+    /// Filters queried for a key that they do not hold, by level and shape. A key that is looked up
+    /// repeatedly counts only once, because a filter that errs on it errs every time.
     pub tried: [BTreeMap<FilterShape, u64>; NUM_LEVELS],
-    /// The same, those of them that said "maybe".
+    /// How many of those answered "maybe", by level.
     pub wrong: [u64; NUM_LEVELS],
-    /// How the errors lie among the filters that were asked.
+    /// The distribution of false positives over filters.
     pub among_filters: Clusters,
-    /// How the errors lie among the keys.
+    /// The distribution of false positives over keys.
     pub among_keys: Clusters,
-    /// Bytes of the filters of all tables.
+    /// Size of the filters of all tables, in bytes.
     pub filter_bytes: u64,
-    /// Data blocks that each lookup reads, in key order.
+    /// Number of data blocks that each lookup reads, in key order.
     pub blocks: Vec<u16>,
-    /// Time that asking the filters took.
+    /// Time taken to query the filters, in nanoseconds.
     pub probe_nanos: u64,
-    /// The filters made, in the order in which the tables were given, if they are kept.
+    /// The new filters, in the order of tables, if they are kept.
     pub made: Vec<MadeFilters>,
 }
 
 /// Sums over clusters of tries that are not independent: those of one filter, which may be fuller
-/// than another, and those of one key, whose hash may be worse than another's.
+/// than others, and those of one key, whose hash may collide more than others.
 ///
-/// With them the variance of a rate can be told: a cluster with `t` tries, of which `w` were
-/// wrong, adds `(w - rate * t)^2` to it.
+/// They give the variance of a rate: a cluster of `t` tries, `w` of which were false positives,
+/// contributes `(w - rate * t)^2`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clusters {
     /// The sum of `w * w`.
@@ -139,58 +139,60 @@ impl Clusters {
         self.tried_squared += tried * tried;
     }
 
-    /// The sum over clusters of `(w - rate * t)^2`.
+    /// Returns the sum over clusters of `(w - rate * t)^2`.
     pub fn deviation(&self, rate: f64) -> f64 {
         let [ww, wt, tt] = [self.wrong_squared, self.wrong_by_tried, self.tried_squared];
         ww as f64 - 2.0 * rate * wt as f64 + rate * rate * tt as f64
     }
 }
 
-/// What the tables hold.
+/// Totals over the tables read.
 #[derive(Clone, Debug, Default)]
 pub struct Held {
-    /// Tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Data blocks.
+    /// Number of data blocks.
     pub data_blocks: u64,
-    /// Bytes of data blocks as stored.
+    /// Size of the data blocks as stored, in bytes.
     pub data_bytes: u64,
-    /// Entries: versions and tombstones too.
+    /// Number of entries, including old versions and tombstones.
     pub entries: u64,
-    /// Time that reading the data blocks took: from their files, verified and decompressed.
+    /// Time taken to read the data blocks from their files, verify and decompress them, in
+    /// nanoseconds.
     pub read_nanos: u64,
 }
 
-/// A replay under way: tables are given in the order in which a get asks them.
+/// A replay in progress. Tables must be given in the order in which a get searches them.
 #[derive(Debug)]
 pub struct Shadow<'a> {
     order: UserComparator,
     plans: Vec<Plan>,
-    /// In key order.
+    /// The lookups, in key order.
     lookups: Vec<Lookup<'a>>,
-    /// Which found their key in a table already.
+    /// Whether each lookup has found its key in a table.
     answered: Vec<bool>,
     keep_filters: bool,
     held: Held,
     outcomes: Vec<Outcome>,
-    /// For each plan and lookup: filters that were asked in vain, and those that were wrong.
+    /// For each plan and lookup: the number of filters queried for an absent key, and of false
+    /// positives.
     tries: Vec<Vec<(u16, u16)>>,
 }
 
-/// A lookup that came to a table.
+/// A lookup that reaches a table.
 struct Visit {
     lookup: usize,
-    /// Where the data block starts that the index names, if it names one.
+    /// Offset of the data block that the index names, if it names one.
     block: Option<u64>,
     found: bool,
 }
 
-/// A table's keys, walked.
+/// The result of reading all keys of a table.
 struct Walk {
     visits: Vec<Visit>,
-    /// New filters, for the plans that have any.
+    /// New filters by plan; empty for plans without any.
     made: Vec<MadeFilters>,
-    /// Different keys of each span of offsets that shares a filter.
+    /// Number of distinct keys in each span of offsets that shares a filter.
     keys_per_span: BTreeMap<u64, u64>,
 }
 
@@ -198,8 +200,8 @@ struct Walk {
 const FILTER_BASE_LG: u32 = 11;
 
 impl<'a> Shadow<'a> {
-    /// Replays `lookups` under each of `plans`. Lookups that a memtable answers do not belong
-    /// here.
+    /// Creates a replay of `lookups` under each of `plans`. Leave out lookups that a memtable
+    /// answers.
     pub fn new(order: UserComparator, plans: Vec<Plan>, mut lookups: Vec<Lookup<'a>>) -> Self {
         lookups.sort_by(|a, b| order.compare(a.key, b.key));
         Shadow {
@@ -217,17 +219,18 @@ impl<'a> Shadow<'a> {
         }
     }
 
-    /// Keeps the filters that are made, in [`Outcome::made`].
+    /// Keeps the new filters in [`Outcome::made`].
     #[must_use]
     pub fn keep_filters(mut self) -> Self {
         self.keep_filters = true;
         self
     }
 
-    /// Replays the lookups whose key is in the range of `table`, `first` to `last`, on `level`.
+    /// Replays the lookups whose key is in the range of `table`, from `first` to `last`, at
+    /// `level`.
     ///
     /// # Errors
-    /// Corruption of the table; an error of its file.
+    /// Corruption of the table; an I/O error.
     pub fn table(&mut self, level: usize, table: &Table, first: &[u8], last: &[u8]) -> Result<()> {
         let before =
             |key: &[u8]| self.lookups.partition_point(|l| self.order.compare(l.key, key).is_lt());
@@ -257,7 +260,7 @@ impl<'a> Shadow<'a> {
         Ok(())
     }
 
-    /// What was counted, a plan after the other, and what the tables hold.
+    /// Returns the outcome of each plan, and the totals over the tables.
     pub fn finish(mut self) -> (Vec<Outcome>, Held) {
         for (outcome, tries) in self.outcomes.iter_mut().zip(&self.tries) {
             for &(tried, wrong) in tries {
@@ -267,7 +270,8 @@ impl<'a> Shadow<'a> {
         (self.outcomes, self.held)
     }
 
-    /// Reads every entry of `table`: makes the filters, and says where the lookups in `range` come.
+    /// Reads every entry of `table`. Builds the filters, and finds where the lookups in `range` end
+    /// up.
     fn walk(&mut self, table: &Table, range: Range<usize>) -> Result<Walk> {
         let mut builders: Vec<_> = self.plans.iter().map(Builders::of).collect();
         let mut keys_per_span = BTreeMap::new();
@@ -305,7 +309,8 @@ impl<'a> Shadow<'a> {
                 self.held.entries += 1;
                 valid = cursor.next()?;
             }
-            // What lies between the block's last key and its separator is sent to this block too.
+            // A key between the block's last key and its separator is looked for in this block,
+            // too.
             let separator = user_key(&info.separator);
             let within = |i: &usize| self.order.compare(self.lookups[*i].key, separator).is_le();
             while let Some(i) = pending.next_if(within) {
@@ -315,7 +320,7 @@ impl<'a> Shadow<'a> {
             self.held.data_blocks += 1;
             self.held.data_bytes += info.handle.size;
         }
-        // The median: what else the machine did in between is not the block's.
+        // The median, so that other activity of the machine does not count.
         nanos.sort_unstable();
         let median = nanos.get(nanos.len() / 2).copied().unwrap_or(0);
         self.held.read_nanos += median.saturating_mul(nanos.len() as u64);
@@ -325,7 +330,7 @@ impl<'a> Shadow<'a> {
     }
 }
 
-/// Makes the filters of one table.
+/// The builders of one table's new filters.
 struct Builders {
     block: Option<FilterBlockBuilder>,
     table: Option<TableFilterBuilder>,
@@ -384,7 +389,7 @@ impl Plan {
     }
 }
 
-/// The filter that a get asks in one table.
+/// The filter that a get queries in one table.
 enum Asked {
     Nothing,
     Block(FilterBlockReader),
@@ -413,7 +418,7 @@ impl Asked {
 }
 
 impl Asked {
-    /// How long the filters take to answer, in nanoseconds: the shortest of three times.
+    /// Returns the time the filters take to answer, in nanoseconds: the shortest of three runs.
     fn time(&self, replay: &Replay<'_>) -> u64 {
         if matches!(self, Asked::Nothing) {
             return 0;
@@ -435,7 +440,7 @@ impl Asked {
 }
 
 impl Outcome {
-    /// Both classes of lookups.
+    /// Returns the counts of all lookups.
     pub fn all(&self) -> ReadTrace {
         let mut all = self.present.clone();
         all.add(&self.absent);
@@ -446,7 +451,7 @@ impl Outcome {
         let &Replay { level, walk, lookups } = replay;
         self.probe_nanos += asked.time(replay);
         let mut previous: Option<&[u8]> = None;
-        // The filter asked last, as the span it is of, and how often it was tried and wrong.
+        // The span of the filter queried last, its tries, and its false positives.
         let mut cluster = (0, 0, 0);
         for visit in &walk.visits {
             let lookup = &lookups[visit.lookup];
@@ -477,7 +482,7 @@ impl Outcome {
     }
 }
 
-/// What is replayed on one table.
+/// A replay on one table.
 struct Replay<'a> {
     level: usize,
     walk: &'a Walk,
@@ -485,7 +490,7 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Which filter of its table is asked, and its shape.
+    /// Returns the span of the filter that is queried, and the filter's shape.
     fn shape(&self, asked: &Asked, visit: &Visit) -> (u64, FilterShape) {
         match (asked, visit.block) {
             (Asked::Table(filter), _) => {
@@ -501,7 +506,7 @@ impl Replay<'_> {
     }
 }
 
-/// Counts a visit of a table as a get would. What the filter said, if one was asked.
+/// Counts the visit of a table as a get would. Returns the filter's answer, if one was queried.
 fn count_visit(trace: &mut LevelTrace, asked: &Asked, visit: &Visit, key: &[u8]) -> Option<bool> {
     trace.tables_considered += 1;
     let mut said = None;
@@ -537,7 +542,7 @@ fn nanos_since(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The shape of a filter in LevelDB's format; one without bits matches nothing.
+/// Returns the shape of a filter in LevelDB's format. A filter without bits matches nothing.
 fn bloom_shape(filter: Option<&[u8]>, keys: u64) -> FilterShape {
     let (probes, array) = filter.and_then(|filter| filter.split_last()).unwrap_or((&0, &[]));
     FilterShape::Bloom { bits: array.len() as u64 * 8, keys, probes: u32::from(*probes) }
@@ -560,7 +565,7 @@ mod tests {
         Arc::new(BloomFilterPolicy::new(bits))
     }
 
-    /// A table of every `step`th number up to 3000, with filters of 10 bits a key.
+    /// Builds a table of every `step`th number up to 3000, with filters of 10 bits per key.
     fn table(fs: &MemFs, name: &str, step: usize) -> Table {
         let order = KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)));
         let path = Path::new(name);
@@ -620,7 +625,7 @@ mod tests {
         let (outcomes, held) = replay(&keys, |i| (2999 - i).is_multiple_of(2));
         assert_eq!((held.tables, held.entries), (2, 500 + 1500));
         let [none, own, new, both] = &outcomes[..] else { panic!("four plans") };
-        // Of 1500 present keys 500 are in the first table, and the others are asked for in it.
+        // Of 1500 present keys 500 are in the first table; the others are looked up there in vain.
         let levels = &none.present.levels;
         assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
         assert_eq!(none.absent.total().tables_considered, 3000);
@@ -630,7 +635,7 @@ mod tests {
             let blocks: u64 = outcome.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
             assert_eq!(blocks, outcome.all().data_blocks());
         }
-        // In key order: of the first six keys the first is in the first table.
+        // Lookups are in key order, and only the first of the first six keys is in the first table.
         assert_eq!(none.blocks[..6], [1, 2, 2, 2, 2, 2]);
         for trace in [&own.present, &own.absent] {
             let total = trace.total();
@@ -665,7 +670,7 @@ mod tests {
     fn keys_past_the_last_one_come_to_no_block() {
         let (outcomes, _) = replay(&[key(2999)], |_| false);
         let total = outcomes[0].absent.total();
-        // The separator after the last key is "l": the last block is searched.
+        // The separator after the last key is "l", so the last block is searched.
         assert_eq!((total.tables_considered, total.index_seeks, total.data_blocks()), (2, 2, 2));
     }
 }

@@ -7,7 +7,7 @@ use crate::engine::advice::judge::{ENOUGH, LEAST_PART, Saving, Sureness};
 use crate::engine::explain::show::Size;
 use crate::engine::options::FilterLayout;
 
-/// `block:10`, as `minikv readamp` names filters.
+/// Returns a name such as `block:10`, as used by `minikv readamp`.
 fn name(layout: FilterLayout, bits_per_key: u32) -> String {
     match layout {
         FilterLayout::None => "none".to_string(),

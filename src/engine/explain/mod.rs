@@ -1,7 +1,9 @@
-//! A get, told step by step: what was asked, in which order, and whether filters told the truth.
+//! Explaining a get step by step: what was searched, in which order, and whether filters were
+//! right.
 //!
-//! The steps are those of a real get, heard through a [`ReadSink`](crate::engine::get::ReadSink):
-//! there is no second read path that could tell another story.
+//! The steps are those of a real get, reported through a
+//! [`ReadSink`](crate::engine::get::ReadSink): there is no second read path that could behave
+//! differently.
 
 use bytes::Bytes;
 
@@ -16,9 +18,9 @@ use crate::table::reader::BlockReadOptions;
 mod record;
 pub mod show;
 
-/// How a get went, step by step.
+/// A get, step by step.
 ///
-/// As text it has a line for each step, of at most 100 columns.
+/// As text it has one line of at most 100 columns for each step.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -35,20 +37,20 @@ pub mod show;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The key that was asked for.
+    /// The key that was looked up.
     pub key: Vec<u8>,
-    /// The sequence number of the last write that the get could see.
+    /// The sequence number at which the get read.
     pub seq: SeqNo,
-    /// What was done, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// The answer.
+    /// The value found, if any.
     pub value: Option<Bytes>,
-    /// What this get did, counted.
+    /// Counts of the work of this get.
     pub trace: ReadTrace,
-    /// What the same get, really done without filters, did; or the error it ended with. It came
-    /// first and left the block cache as it was.
+    /// Counts of the work of the same get without filters, or the error it ended with. It was
+    /// really done, before this one, and added nothing to the block cache.
     pub unfiltered: Result<ReadTrace>,
-    /// What part filters had.
+    /// The part that filters played.
     pub filters: FilterUse,
 }
 
@@ -56,42 +58,42 @@ pub struct Explanation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// A memtable was asked.
+    /// A memtable was searched.
     Memtable {
-        /// Whether it is frozen, on its way to a table.
+        /// Whether the memtable is frozen and waits to be flushed to a table.
         frozen: bool,
-        /// What it had.
+        /// The entry found, if any.
         entry: Option<Entry>,
     },
-    /// Tables were left out, because their key ranges do not hold the key.
+    /// Tables were skipped because their key ranges do not contain the key.
     Skipped {
-        /// The level they are at.
+        /// The level of the tables.
         level: usize,
-        /// How many.
+        /// Number of tables.
         tables: u64,
     },
-    /// A table's key range holds the key: the steps from here on are inside it.
+    /// A table's key range contains the key. The following steps are within this table.
     Table(Table),
-    /// The filter of the whole table was asked.
+    /// The whole-table filter was queried.
     TableFilter(Verdict),
     /// The index was searched.
     Index {
         /// The block where the key would be; `None` if every key of the table is less.
         block: Option<IndexedBlock>,
     },
-    /// The filter of the data block was asked.
+    /// The data block's filter was queried.
     BlockFilter(Verdict),
     /// The data block was read.
     Block {
-        /// Where it is in the file, in bytes.
+        /// Offset of the block in the file, in bytes.
         offset: u64,
-        /// What it takes in the file, in bytes, its trailer included.
+        /// Size of the block in the file with its trailer, in bytes.
         stored_bytes: u64,
-        /// Where it came from.
+        /// The source of the block.
         source: BlockSource,
         /// Whether its checksum was verified.
         checksum_verified: bool,
-        /// What it was decompressed to, if it was.
+        /// Size after decompression in bytes, if the block was decompressed.
         decompressed_bytes: Option<u64>,
     },
     /// The data block has the key.
@@ -100,21 +102,21 @@ pub enum Step {
     NotHere,
 }
 
-/// A table that was asked.
+/// A table that was searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Table {
-    /// The level it is at.
+    /// The level of the table.
     pub level: usize,
-    /// The number in its file's name.
+    /// The file number.
     pub number: u64,
-    /// The size of its file.
+    /// Size of the file, in bytes.
     pub file_bytes: u64,
-    /// Its first user key.
+    /// The first user key.
     pub first_key: Vec<u8>,
-    /// Its last user key.
+    /// The last user key.
     pub last_key: Vec<u8>,
-    /// Its filter.
+    /// Whether the table has a filter.
     pub filter: TableFilter,
 }
 
@@ -122,23 +124,23 @@ pub struct Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TableFilter {
-    /// It has one.
+    /// The table has a filter.
     Readable,
-    /// It has one, but it is damaged: the table is read without it.
+    /// The table has a filter, but it is damaged and not used.
     Damaged,
-    /// It has none, or none of the kind that is asked.
+    /// The table has no filter, or none of a known kind.
     Missing,
 }
 
-/// A data block, as the index has it.
+/// A data block, as listed in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexedBlock {
     /// A user key that is not before the block's last and not after the next block's first.
     pub separator: Vec<u8>,
-    /// Where the block is in the file, in bytes.
+    /// Offset of the block in the file, in bytes.
     pub offset: u64,
-    /// Its size, in bytes, without its trailer.
+    /// Size of the block without its trailer, in bytes.
     pub bytes: u64,
 }
 
@@ -148,59 +150,59 @@ pub struct IndexedBlock {
 pub struct Entry {
     /// The sequence number of the write.
     pub seq: SeqNo,
-    /// Whether it put the key or deleted it.
+    /// Whether the write was a put or a deletion.
     pub kind: KeyKind,
-    /// The size of the value; 0 for a deletion.
+    /// Length of the value, in bytes; 0 for a deletion.
     pub value_bytes: u64,
 }
 
-/// What a filter said, and whether it told the truth.
+/// A filter's answer, and whether it was right.
 ///
-/// The truth is what the lookup would find: a key of which the table has only versions newer than
-/// the read is not there.
+/// Right means: in agreement with what the lookup would find. A key of which the table has only
+/// versions newer than the read counts as absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
     /// "Maybe", and the key is there.
     TruePositive,
-    /// "Maybe", but the key is not there: a block was read for nothing.
+    /// "Maybe", but the key is not there: a block was read in vain.
     FalsePositive,
-    /// "Not here", and the key is not: the block was read to make sure, past the cache and
-    /// uncounted.
+    /// "Not here", and the key is not there. To verify this, the block was read without the cache
+    /// and without being counted.
     TrueNegative,
-    /// "Not here", but the key is: the filter is broken.
+    /// "Not here", but the key is there: the filter is broken.
     FalseNegative,
-    /// "Not here"; the block that would confirm it is unreadable.
+    /// "Not here", and the block that would tell is unreadable.
     UnknownNegative,
 }
 
 impl Verdict {
-    /// Whether the filter said "maybe".
+    /// Returns whether the answer was "maybe".
     pub fn may_match(self) -> bool {
         matches!(self, Verdict::TruePositive | Verdict::FalsePositive)
     }
 }
 
-/// What part filters had in a get.
+/// The part that filters played in a get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterUse {
-    /// Filters were asked.
+    /// Filters were queried.
     Asked,
-    /// The read was told to ask none.
+    /// The read options turned filters off.
     TurnedOff,
     /// The database was opened without a filter policy.
     NoPolicy,
-    /// No table that was asked has a filter.
+    /// No table that was searched has a filter.
     NoneInTables,
-    /// No table was asked.
+    /// No table was searched.
     NoTables,
 }
 
-/// Does a get and tells how it went.
+/// Does a get and explains it.
 ///
 /// # Errors
-/// What the get fails with.
+/// Errors of the get.
 pub fn explain(
     state: &ReadState,
     view: &ReadView,
@@ -208,7 +210,8 @@ pub fn explain(
     key: &[u8],
     options: &BlockReadOptions,
 ) -> Result<Explanation> {
-    // First, and without filling the cache, so that both gets find the same blocks there.
+    // The get without filters comes first and does not fill the cache, so that both find the same
+    // blocks there.
     let without = BlockReadOptions { use_filter: false, fill_cache: false, ..*options };
     let mut unfiltered = ReadTrace::default();
     let unfiltered =

@@ -1,4 +1,4 @@
-//! The sink that writes down every step.
+//! The sink that records every step.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use crate::format::key::{SeqNo, user_key};
 use crate::table::reader::Found;
 use crate::table::{BlockSource, IndexEntry, TableSink, TableSlot};
 
-/// Records the steps of a get, and counts them too.
+/// Records and counts the steps of a get.
 #[derive(Debug, Default)]
 pub struct Recorder {
     steps: Vec<Step>,
     trace: ReadTrace,
-    /// The level of the table that is asked.
+    /// The level of the table being searched.
     level: usize,
-    /// The tables asked, in order.
+    /// The tables searched, in order.
     slots: Vec<Arc<TableSlot>>,
 }
 
 impl Recorder {
-    /// What was counted.
+    /// Returns the counts.
     pub fn trace(&self) -> &ReadTrace {
         &self.trace
     }
 
-    /// The steps with what only the tables know: whether they have filters, and whether those
-    /// that said "not here" were right.
+    /// Returns the steps and counts, completed by what only the tables tell: whether they have
+    /// filters, and whether those that answered "not here" were right.
     ///
     /// # Errors
-    /// Those of opening a table.
+    /// Errors of opening a table.
     pub fn finish(
         mut self,
         state: &ReadState,
@@ -73,7 +73,7 @@ impl Recorder {
         &mut self.trace.levels[self.level]
     }
 
-    /// The block that is being read.
+    /// Changes the block being read.
     fn in_block(&mut self, change: impl FnOnce(&mut bool, &mut Option<u64>)) {
         if let Some(Step::Block { checksum_verified, decompressed_bytes, .. }) =
             self.steps.last_mut()
@@ -91,7 +91,7 @@ fn filter_of(table: &crate::table::Table) -> TableFilter {
     }
 }
 
-/// The verdict until the truth is known.
+/// Returns the verdict that holds until the truth is known.
 fn said(may_match: bool) -> Verdict {
     if may_match { Verdict::FalsePositive } else { Verdict::UnknownNegative }
 }

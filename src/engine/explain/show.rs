@@ -8,13 +8,14 @@ use crate::engine::explain::{
 };
 use crate::format::key::KeyKind;
 
-/// Longer keys are cut in the middle: their ends tell more than their beginnings.
+/// Maximum number of characters shown of a key. Longer keys are shortened in the middle, because
+/// their ends tell more.
 const SHOWN_KEY_CHARS: usize = 20;
 
-/// A key in quotes: printable ASCII as it is, a backslash as `\\`, other bytes as `\xHH`.
+/// A key in quotes. Printable ASCII is shown as it is, a backslash as `\\`, other bytes as `\xHH`.
 struct Key<'a>(&'a [u8]);
 
-/// The bytes, escaped, as far as they fit `chars`.
+/// Returns the escaped bytes, as many as fit in `chars` characters.
 fn escaped<'a>(bytes: impl Iterator<Item = &'a u8>, chars: usize) -> Vec<String> {
     let mut left = chars;
     let pieces = bytes.map(|&byte| match byte {
@@ -44,7 +45,7 @@ impl fmt::Display for Key<'_> {
     }
 }
 
-/// A number of bytes as people read it.
+/// A number of bytes in readable units.
 pub struct Size(pub u64);
 
 impl fmt::Display for Size {
@@ -59,7 +60,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// `1 table`, `2 tables`.
+/// A count with its noun: `1 table`, `2 tables`.
 struct Count(u64, &'static str);
 
 impl fmt::Display for Count {
@@ -117,7 +118,7 @@ impl fmt::Display for FilterUse {
     }
 }
 
-/// One line, without a newline.
+/// Writes one line, without a newline.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -169,7 +170,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What a get took, in a line.
+/// The work of a get, in one line.
 struct Took<'a>(&'a ReadTrace);
 
 impl fmt::Display for Took<'_> {
@@ -185,7 +186,7 @@ impl fmt::Display for Took<'_> {
     }
 }
 
-/// What filters said, in a line.
+/// The answers of filters, in one line.
 struct Told<'a>(&'a LevelTrace);
 
 impl fmt::Display for Told<'_> {
@@ -215,7 +216,8 @@ impl Explanation {
         }
     }
 
-    /// What filters saved: blocks, if any was asked.
+    /// Writes the work of the get without filters and, if any was queried, the number of blocks
+    /// that filters saved.
     fn write_savings(&self, f: &mut fmt::Formatter<'_>, unfiltered: &ReadTrace) -> fmt::Result {
         write!(f, "without filters   {}", Took(unfiltered))?;
         if self.filters == FilterUse::Asked {
@@ -227,7 +229,7 @@ impl Explanation {
     }
 }
 
-/// A line for each step, and the sums; no newline at the end.
+/// Writes a line for each step and the totals, without a final newline.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "get               {} as of sequence {}", Key(&self.key), self.seq)?;

@@ -1,22 +1,22 @@
-//! The bytes of a file, in pages that clones share until one of them changes.
+//! The bytes of a file, in copy-on-write pages that clones share.
 
 use std::sync::Arc;
 
-/// What a file is stored in, in bytes.
+/// Size of a page, in bytes.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 type Page = [u8; PAGE_BYTES];
 
-/// Bytes that were never written have no page and read as zero.
+/// The contents of a file. Bytes that were never written have no page and read as zero.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
-    /// May end before the file does. Bytes of a page behind the end of the file are zero.
+    /// May end before the file does. Bytes of a page past the end of the file are zero.
     pages: Vec<Option<Arc<Page>>>,
     len: u64,
 }
 
-/// The pages of `offset..offset + len`: for each its index, the range in it, and the range in a
-/// buffer of `len` bytes.
+/// Returns the pages of `offset..offset + len`: for each its index, the range within it, and the
+/// range in a buffer of `len` bytes.
 fn spans(
     offset: u64,
     len: usize,
@@ -40,12 +40,12 @@ impl Content {
         self.len
     }
 
-    /// The bytes that its pages take on the disk.
+    /// Returns the disk space taken by the pages, in bytes.
     pub fn allocated_bytes(&self) -> u64 {
         self.pages.iter().flatten().count() as u64 * PAGE_BYTES as u64
     }
 
-    /// How many of `len` bytes at `offset` can be written if only `free_bytes` are left.
+    /// Returns how many of `len` bytes at `offset` can be written if only `free_bytes` are left.
     pub fn fitting(&self, offset: u64, len: usize, free_bytes: u64) -> usize {
         let mut free_pages = free_bytes / PAGE_BYTES as u64;
         for (index, _, buffer) in spans(offset, len) {
@@ -99,7 +99,7 @@ impl Content {
         self.len = len;
     }
 
-    /// Takes over the pages of `offset..offset + len` as they are in `other`.
+    /// Replaces the pages of `offset..offset + len` by those of `other`.
     pub fn copy_pages(&mut self, other: &Content, offset: u64, len: usize) {
         for (index, ..) in spans(offset, len) {
             if index >= self.pages.len() {
@@ -109,7 +109,7 @@ impl Content {
         }
     }
 
-    /// Changes the bits of `mask` in one byte, if the file has it.
+    /// Flips the bits of `mask` in the byte at `offset`, if the file is that long.
     pub fn flip(&mut self, offset: u64, mask: u8) {
         if offset < self.len {
             let page = self.page_mut((offset / PAGE_BYTES as u64) as usize);

@@ -1,4 +1,4 @@
-//! What a crash leaves: the synced state, and some of what was not.
+//! What a crash leaves: the durable state, and some of the unsynced changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,11 +8,11 @@ use super::content::Content;
 use super::rng::Rng;
 use super::state::{FileChange, FileId, FileState, State};
 
-/// Which crash, when, and what it leaves of the unsynced changes.
+/// The kind and time of a crash, and which unsynced changes survive it.
 ///
-/// Synced bytes and synced names always survive, except after
-/// [`CrashPlan::process_kill`] where everything does. A plan and the operations before it
-/// determine the image; its `Display` is one line to replay a failure by.
+/// Durable bytes and names always survive; after [`CrashPlan::process_kill`] everything does. The
+/// image is determined by the plan and the operations before it. `Display` writes the plan in one
+/// line, from which a failure can be replayed.
 ///
 /// ```
 /// use minikv::fs::sim::{CrashPlan, Holes};
@@ -40,13 +40,13 @@ enum Survival {
     Random,
 }
 
-/// What stands in sectors that belong to a file by its length but were never written to the disk.
+/// The contents of sectors that are within a file's length but were never written to the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Holes {
     /// Zeros.
     #[default]
     Zero,
-    /// Bytes of no meaning.
+    /// Garbage.
     Garbage,
 }
 
@@ -62,42 +62,42 @@ impl CrashPlan {
         }
     }
 
-    /// The process ends, the system goes on: everything written survives. What was not synced
-    /// is still not synced, and a loss of power in the image may take it.
+    /// The process is killed, but the system keeps running: everything written survives. Unsynced
+    /// changes are still not durable, and a power loss in the image may undo them.
     pub fn process_kill() -> CrashPlan {
         CrashPlan::new(Survival::ProcessKill, 0)
     }
 
-    /// Power is lost and nothing unsynced survives.
+    /// Power is lost, and no unsynced change survives.
     pub fn strict() -> CrashPlan {
         CrashPlan::new(Survival::Strict, 0)
     }
 
-    /// Power is lost and everything happened to be on the disk.
+    /// Power is lost, but everything happened to be on the disk.
     pub fn everything() -> CrashPlan {
         CrashPlan::new(Survival::Everything, 0)
     }
 
-    /// Power is lost and the first `count` unsynced changes survive, in the order they were made,
-    /// of [`SimFs::pending_ops`](super::SimFs::pending_ops).
+    /// Power is lost, and the first `count` unsynced changes survive in the order they were made,
+    /// out of [`SimFs::pending_ops`](super::SimFs::pending_ops).
     pub fn prefix(count: u64) -> CrashPlan {
         CrashPlan::new(Survival::Prefix(count), 0)
     }
 
-    /// Power is lost and some prefix of the unsynced changes survives; a write at its end may be
-    /// torn between two sectors.
+    /// Power is lost, and a random prefix of the unsynced changes survives. The next write may be
+    /// torn at a sector boundary.
     pub fn random_prefix(seed: u64) -> CrashPlan {
         CrashPlan::new(Survival::RandomPrefix, seed)
     }
 
-    /// Power is lost and any subset of what was not synced survives: of a file any of its dirty
-    /// sectors, each as it was after some write, and any of the lengths it had; of the names any
-    /// creations, renames and removals.
+    /// Power is lost, and any subset of the unsynced changes survives: of each file any of its
+    /// dirty sectors, each as it was after one of its writes, and any of its lengths; of the names
+    /// any creations, renames and removals.
     pub fn random(seed: u64) -> CrashPlan {
         CrashPlan::new(Survival::Random, seed)
     }
 
-    /// The crash comes right after operation `number`, and before the first one if that is 0.
+    /// Makes the crash happen right after operation `number`; before the first one if it is 0.
     /// Default: now. The filesystem must have recorded its history.
     #[must_use]
     pub fn at_op(mut self, number: u64) -> CrashPlan {
@@ -105,7 +105,7 @@ impl CrashPlan {
         self
     }
 
-    /// What the disk writes at once, in bytes. Default: 512.
+    /// Sets the sector size, in bytes: the unit that the disk writes atomically. Default: 512.
     ///
     /// # Panics
     ///
@@ -117,7 +117,7 @@ impl CrashPlan {
         self
     }
 
-    /// What stands in sectors that did not survive behind the synced end of a file. Default:
+    /// Sets the contents of sectors past the durable end of a file that did not survive. Default:
     /// zeros.
     #[must_use]
     pub fn holes(mut self, holes: Holes) -> CrashPlan {
@@ -125,8 +125,8 @@ impl CrashPlan {
         self
     }
 
-    /// Whether syncing a file also makes durable the creation or rename that gave it its name,
-    /// as ext4 and others do it. Default: false.
+    /// Sets whether syncing a file also makes durable the creation or rename that gave it its name,
+    /// as ext4 and others do. Default: false.
     #[must_use]
     pub fn sync_persists_names(mut self, yes: bool) -> CrashPlan {
         self.sync_persists_names = yes;
@@ -164,7 +164,7 @@ impl fmt::Display for CrashPlan {
     }
 }
 
-/// What is left of `state`.
+/// Returns the state that a crash leaves of `state`.
 pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
     if plan.survival == Survival::ProcessKill {
         let mut image = state.clone();
@@ -175,7 +175,7 @@ pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
     let mut names = state.durable_names.clone();
     let mut rng = Rng::stream(plan.seed, 0);
     for name in &state.pending_names {
-        // Drawn for every name, so that one choice does not move the others.
+        // Drawn for every name, so that one outcome does not affect the others.
         let drawn = rng.chance(fate.keep_eighths);
         let survives = match fate.kept {
             Kept::Nothing => false,
@@ -195,7 +195,7 @@ pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
     State::clean(names, files)
 }
 
-/// What a crash keeps, decided once for the image.
+/// The random decisions that hold for a whole image.
 struct Fate<'a> {
     plan: &'a CrashPlan,
     kept: Kept,
@@ -205,7 +205,8 @@ struct Fate<'a> {
 enum Kept {
     Nothing,
     Everything,
-    /// Changes up to `seq`, and of the next one if it is a write, so many sectors.
+    /// Changes up to `seq`; of the change after it, if that is a write, some sectors. `torn` holds
+    /// that change's sequence number and the number of sectors before reduction.
     UpTo {
         seq: u64,
         torn: Option<(u64, u64)>,
@@ -216,7 +217,7 @@ enum Kept {
 impl<'a> Fate<'a> {
     fn new(state: &State, plan: &'a CrashPlan) -> Fate<'a> {
         let mut rng = Rng::stream(plan.seed, 1);
-        // Crashes that lose little and crashes that lose nearly all find different mistakes.
+        // Crashes that lose little and crashes that lose nearly everything find different bugs.
         let keep_eighths = [1, 4, 7][rng.below(3) as usize];
         let kept = match plan.survival {
             Survival::Strict => Kept::Nothing,
@@ -254,7 +255,7 @@ impl<'a> Fate<'a> {
         Arc::new(FileState::clean(content))
     }
 
-    /// Adds the first sectors of the write `seq`, but never all of it.
+    /// Applies the first sectors of the write `seq`, but never all of them.
     fn tear(&self, file: &FileState, content: &mut Arc<Content>, seq: u64, sectors: u64) {
         let torn = file.pending.iter().find(|event| event.seq == seq);
         if let Some(FileChange::Write { offset, data }) = torn.map(|event| &event.change) {
@@ -298,7 +299,7 @@ impl<'a> Fate<'a> {
         content
     }
 
-    /// For each dirty sector, how many of its writes reached the disk.
+    /// Draws for each dirty sector how many of its writes reached the disk.
     fn draw_sectors(&self, file: &FileState, rng: &mut Rng) -> BTreeMap<u64, SectorFate> {
         let mut sectors: BTreeMap<u64, SectorFate> = BTreeMap::new();
         for event in &file.pending {
@@ -315,7 +316,7 @@ impl<'a> Fate<'a> {
         sectors
     }
 
-    /// All, none, or some of `count`.
+    /// Draws all, none or some of `count`.
     fn how_many(&self, count: usize, rng: &mut Rng) -> usize {
         match rng.below(4) {
             0 => rng.below(count as u64 + 1) as usize,
@@ -340,7 +341,7 @@ impl<'a> Fate<'a> {
         })
     }
 
-    /// The length counts these sectors in, but nobody wrote them.
+    /// Fills sectors that are within the file's length but were never written.
     fn fill_holes(
         &self,
         content: &mut Content,
@@ -380,7 +381,7 @@ struct Piece<'d> {
     bytes: &'d [u8],
 }
 
-/// The file after its changes up to `seq`.
+/// Returns the file's contents after its changes up to `seq`.
 fn up_to(file: &FileState, seq: u64) -> Arc<Content> {
     let kept = file.pending.partition_point(|event| event.seq <= seq);
     if kept == file.pending.len() && !file.lost {

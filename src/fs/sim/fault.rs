@@ -1,4 +1,4 @@
-//! Faults: what goes wrong, where and how often.
+//! Faults: what fails, where, and how many times.
 
 use std::io;
 
@@ -6,15 +6,15 @@ use rustix::io::Errno;
 
 use super::journal::{OpKind, Operation};
 
-/// Something that goes wrong when an operation is done.
+/// A fault that an operation meets.
 ///
-/// Without further words it strikes the first operation it can. Several faults may wait at once;
-/// each counts the operations that match it, and the one put in first strikes first.
+/// By default it strikes the first operation it can. Several faults may be waiting at once: each
+/// counts the operations that match it, and of those due the one injected first strikes.
 ///
 /// ```
 /// use minikv::fs::sim::{Fault, OpKind};
 ///
-/// // The third table that is created does not fit any more, nor does any later one.
+/// // The third creation of a table fails for lack of space, and so does every later one.
 /// let full = Fault::no_space().on(&[OpKind::Create]).path("*.ldb").nth(3).sticky();
 /// // Operation 17, whatever it is, fails once.
 /// let once = Fault::io_error().at_op(17);
@@ -34,11 +34,11 @@ pub struct Fault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Nothing is done, and this comes back.
+    /// Does nothing and returns this error.
     Fail(i32),
-    /// It is done, and yet this comes back.
+    /// Does the operation, but returns this error.
     FailAfter(i32),
-    /// So many bytes are written, and then this comes back or the writer tries the rest.
+    /// Writes at most `bytes` bytes. Then returns the error, or the writer continues with the rest.
     ShortWrite {
         bytes: u64,
         then: Option<i32>,
@@ -71,92 +71,93 @@ impl Fault {
         Fault::new(Action::Fail(code), &[])
     }
 
-    /// The operation is done in full and yet fails with an error number of the system.
+    /// The operation is done completely, but fails with an error number of the system.
     pub fn os_error_after(code: i32) -> Fault {
         Fault::new(Action::FailAfter(code), &[])
     }
 
-    /// The operation fails: input/output error.
+    /// The operation fails with an I/O error.
     pub fn io_error() -> Fault {
         Fault::os_error(Errno::IO.raw_os_error())
     }
 
-    /// The operation fails: no space left.
+    /// The operation fails because no space is left.
     pub fn no_space() -> Fault {
         Fault::os_error(Errno::NOSPC.raw_os_error())
     }
 
-    /// The operation fails: too many open files.
+    /// The operation fails because too many files are open.
     pub fn too_many_open_files() -> Fault {
         Fault::os_error(Errno::MFILE.raw_os_error())
     }
 
-    /// The operation is interrupted before it did anything. Reads and writes try again by
-    /// themselves, as they must on a disk; other operations fail.
+    /// The operation is interrupted before it has any effect. Reads and writes are retried
+    /// internally, as on a disk; other operations fail.
     pub fn interrupted() -> Fault {
         Fault::os_error(Errno::INTR.raw_os_error())
     }
 
-    /// A write takes no more than `bytes`; the writer goes on with the rest.
+    /// A write takes at most `bytes` bytes; the writer continues with the rest.
     pub fn short_write(bytes: u64) -> Fault {
         Fault::new(Action::ShortWrite { bytes, then: None }, &[OpKind::Write])
     }
 
-    /// A write takes no more than `bytes` and then fails: no space left.
+    /// A write takes at most `bytes` bytes and then fails because no space is left.
     pub fn torn_write(bytes: u64) -> Fault {
         let then = Some(Errno::NOSPC.raw_os_error());
         Fault::new(Action::ShortWrite { bytes, then }, &[OpKind::Write])
     }
 
-    /// A read gives no more than `bytes`; the reader goes on with the rest. Of 0 bytes it is a
-    /// file that ends too early.
+    /// A read returns at most `bytes` bytes; the reader continues with the rest. With 0 bytes the
+    /// file ends too early.
     pub fn short_read(bytes: u64) -> Fault {
         Fault::new(Action::ShortRead { bytes }, &[OpKind::Read])
     }
 
-    /// A sync of a file fails and drops what was not on the disk, as Linux does: the bytes can
-    /// still be read, but no later sync that succeeds will write them.
+    /// A sync of a file fails and drops the unsynced pages, as on Linux: reads still return the
+    /// bytes, but no later successful sync writes them.
     pub fn lost_sync() -> Fault {
         Fault::new(Action::LoseSync, &[OpKind::Sync])
     }
 
-    /// A read gives one wrong bit; the disk is sound.
+    /// A read returns one wrong bit; the disk is intact.
     pub fn bit_flip() -> Fault {
         Fault::new(Action::FlipBit { persistent: false }, &[OpKind::Read])
     }
 
-    /// A read gives one wrong bit, and from then on every read and every crash image has it.
+    /// A read returns one wrong bit, and from then on every read and every crash image has it.
     pub fn bit_rot() -> Fault {
         Fault::new(Action::FlipBit { persistent: true }, &[OpKind::Read])
     }
 
-    /// Only operations of these kinds. Default: any kind that the fault can strike.
+    /// Restricts the fault to operations of these kinds. Default: every kind that it can strike.
     pub fn on(mut self, kinds: &[OpKind]) -> Fault {
         self.kinds = kinds.to_vec();
         self
     }
 
-    /// Only where a path matches: `*` stands for any characters, slashes too. Either path of a
-    /// rename will do; of an open file it is the one it was opened by.
+    /// Restricts the fault to paths that match `pattern`, in which `*` matches any characters,
+    /// including slashes. Of a rename either path may match; an open file has the path under which
+    /// it was opened.
     pub fn path(mut self, pattern: &str) -> Fault {
         self.pattern = Some(pattern.to_string());
         self
     }
 
-    /// Only the mutating operation of this number, counted as
-    /// [`SimFs::op_count`](super::SimFs::op_count) does; if sticky, every operation from there on.
+    /// Restricts the fault to the mutating operation with this number, as counted by
+    /// [`SimFs::op_count`](super::SimFs::op_count). If sticky: to all operations from there on.
     pub fn at_op(mut self, number: u64) -> Fault {
         self.at_op = Some(number);
         self
     }
 
-    /// Passes over matching operations before the `n`th. Default: 1, and the first is struck.
+    /// Strikes the `n`th matching operation. Default: 1, the first.
     pub fn nth(mut self, n: u64) -> Fault {
         self.nth = n;
         self
     }
 
-    /// Strikes every matching operation from the first one struck. Default: only that one.
+    /// Also strikes every matching operation after the first one struck. Default: only that one.
     pub fn sticky(mut self) -> Fault {
         self.is_sticky = true;
         self
@@ -190,7 +191,7 @@ impl Fault {
     }
 }
 
-/// The faults that wait.
+/// The waiting faults.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     waiting: Vec<Fault>,
@@ -210,7 +211,8 @@ impl Faults {
         self.waiting.len()
     }
 
-    /// What strikes this operation, if anything does. Every fault it matches counts it.
+    /// Returns the action of the fault that strikes this operation, if any. Every fault that
+    /// matches counts the operation.
     pub fn strike(&mut self, op: &Operation<'_>, number: u64) -> Option<Action> {
         let mut struck = None;
         for fault in &mut self.waiting {
@@ -234,7 +236,7 @@ pub(super) fn os_error(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
-/// Whether `text` matches `pattern`, in which `*` stands for any characters.
+/// Returns whether `text` matches `pattern`, in which `*` matches any characters.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -1,4 +1,4 @@
-//! The operations, and the handles of open files.
+//! The filesystem's operations, and the handles of open files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::fault::{Action, os_error};
 use super::state::Effect;
 use super::{FileId, Inner, OpKind, Operation, SimFs};
 
-/// No file grows beyond this, as no test means it and the page table is memory.
+/// Largest length of a file, in bytes. Bounds the page table; no sensible test exceeds it.
 const MAX_FILE_BYTES: u64 = 1 << 36;
 
 impl Inner {
@@ -31,7 +31,8 @@ impl Inner {
         Ok(file)
     }
 
-    /// The file of this name, and whether it was there.
+    /// Returns the file of this name, which is created if it does not exist, and whether it
+    /// existed.
     fn file_or_new(&mut self, path: &Path) -> io::Result<(FileId, bool)> {
         match self.state.names.file(path) {
             Ok(file) => Ok((file, true)),
@@ -46,7 +47,7 @@ impl Inner {
         self.state.files.get(&file).map_or(0, |file| file.live.len())
     }
 
-    /// One try of a write: how many bytes it took.
+    /// Makes one attempt at a write. Returns the number of bytes written.
     fn write(
         &mut self,
         file: FileId,
@@ -81,7 +82,7 @@ impl Inner {
         }
     }
 
-    /// One try of a read: how many bytes it gave.
+    /// Makes one attempt at a read. Returns the number of bytes read.
     fn read(
         &mut self,
         file: FileId,
@@ -226,7 +227,7 @@ impl Fs for SimFs {
     }
 }
 
-/// An open file. Closing it is no operation and syncs nothing.
+/// An open file. Closing it is not an operation and syncs nothing.
 #[derive(Debug)]
 struct Handle {
     fs: SimFs,

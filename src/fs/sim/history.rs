@@ -1,23 +1,24 @@
-//! The past of a filesystem: what was done, and the state after any of it.
+//! The history of a filesystem: its journal, and the state after each operation.
 
 use super::journal::JournalEntry;
 use super::state::{Effect, State};
 
-/// A state is kept every so many effects; others are rebuilt from the one before.
+/// Number of effects between kept states. States in between are rebuilt from the preceding one: a
+/// larger number takes less memory and more time.
 const CHECKPOINT_EFFECTS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct History {
-    /// States, each with the number of effects before it.
+    /// Kept states, each with the number of effects before it.
     checkpoints: Vec<(usize, State)>,
-    /// Effects, each with the operation that had it.
+    /// Effects, each with the operation it belongs to.
     effects: Vec<(u64, Effect)>,
     first_seq: u64,
     pub journal: Vec<JournalEntry>,
 }
 
 impl History {
-    /// The history of what comes after `state`, the result of operation `seq`.
+    /// Creates a history that begins with `state`, the result of operation `seq`.
     pub fn new(seq: u64, state: &State) -> History {
         History {
             checkpoints: vec![(0, state.clone())],
@@ -27,7 +28,7 @@ impl History {
         }
     }
 
-    /// Takes down an effect that was applied and gave `state`.
+    /// Records an effect. `state` is the state after it.
     pub fn push(&mut self, seq: u64, effect: Effect, state: &State) {
         self.effects.push((seq, effect));
         if self.effects.len().is_multiple_of(CHECKPOINT_EFFECTS) {
@@ -35,7 +36,8 @@ impl History {
         }
     }
 
-    /// The state right after operation `seq`, if it is not from before the record.
+    /// Returns the state right after operation `seq`, or `None` if that was before the history
+    /// began.
     pub fn state_after(&self, seq: u64) -> Option<State> {
         if seq < self.first_seq {
             return None;

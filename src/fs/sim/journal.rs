@@ -1,9 +1,9 @@
-//! What was done: kinds of operations, counts of them, and a record of each.
+//! Kinds of operations, counts of operations, and a journal of them.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The kinds of operations of a filesystem.
+/// A kind of filesystem operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum OpKind {
@@ -11,40 +11,40 @@ pub enum OpKind {
     Open,
     /// Reading from a file.
     Read,
-    /// Asking for the length of a file.
+    /// Getting the length of a file.
     Len,
-    /// Asking whether a name is there.
+    /// Checking whether a name exists.
     Exists,
     /// Listing a directory.
     List,
     /// Opening a file for appending.
     Append,
-    /// Creating or emptying a file.
+    /// Creating or truncating a file.
     Create,
     /// Writing to a file.
     Write,
     /// Setting the length of a file.
     SetLen,
-    /// Making a file durable.
+    /// Syncing a file.
     Sync,
-    /// Renaming.
+    /// Renaming a file or directory.
     Rename,
     /// Removing a file.
     Remove,
-    /// Giving a file a second name.
+    /// Creating a hard link.
     HardLink,
-    /// Making a directory.
+    /// Creating a directory.
     CreateDir,
     /// Removing a directory.
     RemoveDir,
-    /// Making the names in a directory durable.
+    /// Syncing a directory.
     SyncDir,
-    /// Taking a lock file, which may create it.
+    /// Taking the lock on a lock file, which may create it.
     Lock,
 }
 
 impl OpKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [OpKind; 17] = [
         OpKind::Open,
         OpKind::Read,
@@ -65,23 +65,24 @@ impl OpKind {
         OpKind::Lock,
     ];
 
-    /// Whether it changes files or names, or makes them durable. Only these are numbered.
+    /// Returns whether the operation changes files or names, or makes them durable. Only such
+    /// operations are numbered.
     pub fn is_mutating(self) -> bool {
         self >= OpKind::Create
     }
 }
 
-/// One operation, as a hook sees it before it is done.
+/// An operation, as passed to a hook before it is done.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Operation<'a> {
-    /// What is to be done.
+    /// The kind of operation.
     pub kind: OpKind,
-    /// To which file or directory. Of an open file, the name it was opened by.
+    /// The file or directory. For an open file, the name under which it was opened.
     pub path: &'a Path,
-    /// The second name, of a rename or a hard link.
+    /// The target name of a rename or a hard link.
     pub to: Option<&'a Path>,
-    /// How many bytes are to be read or written; of a [`OpKind::SetLen`], the length.
+    /// Number of bytes to read or write; for an [`OpKind::SetLen`], the new length.
     pub bytes: u64,
 }
 
@@ -99,21 +100,21 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// One mutating operation that was done or tried.
+/// A mutating operation that was done or attempted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JournalEntry {
-    /// Its number; the first operation is 1.
+    /// Number of the operation, counting from 1.
     pub number: u64,
-    /// What was done.
+    /// The kind of operation.
     pub kind: OpKind,
-    /// To which file or directory.
+    /// The file or directory.
     pub path: PathBuf,
-    /// The second name, of a rename or a hard link.
+    /// The target name of a rename or a hard link.
     pub to: Option<PathBuf>,
-    /// How many bytes were to be written; of a [`OpKind::SetLen`], the length.
+    /// Number of bytes to write; for an [`OpKind::SetLen`], the new length.
     pub bytes: u64,
-    /// The error that came back, if one did.
+    /// The error that was returned, if any.
     pub error: Option<String>,
 }
 
@@ -146,7 +147,7 @@ impl fmt::Display for JournalEntry {
     }
 }
 
-/// How often each kind of operation was done or tried, and how many bytes went through.
+/// Counts of operations done or attempted, by kind, and of the bytes read and written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpCounts {
     by_kind: [u64; OpKind::ALL.len()],
@@ -157,8 +158,8 @@ pub struct OpCounts {
 }
 
 impl OpCounts {
-    /// How many operations of this kind there were. A read counts once, however many tries it
-    /// takes; of a write that goes on after a fault, every try counts.
+    /// Returns the number of operations of this kind. A read counts once, however many attempts it
+    /// takes; a write that continues after a fault counts once per attempt.
     pub fn of(&self, kind: OpKind) -> u64 {
         self.by_kind[kind as usize]
     }

@@ -1,26 +1,25 @@
-//! A filesystem that can crash: what would survive a loss of power is known, chosen and tried.
+//! A simulated filesystem that can lose power and fail.
 //!
-//! [`SimFs`] lives in memory and behaves as a disk under Linux does at its worst. It knows which
-//! bytes and names are *durable*: bytes by a sync of the file, names by a sync of the directory,
-//! and nothing else by anything else; closing a file syncs nothing. From any moment, or after any
-//! operation of a recorded history, [`SimFs::crash_image`] makes the filesystem that a crash
-//! would leave. [`SimFs::inject`] makes operations fail.
+//! [`SimFs`] lives in memory and behaves like a disk under Linux at its worst. It tracks which
+//! bytes and names are *durable*: bytes become durable by a sync of the file, names by a sync of
+//! the directory, and nothing by anything else; closing a file syncs nothing.
+//! [`SimFs::crash_image`] returns the filesystem that a crash would leave, now or after any
+//! operation of a recorded history. [`SimFs::inject`] makes operations fail.
 //!
-//! It is deterministic: the same operations, seed and plans give the same images. Images share
-//! what they have in common, so that thousands of them are cheap.
+//! It is deterministic: the same operations, seed and plans give the same images. Images share what
+//! they have in common, so that thousands of them are cheap.
 //!
 //! The model, where filesystems differ:
-//! - A write is durable by sectors, each by itself, in no order; the length of a file is apart
-//!   from its bytes. Between two syncs a sector may have reached the disk after any of its
-//!   writes.
-//! - Creating, linking, renaming and removing are atomic and survive each by itself, in no order.
+//! - Sectors of a write become durable independently and in any order, and so does the length of
+//!   the file. Between two syncs a sector may have reached the disk after any of its writes.
+//! - Creations, links, renames and removals are atomic, and survive independently and in any order.
 //!   A rename from one directory to another is durable when both are synced.
-//! - A directory that is made is a name in its parent, and durable when that is synced.
-//! - A change of a name that is durable makes earlier ones of that name obsolete.
+//! - A new directory is a name in its parent, and durable when the parent is synced.
+//! - A durable change of a name makes earlier changes of that name obsolete.
 //!
 //! # Examples
 //!
-//! A program that forgets to sync the directory loses its file:
+//! A program that does not sync the directory loses its file:
 //!
 //! ```
 //! use minikv::fs::Fs;
@@ -39,7 +38,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Every crash point of a program, with several crashes each:
+//! A check of every crash point of a program, with several crashes each:
 //!
 //! ```
 //! use minikv::fs::Fs;
@@ -96,9 +95,10 @@ use history::History;
 use rng::Rng;
 use state::{Effect, FileId, State};
 
-/// A filesystem in memory that crashes and fails on demand. Clones are the same filesystem.
+/// A filesystem in memory that crashes and fails on demand. Clones are handles to the same
+/// filesystem.
 ///
-/// See the [module](self) for what it models.
+/// See the [module](self) for the model.
 #[derive(Clone)]
 pub struct SimFs {
     shared: Arc<Shared>,
@@ -113,16 +113,16 @@ struct Shared {
 
 struct Inner {
     state: State,
-    /// The number of the last mutating operation, going on from the filesystem that this one is
-    /// an image of.
+    /// Number of the last mutating operation. In a crash image it continues from the original
+    /// filesystem.
     seq: u64,
-    /// `seq` when this filesystem was made.
+    /// The value of `seq` when this filesystem was created.
     base_seq: u64,
     next_file: FileId,
     counts: OpCounts,
     faults: Faults,
     capacity_bytes: Option<u64>,
-    /// How many handles each open file has.
+    /// Number of handles to each open file.
     open: BTreeMap<FileId, u64>,
     locked: BTreeSet<FileId>,
     history: Option<History>,
@@ -130,7 +130,8 @@ struct Inner {
 }
 
 impl SimFs {
-    /// An empty filesystem. The seed decides which bits are flipped; each crash has its own.
+    /// Creates an empty filesystem. The seed decides which bits are flipped; each crash plan has
+    /// its own.
     pub fn new(seed: u64) -> SimFs {
         SimFs::with_state(State::default(), 0, 1, seed)
     }
@@ -152,42 +153,43 @@ impl SimFs {
         SimFs { shared: Arc::new(Shared { hook: RwLock::new(None), inner: Mutex::new(inner) }) }
     }
 
-    /// How many mutating operations were done or tried: the number of the last one.
+    /// Returns the number of mutating operations done or attempted, which is the number of the last
+    /// one.
     ///
-    /// These are all that change files or names or make them durable, and the taking of a lock.
-    /// Making a directory is one for each directory made. A write that goes on after a fault is
-    /// several.
+    /// These are all operations that change files or names or make them durable, and taking a lock.
+    /// Creating directories counts once per directory. A write that continues after a fault counts
+    /// once per attempt.
     pub fn op_count(&self) -> u64 {
         self.shared.inner.lock().op_number()
     }
 
-    /// What was done so far, by kind.
+    /// Returns the number of operations so far, by kind.
     pub fn counts(&self) -> OpCounts {
         self.shared.inner.lock().counts.clone()
     }
 
-    /// How many changes are not durable: what a crash now may take.
+    /// Returns the number of changes that are not durable, which a crash now may undo.
     pub fn pending_ops(&self) -> u64 {
         self.shared.inner.lock().state.pending_seqs().len() as u64
     }
 
-    /// Remembers every operation from now on, for [`CrashPlan::at_op`] and [`SimFs::journal`].
-    /// Forgets what was remembered before.
+    /// Starts to record every operation, for [`CrashPlan::at_op`] and [`SimFs::journal`]. Discards
+    /// an earlier record.
     pub fn record_history(&self) {
         let mut inner = self.shared.inner.lock();
         inner.history = Some(History::new(inner.seq, &inner.state));
     }
 
-    /// The mutating operations since [`SimFs::record_history`]; none if it was not called.
+    /// Returns the mutating operations since [`SimFs::record_history`]; none if it was not called.
     pub fn journal(&self) -> Vec<JournalEntry> {
         let inner = self.shared.inner.lock();
         inner.history.as_ref().map(|history| history.journal.clone()).unwrap_or_default()
     }
 
-    /// The filesystem as a crash leaves it. This one goes on undisturbed.
+    /// Returns the filesystem as a crash leaves it. This one is not affected.
     ///
-    /// The image has no open files, locks, faults, hook, capacity or history, and its operations
-    /// are counted from 1 again.
+    /// The image has no open files, locks, faults, hook, capacity or history, and counts its
+    /// operations from 1.
     ///
     /// # Panics
     ///
@@ -209,61 +211,61 @@ impl SimFs {
         SimFs::with_state(image, inner.seq, inner.next_file, seed)
     }
 
-    /// Makes everything durable, as if the system had been idle for long.
+    /// Makes everything durable, as if the system had been idle for a long time.
     pub fn sync_all(&self) {
         self.shared.inner.lock().commit(Effect::SyncAll);
     }
 
-    /// Makes something go wrong.
+    /// Adds a fault.
     pub fn inject(&self, fault: Fault) {
         self.shared.inner.lock().faults.push(fault);
     }
 
-    /// Takes back every fault that waits or is sticky.
+    /// Removes all faults, waiting or sticky.
     pub fn clear_faults(&self) {
         self.shared.inner.lock().faults.clear();
     }
 
-    /// How often a fault has struck.
+    /// Returns how many times a fault has struck.
     pub fn fault_count(&self) -> u64 {
         self.shared.inner.lock().faults.strikes
     }
 
-    /// How many faults still wait or are sticky.
+    /// Returns the number of faults that are waiting or sticky.
     pub fn waiting_faults(&self) -> usize {
         self.shared.inner.lock().faults.waiting()
     }
 
-    /// Sets how many bytes of files fit, in pages of 4096; `None` is no limit. A write of more
-    /// writes what fits and fails. Names and lengths take no space.
+    /// Sets the capacity for file contents in bytes, used in pages of 4096; `None` for no limit. A
+    /// write that exceeds it writes what fits and fails. Names and lengths take no space.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.inner.lock().capacity_bytes = bytes;
     }
 
-    /// The bytes that all files take, in pages of 4096. A removed file takes space while it is
-    /// open.
+    /// Returns the space that all files take, in bytes, in pages of 4096. A removed file takes
+    /// space while it is open.
     pub fn used_bytes(&self) -> u64 {
         self.shared.inner.lock().used_bytes()
     }
 
-    /// Calls `hook` before every operation, in the thread that does it and with nothing locked:
-    /// it may wait, which makes the operation stall, or take crash images. A write that goes on
-    /// after a fault, or a read, calls it once for every try.
+    /// Sets a hook that is called before every operation, in the operation's thread and without
+    /// locks: it may block, which stalls the operation, or take crash images. Reads, and writes
+    /// that continue after a fault, call it once per attempt.
     pub fn set_hook(&self, hook: impl Fn(&Operation<'_>) + Send + Sync + 'static) {
         *self.shared.hook.write() = Some(Arc::new(hook));
     }
 
-    /// Calls no hook any more.
+    /// Removes the hook.
     pub fn clear_hook(&self) {
         *self.shared.hook.write() = None;
     }
 
-    /// Changes the bits of `mask` in the byte at `offset` of a file, on the disk and in what is
-    /// read. Beyond the end of the file it does nothing.
+    /// Flips the bits of `mask` in the byte at `offset` of a file, on the disk and in what reads
+    /// return. Does nothing past the end of the file.
     ///
     /// # Errors
     ///
-    /// If there is no such file.
+    /// If the file does not exist.
     pub fn damage(&self, path: &Path, offset: u64, mask: u8) -> io::Result<()> {
         let mut inner = self.shared.inner.lock();
         let file = inner.state.names.file(path)?;
@@ -271,8 +273,8 @@ impl SimFs {
         Ok(())
     }
 
-    /// A hash of all paths of files and their content as it is read. Images with the same one
-    /// need to be tried only once.
+    /// Returns a hash of the paths and contents of all files, as reads return them. Images with the
+    /// same fingerprint need to be tested only once.
     pub fn fingerprint(&self) -> u64 {
         let inner = self.shared.inner.lock();
         let mut hash = Fingerprint::default();
@@ -287,8 +289,8 @@ impl SimFs {
         hash.0
     }
 
-    /// Does one operation: the hook, the count, the fault that strikes it, and then `work`, which
-    /// sees to the faults that are more than a failure.
+    /// Runs one operation: calls the hook, counts it, applies a fault that makes it fail, or else
+    /// calls `work`, which handles the other faults.
     fn run<T>(
         &self,
         op: Operation<'_>,
@@ -322,7 +324,7 @@ impl SimFs {
             let error = result.as_ref().err().map(ToString::to_string);
             history.journal.push(JournalEntry::new(number, &op, error));
         }
-        // What a failed operation opened or locked is closed, for which `inner` is needed.
+        // Dropping what a failed operation opened or locked takes the lock on `inner`.
         drop(inner);
         drop(done_in_vain);
         result
@@ -364,7 +366,7 @@ impl fmt::Debug for SimFs {
     }
 }
 
-/// Tells images apart; it resists chance, not intent.
+/// A hash that tells images apart. It resists chance, not malice.
 #[derive(Default)]
 struct Fingerprint(u64);
 

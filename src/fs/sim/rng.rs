@@ -1,4 +1,5 @@
-//! The generator behind every choice: SplitMix64, small and the same everywhere.
+//! The pseudo-random number generator behind every choice: SplitMix64, which is small and gives the
+//! same numbers everywhere.
 
 #[derive(Clone, Debug)]
 pub(super) struct Rng(u64);
@@ -8,7 +9,8 @@ impl Rng {
         Rng(seed)
     }
 
-    /// A generator whose numbers have nothing to do with those of another `stream`.
+    /// Creates a generator whose numbers are independent of those of any other `stream` of the same
+    /// seed.
     pub fn stream(seed: u64, stream: u64) -> Rng {
         let mut rng = Rng(stream);
         Rng(seed ^ rng.next())
@@ -22,7 +24,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, or 0 if that is 0. The bias is far below what a test could see.
+    /// Returns a number below `bound`; 0 if `bound` is 0. The modulo bias is far too small for a
+    /// test to notice.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }

@@ -1,7 +1,7 @@
-//! What the files are, what of it would survive a loss of power, and what lies between.
+//! The state of the simulated disk: what reads return, what is durable, and the changes in between.
 //!
-//! A [`State`] changes only by [`State::apply`] of an [`Effect`], so that a recorded row of
-//! effects rebuilds any state of the past. Clones share pages, files and directories.
+//! A [`State`] changes only by [`State::apply`] of an [`Effect`], so that any past state can be
+//! rebuilt from the recorded effects. Clones share pages, files and directories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use bytes::Bytes;
 use super::super::namespace::{DirId, NameOp, Namespace, Node, Place};
 use super::content::Content;
 
-/// A file, whatever its names are.
+/// Identifies a file, whatever its names are.
 pub(super) type FileId = u64;
 
-/// What an operation did.
+/// The effect of an operation.
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
     Name(NameOp<FileId>),
@@ -30,15 +30,15 @@ pub(super) enum Effect {
     Sync {
         file: FileId,
     },
-    /// A failed sync that gave up the unsynced pages: they are read as before, are not on the
-    /// disk, and no later sync writes them.
+    /// A failed sync that dropped the unsynced pages: reads still return them, but they are not on
+    /// the disk and no later sync writes them.
     LosePending {
         file: FileId,
     },
     SyncDir {
         dir: DirId,
     },
-    /// Bits of the medium change.
+    /// Bits on the medium flip.
     Damage {
         file: FileId,
         offset: u64,
@@ -51,10 +51,10 @@ pub(super) enum Effect {
 /// An unsynced change of a file.
 #[derive(Clone, Debug)]
 pub(super) struct FileEvent {
-    /// The operation, by a number that only grows.
+    /// The operation's sequence number, which only grows.
     pub seq: u64,
     pub change: FileChange,
-    /// How long the file was then.
+    /// Length of the file after the change, in bytes.
     pub len_after: u64,
 }
 
@@ -66,20 +66,21 @@ pub(super) enum FileChange {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileState {
-    /// What is read.
+    /// What reads return.
     pub live: Arc<Content>,
-    /// What is on the disk for certain.
+    /// What is certain to be on the disk.
     pub durable: Arc<Content>,
-    /// What lies between, in order.
+    /// The changes from `durable` to `live`, in order.
     pub pending: Vec<FileEvent>,
-    /// Whether pages were lost by a failed sync, so that `live` is not what a sync makes durable.
+    /// Whether a failed sync dropped pages, so that a later sync does not make all of `live`
+    /// durable.
     pub lost: bool,
-    /// The shortest the file was set to since pages were lost.
+    /// The shortest length set since the last successful sync.
     cut: Option<u64>,
 }
 
 impl FileState {
-    /// A file with nothing unsynced.
+    /// Creates a file without unsynced changes.
     pub fn clean(content: Arc<Content>) -> FileState {
         FileState { live: content.clone(), durable: content, ..FileState::default() }
     }
@@ -106,7 +107,8 @@ impl FileState {
             self.durable = self.live.clone();
             return;
         }
-        // Pages written since go to the disk whole, as a page cache does it; lost ones do not.
+        // Pages written since the loss go to the disk whole, as from a page cache; lost pages do
+        // not.
         let durable = Arc::make_mut(&mut self.durable);
         durable.set_len(durable.len().min(cut.unwrap_or(u64::MAX)));
         for event in events {
@@ -118,14 +120,14 @@ impl FileState {
     }
 }
 
-/// A change of names that is not durable yet.
+/// A change of a name that is not yet durable.
 #[derive(Clone, Debug)]
 pub(super) struct PendingName {
     pub seq: u64,
     pub op: NameOp<FileId>,
-    /// Directories that must be synced before it is durable.
+    /// The directories that must be synced to make it durable.
     unsynced: BTreeSet<DirId>,
-    /// Whether the file that got the name was synced after that.
+    /// Whether the file that got the name was synced afterwards.
     pub file_synced: bool,
 }
 
@@ -140,16 +142,16 @@ impl PendingName {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// The names that are seen.
+    /// The names that reads see.
     pub names: Namespace<FileId>,
-    /// The names that are on the disk for certain.
+    /// The names that are certain to be on the disk.
     pub durable_names: Namespace<FileId>,
     pub pending_names: Vec<PendingName>,
     pub files: BTreeMap<FileId, Arc<FileState>>,
 }
 
 impl State {
-    /// Nothing unsynced: these names, and for each file its content.
+    /// Creates a state without unsynced changes from names and file contents.
     pub fn clean(names: Namespace<FileId>, files: BTreeMap<FileId, Arc<FileState>>) -> State {
         State { durable_names: names.clone(), names, pending_names: Vec::new(), files }
     }
@@ -186,7 +188,7 @@ impl State {
         }
     }
 
-    /// A file that is gone takes no more changes.
+    /// Changes a file, unless it no longer exists.
     fn change(&mut self, file: FileId, change: impl FnOnce(&mut FileState)) {
         if let Some(file) = self.files.get_mut(&file) {
             change(Arc::make_mut(file));
@@ -203,8 +205,9 @@ impl State {
         self.pending_names.push(PendingName { seq, op, unsynced, file_synced: false });
     }
 
-    /// Makes durable what needs no other directory. A change that becomes durable takes earlier
-    /// ones of the same names along: the newer content of a directory entry is the one on disk.
+    /// Makes durable the name changes that wait for no other directory. A change that becomes
+    /// durable takes along earlier changes of the same names, because a directory entry on disk has
+    /// its newest content.
     fn sync_dir(&mut self, dir: DirId) {
         let mut settled: BTreeSet<Place> = BTreeSet::new();
         for name in self.pending_names.iter_mut().rev() {
@@ -231,8 +234,8 @@ impl State {
         }
     }
 
-    /// The operations that made the unsynced changes, in order. Those of files without a name are
-    /// left out, for whether such a file is still known depends on who has it open.
+    /// Returns the operations behind the unsynced changes, in order. Leaves out files without a
+    /// name: whether such a file still exists depends on who has it open.
     pub fn pending_seqs(&self) -> Vec<u64> {
         let reachable = self.reachable_files();
         let of_files = self.files.iter().filter(|(file, _)| reachable.contains(file));
@@ -243,7 +246,7 @@ impl State {
         seqs
     }
 
-    /// Files that have a name, now or after some crash.
+    /// Returns the files that have a name now, or may have one after some crash.
     fn reachable_files(&self) -> BTreeSet<FileId> {
         let mut reachable = self.names.named_files();
         reachable.extend(self.durable_names.named_files());
@@ -257,7 +260,7 @@ impl State {
         reachable
     }
 
-    /// Lets go of files that have no name, now or after any crash, and are not open.
+    /// Drops files that have no name now or after any crash and are not open.
     pub fn forget_unreachable(&mut self, is_open: impl Fn(FileId) -> bool) {
         let reachable = self.reachable_files();
         self.files.retain(|file, _| reachable.contains(file) || is_open(*file));

@@ -1,10 +1,10 @@
-//! Crashes that leave some of what was not synced.
+//! Tests of crashes after which some unsynced changes survive.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
-/// A file of one synced and three unsynced sectors of 512 bytes, each with its number in it.
+/// A file of one synced and three unsynced sectors of 512 bytes, each filled with its number.
 fn four_sectors() -> SimFs {
     let fs = SimFs::new(1);
     write_synced(&fs, "f", &[1; 512]);
@@ -25,7 +25,7 @@ fn any_subset_of_sectors_survives_and_any_length() {
     let fs = four_sectors();
     let seen: BTreeSet<Vec<u8>> =
         images(&fs, CrashPlan::random).map(|image| first_bytes_of_sectors(&image, 512)).collect();
-    // The length is the old or the new one; a lost sector within it reads as zeros.
+    // The length is the old or the new one; within it, a lost sector reads as zeros.
     let mut expected = BTreeSet::from([vec![1]]);
     for lost in 0..8 {
         let survivor = |bit: u32, byte: u8| if lost >> bit & 1 == 1 { 0 } else { byte };
@@ -210,7 +210,7 @@ fn what_is_synced_survives_every_crash() {
 
 type Files = Vec<(&'static str, &'static [u8])>;
 
-/// Five unsynced changes of files and names, and what is there after each.
+/// Makes five unsynced changes of files and names. Returns the files after each.
 fn five_changes() -> (SimFs, Vec<Files>) {
     let fs = SimFs::new(1);
     write_synced(&fs, "a", b"1");

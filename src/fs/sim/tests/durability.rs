@@ -1,4 +1,4 @@
-//! What is durable when, seen by the strict crash: nothing unsynced survives.
+//! Tests of what is durable when, using the strict crash: nothing unsynced survives.
 
 use std::collections::BTreeMap;
 
@@ -164,7 +164,8 @@ fn directories_are_removed_durably() {
     fs.remove_dir(&path("d")).unwrap();
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
     sync_dir(&fs, "");
-    // The removal of the file in it was never synced: a directory with names in it stays.
+    // The removal of the file in the directory was never synced, and a directory that is not empty
+    // stays.
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
 }
 
@@ -193,12 +194,12 @@ fn sync_all_makes_everything_durable() {
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
 }
 
-/// The same rules with whole copies instead of shared pages and lists of changes.
+/// The same rules, implemented with full copies instead of shared pages and lists of changes.
 #[derive(Default)]
 struct Naive {
     live_names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
-    /// For each file what is read and what is durable.
+    /// For each file, what reads return and what is durable.
     files: Vec<[Vec<u8>; 2]>,
 }
 
@@ -248,7 +249,7 @@ impl Naive {
             }
             3 => {
                 rename(fs, name, other);
-                // Two names of one file both stay.
+                // Two names of the same file both stay.
                 if self.live_names.get(other) != Some(&file) {
                     self.live_names.remove(name);
                     self.live_names.insert(other.to_string(), file);

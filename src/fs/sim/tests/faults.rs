@@ -1,4 +1,4 @@
-//! Every fault, and what it leaves.
+//! Tests of every fault, and of what it leaves.
 
 use std::io::{Error, ErrorKind};
 
@@ -180,7 +180,7 @@ fn short_writes_are_carried_on() {
     fs.inject(Fault::short_write(2));
     file.write(b"hello").unwrap();
     assert_eq!(content(&fs, "f").unwrap(), b"hello");
-    // A crash may come between the two.
+    // A crash may happen between the two.
     let between = fs.crash_image(&CrashPlan::process_kill().at_op(2));
     assert_eq!(content(&between, "f").unwrap(), b"he");
 }
@@ -193,7 +193,7 @@ fn torn_writes_write_some_and_fail() {
     fs.inject(Fault::torn_write(3));
     assert_eq!(code(file.write(b"two three")), os(Errno::NOSPC));
     assert_eq!(content(&fs, "f").unwrap(), b"one two");
-    // The position did not move, so that a writer may write over the remains.
+    // The position has not moved, so that a writer can overwrite what was left.
     file.write(b"TWO").unwrap();
     assert_eq!(content(&fs, "f").unwrap(), b"one TWO");
 }

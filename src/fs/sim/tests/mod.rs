@@ -1,4 +1,4 @@
-//! Every mode of crashing and every fault, shown.
+//! Tests of every kind of crash and every fault.
 
 mod crashes;
 mod durability;
@@ -18,12 +18,12 @@ fn create(fs: &SimFs, name: &str) -> Box<dyn WriteFile> {
     fs.create(&path(name)).unwrap()
 }
 
-/// Writes a file and syncs nothing.
+/// Writes a file without syncing anything.
 fn write(fs: &SimFs, name: &str, bytes: &[u8]) {
     create(fs, name).write(bytes).unwrap();
 }
 
-/// Writes a file and makes it durable, bytes and name.
+/// Writes a file and makes its bytes and name durable.
 fn write_synced(fs: &SimFs, name: &str, bytes: &[u8]) {
     let mut file = create(fs, name);
     file.write(bytes).unwrap();
@@ -47,7 +47,7 @@ fn rename(fs: &SimFs, from: &str, to: &str) {
     fs.rename(&path(from), &path(to)).unwrap();
 }
 
-/// The content of a file, or nothing if it is not there.
+/// Returns the contents of a file, or `None` if it does not exist.
 fn content(fs: &SimFs, name: &str) -> Option<Vec<u8>> {
     if !fs.exists(&path(name)).unwrap() {
         return None;

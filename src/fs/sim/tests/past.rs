@@ -1,4 +1,4 @@
-//! History, journal, counts and the hook.
+//! Tests of history, journal, counts and the hook.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -7,7 +7,8 @@ use super::super::rng::Rng;
 use super::*;
 use crate::fs::LockHolder;
 
-/// Some hundred operations of all mutating kinds, so that history has several checkpoints.
+/// Runs a few hundred operations of all mutating kinds, enough for several kept states in the
+/// history.
 fn workload(fs: &SimFs, mut after_each: impl FnMut()) {
     let mut rng = Rng::new(5);
     fs.create_dir(&path("d")).unwrap();
