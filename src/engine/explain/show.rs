@@ -96,12 +96,8 @@ impl fmt::Display for Verdict {
             Verdict::TruePositive => "said \"maybe\" (correct): the key is there",
             Verdict::FalsePositive => "said \"maybe\" (false positive): the key is not there",
             Verdict::TrueNegative => "said \"not here\" (correct)",
-            Verdict::FalseNegative => {
-                "said \"not here\" (WRONG): the key is there, the filter is broken"
-            }
-            Verdict::UnknownNegative => {
-                "said \"not here\"; the block that would confirm it is unreadable"
-            }
+            Verdict::FalseNegative => "said \"not here\" (WRONG: the filter is broken)",
+            Verdict::UnknownNegative => "said \"not here\"; its block is unreadable",
         })
     }
 }
