@@ -42,7 +42,7 @@ fn zeros_behind(path: &Path, written: &[u8]) -> usize {
     assert!(left.starts_with(written));
     assert!(left[written.len()..].iter().all(|&byte| byte == 0));
     let zeros = left.len() - written.len();
-    assert!(zeros == 0 || left.len() % BLOCK_BYTES == 0, "{} bytes", left.len());
+    assert!(zeros == 0 || left.len().is_multiple_of(BLOCK_BYTES), "{} bytes", left.len());
     zeros
 }
 
@@ -123,7 +123,7 @@ fn a_killed_process_leaves_a_log_that_ends_with_a_record_or_with_a_block() {
                 log.sync().unwrap();
             }
             let file_bytes = fs::metadata(&path).unwrap().len();
-            let is_ahead = file_bytes % BLOCK_BYTES as u64 == 0;
+            let is_ahead = file_bytes.is_multiple_of(BLOCK_BYTES as u64);
             assert!(file_bytes == len || is_ahead, "{len} in {file_bytes} bytes");
             aligned += u32::from(is_ahead);
             if len > 4 << 20 {

@@ -59,7 +59,8 @@ impl Held {
             false => 0..0,
         };
         let seals = || {
-            let begins_block = |at: usize| (position + at as u64) % BLOCK_BYTES as u64 == 0;
+            let begins_block =
+                |at: usize| (position + at as u64).is_multiple_of(BLOCK_BYTES as u64);
             header_offsets(bytes, position)
                 .filter(move |&at| at >= head.end && begins_block(at))
                 .map(|at| at + SEAL.start..at + SEAL.end)

@@ -545,7 +545,7 @@ fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
             let mut steps = 0;
             for (offset, bytes) in written_to {
                 for (at, byte) in (offset..).zip(bytes) {
-                    if at % 4096 == 0 && (at / 4096) % (1 + len / 50_000) == 0 {
+                    if at.is_multiple_of(4096) && (at / 4096).is_multiple_of(1 + len / 50_000) {
                         let log = read_batches(&file);
                         assert_eq!(log.records.len(), 1, "{filler}, {len} at {at}: {:?}", log.end);
                         assert!(log.end.is_ok(), "{filler}, {len} at {at}: {:?}", log.end);
