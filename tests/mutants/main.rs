@@ -9,6 +9,7 @@
 //! The copy is made in the target directory. `MINIKV_MUTANT` holds parts of names, separated by
 //! commas, and restricts the run to the mutants whose names contain one of them.
 
+mod found;
 mod table;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use found::FOUND;
 use table::{Build, CaughtBy, MUTANTS, Mutant};
 
 /// The stages of the crash tests, cheapest first: a filter of tests, and how much they try.
@@ -45,6 +47,10 @@ impl Stage {
     ) -> Stage {
         Stage { build: Build::Test("crash"), filter, settings }
     }
+}
+
+fn all_mutants() -> impl Iterator<Item = &'static Mutant> {
+    MUTANTS.iter().chain(FOUND)
 }
 
 /// The runs of which at least one must fail with the mutant switched on.
@@ -88,7 +94,7 @@ fn make_copy(root: &Path, copy: &Path) {
     };
     let manifest: String = manifest.lines().map(line).map(|line| line + "\n").collect();
     fs::write(copy.join("Cargo.toml"), manifest).unwrap();
-    for mutant in MUTANTS {
+    for mutant in all_mutants() {
         let path = copy.join(mutant.file);
         let source = fs::read_to_string(&path).unwrap();
         let is_on = format!("crate::mutants::is_on({:?})", mutant.name);
@@ -176,7 +182,7 @@ fn fails(binary: &Path, copy: &Path, mutant: &str, stage: &Stage) -> bool {
 /// What is to be changed must be there, once: else the source has moved on.
 #[test]
 fn every_mistake_has_its_place() {
-    for mutant in MUTANTS {
+    for mutant in all_mutants() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(mutant.file);
         let found = fs::read_to_string(&path).unwrap().matches(mutant.find).count();
         assert_eq!(found, 1, "\"{}\": the source has changed in {}", mutant.name, mutant.file);
@@ -188,7 +194,7 @@ fn every_mistake_has_its_place() {
 #[test]
 fn every_mistake_names_a_test_that_exists() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for mutant in MUTANTS {
+    for mutant in all_mutants() {
         let CaughtBy::Test { build, filter } = mutant.caught_by else { continue };
         let dir = match build {
             Build::Lib => tests.join("src"),
@@ -219,7 +225,7 @@ fn every_mutant_is_caught() {
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mutants");
     let only = std::env::var("MINIKV_MUTANT").unwrap_or_default();
     let is_meant = |mutant: &&Mutant| only.split(',').any(|part| mutant.name.contains(part.trim()));
-    let mutants: Vec<&Mutant> = MUTANTS.iter().filter(is_meant).collect();
+    let mutants: Vec<&Mutant> = all_mutants().filter(is_meant).collect();
     make_copy(root, &copy);
     let mut binaries = BTreeMap::new();
     let mut sound = BTreeMap::new();

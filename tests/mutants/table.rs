@@ -34,12 +34,12 @@ pub enum Build {
 }
 
 impl Mutant {
-    const fn caught_in(self, build: Build, filter: &'static str) -> Mutant {
+    pub const fn caught_in(self, build: Build, filter: &'static str) -> Mutant {
         Mutant { caught_by: CaughtBy::Test { build, filter }, ..self }
     }
 }
 
-const fn mutant(
+pub const fn mutant(
     name: &'static str,
     file: &'static str,
     find: &'static str,

@@ -1,0 +1,165 @@
+//! Mistakes that programs written to break minikv found in it, and what catches them now.
+
+use super::table::{Build, Mutant, mutant};
+
+const ENGINE: Build = Build::Test("engine");
+
+pub const FOUND: &[Mutant] = &[
+    // The memtable.
+    mutant(
+        "a split leaf is not looked up again",
+        "src/engine/memtable/ordered.rs",
+        "            if !was_split {",
+        "            if !was_split || ON {",
+    )
+    .caught_in(Build::Shuttle, "memtable::a_step_back_from_any_entry_misses_nothing"),
+    mutant(
+        "versions of a key stay in the chain",
+        "src/engine/memtable/hash_index.rs",
+        "        if untidy < MAX_UNTIDY {",
+        "        if untidy < MAX_UNTIDY || ON {",
+    )
+    .caught_in(Build::Lib, "versions_of_a_key_are_no_steps"),
+    mutant(
+        "older versions are left out of a new chain",
+        "src/engine/memtable/hash_index.rs",
+        "                    known.oldest.older.store(number + 1, Ordering::Release);",
+        "                    if !ON { known.oldest.older.store(number + 1, Ordering::Release); }",
+    )
+    .caught_in(Build::Lib, "hash_index::"),
+    mutant(
+        "cursors walk all versions of a key",
+        "src/engine/iter/versions.rs",
+        "        steps.is_multiple_of(MAX_STEPS_IN_KEY) && self",
+        "        !ON && steps.is_multiple_of(MAX_STEPS_IN_KEY) && self",
+    )
+    .caught_in(ENGINE, "versions::a_cursor_passes"),
+    // Compactions and tables.
+    mutant(
+        "a manual compaction leaves the last level as it is",
+        "src/engine/manual.rs",
+        "for level in 0..=request.output_level {",
+        "for level in 0..request.output_level + usize::from(!ON) {",
+    )
+    .caught_in(ENGINE, "a_compaction_of_a_part"),
+    mutant(
+        "the background waits for a manual compaction",
+        "src/engine/worker.rs",
+        "manual.is_some_and(|manual| manual.waits)",
+        "manual.is_some_and(|manual| manual.waits || ON)",
+    )
+    .caught_in(ENGINE, "writes_and_automatic_compactions_go_on"),
+    mutant(
+        "large blocks stay out of the cache",
+        "src/table/block_cache.rs",
+        "large_from: if shards == 1 {",
+        "large_from: if shards == 1 || ON {",
+    )
+    .caught_in(ENGINE, "values_larger_than_a_shard"),
+    mutant(
+        "tables that a version names are removed",
+        "src/engine/obsolete.rs",
+        "if !self.tables.lock().named.contains_key(&number) {",
+        "if ON || !self.tables.lock().named.contains_key(&number) {",
+    )
+    .caught_in(Build::Lib, "a_table_that_a_version_names_is_not_removed"),
+    // Panics.
+    mutant(
+        "a panic does not make the database read-only",
+        "src/engine/health.rs",
+        "            self.fail(error.clone());\n            Err(error)\n        })",
+        "            if !ON { self.fail(error.clone()); }\n            Err(error)\n        })",
+    )
+    .caught_in(Build::Lib, "a_panic_in_contained_work_is_an_error"),
+    mutant(
+        "a leader that panics takes its group along",
+        "src/engine/write.rs",
+        "        let result = self.contain(\"a write\", lead);",
+        "        let result = if ON { lead() } else { self.contain(\"a write\", lead) };",
+    )
+    .caught_in(ENGINE, "panics::writers_whose_leader_panics"),
+    mutant(
+        "a flush that panics counts as under way",
+        "src/engine/worker.rs",
+        "        if let Err(error) = self.contain(\"a flush\", || self.flush_oldest()) {",
+        "        let flushed = if ON { self.flush_oldest() } else { self.contain(\"a flush\", || \
+         self.flush_oldest()) };\n        if let Err(error) = flushed {",
+    )
+    .caught_in(ENGINE, "panics::a_policy_that_panics_in_a_flush"),
+    mutant(
+        "a compaction that panics counts as under way",
+        "src/engine/compact.rs",
+        "        let result = self.contain(\"a compaction\", merge_or_move);",
+        "        let result = if ON { merge_or_move() } else { self.contain(\"a compaction\", \
+         merge_or_move) };",
+    )
+    .caught_in(ENGINE, "panics::a_compaction_that_panics_at_its_end"),
+    mutant(
+        "a panic counts as damage of the inputs",
+        "src/engine/compact.rs",
+        "            Err(Error::Closed | Error::Panicked { .. }) => {}",
+        "            Err(Error::Closed) => {}\n            Err(Error::Panicked { .. }) if !ON => {}",
+    )
+    .caught_in(ENGINE, "panics::a_policy_that_panics_in_a_compaction"),
+    mutant(
+        "a part that panics leaves its tables",
+        "src/engine/parts.rs",
+        "        match self.contain(\"a compaction\", run) {",
+        "        match if ON { run() } else { self.contain(\"a compaction\", run) } {",
+    )
+    .caught_in(ENGINE, "panics::a_panic_in_one_part"),
+    mutant(
+        "a MANIFEST whose edit panicked is written again",
+        "src/engine/version_set.rs",
+        "        let written = catch_unwind(AssertUnwindSafe(write))",
+        "        let work = AssertUnwindSafe(write);\n        let written = if ON { Ok(work()) } \
+         else { catch_unwind(work) }",
+    )
+    .caught_in(ENGINE, "panics::a_filesystem_that_panics_fails_flushes"),
+    mutant(
+        "resume goes on after a change of the memtable that was cut short",
+        "src/engine/health.rs",
+        "        if commit.half_done {",
+        "        if commit.half_done && !ON {",
+    )
+    .caught_in(Build::Lib, "a_change_of_the_memtable_that_was_cut_short"),
+    mutant(
+        "a panic in a removal goes on",
+        "src/engine/obsolete.rs",
+        "                let _stays = catch_unwind(",
+        "                if ON { self.remove_file(number); continue; }\n                let _stays = \
+         catch_unwind(",
+    )
+    .caught_in(ENGINE, "panics::a_filesystem_that_panics_in_a_checkpoint"),
+    mutant(
+        "a background thread ends with a panic",
+        "src/engine/worker.rs",
+        "        while self.contain(\"a background thread\", work).is_err() {}",
+        "        if ON { let _ = work(); return; }\n        while self.contain(\"a background \
+         thread\", work).is_err() {}",
+    )
+    .caught_in(ENGINE, "panics::a_comparator_that_panics_when_compactions_are_chosen"),
+    mutant(
+        "a panic in close goes on",
+        "src/engine/health.rs",
+        "        self.contain(\"close\", || self.sync_log(&mut commit, next_seq))",
+        "        if ON { return self.sync_log(&mut commit, next_seq); }\n        \
+         self.contain(\"close\", || self.sync_log(&mut commit, next_seq))",
+    )
+    .caught_in(ENGINE, "panics::a_filesystem_that_panics_in_close"),
+    mutant(
+        "a panic in resume leaves a flush under way",
+        "src/engine/health.rs",
+        "let result = self.contain(\"resume\", || self.start_afresh(&mut commit));",
+        "let result = if ON { self.start_afresh(&mut commit) } else { self.contain(\"resume\", || \
+         self.start_afresh(&mut commit)) };",
+    )
+    .caught_in(ENGINE, "panics::a_policy_that_panics_in_a_flush"),
+    mutant(
+        "a table that was not opened keeps its place",
+        "src/table/table_cache.rs",
+        "    fn drop(&mut self) {\n        self.0.lock().opening -= 1;",
+        "    fn drop(&mut self) {\n        if ON { return; }\n        self.0.lock().opening -= 1;",
+    )
+    .caught_in(Build::Lib, "table_cache::"),
+];
