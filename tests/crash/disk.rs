@@ -34,7 +34,7 @@ fn writer_below_a_limit() {
     for (name, count, synced) in [("synced", 200, true), ("unsynced", 450, false)] {
         let db = open(&Path::new(&dir).join(name), 4 << 20);
         for i in 0..count {
-            let options = if synced { sync.clone() } else { WriteOptions::default() };
+            let options = if synced { sync } else { WriteOptions::default() };
             db.put_with(&options, format!("{i:05}"), [7; 1000]).unwrap();
         }
         assert_eq!(db.iter().unwrap().count(), count);
