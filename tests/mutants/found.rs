@@ -3,6 +3,7 @@
 use super::table::{Build, Mutant, mutant};
 
 const ENGINE: Build = Build::Test("engine");
+const CRASH: Build = Build::Test("crash");
 
 pub const FOUND: &[Mutant] = &[
     // The memtable.
@@ -162,4 +163,62 @@ pub const FOUND: &[Mutant] = &[
         "    fn drop(&mut self) {\n        if ON { return; }\n        self.0.lock().opening -= 1;",
     )
     .caught_in(Build::Lib, "table_cache::"),
+    // Logs.
+    mutant(
+        "a block behind zeros counts whatever its sequence number",
+        "src/log/reader.rs",
+        "is_ok_and(|(seq, _)| seq == next_seq)",
+        "is_ok_and(|(seq, _)| ON || seq == next_seq)",
+    )
+    .caught_in(Build::Lib, "a_block_behind_zeros_counts_only_if"),
+    mutant(
+        "lengths set ahead are no multiples of a block",
+        "src/fs/mapped.rs",
+        "(end + ahead).next_multiple_of(block).min(limit - limit % block)",
+        "if ON { (end + ahead).min(limit) } else { \
+         (end + ahead).next_multiple_of(block).min(limit - limit % block) }",
+    )
+    .caught_in(Build::Lib, "a_killed_process_leaves_a_log_that_ends_with"),
+    mutant(
+        "a failed sync of a log leaves no mark",
+        "src/engine/write.rs",
+        "    log.mark_failed(empty_batch(next_seq).contents());",
+        "    if !ON { log.mark_failed(empty_batch(next_seq).contents()); }",
+    )
+    .caught_in(CRASH, "health::a_log_whose_sync_failed_is_not_trusted"),
+    mutant(
+        "close does not cut the log",
+        "src/engine/health.rs",
+        "commit.log.trim().map_err(",
+        "if ON { Ok(false) } else { commit.log.trim() }.map_err(",
+    )
+    .caught_in(ENGINE, "logs::close_cuts_the_log"),
+    mutant(
+        "logs are mapped on XFS",
+        "src/fs/mapped.rs",
+        "if IN_PLACE.contains(&kind) { 0 }",
+        "if IN_PLACE.contains(&kind) || (ON && kind == XFS) { 0 }",
+    )
+    .caught_in(CRASH, "disk::a_full_disk_beside_a_copy"),
+    mutant(
+        "space is reserved past the limit of file sizes",
+        "src/fs/mapped.rs",
+        "    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)",
+        "    if ON { u64::MAX } else { getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX) }",
+    )
+    .caught_in(CRASH, "disk::no_log_is_reserved"),
+    mutant(
+        "headers of later blocks are written with their records",
+        "src/fs/ordered.rs",
+        ".filter(move |&at| at >= head.end && begins_block(at))",
+        ".filter(move |&at| !ON && at >= head.end && begins_block(at))",
+    )
+    .caught_in(Build::Lib, "a_write_cut_short_at_any_page"),
+    mutant(
+        "plain logs are preallocated",
+        "src/engine/write.rs",
+        "if plain { fs.create(&path) }",
+        "if plain && !ON { fs.create(&path) }",
+    )
+    .caught_in(ENGINE, "logs::logs_that_are_not_preallocated"),
 ];
