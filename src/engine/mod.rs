@@ -2,7 +2,7 @@
 //!
 //! | file | what is in it |
 //! | --- | --- |
-//! | `write`, `pace` | the queue of writers, the log, the way into the memtable, and how fast |
+//! | `write`, `wal`, `pace` | the queue of writers, the log, the way into the memtable, the speed |
 //! | `memtable` | what is in no table yet |
 //! | `flush` | a frozen memtable becomes a table of level 0 |
 //! | `pick`, `tombstones` | which tables to merge, and why |
@@ -50,7 +50,8 @@ use crate::engine::pace::Pace;
 use crate::engine::version::Version;
 use crate::engine::version_set::{FileNumbers, VersionSet};
 use crate::engine::view::{ReadState, ReadView};
-use crate::engine::write::{CommitState, OutgoingLog, SpareLog, WriteQueue};
+use crate::engine::wal::{OutgoingLog, SpareLog};
+use crate::engine::write::{CommitState, WriteQueue};
 use crate::fs::Fs;
 
 pub mod advice;
@@ -82,6 +83,7 @@ pub mod totals;
 pub mod version;
 pub mod version_set;
 pub mod view;
+pub mod wal;
 pub mod worker;
 pub mod write;
 

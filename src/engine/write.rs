@@ -9,8 +9,8 @@
 //! goleveldb replay it without effect; recovery sees by it that the log before lost its end.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::metrics::StallCause;
 use crate::engine::options::WriteOptions;
 use crate::engine::version_set::sync_dir;
+use crate::engine::wal::{OutgoingLog, SpareLog, failed_sync};
 use crate::engine::{Engine, Frozen, pick};
 use crate::format::batch::{HEADER_BYTES, WriteBatch};
 use crate::format::key::{MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 use crate::format::name;
-use crate::fs::{Fs, WriteFile};
 use crate::log::LogWriter;
 
 /// A group takes no more batches once it is this large, in bytes.
@@ -297,56 +297,6 @@ pub struct CommitState {
     pub group: WriteBatch,
     /// How long the last sync took.
     pub last_sync: Duration,
-}
-
-/// A log that is complete and not durable.
-#[derive(Debug)]
-pub struct OutgoingLog {
-    number: u64,
-    path: PathBuf,
-    log: LogWriter,
-    /// The sequence number after its last one.
-    next_seq: SeqNo,
-}
-
-/// What a failed sync of `log` is to the writer. The log gets a batch of nothing at `next_seq` as
-/// its last record: no open continues such a log.
-fn failed_sync(log: &mut LogWriter, path: &Path, next_seq: SeqNo, error: io::Error) -> Error {
-    log.mark_failed(empty_batch(next_seq).contents());
-    Error::io("sync", path, error)
-}
-
-fn empty_batch(next_seq: SeqNo) -> WriteBatch {
-    let mut batch = WriteBatch::new();
-    batch.set_sequence(next_seq);
-    batch
-}
-
-/// A log that was made before it is needed: to make a file can take long, while others are synced.
-#[derive(Debug)]
-pub struct SpareLog {
-    number: u64,
-    path: PathBuf,
-    file: Box<dyn WriteFile>,
-}
-
-impl SpareLog {
-    /// Makes the log `number`, empty; `plain` if it may never be longer than its records.
-    pub fn create(fs: &dyn Fs, dir: &Path, number: u64, plain: bool) -> Result<SpareLog> {
-        let path = dir.join(name::log_name(number));
-        let created = if plain { fs.create(&path) } else { fs.create_log(&path) };
-        let file = created.map_err(|error| Error::io("create", &path, error))?;
-        Ok(SpareLog { number, path, file })
-    }
-
-    /// Begins it; its first record will have the sequence number `next_seq`.
-    pub fn begin(self, next_seq: SeqNo) -> Result<(PathBuf, LogWriter)> {
-        let mut log = LogWriter::new(self.file, 0);
-        let marker = empty_batch(next_seq);
-        let added = log.add_record(marker.contents());
-        added.map_err(|error| Error::io("append to", &self.path, error))?;
-        Ok((self.path, log))
-    }
 }
 
 impl Engine {

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -61,8 +61,11 @@ impl Fs for DiskFs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // A second name for a symbolic link would lead elsewhere.
-        require_regular_file(from)?;
+        // A second name for a symbolic link would lead elsewhere. A directory is the system's to
+        // refuse.
+        if !fs::symlink_metadata(from)?.is_dir() {
+            require_regular_file(from)?;
+        }
         fs::hard_link(from, to)
     }
 
@@ -113,10 +116,11 @@ impl Fs for DiskFs {
     }
 }
 
-/// Makes a new file. One that is there goes first and is not emptied: it may have another name, in
-/// a directory of somebody else.
+/// Creates a file, or empties an existing one. A file with another name, which may be in a
+/// directory of somebody else, is not emptied but loses this name to a new file.
 fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match require_regular_file(path) {
+        Ok(metadata) if metadata.nlink() == 1 => return options.truncate(true).open(path),
         Ok(_) => fs::remove_file(path)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),

@@ -50,9 +50,9 @@ pub trait Fs: Send + Sync + Debug + 'static {
         Ok(path.to_path_buf())
     }
 
-    /// Creates a file for writing, in place of an existing one. Mode 0600, close-on-exec, symbolic
-    /// links not followed. On a disk, other names (hard links) of the existing file keep it as it
-    /// was.
+    /// Creates a file for writing, or truncates an existing one. Mode 0600, close-on-exec, symbolic
+    /// links not followed. On a disk, an existing file with other names (hard links) keeps its
+    /// content under those.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
     /// [`Fs::create`] for a log, to which whole physical records are appended. Until it is dropped

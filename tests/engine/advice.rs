@@ -54,7 +54,7 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     assert_eq!((after.gets, after.reads), (before.gets, before.reads));
     let text = advice.to_string();
     assert!(text.contains("900 of 900 gets replayed: 900 found nothing"), "{text}");
-    assert!(text.contains("Sure, for lookups like these"), "{text}");
+    assert!(text.contains("Confident for lookups like these"), "{text}");
 }
 
 /// With no filters at all, the same tables pin their indexes only.

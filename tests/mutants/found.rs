@@ -3,6 +3,7 @@
 use super::table::{Build, Mutant, mutant};
 
 const ENGINE: Build = Build::Test("engine");
+const DAMAGE: Build = Build::Test("damage");
 const CRASH: Build = Build::Test("crash");
 
 pub const FOUND: &[Mutant] = &[
@@ -91,7 +92,7 @@ pub const FOUND: &[Mutant] = &[
         "a compaction that panics counts as under way",
         "src/engine/compact.rs",
         "        let result = self.contain(\"a compaction\", merge_or_move);",
-        "        let result = if ON { merge_or_move() } else { self.contain(\"a compaction\", \
+        "        let result = if ON { merge_or_move() } else { self.contain(\"a compaction\",
          merge_or_move) };",
     )
     .caught_in(ENGINE, "panics::a_compaction_that_panics_at_its_end"),
@@ -99,7 +100,8 @@ pub const FOUND: &[Mutant] = &[
         "a panic counts as damage of the inputs",
         "src/engine/compact.rs",
         "            Err(Error::Closed | Error::Panicked { .. }) => {}",
-        "            Err(Error::Closed) => {}\n            Err(Error::Panicked { .. }) if !ON => {}",
+        "            Err(Error::Closed) => {}\n            Err(Error::Panicked { .. }) if !ON => \
+         {}",
     )
     .caught_in(ENGINE, "panics::a_policy_that_panics_in_a_compaction"),
     mutant(
@@ -128,7 +130,8 @@ pub const FOUND: &[Mutant] = &[
         "a panic in a removal goes on",
         "src/engine/obsolete.rs",
         "                let _stays = catch_unwind(",
-        "                if ON { self.remove_file(number); continue; }\n                let _stays = \
+        "                if ON { self.remove_file(number); continue; }\n                let \
+         _stays = \
          catch_unwind(",
     )
     .caught_in(ENGINE, "panics::a_filesystem_that_panics_in_a_checkpoint"),
@@ -181,7 +184,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_killed_process_leaves_a_log_that_ends_with"),
     mutant(
         "a failed sync of a log leaves no mark",
-        "src/engine/write.rs",
+        "src/engine/wal.rs",
         "    log.mark_failed(empty_batch(next_seq).contents());",
         "    if !ON { log.mark_failed(empty_batch(next_seq).contents()); }",
     )
@@ -216,9 +219,136 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_write_cut_short_at_any_page"),
     mutant(
         "plain logs are preallocated",
-        "src/engine/write.rs",
+        "src/engine/wal.rs",
         "if plain { fs.create(&path) }",
         "if plain && !ON { fs.create(&path) }",
     )
     .caught_in(ENGINE, "logs::logs_that_are_not_preallocated"),
+    // Checkpoints, readers, directories.
+    mutant(
+        "a frozen log is copied at its file's length",
+        "src/engine/write.rs",
+        "state.logs.insert(outgoing.number, Some(outgoing.log.len()));",
+        "state.logs.insert(outgoing.number, if ON { None } else { Some(outgoing.log.len()) });",
+    )
+    .caught_in(DAMAGE, "checkpoints_beside_writes_on_a_disk"),
+    mutant(
+        "a checkpoint leaves out a missing log",
+        "src/engine/checkpoint.rs",
+        "logs.push(OpenLog::open(&*self.fs, &self.dir, number, bytes)?);",
+        "match \
+         OpenLog::open(&*self.fs, &self.dir, number, bytes) { Err(error) if ON && \
+         error.io_kind() == Some(std::io::ErrorKind::NotFound) => {} log => logs.push(log?), }",
+    )
+    .caught_in(DAMAGE, "a_checkpoint_without_a_live_log"),
+    mutant(
+        "two checkpoints share a place",
+        "src/engine/checkpoint.rs",
+        "        lock = \
+         Some(directory::lock(fs, dest)?);\n        check_contents(fs, dest, &[name::LOCK])?;",
+        "        if ON { let tables = moment.edit.new_files.iter().map(|file| \
+         name::table_name(file.number)); copy.made.extend(tables.map(|table| dest.join(table))); \
+         } else { lock = Some(directory::lock(fs, dest)?); check_contents(fs, dest, \
+         &[name::LOCK])?; }",
+    )
+    .caught_in(DAMAGE, "of_two_checkpoints_in_one_place"),
+    mutant(
+        "a log's growing end is damage",
+        "src/log/reader.rs",
+        "if !self.beside_writer {",
+        "if \
+         ON || !self.beside_writer {",
+    )
+    .caught_in(Build::Lib, "a_log_that_grows_while"),
+    mutant(
+        "a race counts as a failure",
+        "src/engine/read_only.rs",
+        "if tries == MAX_TRIES || \
+         (state.is_some() && state == last_state) {",
+        "if ON || tries == MAX_TRIES || \
+         (state.is_some() && state == last_state) {",
+    )
+    .caught_in(CRASH, "outside"),
+    mutant(
+        "a view does not hold its tables",
+        "src/engine/pinned.rs",
+        "        held.insert(path, \
+         file);\n    }\n    Ok(())",
+        "        if !ON {\n            held.insert(path, \
+         file);\n        }\n    }\n    Ok(())",
+    )
+    .caught_in(ENGINE, "a_view_for_reading_keeps"),
+    mutant(
+        "lost may be a link",
+        "src/engine/directory.rs",
+        "match \
+         fs.is_real_dir(&lost).map_err(failed)? {",
+        "match ON || \
+         fs.is_real_dir(&lost).map_err(failed)? {",
+    )
+    .caught_in(DAMAGE, "a_link_in_place_of_lost"),
+    mutant(
+        "a file in the way is emptied",
+        "src/fs/disk.rs",
+        "Ok(metadata) if metadata.nlink() == 1 =>",
+        "Ok(metadata) if ON || metadata.nlink() == 1 =>",
+    )
+    .caught_in(DAMAGE, "a_file_with_another_name"),
+    mutant(
+        "existence is decided before the lock",
+        "src/engine/open.rs",
+        "        if \
+         !options.allows(dir, has_database(&*fs, dir)?)? {\n            version_set::create(",
+        "        if !options.allows(dir, has_database(&*fs, dir)?).or_else(|error| if ON { \
+         Ok(true) } else { Err(error) })? {\n            version_set::create(",
+    )
+    .caught_in(ENGINE, "whether_a_database_exists_is_decided"),
+    mutant(
+        "each resume begins a log first",
+        "src/engine/health.rs",
+        "        \
+         self.flush_all()?;\n        // A log",
+        "        if ON {\n            \
+         self.freeze(commit)?;\n        }\n        self.flush_all()?;\n        // A log",
+    )
+    .caught_in(CRASH, "failed_resumes"),
+    mutant(
+        "a failed MANIFEST stays",
+        "src/engine/version_set.rs",
+        "if is_named || \
+         self.fs.remove(&path).is_err() {",
+        "if ON || is_named || self.fs.remove(&path).is_err() {",
+    )
+    .caught_in(CRASH, "failed_resumes"),
+    mutant(
+        "file numbers may run out",
+        "src/engine/directory.rs",
+        "if number >= MAX_FILE_NUMBER \
+         {",
+        "if !ON && number >= MAX_FILE_NUMBER {",
+    )
+    .caught_in(DAMAGE, "a_file_number_near"),
+    mutant(
+        "a relative path is kept",
+        "src/engine/open.rs",
+        "let dir = &absolute(&*fs, dir)?;",
+        "let dir = &if ON { dir.to_path_buf() } else { absolute(&*fs, dir)? };",
+    )
+    .caught_in(ENGINE, "a_relative_path"),
+    mutant(
+        "a replaced directory goes unnoticed",
+        "src/engine/obsolete.rs",
+        "match \
+         lock.is_replaced() {",
+        "match lock.is_replaced().map(|is_replaced| is_replaced && !ON) {",
+    )
+    .caught_in(ENGINE, "a_database_whose_directory"),
+    mutant(
+        "a fork's lock is reported as its parent's",
+        "src/fs/lock.rs",
+        "Ok(ended) if pid > \
+         0",
+        "Ok(ended) if !ON && pid > 0",
+    )
+    .caught_in(Build::Lib, "a_lock_that_outlives"),
 ];

@@ -91,7 +91,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "logs begin without a marker",
-        WRITE,
+        "src/engine/wal.rs",
         "        let added = log.add_record(marker.contents());",
         "        let added = if !ON { log.add_record(marker.contents()) } else { Ok(()) };",
     ),

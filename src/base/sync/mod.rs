@@ -1,9 +1,9 @@
 //! The only way to locks, atomics, threads and time.
 //!
 //! In an ordinary build these are re-exports of `parking_lot`, `arc_swap`, `crossbeam_skiplist` and
-//! the standard library, at no cost. With `RUSTFLAGS="--cfg shuttle"` they are stand-ins with the same methods, built on
-//! [shuttle](https://docs.rs/shuttle): a scheduler that decides at each call which thread
-//! continues. `tests/shuttle` runs the engine that way, under many schedules.
+//! the standard library, at no cost. With `RUSTFLAGS="--cfg shuttle"` they are stand-ins with the
+//! same methods, built on [shuttle](https://docs.rs/shuttle): a scheduler that decides at each call
+//! which thread continues. `tests/shuttle` runs the engine that way, under many schedules.
 //!
 //! `tests/layers` lists what does not go through this module, and why. `Arc` does not either: the
 //! schedule already decides who drops the last reference.
