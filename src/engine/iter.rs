@@ -349,7 +349,8 @@ impl Cursor {
         let (mut tombstones, mut steps) = (0, 0);
         while valid {
             let entry = self.merge.parsed_key()?;
-            if entry.seq <= self.seq {
+            let visible = entry.seq <= self.seq;
+            if visible {
                 let order = self.state.order.user();
                 if kind == KeyKind::Value
                     && order.compare(entry.user_key, &self.saved_key) != Ordering::Equal
@@ -368,7 +369,7 @@ impl Cursor {
                 }
             }
             valid = if self.is_among_versions(&mut steps) {
-                self.pass_versions(&mut kind)?
+                self.pass_versions(visible, &mut kind)?
             } else {
                 self.merge.prev()?
             };

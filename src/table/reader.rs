@@ -290,11 +290,12 @@ impl Table {
             static KEPT: Cell<(Vec<u8>, Answers)> = Cell::default();
         }
         const KEEP_BYTES: usize = 64 << 10;
-        let (mut scratch, mut answers) = KEPT.take();
+        // A destructor of a thread-local may read after these are gone.
+        let (mut scratch, mut answers) = KEPT.try_with(Cell::take).unwrap_or_default();
         let found =
             self.search_with(key, ask_block_filter, options, sink, &mut scratch, &mut answers);
         scratch.shrink_to(KEEP_BYTES);
-        KEPT.set((scratch, answers));
+        let _dropped_if_gone = KEPT.try_with(|kept| kept.set((scratch, answers)));
         found
     }
 

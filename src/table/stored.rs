@@ -81,7 +81,8 @@ pub(super) fn read_stored<S: TableSink, R>(
     thread_local! {
         static BUFFERS: Cell<Buffers> = Cell::default();
     }
-    let mut buffers = BUFFERS.take();
+    // A destructor of a thread-local may read after the thread's buffers are gone.
+    let mut buffers = BUFFERS.try_with(Cell::take).unwrap_or_default();
     let result = read_into(&mut buffers, file, path, handle, verify, sink)
         .and_then(|stored| then(stored).map_err(|error| error.at(handle.offset)));
     for buffer in [&mut buffers.stored, &mut buffers.raw, &mut buffers.other] {
@@ -89,7 +90,7 @@ pub(super) fn read_stored<S: TableSink, R>(
             *buffer = Vec::new();
         }
     }
-    BUFFERS.set(buffers);
+    let _dropped_if_gone = BUFFERS.try_with(|kept| kept.set(buffers));
     result
 }
 

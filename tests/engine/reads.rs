@@ -1,7 +1,11 @@
 //! What reads see while writes, flushes and compactions go on.
 
+use std::cell::RefCell;
 use std::fs;
 use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use minikv::{Db, Iter, Options, ReadOptions, WriteBatch};
@@ -308,5 +312,44 @@ fn a_prefix_is_continued_from_any_key_and_ends_where_it_ends() {
         if !in_tables {
             db.compact_range::<&str>(..).unwrap();
         }
+    }
+}
+
+/// Reads when its thread ends, and notes whether that went well.
+struct ReadsLast(RefCell<Option<(Db, mpsc::Sender<bool>)>>);
+
+impl Drop for ReadsLast {
+    fn drop(&mut self) {
+        let Some((db, went_well)) = self.0.take() else { return };
+        // A panic in such a destructor would end the process.
+        let reads = AssertUnwindSafe(|| (db.get("c").unwrap(), keys(db.iter().unwrap()).len()));
+        let read = catch_unwind(reads);
+        went_well.send(read.is_ok_and(|read| read == (Some("c".into()), 7))).unwrap();
+    }
+}
+
+#[test]
+fn a_destructor_of_a_thread_local_can_read() {
+    thread_local! {
+        static LAST: ReadsLast = const { ReadsLast(RefCell::new(None)) };
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small().block_cache_bytes(0)).unwrap();
+    letters(&db);
+    db.flush().unwrap();
+    let (sender, went_well) = mpsc::channel();
+    let read = |db: &Db| assert_eq!(db.get("c").unwrap().unwrap(), "c");
+    // The destructors run in one order or the other: both come up here.
+    for reads_first in [true, false] {
+        let (db, sender) = (db.clone(), sender.clone());
+        let thread = thread::spawn(move || {
+            if reads_first {
+                read(&db);
+            }
+            LAST.with(|last| *last.0.borrow_mut() = Some((db.clone(), sender)));
+            read(&db);
+        });
+        thread.join().unwrap();
+        assert!(went_well.recv().unwrap(), "reads first: {reads_first}");
     }
 }

@@ -38,9 +38,17 @@ type FoundLeaf<'a> = SkipEntry<'a, LeafKey, Mutex<Arc<Leaf>>>;
 #[derive(Debug)]
 pub struct Ordered {
     leaves: SkipMap<LeafKey, Mutex<Arc<Leaf>>>,
-    /// How many entries, from the first one on, are in the leaves.
-    covered: Mutex<u32>,
+    covered: Mutex<Covered>,
     order: Option<Arc<dyn Comparator>>,
+}
+
+/// How far the leaves have caught up.
+#[derive(Debug, Default)]
+struct Covered {
+    /// Number of entries, from the first one on, that are in the leaves.
+    len: u32,
+    /// Whether a panic of the comparator may have cut the last catch-up short: leaves may overlap.
+    cut_short: bool,
 }
 
 /// What a leaf is found by: an internal key. It carries its order, so that `Ord` can be a
@@ -192,7 +200,7 @@ fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
 impl Ordered {
     /// One without entries, under an order other than that of bytes, or under that.
     pub fn new(order: Option<Arc<dyn Comparator>>) -> Ordered {
-        let ordered = Ordered { leaves: SkipMap::new(), covered: Mutex::new(0), order };
+        let ordered = Ordered { leaves: SkipMap::new(), covered: Mutex::default(), order };
         ordered.leaves.insert(ordered.lowest(), Mutex::default());
         ordered
     }
@@ -201,11 +209,15 @@ impl Ordered {
     pub fn catch_up(&self, entries: &Entries) -> u32 {
         let mut covered = self.covered.lock();
         let len = entries.len();
-        if *covered == len {
+        if covered.len == len {
             return 0;
         }
         let order = self.order.as_deref();
-        let new = sort::sorted(entries, *covered..len, order);
+        let new = sort::sorted(entries, covered.len..len, order);
+        if covered.cut_short {
+            self.part_leaves(entries);
+        }
+        covered.cut_short = true;
         let mut rest = &new[..];
         while let Some(&first) = rest.first() {
             let key = self.leaf_key(entries, first);
@@ -218,9 +230,26 @@ impl Ordered {
             self.add(entries, &found, &leaf, new);
             rest = later;
         }
-        let added = len - *covered;
-        *covered = len;
-        added
+        covered.cut_short = false;
+        len - std::mem::replace(&mut covered.len, len)
+    }
+
+    /// Ends each leaf where the next one begins. A split that was cut short leaves a leaf that
+    /// overlaps some of those made of it; what is added to one would be missing from the other.
+    fn part_leaves(&self, entries: &Entries) {
+        let mut next: Option<LeafKey> = None;
+        let mut bound = Bound::Unbounded;
+        while let Some(found) = self.leaves.upper_bound(bound.as_ref()) {
+            let leaf = found.value().lock().clone();
+            if let Some(end) = next.filter(|next| leaf.end.as_ref() != Some(next)) {
+                let target = (&end.user_key[..], end.trailer);
+                let below = leaf.below(entries, target, self.order.as_deref());
+                let (shared, keys) = (leaf.shared, leaf.keys[..below].into());
+                *found.value().lock() = Arc::new(Leaf { shared, keys, end: Some(end) });
+            }
+            next = Some(found.key().clone());
+            bound = Bound::Excluded(found.key().clone());
+        }
     }
 
     /// Adds entries that all belong to `old`, which is what `found` leads to.

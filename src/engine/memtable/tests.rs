@@ -289,3 +289,56 @@ fn all_seen(mem: &Arc<Memtable>, seq: SeqNo) -> Vec<Vec<u8>> {
     }
     keys
 }
+
+/// Byte order that panics at the comparison before which `left` is 1.
+#[derive(Clone, Debug, Default)]
+struct PanicsOnce {
+    left: Arc<AtomicUsize>,
+}
+
+impl Comparator for PanicsOnce {
+    fn name(&self) -> &str {
+        "panics-once"
+    }
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        let left = self.left.load(Relaxed);
+        self.left.store(left.saturating_sub(1), Relaxed);
+        if left == 1 {
+            std::panic::resume_unwind(Box::new("once"));
+        }
+        a.cmp(b)
+    }
+}
+
+/// A leaf is split in several steps. Cut short between any two, the split must not hide what is
+/// written afterwards.
+#[test]
+fn a_split_cut_short_by_a_panic_of_the_comparator_hides_nothing_later() {
+    let key = |i: u64| (i * 7919 % 1009).to_be_bytes();
+    let fill = |mem: &Memtable, seqs: std::ops::Range<u64>| {
+        let mut arena = Arena::default();
+        seqs.for_each(|seq| insert(mem, &mut arena, &[(&key(seq), Some(b"v"))], seq));
+    };
+    let split = |at: usize| {
+        let order = PanicsOnce::default();
+        let mem = Arc::new(empty(order.clone()));
+        fill(&mem, 1..100);
+        mem.cursor();
+        fill(&mem, 100..300);
+        order.left.store(at, Relaxed);
+        let cursor = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| mem.cursor()));
+        let used = at - order.left.swap(0, Relaxed);
+        (mem, cursor.is_ok(), used)
+    };
+    let (_, whole, comparisons) = split(usize::MAX);
+    assert!(whole);
+    // The last ones are those of the split.
+    for at in (1..=comparisons).rev().take(60) {
+        let (mem, whole, _) = split(at);
+        assert!(!whole);
+        fill(&mem, 300..400);
+        assert_eq!(all(&mem).len(), 399, "after a panic at comparison {at} of {comparisons}");
+        fill(&mem, 400..1000);
+        assert_eq!(all(&mem).len(), 999, "after a panic at comparison {at} of {comparisons}");
+    }
+}
