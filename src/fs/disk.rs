@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,6 +106,10 @@ impl Fs for DiskFs {
 
     fn len(&self, path: &Path) -> io::Result<u64> {
         Ok(require_regular_file(path)?.len())
+    }
+
+    fn has_other_names(&self, path: &Path) -> io::Result<bool> {
+        Ok(require_regular_file(path)?.nlink() > 1)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
