@@ -1,13 +1,16 @@
 //! Checkpoints of a database that is not open.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::{Moment, OpenLog, check_empty, write_copy};
 use crate::engine::directory;
+use crate::engine::obsolete::Trash;
 use crate::engine::options::Options;
 use crate::engine::version_set;
 use crate::format::edit::VersionEdit;
+use crate::fs::FileLock;
 
 /// Copies the database in the directory `dir` to the directory `dest`, which must be empty or
 /// missing. For an open database use [`Db::checkpoint`](crate::Db::checkpoint).
@@ -28,7 +31,8 @@ pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Optio
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
     check_empty(fs, dest)?;
-    let _lock = directory::lock(fs, dir)?;
+    let lock: Arc<dyn FileLock> = directory::lock(fs, dir)?.into();
+    let trash = Trash::new(options.fs.clone(), dir).guarded_by(&lock);
     let recovered = version_set::recover(fs, dir, options.comparator.name())?;
     let files = directory::list(fs, dir)?;
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
@@ -47,5 +51,5 @@ pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Optio
         last_seq: Some(recovered.last_seq),
         ..recovered.edit
     };
-    write_copy(fs, dir, dest, Moment { edit, logs, next_file_number })
+    write_copy(fs, dir, dest, Moment { edit, logs, next_file_number }, &|| trash.check_directory())
 }

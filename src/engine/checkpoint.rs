@@ -88,7 +88,7 @@ impl Engine {
         drop(commit);
         let next_file_number = self.numbers.next();
         let moment = Moment { edit, logs, next_file_number };
-        write_copy(&*self.fs, &self.dir, dest, moment)
+        write_copy(&*self.fs, &self.dir, dest, moment, &|| self.trash.check_directory())
     }
 }
 
@@ -113,8 +113,15 @@ fn check_contents(fs: &dyn Fs, dest: &Path, ours: &[&str]) -> Result<()> {
 }
 
 /// Makes a database of `moment`, whose tables are in `dir`, in the directory `dest`, which is
-/// empty or not there. It is locked meanwhile, so that nobody else makes one there.
-pub fn write_copy(fs: &dyn Fs, dir: &Path, dest: &Path, moment: Moment) -> Result<()> {
+/// empty or not there. It is locked meanwhile, so that nobody else makes one there. `check_dir`
+/// fails if another database has taken the place of `dir`.
+pub fn write_copy(
+    fs: &dyn Fs,
+    dir: &Path,
+    dest: &Path,
+    moment: Moment,
+    check_dir: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
     let mut copy = Copy { fs, dir, dest, made: Vec::new() };
     let mut lock = None;
@@ -122,7 +129,7 @@ pub fn write_copy(fs: &dyn Fs, dir: &Path, dest: &Path, moment: Moment) -> Resul
         lock = Some(directory::lock(fs, dest)?);
         check_contents(fs, dest, &[name::LOCK])?;
         copy.made.push(dest.join(name::LOCK));
-        copy.write(moment)
+        copy.write(moment, check_dir)
     });
     if result.is_err() {
         // Without the lock, what is there is another's.
@@ -140,7 +147,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn write(&mut self, moment: Moment) -> Result<()> {
+    fn write(&mut self, moment: Moment, check_dir: &dyn Fn() -> Result<()>) -> Result<()> {
         for table in &moment.edit.new_files {
             self.table(table.number)?;
         }
@@ -149,6 +156,8 @@ impl Copy<'_> {
             self.made.push(to.clone());
             copy_file(self.fs, &*log.file, log.bytes, &to)?;
         }
+        // While this is still so, what was linked and copied is of the right database.
+        check_dir()?;
         let number = moment.next_file_number;
         let edit = VersionEdit { next_file_number: Some(number + 1), ..moment.edit };
         self.made.push(self.dest.join(name::manifest_name(number)));

@@ -273,6 +273,12 @@ pub fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
     Ok(lost)
 }
 
+/// Returns whether a file that could be continued has another name. Then it is not: after a copy by
+/// hard links (`cp -l`) it belongs to another database, too.
+pub fn has_other_names(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    fs.has_other_names(path).map_err(|error| Error::io("open", path, error))
+}
+
 /// Takes the database's lock.
 pub fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
     let path = dir.join(name::LOCK);

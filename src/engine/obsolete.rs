@@ -21,7 +21,6 @@
 //! database that was closed, finds no table of another.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -30,7 +29,7 @@ use crate::base::sync::Mutex;
 use crate::base::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::base::{Error, Result};
 use crate::format::name;
-use crate::fs::{FileLock, Fs};
+use crate::fs::{FileLock, Fs, check_not_replaced};
 
 /// Removes tables. A removal that fails is tried again by the next open, which removes whatever no
 /// MANIFEST names.
@@ -77,15 +76,8 @@ impl Trash {
     /// # Errors
     /// If it is another one, or it cannot be told.
     pub fn check_directory(&self) -> Result<()> {
-        let Some(lock) = self.lock.as_ref().and_then(Weak::upgrade) else { return Ok(()) };
-        let failed = |error| Err(Error::io("write to", &self.dir, error));
-        match lock.is_replaced() {
-            Ok(false) => Ok(()),
-            Ok(true) => failed(io::Error::other(
-                "its LOCK is not the one that was locked: the directory was removed and made again",
-            )),
-            Err(error) => failed(error),
-        }
+        let checked = check_not_replaced(self.lock.as_ref());
+        checked.map_err(|error| Error::io("use", &self.dir, error))
     }
 
     /// Takes note that a version names the table: it is not removed before

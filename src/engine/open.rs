@@ -24,8 +24,8 @@ use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Mutex};
 use crate::base::{Error, Result};
 use crate::engine::directory::{
-    absolute, check_files, check_numbers, create_dir, has_database, list, live_logs, lock,
-    make_lost,
+    absolute, check_files, check_numbers, create_dir, has_database, has_other_names, list,
+    live_logs, lock, make_lost,
 };
 use crate::engine::flush::{Target, write_table};
 use crate::engine::memtable::{Arena, Memtable};
@@ -261,7 +261,7 @@ pub fn table_cache(
     dir: &Path,
     options: &Options,
     order: &InternalComparator,
-) -> (Arc<TableCache>, Option<Arc<BlockCache>>) {
+) -> (TableCache, Option<Arc<BlockCache>>) {
     let bytes = options.block_cache_bytes;
     let block_cache = (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)));
     let context = TableContext {
@@ -273,7 +273,7 @@ pub fn table_cache(
     };
     let capacity = options.max_open_files.max(16);
     let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity);
-    (Arc::new(tables), block_cache)
+    (tables, block_cache)
 }
 
 impl Engine {
@@ -385,8 +385,6 @@ impl Opening {
         let first_log = frozen.front().map_or(commit.first_log, |frozen| frozen.first_log);
         let may_go_on = self.recovered.clean && !self.recovered.sync_failed;
         if self.options.reuse_logs && may_go_on {
-            // The edit may say that the log's number is the first that counts.
-            sync_dir(&*self.fs, &self.dir)?;
             manifest.reuse_manifest(&self.recovered)?;
         }
         let flushed = self.flushed.take();
@@ -422,6 +420,7 @@ impl Opening {
             closing: false,
         };
         let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
+        let tables = Arc::new(tables.guarded_by(&lock));
         let view = ReadView {
             mem: state.mem.clone(),
             imm: state.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
@@ -488,8 +487,9 @@ impl Opening {
         if let (true, Some((number, len))) = (reusable, replayed.last_log)
             && len > 0
             && is_alone(number)
+            && let path = self.dir.join(name::log_name(number))
+            && !has_other_names(&*self.fs, &path)?
         {
-            let path = self.dir.join(name::log_name(number));
             let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
             let log = LogWriter::new(file, len);
             let last = replayed.memtables.pop_back();

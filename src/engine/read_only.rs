@@ -104,6 +104,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     };
     let view = ReadView { mem, imm: Vec::new(), version: Arc::new(version) };
     let (tables, block_cache) = open::table_cache(&fs, dir, options, &order);
+    let tables = Arc::new(tables);
     let state = ReadState::new(order, tables, block_cache, trash, view, replayed.last_seq, None);
     Ok(Opened { state: Arc::new(state), recovery: replayed.recovery, unheld_tables })
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use crate::base::stats::NUM_LEVELS;
 use crate::base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::base::{Error, Result};
+use crate::engine::directory::has_other_names;
 use crate::engine::obsolete::Trash;
 use crate::engine::version::Version;
 use crate::format::edit::{NewFile, VersionEdit};
@@ -285,6 +286,11 @@ impl VersionSet {
     /// Goes on writing the recovered MANIFEST, which must end cleanly.
     pub fn reuse_manifest(&mut self, recovered: &Recovered) -> Result<()> {
         let path = self.dir.join(name::manifest_name(recovered.manifest_number));
+        if has_other_names(&*self.fs, &path)? {
+            return Ok(());
+        }
+        // The next edit may say that a new log's number is the first that counts.
+        sync_dir(&*self.fs, &self.dir)?;
         let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
         self.manifest = Some(Manifest {
             number: recovered.manifest_number,

@@ -428,6 +428,7 @@ impl Engine {
         }
         commit.outgoing.clear();
         if !commit.name_synced {
+            self.trash.check_directory()?;
             sync_dir(&*self.fs, &self.dir)?;
             commit.name_synced = true;
         }

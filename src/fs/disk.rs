@@ -111,6 +111,10 @@ impl Fs for DiskFs {
         Ok(require_regular_file(path)?.len())
     }
 
+    fn has_other_names(&self, path: &Path) -> io::Result<bool> {
+        Ok(require_regular_file(path)?.nlink() > 1)
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
         Ok(lock::lock(path)?.map(|guard| Box::new(guard) as Box<dyn FileLock>))
     }

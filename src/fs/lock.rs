@@ -114,7 +114,7 @@ fn try_lock(
     Ok(Some(Ok(DiskLock { file: Some(file), id, path })))
 }
 
-fn file_id(metadata: &fs::Metadata) -> FileId {
+pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 

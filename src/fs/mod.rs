@@ -30,7 +30,7 @@ pub use sim::SimFs;
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A filesystem. Thread-safe; shared as `Arc<dyn Fs>`.
 pub trait Fs: Send + Sync + Debug + 'static {
@@ -101,6 +101,12 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Returns the length of a file, in bytes.
     fn len(&self, path: &Path) -> io::Result<u64>;
 
+    /// Returns whether the file has another name (a hard link), which may be in the directory of
+    /// another database. Such a file is not continued.
+    fn has_other_names(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Takes the lock on a lock file, which is created if it does not exist, until the returned
     /// guard is dropped. The outer error is an I/O error; the inner one is the holder of the lock.
     ///
@@ -155,6 +161,21 @@ pub trait FileLock: Send + Sync + Debug {
     /// directory, too, may be another one by now.
     fn is_replaced(&self) -> io::Result<bool> {
         Ok(false)
+    }
+}
+
+/// Checks that a directory is the one that was locked with `lock`, and not one that another process
+/// put in its place: one look at the lock file. Passes if the lock is gone, or if there is none.
+///
+/// # Errors
+/// If the lock file was replaced, or the check fails.
+pub(crate) fn check_not_replaced(lock: Option<&Weak<dyn FileLock>>) -> io::Result<()> {
+    let Some(lock) = lock.and_then(Weak::upgrade) else { return Ok(()) };
+    match lock.is_replaced()? {
+        false => Ok(()),
+        true => Err(io::Error::other(
+            "its LOCK is not the one that was locked: the directory was removed and made again",
+        )),
     }
 }
 

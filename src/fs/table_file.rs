@@ -14,6 +14,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::ReadFile;
 use super::disk::{not_through_links, require_regular_file};
+use super::lock::file_id;
 use super::retry::read_fully_at;
 
 /// How many tables are held open.
@@ -26,6 +27,8 @@ static HELD: Held = Held(AtomicU64::new(0));
 #[derive(Debug)]
 pub(super) struct TableFile {
     path: PathBuf,
+    /// Device and inode.
+    id: (u64, u64),
     held: Option<HeldFile>,
 }
 
@@ -59,7 +62,9 @@ pub(super) fn open(path: &Path) -> io::Result<TableFile> {
 
 fn open_within(path: &Path, held: &'static Held, most: u64) -> io::Result<TableFile> {
     require_regular_file(path)?;
-    Ok(TableFile { path: path.to_path_buf(), held: held.hold(open_file(path)?, most) })
+    let file = open_file(path)?;
+    let id = file_id(&file.metadata()?);
+    Ok(TableFile { path: path.to_path_buf(), id, held: held.hold(file, most) })
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
@@ -70,7 +75,17 @@ impl TableFile {
     fn with<R>(&self, f: impl FnOnce(&File) -> io::Result<R>) -> io::Result<R> {
         match &self.held {
             Some(held) => f(&held.file),
-            None => f(&open_file(&self.path)?),
+            None => f(&self.open_again()?),
+        }
+    }
+
+    /// Opens the file for one read. The directory may have been replaced by that of another
+    /// database, with another table under this name.
+    fn open_again(&self) -> io::Result<File> {
+        let file = open_file(&self.path)?;
+        match file_id(&file.metadata()?) == self.id {
+            true => Ok(file),
+            false => Err(io::Error::other("is another file than the one that was opened before")),
         }
     }
 }
@@ -92,6 +107,20 @@ impl ReadFile for TableFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_that_is_opened_again_must_be_the_same_file() {
+        static NONE: Held = Held(AtomicU64::new(0));
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("000005.ldb"), dir.path().join("other"));
+        std::fs::write(&path, b"ours").unwrap();
+        std::fs::write(&other, b"same").unwrap();
+        let table = open_within(&path, &NONE, 0).unwrap();
+        assert_eq!(table.read_at(&mut [0; 4], 0).unwrap(), 4);
+        std::fs::rename(&other, &path).unwrap();
+        let error = table.read_at(&mut [0; 4], 0).unwrap_err();
+        assert!(error.to_string().contains("another file"), "{error}");
+    }
 
     #[test]
     fn tables_beyond_the_bound_are_opened_for_each_read() {

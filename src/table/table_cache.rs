@@ -14,7 +14,7 @@ use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::{ArcSwapOption, Mutex, MutexGuard};
 use crate::base::{Error, Result};
 use crate::format::name::{legacy_table_name, table_name};
-use crate::fs::{Fs, ReadFile};
+use crate::fs::{FileLock, Fs, ReadFile, check_not_replaced};
 use crate::table::reader::{Table, TableContext};
 
 /// A table file, open or not. Thread-safe; shared by all versions that contain the file.
@@ -115,6 +115,8 @@ pub struct TableCache {
     context: TableContext,
     capacity: usize,
     ring: Mutex<Ring>,
+    /// The lock of the directory, while it is held.
+    lock: Option<Weak<dyn FileLock>>,
 }
 
 impl TableCache {
@@ -127,7 +129,14 @@ impl TableCache {
         capacity: usize,
     ) -> TableCache {
         let ring = Mutex::new(Ring::default());
-        TableCache { fs, dir, context, capacity: capacity.max(1), ring }
+        TableCache { fs, dir, context, capacity: capacity.max(1), ring, lock: None }
+    }
+
+    /// Opens no more tables once `lock`, that of the directory, was replaced: they may be tables of
+    /// another database.
+    pub fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> TableCache {
+        self.lock = Some(Arc::downgrade(lock));
+        self
     }
 
     /// Returns the open table of `slot`, opening it if necessary.
@@ -228,6 +237,8 @@ impl TableCache {
 
     fn open_file(&self, slot: &TableSlot) -> Result<Arc<Table>> {
         let (file, path) = self.find(slot.number)?;
+        // After the file was opened: while this is still so, the file is ours.
+        check_not_replaced(self.lock.as_ref()).map_err(|error| Error::io("read", &path, error))?;
         Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))
     }
 

@@ -352,6 +352,34 @@ fn a_file_with_another_name_is_replaced_and_not_emptied() {
     assert_eq!(std::fs::read(&mine).unwrap(), b"precious");
 }
 
+/// As `cp -al` makes it, or a snapshot by hard links.
+#[test]
+fn a_database_copied_by_hard_links_and_then_written_leaves_the_original_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let (original, copy) = (home.path().join("original"), home.path().join("copy"));
+    make_database(&original);
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(&original).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() && entry.file_name() != "LOCK" {
+            std::fs::hard_link(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+    }
+    let before = contents_of(&original);
+    for key in ["x", "y"] {
+        let db = Db::open(&copy, Options::default().reuse_logs(true)).unwrap();
+        db.put(key, "1").unwrap();
+        db.close().unwrap();
+        assert!(contents_of(&original) == before);
+    }
+    let db = Db::open(&copy, Options::default().reuse_logs(true)).unwrap();
+    db.put("z", "1").unwrap();
+    db.compact_range::<&[u8]>(..).unwrap();
+    assert!(contents_of(&original) == before);
+    assert!(minikv::verify(&original, &Options::default()).unwrap().is_sound());
+    assert_eq!(db.iter().unwrap().count(), 3 + 3);
+}
+
 /// Numbers of new files come after those of all files there are, and must not wrap round to those.
 #[test]
 fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {

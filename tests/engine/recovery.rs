@@ -261,6 +261,37 @@ fn a_database_whose_directory_was_made_again_leaves_the_new_one_alone() {
     assert!(found.iter().all(|(_, value)| value.starts_with('2')));
 }
 
+/// A copy of a database, or an older state of it, put in its place while it is open.
+#[test]
+fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
+    let home = tempfile::tempdir().unwrap();
+    let (path, copy) = (home.path().join("db"), home.path().join("copy"));
+    let filled = |path: &Path, value: &str| {
+        let db = Db::open(path, small()).unwrap();
+        (0..200).for_each(|i| db.put(format!("{i}"), value.repeat(100)).unwrap());
+        db.flush().unwrap();
+        db.close().unwrap();
+    };
+    filled(&path, "1");
+    // Its tables have the same numbers and sizes.
+    filled(&copy, "2");
+    let db = Db::open(&path, small()).unwrap();
+    let other = Db::open(&copy, small()).unwrap();
+    fs::rename(&path, home.path().join("away")).unwrap();
+    fs::rename(&copy, &path).unwrap();
+    let replaced = |error: minikv::Error| {
+        assert!(error.to_string().contains("removed and made again"), "{error}");
+    };
+    replaced(db.checkpoint(home.path().join("checkpoint")).unwrap_err());
+    assert!(!home.path().join("checkpoint").exists());
+    replaced(db.get("7").unwrap_err());
+    replaced(db.iter().unwrap().next().unwrap().unwrap_err());
+    replaced(db.put_with(&WriteOptions::default().sync(true), "7", "3").unwrap_err());
+    drop((db, other));
+    let theirs = contents(&Db::open(&path, small()).unwrap());
+    assert!(theirs.len() == 200 && theirs.iter().all(|(_, value)| value.starts_with('2')));
+}
+
 const CHDIR: &str = "MINIKV_TEST_CHDIR";
 
 #[test]

@@ -37,6 +37,24 @@ fn inspect_knows_a_file_by_its_content_under_any_name() {
 }
 
 #[test]
+fn inspect_does_not_wait_for_what_is_no_file() {
+    let place = Place::new();
+    let path = place.path("000009.log");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut child = minikv();
+    let child = child.arg("inspect").arg(&path).stderr(std::process::Stdio::null());
+    let mut child = child.spawn().unwrap();
+    for _ in 0..1000 {
+        if let Some(status) = child.try_wait().unwrap() {
+            return assert_eq!(status.code(), Some(5));
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    panic!("it waits");
+}
+
+#[test]
 fn inspect_goes_by_the_name_only_where_the_content_says_nothing() {
     let place = Place::new();
     let empty = |name: &str| {

@@ -1,6 +1,6 @@
 //! What a file is: by what is in it, and by its name only where that says nothing.
 
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -33,6 +33,13 @@ impl Kind {
     /// What the file at `path` is; `None` if neither its content nor its name says.
     pub fn of(path: &Path) -> Result<Option<Kind>> {
         let failed = |error| CliError::io("read", path, error);
+        // Before it is opened: opening a FIFO waits for a writer.
+        let is_special = |kind: FileType| !kind.is_file() && !kind.is_dir();
+        let before = std::fs::metadata(path).map_err(|error| CliError::io("open", path, error))?;
+        if is_special(before.file_type()) {
+            let error = std::io::Error::other("is not a regular file");
+            return Err(CliError::io("inspect", path, error));
+        }
         let mut file = File::open(path).map_err(|error| CliError::io("open", path, error))?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {

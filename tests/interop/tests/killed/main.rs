@@ -321,7 +321,7 @@ fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
             for i in 0..50 {
                 db.put_synced(format!("{round}-{i}").as_bytes(), b"value").unwrap();
             }
-            assert!(db.entries(false).unwrap().len() >= 1 + (round + 1) * 50, "{pattern}");
+            assert!(db.entries(false).unwrap().len() > (round + 1) * 50, "{pattern}");
         }
         let db = Db::open(&dir, Options::default().reuse_logs(true)).unwrap();
         assert!(db.iter().unwrap().count() >= 151, "{pattern}");
