@@ -22,8 +22,10 @@ use crate::engine::worker::{COMPACTION_NICE, give_way, take};
 use crate::engine::{Engine, State};
 use crate::format::key::UserComparator;
 
-/// A piece takes no more than so many tables of the size that is aimed at, if it can help it.
-const PIECE_TABLES: u64 = 16;
+/// Maximum size of a piece, in tables of the target size, unless a single table meets more. Larger
+/// pieces write fewer entries twice; smaller ones keep fewer tables from automatic compactions.
+/// `docs/performance.md` has the figures.
+const PIECE_TABLES: u64 = 128;
 
 /// A manual compaction under way, as the background sees it.
 #[derive(Clone, Copy, Debug)]

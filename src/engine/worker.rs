@@ -8,6 +8,7 @@ use crate::base::sync::thread::{self, JoinHandle};
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
 use crate::engine::compact::Compaction;
+use crate::engine::manual::Manual;
 use crate::engine::{Engine, State, pick};
 
 /// How many compactions may run side by side.
@@ -215,11 +216,18 @@ impl Engine {
     pub fn pick(&self, state: &State) -> Option<Compaction> {
         let waits = state.compaction_not_before.is_some() && self.inline.is_none();
         let manual = state.manual;
-        if state.failed.is_some() || waits || manual.is_some_and(|manual| manual.waits) {
+        if state.failed.is_some() || waits {
             return None;
         }
-        let output_level = manual.and_then(|manual| manual.output_level);
-        let levels = 0..output_level.unwrap_or(NUM_LEVELS);
+        let levels = match manual {
+            // A piece waits for tables that are in use, so no more are taken, except where writes
+            // would soon wait for level 0.
+            Some(manual) if manual.waits => {
+                0..usize::from(state.version.level(0).len() >= 2 * pick::LEVEL0_COMPACT_FILES)
+            }
+            Some(Manual { output_level: Some(output_level), .. }) => 0..output_level,
+            _ => 0..NUM_LEVELS,
+        };
         let (order, oldest_held) = (self.reads.order.user(), self.reads.oldest_held_seq());
         pick::pick(&state.version, order, &self.options, &state.running, levels, oldest_held)
     }

@@ -1,5 +1,6 @@
 //! `minikv stats`
 
+use std::cmp::Ordering;
 use std::path::Path;
 
 use minikv::format::edit::NewFile;
@@ -38,7 +39,14 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if !any_order {
         global.options(&dir)?;
     }
-    let survey = Survey::of(&dir, any_order)?;
+    let mut survey = Survey::of(&dir, any_order)?;
+    if !any_order {
+        // Level 0 stays in the order of its numbers, which is that of its age.
+        survey.tables.sort_by(|a, b| {
+            let by_key = || user_key(&a.smallest).cmp(user_key(&b.smallest));
+            a.level.cmp(&b.level).then_with(|| if a.level > 0 { by_key() } else { Ordering::Equal })
+        });
+    }
     let writer = Writer::of(&dir);
     survey.say_damage();
     let mut stdout = Stdout::open()?;
