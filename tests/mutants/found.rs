@@ -47,8 +47,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "the background waits for a manual compaction",
         "src/engine/worker.rs",
-        "manual.is_some_and(|manual| manual.waits)",
-        "manual.is_some_and(|manual| manual.waits || ON)",
+        "Some(manual) if manual.waits => {",
+        "Some(_) if ON => 0..0,\n            Some(manual) if manual.waits => {",
     )
     .caught_in(ENGINE, "writes_and_automatic_compactions_go_on"),
     mutant(
@@ -268,7 +268,7 @@ pub const FOUND: &[Mutant] = &[
         "if ON || tries == MAX_TRIES || \
          (state.is_some() && state == last_state) {",
     )
-    .caught_in(CRASH, "outside"),
+    .caught_in(CRASH, "outside::a_reader_between_any_two_operations"),
     mutant(
         "a view does not hold its tables",
         "src/engine/pinned.rs",
@@ -338,9 +338,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a replaced directory goes unnoticed",
         "src/engine/obsolete.rs",
-        "match \
-         lock.is_replaced() {",
-        "match lock.is_replaced().map(|is_replaced| is_replaced && !ON) {",
+        "let checked = check_not_replaced(self.lock.as_ref());",
+        "let checked = check_not_replaced(self.lock.as_ref().filter(|_| !ON));",
     )
     .caught_in(ENGINE, "a_database_whose_directory"),
     mutant(
@@ -351,4 +350,55 @@ pub const FOUND: &[Mutant] = &[
         "Ok(ended) if !ON && pid > 0",
     )
     .caught_in(Build::Lib, "a_lock_that_outlives"),
+    // Panics and other threads, found later.
+    mutant(
+        "a split cut short by a panic stays so",
+        "src/engine/memtable/ordered.rs",
+        "if covered.cut_short {",
+        "if covered.cut_short && !ON {",
+    )
+    .caught_in(Build::Lib, "a_split_cut_short_by_a_panic"),
+    mutant(
+        "a walk backward saves a version that it did not pass",
+        "src/engine/iter/versions.rs",
+        "        if visible {",
+        "        if visible || ON {",
+    )
+    .caught_in(Build::Lib, "a_walk_backward_that_begins"),
+    mutant(
+        "a destructor of a thread-local uses the buffers of a thread that is gone",
+        "src/table/stored.rs",
+        "BUFFERS.try_with(Cell::take).unwrap_or_default()",
+        "if ON { BUFFERS.take() } else { BUFFERS.try_with(Cell::take).unwrap_or_default() }",
+    )
+    .caught_in(ENGINE, "a_destructor_of_a_thread_local"),
+    // Directories that are replaced, files with two names.
+    mutant(
+        "tables of another directory are read",
+        "src/table/table_cache.rs",
+        "check_not_replaced(self.lock.as_ref())",
+        "check_not_replaced(self.lock.as_ref().filter(|_| !ON))",
+    )
+    .caught_in(ENGINE, "nothing_is_read_or_copied_from_a_database_that_took"),
+    mutant(
+        "another file is read under the name of a table",
+        "src/fs/table_file.rs",
+        "match file_id(&file.metadata()?) == self.id {",
+        "match file_id(&file.metadata()?) == self.id || ON {",
+    )
+    .caught_in(Build::Lib, "a_table_that_is_opened_again_must_be"),
+    mutant(
+        "a log with another name is continued",
+        "src/engine/open.rs",
+        "&& !has_other_names(&*self.fs, &path)?",
+        "&& (ON || !has_other_names(&*self.fs, &path)?)",
+    )
+    .caught_in(DAMAGE, "a_database_copied_by_hard_links"),
+    mutant(
+        "a MANIFEST with another name is continued",
+        "src/engine/version_set.rs",
+        "if has_other_names(&*self.fs, &path)? {",
+        "if !ON && has_other_names(&*self.fs, &path)? {",
+    )
+    .caught_in(DAMAGE, "a_database_copied_by_hard_links"),
 ];

@@ -61,8 +61,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "the log is not synced",
         WRITE,
-        "        commit.log.sync().map_err(",
-        "        if !ON { commit.log.sync() } else { Ok(()) }.map_err(",
+        "        commit\n            .log\n            .sync()\n            .map_err(",
+        "        if !ON { commit.log.sync() } else { Ok(()) }\n            .map_err(",
     ),
     mutant(
         "a failed sync of a log counts as done",
@@ -253,8 +253,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a MANIFEST that failed is written again",
         SET,
-        "            self.failed = Some(error.clone());",
-        "            if !ON { self.failed = Some(error.clone()); }",
+        "        self.failed = written.as_ref().err().cloned();",
+        "        self.failed = written.as_ref().err().cloned().filter(|_| !ON);",
     ),
     mutant(
         "a failed edit's log number counts",
@@ -280,9 +280,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a compacted table's name is not synced",
         COMPACT,
-        "if let Err(error) = sync_dir(&*self.fs, &self.dir) {\n            self.remove_tables(",
+        "if let Err(error) = sync_dir(&*self.fs, &self.dir) {\n            self.trash.remove(",
         "if let Err(error) = if ON { Ok(()) } else { sync_dir(&*self.fs, &self.dir) } {\n\
-         \x20           self.remove_tables(",
+         \x20           self.trash.remove(",
     ),
     mutant(
         "tombstones are dropped above what they delete",
