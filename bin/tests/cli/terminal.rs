@@ -96,9 +96,15 @@ fn verify_shows_no_full_bar_before_it_has_begun() {
 #[test]
 fn an_interrupted_load_says_what_stays() {
     let place = Place::new();
-    let file = entries(&place, 300_000);
-    let mut command = place.command(&["load", &file]);
-    let (code, shown) = run_in_columns(&mut command, 80, Some("0,000 entries"));
+    let lines = fs::read(entries(&place, 100_000)).unwrap();
+    // A pipe that stays open, so that the load cannot end before it is interrupted.
+    let pipe = place.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut command = place.command(&["load", &pipe.display().to_string()]);
+    let mut writer = File::options().read(true).write(true).open(&pipe).unwrap();
+    // It waits for ever once nobody reads any more.
+    std::thread::spawn(move || writer.write_all(&lines).map(|()| std::thread::park()));
+    let (code, shown) = run_in_columns(&mut command, 80, Some(",000 entries"));
     assert_eq!(code, 130, "{shown:?}");
     let last = drawn(&shown).into_iter().rfind(|line| !line.is_empty()).unwrap();
     let said = last.strip_prefix("minikv: interrupted; ").expect("the last line");
