@@ -187,7 +187,8 @@ pub const MUTANTS: &[Mutant] = &[
         "logs are removed before the flush is in the MANIFEST",
         FLUSH,
         "        let version = manifest.commit(",
-        "        if ON { for log in self.state.lock().logs.range(..log_number).map(|(log, _)| log) { \
+        "        if ON { for log in self.state.lock().logs.range(..log_number).map(|(log, _)| log) \
+         { \
          let _ = self.fs.remove(&self.dir.join(name::log_name(*log))); } }\n        \
          let version = manifest.commit(",
     ),
