@@ -318,6 +318,12 @@ pub struct SkipMap<K: Ord, V> {
     turn: atomic::AtomicBool,
 }
 
+impl<K: Ord + Send + 'static, V: Send + 'static> Default for SkipMap<K, V> {
+    fn default() -> SkipMap<K, V> {
+        SkipMap::new()
+    }
+}
+
 impl<K: Ord + Send + 'static, V: Send + 'static> SkipMap<K, V> {
     /// An empty one.
     pub fn new() -> SkipMap<K, V> {
