@@ -95,13 +95,22 @@ fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
             move || assert_all(&snapshot)
         });
         db.compact_range::<&str>(..).unwrap_err();
-        assert_eq!(ldb(&fs), live_tables(&db), "outputs of the parts are left");
+        assert!(soon(|| ldb(&fs) == live_tables(&db)), "outputs of the parts are left");
         reader.join().unwrap();
         fs.clear_faults();
         db.compact_range::<&str>(..).unwrap();
         assert_all(&db.snapshot());
-        assert_eq!(ldb(&fs), live_tables(&db));
+        assert!(soon(|| ldb(&fs) == live_tables(&db)), "inputs are left");
     });
+}
+
+/// Whether `done` holds within some steps of the other threads: an automatic compaction that went
+/// on beside a manual one may be about to remove its inputs.
+fn soon(done: impl Fn() -> bool) -> bool {
+    (0..1000).any(|_| {
+        shuttle::thread::yield_now();
+        done()
+    })
 }
 
 /// Six values fill a memtable twice: the flush makes the next log, or has not yet, when it is full.
