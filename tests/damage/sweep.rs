@@ -2,7 +2,8 @@
 //! then is right, or an error; and where reading is an error, `verify` says why.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use minikv::fs::Fs;
 use minikv::log::LogReader;

@@ -2,10 +2,9 @@
 //!
 //! What the fixtures hold, and the programs that made them, is told in each JSON file's `about`.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use minikv::fs::ReadFile;
 use serde_json::Value;

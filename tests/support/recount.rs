@@ -1,7 +1,8 @@
 //! The counters of a get, made again from the steps that its explanation tells.
 
-use minikv::base::stats::{LevelTrace, ReadTrace};
-use minikv::engine::explain::{BlockSource, Explanation, Step, Verdict};
+use minikv::engine::stats::trace::ReadTrace;
+use minikv::explain::{BlockSource, Explanation, Step, Verdict};
+use minikv::table::counts::LevelTrace;
 
 /// Checks that the counters are those of the steps, and that the answer is what the last one
 /// found.
