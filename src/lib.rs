@@ -53,74 +53,66 @@
 //! - It is tested on Linux. macOS and FreeBSD are meant to compile, and are not tested.
 //! - It is not a server, not a SQL database, and has no column families and no expiry of keys.
 //!
-//! # Module overview
-//! A module imports only from those below it.
+//! # Modules
+//! The types of everyday use are here, at the root. The rest is in modules:
 //!
 //! | module | what is in it |
 //! | --- | --- |
-//! | [`db`] | the handles: [`Db`], [`Snapshot`], [`ReadOnlyDb`] |
-//! | [`admin`] | work on a database that is not open |
-//! | [`engine`] | write queue, memtable, flush, versions, compaction, reads |
-//! | [`table`] | sorted tables: builder, reader, caches |
-//! | [`log`] | the log format, of WAL and MANIFEST |
-//! | [`fs`] | the filesystem: disk, memory, simulated |
-//! | [`filter`] | filter policies, the filter block, the theory |
-//! | [`mod@format`] | bytes: every structure on disk, without I/O |
-//! | [`base`] | errors, comparators, counters, locks |
+//! | [`explain`] | the parts of an [`Explanation`] |
+//! | [`advice`] | the parts of a [`FilterAdvice`] |
+//! | [`filter`] | the theory of filters: false-positive rates, and the bits they cost |
+//! | [`fs`] | the filesystem interface, with implementations on disk, in memory and simulated |
+//! | [`files`] | the files of a database one by one, for tools |
 
-pub mod admin;
 pub mod advice;
-pub mod base;
-pub mod block;
-pub mod db;
-pub mod engine;
 pub mod explain;
+pub mod files;
 pub mod filter;
-pub mod format;
 pub mod fs;
-pub mod log;
-pub mod table;
 
-#[doc(inline)]
+mod admin;
+mod base;
+mod block;
+mod db;
+mod engine;
+mod format;
+mod log;
+mod table;
+
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
+
 pub use admin::checkpoint::checkpoint;
-#[doc(inline)]
 pub use admin::destroy::destroy;
-#[doc(inline)]
-pub use admin::repair::{RepairOptions, RepairReport, repair};
-#[doc(inline)]
-pub use admin::verify::{VerifyReport, verify};
-#[doc(inline)]
+pub use admin::findings::Progress;
+pub use admin::repair::{
+    LostRange, NewTable, Quarantined, RepairOptions, RepairReport, TableOutcome, TableRepair,
+    repair, repair_with,
+};
+pub use admin::verify::{VerifyReport, verify, verify_with};
 pub use advice::FilterAdvice;
-#[doc(inline)]
-pub use base::error::Corruption;
-#[doc(inline)]
-pub use base::{BytewiseComparator, Comparator, Error, Result};
+pub use base::comparator::{BytewiseComparator, Comparator};
+pub use base::error::{Corruption, Error, Result};
+pub use base::size::Size;
 /// A key or value that was read: bytes that share their memory when cloned. From the `bytes` crate.
 #[doc(no_inline)]
 pub use bytes::Bytes;
-#[doc(inline)]
-pub use db::{Cursor, Db, Iter, ReadOnlyDb, Snapshot};
-#[doc(inline)]
+pub use db::{Db, ReadOnlyDb};
 pub use engine::health::{Health, HealthState};
-#[doc(inline)]
 pub use engine::open::replay::{LostLog, Recovery};
-#[doc(inline)]
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
-#[doc(inline)]
+pub use engine::read::iter::{Cursor, Iter};
+pub use engine::read::snapshot::Snapshot;
 pub use engine::stats::metrics::StallCause;
-#[doc(inline)]
 pub use engine::stats::property::{LevelStats, Stalls, Stats};
-#[doc(inline)]
 pub use engine::stats::trace::ReadTrace;
-#[doc(inline)]
 pub use explain::Explanation;
-#[doc(inline)]
-pub use filter::{BloomFilterPolicy, DelimitedPrefix, FilterPolicy, FixedPrefix, PrefixExtractor};
-#[doc(inline)]
-pub use format::batch::WriteBatch;
-#[doc(inline)]
+pub use filter::{
+    BloomFilterPolicy, DelimitedPrefix, FilterGenerator, FilterPolicy, FixedPrefix, PrefixExtractor,
+};
+pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
-#[doc(inline)]
 pub use table::counts::LevelTrace;
 
 /// The examples of the front page are compiled with the tests.

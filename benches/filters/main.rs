@@ -11,10 +11,10 @@ use std::fmt::Debug;
 use std::hint::black_box;
 use std::time::Instant;
 
-use minikv::BloomFilterPolicy;
-use minikv::base::hash::key_hash;
-use minikv::filter::bloom::may_match_hash;
-use minikv::filter::{FilterPolicy, TableFilter, TableFilterBuilder};
+use minikv::files::{TableFilter, TableFilterBuilder};
+use minikv::internals::base::hash::key_hash;
+use minikv::internals::filter::bloom::may_match_hash;
+use minikv::{BloomFilterPolicy, FilterPolicy};
 use xorf::{BinaryFuse8, BinaryFuse16, Filter as _};
 
 /// A kind of filter.
@@ -38,7 +38,7 @@ impl Kind for LevelDbBloom {
     }
 
     fn has(&self, hash: u64) -> bool {
-        may_match_hash(minikv::filter::bloom::bloom_hash(&hash.to_le_bytes()), &self.0)
+        may_match_hash(minikv::internals::filter::bloom::bloom_hash(&hash.to_le_bytes()), &self.0)
     }
 
     fn bytes(&self) -> usize {
@@ -246,7 +246,7 @@ fn hash_times(rounds: usize) {
         let mut times = [Vec::new(), Vec::new()];
         for _ in 0..rounds {
             times[0].push(time(&key_hash));
-            times[1].push(time(&|key| minikv::filter::bloom::bloom_hash(key).into()));
+            times[1].push(time(&|key| minikv::internals::filter::bloom::bloom_hash(key).into()));
         }
         times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
         println!("{len:<12}{:>14.1}{:>18.1}", times[0][rounds / 2], times[1][rounds / 2]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{FromArgMatches, Parser, ValueEnum, ValueHint};
-use minikv::filter::whole_table::MAX_BITS_PER_KEY;
+use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
 use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Options};
 
 use crate::codec::Format;

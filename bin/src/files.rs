@@ -6,16 +6,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use minikv::engine::open::directory;
-use minikv::engine::version::manifest;
-use minikv::engine::version::manifest::Recovered;
-use minikv::format::batch::{BatchOp, decode_header, decode_ops};
-use minikv::format::edit::NewFile;
-use minikv::format::key::{KeyKind, ParsedKey};
-use minikv::format::name::{FileName, legacy_table_name, log_name, table_name};
+use minikv::files::{
+    BatchOp, FileName, KeyKind, LogReader, NewFile, ParsedKey, Recovered, decode_header,
+    decode_ops, legacy_table_name, log_name, table_name,
+};
 use minikv::fs::{DiskFs, Fs};
-use minikv::log::LogReader;
-use minikv::{BytewiseComparator, Comparator, Error, VerifyReport};
+use minikv::{BytewiseComparator, Comparator, Error, VerifyReport, files};
 
 use crate::error::{CliError, Result};
 use crate::output;
@@ -46,22 +42,22 @@ pub struct LogFile {
 impl Survey {
     /// The live files of the database in `dir`; with `any_order` whatever its comparator is.
     pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
-        if !directory::has_database(&DiskFs, dir)? {
+        if !files::has_database(&DiskFs, dir)? {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
         }
         let mut comparator = BytewiseComparator.name().to_string();
         if any_order
             && let Err(Error::Unsupported { what: "comparator", name, .. }) =
-                manifest::recover(&DiskFs, dir, &comparator)
+                files::recover_manifest(&DiskFs, dir, &comparator)
         {
             comparator = name;
         }
         let mut tries = 0;
         loop {
             tries += 1;
-            let before = manifest::recover(&DiskFs, dir, &comparator)?;
+            let before = files::recover_manifest(&DiskFs, dir, &comparator)?;
             let survey = survey(dir, &before);
-            let after = manifest::recover(&DiskFs, dir, &comparator)?;
+            let after = files::recover_manifest(&DiskFs, dir, &comparator)?;
             let state = |recovered: &Recovered| (recovered.manifest_number, recovered.valid_end);
             if state(&before) == state(&after) || tries == MAX_TRIES {
                 return survey;
@@ -187,10 +183,10 @@ fn add_fault(report: &mut VerifyReport, error: Error) -> Result<()> {
 }
 
 fn survey(dir: &Path, recovered: &Recovered) -> Result<Survey> {
-    let files = directory::list(&DiskFs, dir)?;
-    directory::check_files(dir, &files, recovered, false)?;
+    let files = files::list_files(&DiskFs, dir)?;
+    files::check_files(dir, &files, recovered, false)?;
     let mut logs = Vec::new();
-    for number in directory::live_logs(&files, recovered) {
+    for number in files::live_logs(&files, recovered) {
         let log = LogFile::read(dir.join(log_name(number)))?;
         let ends = log.damage.is_some();
         logs.push(log);

@@ -3,9 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::format::key::{InternalComparator, KeyOrder};
+use minikv::files::{InternalComparator, KeyOrder, Table, TableContext};
 use minikv::fs::{DiskFs, Fs};
-use minikv::table::{Table, TableContext};
 use minikv::{BloomFilterPolicy, BytewiseComparator};
 
 use crate::error::{CliError, Result};

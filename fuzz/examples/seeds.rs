@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use minikv::format::compress::Compression;
+use minikv::Compression;
 use minikv::fs::MemFs;
-use minikv::log::LogReader;
+use minikv::files::LogReader;
 use minikv::{Db, FilterLayout, FixedPrefix, WriteBatch};
 use minikv_fuzz::files;
 

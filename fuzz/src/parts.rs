@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::base::BytewiseComparator;
-use minikv::format::batch::{BatchOp, decode_header, decode_ops};
-use minikv::block::Block;
-use minikv::block::cursor::BlockCursor;
-use minikv::format::edit::VersionEdit;
-use minikv::format::key::{InternalComparator, KeyOrder, UserComparator};
-use minikv::format::record::HEADER_BYTES;
+use minikv::BytewiseComparator;
+use minikv::files::{BatchOp, decode_header, decode_ops};
+use minikv::internals::block::Block;
+use minikv::internals::block::cursor::BlockCursor;
+use minikv::files::VersionEdit;
+use minikv::files::{InternalComparator, KeyOrder, UserComparator};
+use minikv::internals::format::record::HEADER_BYTES;
 use minikv::fs::{Fs, MemFs};
-use minikv::log::{LogReader, LogWriter, Tail};
+use minikv::files::{LogReader, LogWriter, Tail};
 use minikv::{Result, WriteBatch};
 
 /// Returns the order of plain keys and that of internal keys.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minikv::fs::{Fs, MemFs};
-use minikv::table::{BlockReadOptions, NoSink, Table, TableContext, TableCursor};
+use minikv::files::{BlockReadOptions, NoSink, Table, TableContext, TableCursor};
 use minikv::{BloomFilterPolicy, DelimitedPrefix, Result};
 
 use crate::parts::orders;

@@ -8,15 +8,12 @@ use crate::admin::findings::Findings;
 use crate::base::{Error, Result};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::SeqNo;
-use crate::format::name::FileName;
 use crate::fs::Fs;
 use crate::log::{LogReader, Tail};
 
 /// The contents of a MANIFEST.
 #[derive(Debug, Default)]
 pub struct Manifest {
-    /// The file number.
-    pub number: u64,
     /// The path of the file.
     pub path: PathBuf,
     /// The tables by level, as of the last record before the first bad one.
@@ -85,8 +82,7 @@ pub fn read(
     findings: &mut Findings<'_>,
 ) -> Result<Manifest> {
     let path = dir.join(file);
-    let number = FileName::parse(file).and_then(|name| name.number()).unwrap_or(0);
-    let mut manifest = Manifest { number, path: path.clone(), ..Manifest::default() };
+    let mut manifest = Manifest { path: path.clone(), ..Manifest::default() };
     let opened = fs.open(&path).map_err(|error| Error::io("open", &path, error));
     let mut reader = match opened.and_then(|file| LogReader::new(file, &path)) {
         Ok(reader) => reader.beside_writer(findings.beside_writer),

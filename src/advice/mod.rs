@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use crate::advice::judge::{Evidence, Saving, Sureness, advise};
+use crate::advice::judge::{Evidence, advise};
 use crate::advice::shadow::{BlockFilters, Held, Lookup, Outcome, Plan, Shadow, TableFilters};
 use crate::base::{Error, Result};
 use crate::engine::options::FilterLayout;
@@ -19,9 +19,11 @@ use crate::filter::BloomFilterPolicy;
 use crate::format::key::SeqNo;
 use crate::table::reader::BlockReadOptions;
 
-pub mod judge;
-pub mod shadow;
+pub(crate) mod judge;
+pub(crate) mod shadow;
 mod show;
+
+pub use judge::{Saving, Sureness};
 
 /// The filters that pay for a sample of a database's own lookups.
 ///
@@ -84,7 +86,11 @@ const SIZES: [u32; 6] = [4, 6, 8, 10, 12, 16];
 ///
 /// # Errors
 /// Corruption and I/O errors of those tables; a comparator with which filters cannot be used.
-pub fn filter_advice(state: &ReadState, view: &ReadView, seq: SeqNo) -> Result<FilterAdvice> {
+pub(crate) fn filter_advice(
+    state: &ReadState,
+    view: &ReadView,
+    seq: SeqNo,
+) -> Result<FilterAdvice> {
     let order = state.order.user();
     if !order.get().equal_means_same_bytes() {
         return Err(Error::invalid(format!(

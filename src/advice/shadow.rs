@@ -141,6 +141,7 @@ impl Clusters {
         self.tried_squared += tried * tried;
     }
 
+    #[cfg(any(test, feature = "internals"))]
     /// Returns the sum over clusters of `(w - rate * t)^2`.
     pub fn deviation(&self, rate: f64) -> f64 {
         let [ww, wt, tt] = [self.wrong_squared, self.wrong_by_tried, self.tried_squared];
@@ -221,6 +222,7 @@ impl<'a> Shadow<'a> {
         }
     }
 
+    #[cfg(any(test, feature = "internals"))]
     /// Keeps the new filters in [`Outcome::made`].
     #[must_use]
     pub fn keep_filters(mut self) -> Self {
@@ -442,6 +444,7 @@ impl Asked {
 }
 
 impl Outcome {
+    #[cfg(any(test, feature = "internals"))]
     /// Returns the counts of all lookups.
     pub fn all(&self) -> ReadTrace {
         let mut all = self.present.clone();

@@ -2,7 +2,7 @@
 //! right.
 //!
 //! The steps are those of a real get, reported through a
-//! [`ReadSink`](crate::engine::read::get::ReadSink): there is no second read path that could behave
+//! `ReadSink`: there is no second read path that could behave
 //! differently.
 
 use bytes::Bytes;
@@ -16,7 +16,7 @@ pub use crate::table::BlockSource;
 use crate::table::reader::BlockReadOptions;
 
 mod record;
-pub mod show;
+mod show;
 
 /// A get, step by step.
 ///
@@ -203,7 +203,7 @@ pub enum FilterUse {
 ///
 /// # Errors
 /// Errors of the get.
-pub fn explain(
+pub(crate) fn explain(
     state: &ReadState,
     view: &ReadView,
     seq: SeqNo,

@@ -4,16 +4,16 @@
 //! table's filter block holds one filter per 2 KiB of data-block offset; [`FilterBlockBuilder`]
 //! writes it and [`FilterBlockReader`] queries it. Filters hold user keys: the table builder strips
 //! the trailer of internal keys itself, and [`InternalFilterPolicy`] does so for other uses of a
-//! policy. [`whole_table`] is one filter over all keys of a table, [`prefix`] one over their
+//! policy. `whole_table` is one filter over all keys of a table, `prefix` one over their
 //! prefixes. [`math`] predicts false-positive rates.
 
-pub mod block;
-pub mod bloom;
-pub mod fuse;
+pub(crate) mod block;
+pub(crate) mod bloom;
+pub(crate) mod fuse;
 pub mod math;
-pub mod policy;
-pub mod prefix;
-pub mod whole_table;
+pub(crate) mod policy;
+pub(crate) mod prefix;
+pub(crate) mod whole_table;
 
 pub use block::{FilterBlockBuilder, FilterBlockReader};
 pub use bloom::BloomFilterPolicy;

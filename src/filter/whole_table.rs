@@ -80,7 +80,7 @@ impl TableFilterBuilder {
         self.add_hash(key_hash(key));
     }
 
-    /// Adds the key with this [`key_hash`].
+    /// Adds the key with this `key_hash`.
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
         if self.hashes.last() != Some(&hash) {
@@ -166,7 +166,7 @@ impl TableFilter {
         understood.then_some(TableFilter { contents, geometry, keys, width })
     }
 
-    /// Returns whether the key with this [`key_hash`] may be in the table.
+    /// Returns whether the key with this `key_hash` may be in the table.
     #[inline]
     pub fn may_match_hash(&self, hash: u64) -> bool {
         if self.keys == 0 {

@@ -31,7 +31,7 @@ use std::sync::{Arc, Weak};
 
 pub use disk::DiskFs;
 pub use mem::MemFs;
-pub use named::{absolute, has_other_names, sync_dir};
+pub(crate) use named::{absolute, has_other_names, sync_dir};
 pub use sim::SimFs;
 
 /// A filesystem. Thread-safe; shared as `Arc<dyn Fs>`.

@@ -27,4 +27,4 @@ pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use iter::TableCursor;
 pub use reader::{BlockReadOptions, Found, Table, TableContext};
 pub use sink::{BlockSource, IndexEntry, NoSink, TableSink};
-pub use table_cache::{TableCache, TableSlot};
+pub use table_cache::TableSlot;

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use minikv::engine::version::manifest;
-use minikv::format::name::FileName;
+use minikv::files::FileName;
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
-use minikv::{Db, Options, WriteOptions};
+use minikv::{Db, Options, WriteOptions, files};
 
 use crate::model::{Entries, hash_of};
 use crate::workload::DIR;
@@ -53,7 +52,7 @@ fn names(fs: &SimFs) -> BTreeSet<String> {
 
 /// Files there must be what the MANIFEST names, the logs it does not cover, and nothing else.
 pub fn check_files(fs: &SimFs) -> Result<(), String> {
-    let recovered = manifest::recover(fs, Path::new(DIR), "leveldb.BytewiseComparator")
+    let recovered = files::recover_manifest(fs, Path::new(DIR), "leveldb.BytewiseComparator")
         .map_err(|error| format!("the MANIFEST: {error}"))?;
     let tables: BTreeSet<u64> = recovered.edit.new_files.iter().map(|file| file.number).collect();
     let mut found = BTreeSet::new();

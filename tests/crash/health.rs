@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
+use minikv::files::{LogReader, Tail};
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
-use minikv::log::{LogReader, Tail};
 use minikv::{Compression, Db, Error, HealthState, Options, StallCause, WriteOptions};
 
 fn options(fs: &SimFs) -> Options {

@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
 
-use minikv::admin::checkpoint::checkpoint;
 use minikv::fs::sim::SimFs;
-use minikv::{Db, Error, Options, ReadOnlyDb, verify};
+use minikv::{Db, Error, Options, ReadOnlyDb, checkpoint, verify};
 
 use crate::model::{Entries, hash_of};
 use crate::rng::{Rng, seed};

@@ -25,7 +25,7 @@ fn open_copy(options: Options) -> Entries {
 fn a_checkpoint_of_a_closed_database_is_the_same_and_apart() {
     let made = Made::new(SHAPE);
     let fs = made.files.load();
-    minikv::admin::checkpoint::checkpoint(DIR, COPY, &options(&fs)).unwrap();
+    minikv::checkpoint(DIR, COPY, &options(&fs)).unwrap();
     assert!(Files::of(&fs) == made.files, "the original is as it was");
     assert!(minikv::verify(COPY, &options(&fs)).unwrap().is_sound());
     assert!(open_copy(options(&fs)) == made.entries);
@@ -83,7 +83,7 @@ fn a_directory_with_something_in_it_is_refused() {
     let error = db.checkpoint("/other").unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
     assert_eq!(fs.list(Path::new("/other")).unwrap(), ["file"]);
-    let error = minikv::admin::checkpoint::checkpoint(DIR, COPY, &options(&fs)).unwrap_err();
+    let error = minikv::checkpoint(DIR, COPY, &options(&fs)).unwrap_err();
     assert!(matches!(error, Error::Locked { .. }), "{error}");
     // An empty one is fine.
     fs.create_dir(Path::new(COPY)).unwrap();
@@ -99,7 +99,7 @@ fn where_there_are_no_links_tables_are_copied() {
     let fs = made.files.load_sim(1);
     fs.inject(Fault::os_error(EXDEV).on(&[OpKind::HardLink]).sticky());
     let options = options_on(Arc::new(fs.clone()));
-    minikv::admin::checkpoint::checkpoint(DIR, COPY, &options).unwrap();
+    minikv::checkpoint(DIR, COPY, &options).unwrap();
     fs.clear_faults();
     let left = fs.crash_image(&CrashPlan::strict());
     assert!(open_copy(options_on(Arc::new(left))) == made.entries);
@@ -111,12 +111,12 @@ fn a_failed_checkpoint_leaves_nothing() {
     let counted = made.files.load_sim(1);
     let before = counted.op_count();
     let on = |fs: &SimFs| options_on(Arc::new(fs.clone()));
-    minikv::admin::checkpoint::checkpoint(DIR, COPY, &on(&counted)).unwrap();
+    minikv::checkpoint(DIR, COPY, &on(&counted)).unwrap();
     let mut failed = 0;
     for nth in 1..=counted.op_count() - before {
         let fs = made.files.load_sim(1);
         fs.inject(Fault::io_error().at_op(fs.op_count() + nth));
-        if minikv::admin::checkpoint::checkpoint(DIR, COPY, &on(&fs)).is_ok() {
+        if minikv::checkpoint(DIR, COPY, &on(&fs)).is_ok() {
             continue;
         }
         failed += 1;
@@ -133,7 +133,7 @@ fn a_crash_while_a_checkpoint_is_made_leaves_none_or_all_of_it() {
     fs.record_history();
     let begin = fs.op_count();
     let on = |fs: &SimFs| options_on(Arc::new(fs.clone()));
-    minikv::admin::checkpoint::checkpoint(DIR, COPY, &on(&fs)).unwrap();
+    minikv::checkpoint(DIR, COPY, &on(&fs)).unwrap();
     let (mut none, mut all) = (0, 0);
     for op in begin..=fs.op_count() {
         for seed in 0..12 {

@@ -6,10 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::admin::repair::LostRange;
 use minikv::fs::sim::SimFs;
 use minikv::fs::{Fs, MemFs};
-use minikv::{Compression, Db, Options, Result, WriteBatch};
+use minikv::{Compression, Db, LostRange, Options, Result, WriteBatch};
 
 use crate::rng::Rng;
 

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::format::coding::{put_varint32, put_varint64};
-use minikv::format::handle::{BlockHandle, Footer};
-use minikv::format::key::{KeyKind, internal_key};
+use minikv::files::{BlockHandle, Footer, KeyKind, internal_key};
 use minikv::fs::MemFs;
+use minikv::internals::format::coding::{put_varint32, put_varint64};
 use minikv::{Db, Error, Options, RepairOptions};
 
 use crate::forge::{

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use minikv::admin::repair::TableOutcome;
 use minikv::fs::{Fs, MemFs};
-use minikv::{Compression, Db, RepairOptions, RepairReport};
+use minikv::{Compression, Db, RepairOptions, RepairReport, TableOutcome};
 
 use crate::database::{DIR, Entries, Files, Made, SHAPE, Shape, is_lost, options, path, read_all};
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use minikv::files::LogReader;
 use minikv::fs::Fs;
-use minikv::log::LogReader;
 use minikv::{Compression, Db};
 
 use crate::database::{DIR, Entries, Files, Made, SHAPE, Shape, hash_of, options, path, read_all};

@@ -1,6 +1,7 @@
 //! What the documentation says, held against the code: bytes, figures, names and links.
 
 mod names;
+mod public;
 mod tour;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Advice from the lookups that a database saw itself.
 
-use minikv::advice::judge::Sureness;
+use minikv::advice::Sureness;
 use minikv::{Comparator, Db, Error, FilterLayout, Options};
 
 use super::small;

@@ -5,10 +5,9 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::table::counts::LevelTrace;
 use minikv::{
-    BloomFilterPolicy, Db, DelimitedPrefix, FilterLayout, FilterPolicy, FixedPrefix, Options,
-    ReadOptions,
+    BloomFilterPolicy, Db, DelimitedPrefix, FilterLayout, FilterPolicy, FixedPrefix, LevelTrace,
+    Options, ReadOptions,
 };
 
 use crate::rng::{Rng, seed};
@@ -174,7 +173,7 @@ impl FilterPolicy for Custom {
         self.0.may_match(key, filter)
     }
 
-    fn generator(&self) -> Box<dyn minikv::filter::FilterGenerator> {
+    fn generator(&self) -> Box<dyn minikv::FilterGenerator> {
         self.0.generator()
     }
 }

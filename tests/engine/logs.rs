@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use minikv::files::{LogReader, Tail};
 use minikv::fs::{DiskFs, FileLock, Fs, LockHolder, MemFs, ReadFile, WriteFile};
-use minikv::log::{LogReader, Tail};
 use minikv::{Db, WriteOptions};
 
 use crate::small;

@@ -10,12 +10,11 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use minikv::filter::FilterGenerator;
 use minikv::fs::sim::{CrashPlan, JournalEntry, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
 use minikv::{
-    BloomFilterPolicy, Comparator, Compression, Db, Error, FilterPolicy, HealthState, Options,
-    WriteOptions,
+    BloomFilterPolicy, Comparator, Compression, Db, Error, FilterGenerator, FilterPolicy,
+    HealthState, Options, WriteOptions,
 };
 
 const MESSAGE: &str = "the trap was sprung";

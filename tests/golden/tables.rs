@@ -3,15 +3,12 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use minikv::format::compress::Compression;
-use minikv::format::handle::BlockHandle;
-use minikv::format::key::{
-    InternalComparator, KeyKind, KeyOrder, UserComparator, internal_key, user_key,
+use minikv::files::{
+    BlockHandle, BlockReadOptions, InternalComparator, KeyKind, KeyOrder, Table, TableBuilder,
+    TableContext, TableOptions, UserComparator, internal_key, user_key,
 };
 use minikv::fs::WriteFile;
-use minikv::table::counts::LevelTrace;
-use minikv::table::{BlockReadOptions, Table, TableBuilder, TableContext, TableOptions};
-use minikv::{BloomFilterPolicy, BytewiseComparator, FilterPolicy};
+use minikv::{BloomFilterPolicy, BytewiseComparator, Compression, FilterPolicy, LevelTrace};
 use serde_json::Value;
 
 use crate::{bytes, file_of, items, number, read_fixture, read_json, text, unhex};

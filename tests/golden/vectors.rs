@@ -4,14 +4,12 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use minikv::filter::bloom::{bloom_hash, may_match_hash};
-use minikv::format::batch::{BatchOp, WriteBatch};
-use minikv::format::crc;
-use minikv::format::edit::{NewFile, VersionEdit};
-use minikv::format::record::{RecordHeader, RecordType};
+use minikv::files::{BatchOp, LogReader, LogWriter, NewFile, Tail, VersionEdit};
 use minikv::fs::WriteFile;
-use minikv::log::{LogReader, LogWriter, Tail};
-use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, FilterPolicy};
+use minikv::internals::filter::bloom::{bloom_hash, may_match_hash};
+use minikv::internals::format::crc;
+use minikv::internals::format::record::{RecordHeader, RecordType};
+use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, FilterPolicy, WriteBatch};
 use serde_json::Value;
 
 use crate::{bytes, file_of, hex, items, number, read_fixture, read_json, sha256, text};

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use minikv::format::batch;
-use minikv::format::coding::{put_varint32, put_varint64};
-use minikv::format::edit::{NewFile, VersionEdit};
-use minikv::format::key::{KeyKind, internal_key};
+use minikv::files::{KeyKind, NewFile, VersionEdit, internal_key};
 use minikv::fs::MemFs;
+use minikv::internals::format::batch;
+use minikv::internals::format::coding::{put_varint32, put_varint64};
 use minikv::{Db, Options, RepairOptions};
 use peak_alloc::PeakAlloc;
 

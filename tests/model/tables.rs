@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use minikv::filter::prefix::FixedPrefix;
-use minikv::{Db, FilterLayout, Iter, Options, Snapshot};
+use minikv::{Db, FilterLayout, FixedPrefix, Iter, Options, Snapshot};
 
 use crate::home::Home;
 use crate::rng::Rng;

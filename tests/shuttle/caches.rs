@@ -3,17 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::BytewiseComparator;
-use minikv::block::Block;
-use minikv::format::block_builder::BlockBuilder;
-use minikv::format::compress::Compression;
-use minikv::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};
-use minikv::fs::{Fs, MemFs};
-use minikv::table::block_cache::{ENTRY_BYTES, TableBlocks};
-use minikv::table::{
-    BlockCache, BlockReadOptions, NoSink, TableBuilder, TableCache, TableContext, TableOptions,
-    TableSlot,
+use minikv::files::{
+    BlockReadOptions, InternalComparator, KeyKind, KeyOrder, NoSink, TableBuilder, TableContext,
+    TableOptions, internal_key,
 };
+use minikv::fs::{Fs, MemFs};
+use minikv::internals::block::Block;
+use minikv::internals::format::block_builder::BlockBuilder;
+use minikv::internals::table::block_cache::{ENTRY_BYTES, TableBlocks};
+use minikv::internals::table::{BlockCache, TableCache, TableSlot};
+use minikv::{BytewiseComparator, Compression};
 use shuttle::thread;
 
 use crate::check;
@@ -105,7 +104,7 @@ fn open_tables() -> (TableCache, Vec<Arc<TableSlot>>) {
 fn number_in(cache: &TableCache, slot: &Arc<TableSlot>) -> u64 {
     let key = internal_key(b"number", 1, KeyKind::Value);
     let get = |table: &Arc<_>| {
-        let table: &minikv::table::Table = table;
+        let table: &minikv::files::Table = table;
         table.get(&key, &BlockReadOptions::default(), &mut NoSink)
     };
     u64::from(cache.with(slot, get).unwrap().unwrap().value[0])

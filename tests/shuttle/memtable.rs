@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 
-use minikv::base::hash::key_hash;
-use minikv::engine::memtable::{Arena, Memtable};
-use minikv::format::key::{KIND_FOR_SEEK, ParsedKey, SeqNo, UserComparator, internal_key};
+use minikv::files::{KIND_FOR_SEEK, ParsedKey, SeqNo, UserComparator, internal_key};
+use minikv::internals::base::hash::key_hash;
+use minikv::internals::engine::memtable::{Arena, Memtable};
 use minikv::{BytewiseComparator, WriteBatch};
 use shuttle::thread;
 

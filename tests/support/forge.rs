@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use minikv::format::coding::put_varint32;
-use minikv::format::edit::{NewFile, VersionEdit};
-use minikv::format::handle::{BlockHandle, Footer, block_trailer};
-use minikv::format::key::{KeyKind, internal_key};
+use minikv::files::{
+    BlockHandle, Footer, KeyKind, LogWriter, NewFile, VersionEdit, block_trailer, internal_key,
+};
 use minikv::fs::{Fs, MemFs};
-use minikv::log::LogWriter;
+use minikv::internals::format::coding::put_varint32;
 
 pub const DIR: &str = "/db";
 

@@ -1,8 +1,7 @@
 //! The counters of a get, made again from the steps that its explanation tells.
 
-use minikv::engine::stats::trace::ReadTrace;
 use minikv::explain::{BlockSource, Explanation, Step, Verdict};
-use minikv::table::counts::LevelTrace;
+use minikv::{LevelTrace, ReadTrace};
 
 /// Checks that the counters are those of the steps, and that the answer is what the last one
 /// found.
@@ -13,7 +12,7 @@ pub fn check(told: &Explanation) {
         Some(Step::Entry(entry)) => Some(*entry),
         _ => None,
     };
-    let value = found.filter(|entry| entry.kind == minikv::format::key::KeyKind::Value);
+    let value = found.filter(|entry| entry.kind == minikv::files::KeyKind::Value);
     let bytes = told.value.as_ref().map(|value| value.len() as u64);
     assert_eq!(bytes, value.map(|entry| entry.value_bytes), "{told}");
     assert!(found.is_none_or(|entry| entry.seq <= told.seq), "{told}");

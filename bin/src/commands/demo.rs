@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use minikv::engine::stats::trace::ReadTrace;
-use minikv::{Db, Options, WriteBatch};
+use minikv::{Db, Options, ReadTrace, WriteBatch};
 
 use super::readamp::{self, show_levels, tables_per_level};
 use super::stats::Files;

@@ -2,12 +2,11 @@
 
 use std::ffi::OsString;
 
-use minikv::engine::stats::trace::ReadTrace;
 use minikv::explain::{
     BlockSource, Entry, Explanation, FilterUse, Step, Table, TableFilter, Verdict,
 };
-use minikv::format::key::KeyKind;
-use minikv::table::counts::LevelTrace;
+use minikv::files::KeyKind;
+use minikv::{LevelTrace, ReadTrace};
 use serde_json::{Map, Value, json};
 
 use super::inspect::json_bytes;

@@ -25,8 +25,7 @@ mod verify;
 use std::path::Path;
 
 use clap::Subcommand;
-use minikv::engine::open::replay::Recovery;
-use minikv::{Db, ReadOnlyDb};
+use minikv::{Db, ReadOnlyDb, Recovery};
 
 use crate::args::{Cli, Global};
 use crate::error::{CliError, Result};

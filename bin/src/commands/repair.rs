@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use minikv::RepairOptions;
-use minikv::admin::repair::{LostRange, RepairReport, repair_with};
+use minikv::{LostRange, RepairOptions, RepairReport, repair_with};
 use serde_json::{Value, json};
 
 use super::inspect::json_bytes;

@@ -3,9 +3,7 @@
 use std::cmp::Ordering;
 use std::path::Path;
 
-use minikv::format::edit::NewFile;
-use minikv::format::key::ParsedKey;
-use minikv::format::name::FileName;
+use minikv::files::{FileName, NewFile, ParsedKey};
 use serde_json::{Value, json};
 
 use super::inspect::json_bytes;

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use minikv::VerifyReport;
-use minikv::admin::verify::{Corruption, verify_with};
+use minikv::{Corruption, VerifyReport, verify_with};
 use serde_json::{Value, json};
 
 use super::{count, size};

@@ -18,7 +18,7 @@ pub mod thread {
     use std::io;
     use std::num::NonZero;
 
-    pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, scope, spawn, yield_now};
+    pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, scope, yield_now};
 
     /// `std::thread::Builder`. Spawning never fails.
     #[derive(Debug, Default)]

@@ -5,12 +5,10 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use minikv::Error;
-use minikv::format::batch::{decode_header, decode_ops};
-use minikv::format::edit::VersionEdit;
-use minikv::format::handle::TABLE_MAGIC;
-use minikv::format::name::{FileName, parse_current};
+use minikv::files::{
+    FileName, LogReader, TABLE_MAGIC, VersionEdit, decode_header, decode_ops, parse_current,
+};
 use minikv::fs::{DiskFs, Fs};
-use minikv::log::LogReader;
 
 use crate::error::{CliError, Result};
 

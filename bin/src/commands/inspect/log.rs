@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use minikv::format::batch::{BatchOp, decode_header, decode_ops};
+use minikv::files::{BatchOp, LogReader, Tail, decode_header, decode_ops};
 use minikv::fs::{DiskFs, Fs};
-use minikv::log::{LogReader, Tail};
 use serde_json::{Value, json};
 
 use super::Report;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use minikv::format::edit::{NewFile, VersionEdit};
+use minikv::files::{NewFile, VersionEdit};
 use serde_json::{Value, json};
 
 use super::Report;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use minikv::format::key::ParsedKey;
+use minikv::files::ParsedKey;
 use serde_json::{Map, Value, json};
 
 use crate::codec::Format;
@@ -141,8 +141,8 @@ impl Report {
 /// `put` or `delete`.
 pub fn kind(key: &ParsedKey<'_>) -> &'static str {
     match key.kind {
-        minikv::format::key::KeyKind::Value => "put",
-        minikv::format::key::KeyKind::Deletion => "delete",
+        minikv::files::KeyKind::Value => "put",
+        minikv::files::KeyKind::Deletion => "delete",
     }
 }
 

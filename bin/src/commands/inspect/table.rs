@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use minikv::filter::whole_table::TABLE_FILTER_NAME;
-use minikv::format::compress::{ID_NONE, ID_SNAPPY, ID_ZSTD};
-use minikv::format::handle::BlockHandle;
-use minikv::format::key::{KeyKind, ParsedKey};
-use minikv::table::Table;
+use minikv::files::{
+    BlockHandle, ID_NONE, ID_SNAPPY, ID_ZSTD, KeyKind, ParsedKey, TABLE_FILTER_NAME, Table,
+};
 use serde_json::{Value, json};
 
 use super::Report;

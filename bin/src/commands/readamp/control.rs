@@ -5,10 +5,9 @@
 //! wrong more often than any theory says. Whether that is so is found by an experiment: filters of
 //! the same size and number of probes, from the same keys, with another hash.
 
-use minikv::FilterPolicy;
-use minikv::advice::shadow::{BlockFilters, Outcome, Plan, TableFilters};
-use minikv::filter::FilterGenerator;
-use minikv::format::edit::NUM_LEVELS;
+use minikv::files::NUM_LEVELS;
+use minikv::internals::advice::shadow::{BlockFilters, Outcome, Plan, TableFilters};
+use minikv::{FilterGenerator, FilterPolicy};
 
 use super::filters::Filters;
 use super::lookups::Lookup;

@@ -1,7 +1,7 @@
 //! The report for programs: JSON and CSV.
 
-use minikv::format::edit::NUM_LEVELS;
-use minikv::table::counts::LevelTrace;
+use minikv::LevelTrace;
+use minikv::files::NUM_LEVELS;
 use serde_json::{Map, Value, json};
 
 use super::measure::{Class, Measured, Pass};

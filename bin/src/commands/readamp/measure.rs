@@ -2,9 +2,8 @@
 
 use std::time::Instant;
 
-use minikv::engine::stats::trace::ReadTrace;
-use minikv::format::edit::NUM_LEVELS;
-use minikv::{ReadOnlyDb, ReadOptions};
+use minikv::files::NUM_LEVELS;
+use minikv::{ReadOnlyDb, ReadOptions, ReadTrace};
 
 use super::filters::Filters;
 use super::lookups::Lookup;

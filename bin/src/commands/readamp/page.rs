@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use minikv::BloomFilterPolicy;
+use minikv::files::NUM_LEVELS;
 use minikv::filter::math::false_positive_probability;
-use minikv::format::edit::NUM_LEVELS;
 
 use super::advise::Advised;
 use super::chart::{self, Axes, Bar, Curve, Frame, NARROW, Point, Row, Span, WIDE, escape};

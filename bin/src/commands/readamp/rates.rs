@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use minikv::advice::shadow::{FilterShape, Outcome};
 use minikv::filter::math::false_positive_probability;
+use minikv::internals::advice::shadow::{FilterShape, Outcome};
 
 /// The normal distribution's quantile of a two-sided interval of 95 %.
 const Z: f64 = 1.959_963_985;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use minikv::advice::shadow::Held;
-use minikv::format::edit::NUM_LEVELS;
+use minikv::files::NUM_LEVELS;
+use minikv::internals::advice::shadow::Held;
 
 use super::control::Control;
 use super::measure::{Class, Measured};

@@ -5,23 +5,17 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::Recovery;
-use minikv::advice::shadow::{BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow};
-use minikv::engine::open::directory;
-use minikv::engine::version::manifest;
-use minikv::engine::version::manifest::Recovered;
-use minikv::filter::whole_table::TABLE_FILTER_NAME;
-use minikv::format::block_builder::BlockBuilder;
-use minikv::format::compress::ID_NONE;
-use minikv::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
-use minikv::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
-use minikv::format::key::{UserComparator, user_key};
-use minikv::format::name;
+use minikv::files::{
+    BLOCK_TRAILER_BYTES, BlockHandle, FILTER_PREFIX, Footer, ID_NONE, LogWriter, NUM_LEVELS,
+    NewFile, Recovered, TABLE_FILTER_NAME, Table, UserComparator, VersionEdit, block_trailer,
+    user_key,
+};
 use minikv::fs::{DiskFs, Fs, MemFs};
-use minikv::log::writer::LogWriter;
-use minikv::table::Table;
-use minikv::table::builder::FILTER_PREFIX;
-use minikv::{BytewiseComparator, Comparator, Db, Options, ReadOnlyDb};
+use minikv::internals::advice::shadow::{
+    BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow,
+};
+use minikv::internals::format::block_builder::BlockBuilder;
+use minikv::{BytewiseComparator, Comparator, Db, Options, ReadOnlyDb, Recovery, files};
 
 use super::filters::Filters;
 use super::overlay::{Content, Overlay};
@@ -61,12 +55,12 @@ impl Source {
         loop {
             tries += 1;
             // A database that is not there, or cannot be read, is told as everywhere else.
-            if !DiskFs.exists(&dir.join(name::CURRENT)).unwrap_or(false) {
+            if !DiskFs.exists(&dir.join(files::CURRENT)).unwrap_or(false) {
                 Db::open_read_only(dir, options.clone())?;
             }
-            let before = manifest::recover(&DiskFs, dir, comparator)?;
+            let before = files::recover_manifest(&DiskFs, dir, comparator)?;
             let source = Source::once(dir, &options, cache_bytes, before);
-            let after = manifest::recover(&DiskFs, dir, comparator)?;
+            let after = files::recover_manifest(&DiskFs, dir, comparator)?;
             let unchanged = source.as_ref().is_ok_and(|source| {
                 source.recovered.manifest_number == after.manifest_number
                     && source.recovered.valid_end == after.valid_end
@@ -83,11 +77,11 @@ impl Source {
         cache_bytes: u64,
         recovered: Recovered,
     ) -> Result<Source> {
-        let files = directory::list(&DiskFs, dir)?;
+        let files = files::list_files(&DiskFs, dir)?;
         let names: HashSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-        let named = |file: &NewFile| match name::table_name(file.number) {
+        let named = |file: &NewFile| match files::table_name(file.number) {
             name if names.contains(&name[..]) => name,
-            _ => name::legacy_table_name(file.number),
+            _ => files::legacy_table_name(file.number),
         };
         let new_files = &recovered.edit.new_files;
         let mut tables: Vec<_> = new_files.iter().map(|file| (file.clone(), named(file))).collect();
@@ -98,8 +92,8 @@ impl Source {
             a.level.cmp(&b.level).then(if a.level == 0 { newest_first } else { in_order })
         });
         let mut logs = Vec::new();
-        for number in directory::live_logs(&files, &recovered) {
-            let name = name::log_name(number);
+        for number in files::live_logs(&files, &recovered) {
+            let name = files::log_name(number);
             let path = dir.join(&name);
             let bytes = std::fs::read(&path).map_err(|error| CliError::io("read", &path, error))?;
             logs.push((name, Arc::new(bytes)));
@@ -263,9 +257,9 @@ impl Source {
         file.read_at(&mut manifest, 0).map_err(in_memory)?;
 
         let number = recovered.manifest_number;
-        overlay.file(&name::manifest_name(number), Content::Memory(Arc::new(manifest)));
-        let current = name::current_contents(number).into_bytes();
-        overlay.file(name::CURRENT, Content::Memory(Arc::new(current)));
+        overlay.file(&files::manifest_name(number), Content::Memory(Arc::new(manifest)));
+        let current = files::current_contents(number).into_bytes();
+        overlay.file(files::CURRENT, Content::Memory(Arc::new(current)));
         for (name, bytes) in &self.logs {
             overlay.file(name, Content::Memory(bytes.clone()));
         }
@@ -314,9 +308,7 @@ fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u
 
 #[cfg(test)]
 mod tests {
-    use minikv::engine::stats::trace::ReadTrace;
-    use minikv::table::counts::LevelTrace;
-    use minikv::{BloomFilterPolicy, Db};
+    use minikv::{BloomFilterPolicy, Db, LevelTrace, ReadTrace};
 
     use super::super::lookups::{Choice, first_times};
     use super::super::measure::Work;

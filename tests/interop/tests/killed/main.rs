@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use minikv::fs::sim::{Fault, SimFs};
 use minikv::fs::{DiskFs, Fs};
-use minikv::log::{LogReader, Tail};
+use minikv::files::{LogReader, Tail};
 use minikv::{Db, Options, WriteOptions};
 use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings, value_of};

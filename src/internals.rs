@@ -1,0 +1,42 @@
+//! Parts of the interior for this repository's own tests, benchmarks, fuzz targets and command.
+//! Nothing here is stable, and nothing outside the repository should use it.
+#![allow(missing_docs, reason = "documented where they are defined")]
+
+pub mod advice {
+    pub mod judge {
+        pub use crate::advice::judge::*;
+    }
+    pub mod shadow {
+        pub use crate::advice::shadow::*;
+    }
+}
+
+pub mod base {
+    pub use crate::base::hash;
+}
+
+pub mod block {
+    pub use crate::block::{Block, cursor};
+}
+
+pub mod engine {
+    pub use crate::engine::memtable;
+}
+
+pub mod filter {
+    pub mod bloom {
+        pub use crate::filter::bloom::*;
+    }
+    pub mod whole_table {
+        pub use crate::filter::whole_table::*;
+    }
+}
+
+pub mod format {
+    pub use crate::format::{batch, block_builder, coding, compress, crc, handle, record};
+}
+
+pub mod table {
+    pub use crate::table::table_cache::{TableCache, TableSlot};
+    pub use crate::table::{BlockCache, block_cache, counts};
+}
