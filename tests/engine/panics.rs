@@ -225,7 +225,7 @@ fn tables(fs: &MemFs, db: &Db) -> (usize, usize) {
 #[test]
 fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
     if thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
-        return; // a compaction has one part then
+        return; // a compaction then has a single part
     }
     let (fs, trap) = (MemFs::new(), Trap::new("minikv-merge"));
     let db = open(with_policy(&fs, &trap));
