@@ -1,5 +1,6 @@
 //! The documentation checked against the code: bytes, figures, names and links.
 
+mod figures;
 mod names;
 
 use std::collections::{BTreeMap, BTreeSet};
