@@ -1,5 +1,5 @@
-//! Asks a database which filters suit the lookups it has served: `cargo run --release --example
-//! advice`.
+//! Asks a database which filters suit the lookups it has served:
+//! `cargo run --release --example advice`.
 
 use minikv::{Db, FilterLayout, Options, Result};
 

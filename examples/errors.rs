@@ -1,5 +1,5 @@
-//! What a program can do about errors: the disk fills up, and later has space again. `cargo run
-//! --example errors`
+//! Handles errors when the disk fills up and later has space again:
+//! `cargo run --example errors`.
 //!
 //! The disk here is `SimFs`, which fails on demand.
 

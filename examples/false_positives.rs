@@ -1,5 +1,5 @@
-//! False-positive rates of bloom filters, predicted and measured: the table in `docs/filters.md`.
-//! `cargo run --release --example false_positives`
+//! Predicts and measures the false-positive rates of bloom filters, for the table in
+//! `docs/filters.md`: `cargo run --release --example false_positives`.
 
 use minikv::filter::math::{best_probes, false_positive_probability};
 use minikv::{BloomFilterPolicy, FilterPolicy};

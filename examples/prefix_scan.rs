@@ -1,5 +1,5 @@
-//! Scans a prefix, a range, and the last few keys of a prefix, and moves a cursor both ways: `cargo
-//! run --example prefix_scan`.
+//! Scans a prefix, a range, and the last few keys of a prefix, and moves a cursor both ways:
+//! `cargo run --example prefix_scan`.
 
 use minikv::{Db, Options, Result};
 

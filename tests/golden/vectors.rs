@@ -43,8 +43,8 @@ fn comparator() {
     }
 }
 
-/// Returns the keys of a case, which are listed or described as `key i is "key" then i as 8 decimal
-/// digits`.
+/// Returns the keys of a case, which are listed or described as
+/// `key i is "key" then i as 8 decimal digits`.
 fn bloom_keys(case: &Value) -> Vec<Vec<u8>> {
     let keys: Vec<Vec<u8>> = match case["keys"].as_array() {
         Some(keys) => keys.iter().map(bytes).collect(),

@@ -1,5 +1,5 @@
-//! Writes to a database in a process of its own, until it is done or killed: `writer
-//! minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`.
+//! Writes to a database in a process of its own, until it is done or killed:
+//! `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`.
 //!
 //! KIND determines the size of minikv's values and how often they are synced; LevelDB's are small
 //! and all synced. The number of acknowledged puts is written to the file ACKS. If an open fails,
