@@ -89,7 +89,7 @@ fn a_failed_append_leaves_nobody_waiting_for_a_flush_or_for_quiet() {
         let fs = SimFs::new(1);
         let db = open(&fs);
         db.put("a", "1").unwrap();
-        // The first record of the log that the flush begins comes before it.
+        // The first matching write is the first record of the log that the flush starts.
         fs.inject(Fault::torn_write(9).path("*.log").nth(2));
         let (flusher, waiter) = (db.clone(), db.clone());
         let others = [
