@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::advice::{self, FilterAdvice};
 use crate::base::Result;
-use crate::base::stats::ReadTrace;
 use crate::base::sync::Mutex;
 use crate::engine::Engine;
-use crate::engine::advice::FilterAdvice;
-use crate::engine::explain::Explanation;
 use crate::engine::health::Health;
-pub use crate::engine::iter::{Cursor, Iter};
-use crate::engine::open::Recovery;
+use crate::engine::open::read_only::{self, Opened};
+use crate::engine::open::replay::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
-use crate::engine::property::{self, Stats};
-use crate::engine::read_only::{self, Opened};
-pub use crate::engine::reader::Snapshot;
-use crate::engine::reader::{Reader, key_range};
+pub use crate::engine::read::iter::{Cursor, Iter};
+use crate::engine::read::reader::{Reader, key_range};
+pub use crate::engine::read::snapshot::Snapshot;
+use crate::engine::stats::property::{self, Stats};
+use crate::engine::stats::trace::ReadTrace;
 use crate::engine::worker::Workers;
-use crate::engine::write::Write;
+use crate::engine::write::queue::Write;
+use crate::explain::{self, Explanation};
 use crate::format::batch::WriteBatch;
 
 /// An open database: an ordered map from byte strings to byte strings, in a directory.
@@ -352,6 +352,12 @@ impl ReadOnlyDb {
     }
 }
 
+impl Snapshot {
+    fn reader(&self) -> Reader<'_> {
+        Reader::at(self)
+    }
+}
+
 /// The reads that all three handles have.
 macro_rules! reads {
     ($handle:ty) => {
@@ -438,7 +444,10 @@ macro_rules! reads {
                 options: &ReadOptions,
                 key: impl AsRef<[u8]>,
             ) -> Result<Explanation> {
-                self.reader().explain(options, key.as_ref())
+                let reader = self.reader();
+                let (view, seq) = reader.moment(options)?;
+                let options = &options.block_options();
+                explain::explain(reader.state(), &view, seq, key.as_ref(), options)
             }
 
             /// Which filters the gets want that this database saw since it was opened: a sample
@@ -472,7 +481,9 @@ macro_rules! reads {
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator that
             /// may take different bytes for one key.
             pub fn filter_advice(&self) -> Result<FilterAdvice> {
-                self.reader().filter_advice()
+                let reader = self.reader();
+                let (view, seq) = reader.moment(&ReadOptions::default())?;
+                advice::filter_advice(reader.state(), &view, seq)
             }
 
             /// The values of `keys`, all as of one moment, in the order asked.

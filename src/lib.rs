@@ -69,9 +69,12 @@
 //! | [`base`] | errors, comparators, counters, locks |
 
 pub mod admin;
+pub mod advice;
 pub mod base;
+pub mod block;
 pub mod db;
 pub mod engine;
+pub mod explain;
 pub mod filter;
 pub mod format;
 pub mod fs;
@@ -87,9 +90,9 @@ pub use admin::repair::{RepairOptions, RepairReport, repair};
 #[doc(inline)]
 pub use admin::verify::{VerifyReport, verify};
 #[doc(inline)]
-pub use base::error::Corruption;
+pub use advice::FilterAdvice;
 #[doc(inline)]
-pub use base::stats::{LevelTrace, ReadTrace};
+pub use base::error::Corruption;
 #[doc(inline)]
 pub use base::{BytewiseComparator, Comparator, Error, Result};
 /// A key or value that was read: bytes that share their memory when cloned. From the `bytes` crate.
@@ -98,25 +101,27 @@ pub use bytes::Bytes;
 #[doc(inline)]
 pub use db::{Cursor, Db, Iter, ReadOnlyDb, Snapshot};
 #[doc(inline)]
-pub use engine::advice::FilterAdvice;
-#[doc(inline)]
-pub use engine::explain::Explanation;
-#[doc(inline)]
 pub use engine::health::{Health, HealthState};
 #[doc(inline)]
-pub use engine::metrics::StallCause;
-#[doc(inline)]
-pub use engine::open::{LostLog, Recovery};
+pub use engine::open::replay::{LostLog, Recovery};
 #[doc(inline)]
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
 #[doc(inline)]
-pub use engine::property::{LevelStats, Stalls, Stats};
+pub use engine::stats::metrics::StallCause;
+#[doc(inline)]
+pub use engine::stats::property::{LevelStats, Stalls, Stats};
+#[doc(inline)]
+pub use engine::stats::trace::ReadTrace;
+#[doc(inline)]
+pub use explain::Explanation;
 #[doc(inline)]
 pub use filter::{BloomFilterPolicy, DelimitedPrefix, FilterPolicy, FixedPrefix, PrefixExtractor};
 #[doc(inline)]
 pub use format::batch::WriteBatch;
 #[doc(inline)]
 pub use format::compress::Compression;
+#[doc(inline)]
+pub use table::counts::LevelTrace;
 
 /// The examples of the front page are compiled with the tests.
 #[cfg(doctest)]

@@ -12,8 +12,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use minikv::BloomFilterPolicy;
+use minikv::base::hash::key_hash;
 use minikv::filter::bloom::may_match_hash;
-use minikv::filter::whole_table::key_hash;
 use minikv::filter::{FilterPolicy, TableFilter, TableFilterBuilder};
 use xorf::{BinaryFuse8, BinaryFuse16, Filter as _};
 

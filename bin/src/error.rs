@@ -187,8 +187,9 @@ fn one_line(message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::sync::Arc;
+
+    use super::*;
 
     fn code(error: DbError) -> u8 {
         CliError::from(error).exit_code()

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use minikv::engine::directory;
-use minikv::engine::version_set::{self, Recovered};
+use minikv::engine::open::directory;
+use minikv::engine::version::manifest;
+use minikv::engine::version::manifest::Recovered;
 use minikv::format::batch::{BatchOp, decode_header, decode_ops};
 use minikv::format::edit::NewFile;
 use minikv::format::key::{KeyKind, ParsedKey};
@@ -51,16 +52,16 @@ impl Survey {
         let mut comparator = BytewiseComparator.name().to_string();
         if any_order
             && let Err(Error::Unsupported { what: "comparator", name, .. }) =
-                version_set::recover(&DiskFs, dir, &comparator)
+                manifest::recover(&DiskFs, dir, &comparator)
         {
             comparator = name;
         }
         let mut tries = 0;
         loop {
             tries += 1;
-            let before = version_set::recover(&DiskFs, dir, &comparator)?;
+            let before = manifest::recover(&DiskFs, dir, &comparator)?;
             let survey = survey(dir, &before);
-            let after = version_set::recover(&DiskFs, dir, &comparator)?;
+            let after = manifest::recover(&DiskFs, dir, &comparator)?;
             let state = |recovered: &Recovered| (recovered.manifest_number, recovered.valid_end);
             if state(&before) == state(&after) || tries == MAX_TRIES {
                 return survey;

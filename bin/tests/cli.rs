@@ -937,7 +937,7 @@ fn readamp_shows_what_filters_save_and_its_figures_add_up() {
     let names = |value: &serde_json::Value| -> Vec<String> {
         value["configurations"][1]["cold"]["all"].as_object().unwrap().keys().cloned().collect()
     };
-    for (counter, _) in minikv::base::stats::LevelTrace::default().counters() {
+    for (counter, _) in minikv::table::counts::LevelTrace::default().counters() {
         assert!(names(&json).iter().any(|name| name == counter), "{counter} is exported");
     }
     without_times(&mut json);

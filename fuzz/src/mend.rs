@@ -1,7 +1,7 @@
 //! Correcting the checksums of a modified input. Lengths and offsets are kept, so that nothing
 //! moves.
 
-use minikv::format::block::Block;
+use minikv::block::Block;
 use minikv::format::coding::Decoder;
 use minikv::format::compress::{ID_NONE, decompress};
 use minikv::format::handle::{

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use minikv::base::BytewiseComparator;
 use minikv::format::batch::{BatchOp, decode_header, decode_ops};
-use minikv::format::block::Block;
-use minikv::format::block_cursor::BlockCursor;
+use minikv::block::Block;
+use minikv::block::cursor::BlockCursor;
 use minikv::format::edit::VersionEdit;
 use minikv::format::key::{InternalComparator, KeyOrder, UserComparator};
 use minikv::format::record::HEADER_BYTES;

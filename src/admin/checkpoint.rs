@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::{Moment, OpenLog, check_empty, write_copy};
-use crate::engine::directory;
-use crate::engine::obsolete::Trash;
+use crate::engine::open::directory;
 use crate::engine::options::Options;
-use crate::engine::version_set;
+use crate::engine::version::manifest;
+use crate::engine::version::obsolete::Trash;
 use crate::format::edit::VersionEdit;
 use crate::fs::FileLock;
 
@@ -25,15 +25,15 @@ use crate::fs::FileLock;
 /// fail, too; I/O errors.
 pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
-    let dir = &*directory::absolute(fs, dir.as_ref())?;
-    let dest = &*directory::absolute(fs, dest.as_ref())?;
+    let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
+    let dest = &*crate::fs::absolute(fs, dest.as_ref())?;
     if !directory::has_database(fs, dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
     check_empty(fs, dest)?;
     let lock: Arc<dyn FileLock> = directory::lock(fs, dir)?.into();
     let trash = Trash::new(options.fs.clone(), dir).guarded_by(&lock);
-    let recovered = version_set::recover(fs, dir, options.comparator.name())?;
+    let recovered = manifest::recover(fs, dir, options.comparator.name())?;
     let files = directory::list(fs, dir)?;
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
     let mut logs = Vec::new();

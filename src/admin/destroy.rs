@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::base::{Error, Result};
-use crate::engine::directory;
+use crate::engine::open::directory;
 use crate::engine::options::Options;
 use crate::format::name::FileName;
 use crate::fs::Fs;
@@ -16,7 +16,7 @@ use crate::fs::Fs;
 /// symbolic link, say: nothing is removed then; I/O errors.
 pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
-    let dir = &*directory::absolute(fs, dir.as_ref())?;
+    let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
     let exists = fs.exists(dir).map_err(|error| Error::io("look for", dir, error))?;
     if !exists || directory::list(fs, dir)?.is_empty() {
         return Ok(());

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::admin::findings::Findings;
-use crate::base::stats::NUM_LEVELS;
 use crate::base::{Error, Result};
-use crate::format::edit::{NewFile, VersionEdit};
+use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::SeqNo;
 use crate::format::name::FileName;
 use crate::fs::Fs;

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use crate::base::{Error, Result};
-use crate::format::block::Block;
+use crate::block::Block;
 use crate::format::coding::{Decoder, get_fixed32, get_varint32};
 use crate::format::compress::{ID_NONE, ID_SNAPPY, ID_ZSTD};
 use crate::format::crc;

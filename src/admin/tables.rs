@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::admin::findings::Findings;
 use crate::admin::scan;
+use crate::base::hash::key_hash;
 use crate::base::{Error, Result};
-use crate::filter::whole_table::key_hash;
-use crate::format::block::Block;
-use crate::format::block_cursor::BlockCursor;
+use crate::block::Block;
+use crate::block::cursor::BlockCursor;
 use crate::format::edit::NewFile;
 use crate::format::handle::BlockHandle;
 use crate::format::key::{ParsedKey, SeqNo, TRAILER_BYTES, user_key};

@@ -8,10 +8,9 @@ pub use crate::admin::findings::Progress;
 use crate::admin::survey::{Survey, survey};
 use crate::base::Result;
 pub use crate::base::error::Corruption;
-use crate::engine::directory;
+use crate::engine::open::pinned::{Files, PinnedFs};
+use crate::engine::open::read_only::state_of;
 use crate::engine::options::Options;
-use crate::engine::pinned::{Files, PinnedFs};
-use crate::engine::read_only::state_of;
 
 /// Maximum number of passes over the files, if a writer keeps changing them.
 const MAX_TRIES: usize = 5;
@@ -94,7 +93,7 @@ pub fn verify_with(
     options: &Options,
     mut progress: impl FnMut(Progress),
 ) -> Result<VerifyReport> {
-    let dir = &*directory::absolute(&*options.fs, dir.as_ref())?;
+    let dir = &*crate::fs::absolute(&*options.fs, dir.as_ref())?;
     let mut held = Files::new();
     let mut last_state = state_of(&*options.fs, dir, options);
     let mut tries = 0;

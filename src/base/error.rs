@@ -4,10 +4,9 @@
 //! error, which says in which file, at what offset, what was expected and what was found.
 
 use std::any::Any;
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fmt, io};
 
 /// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -2,7 +2,8 @@
 
 pub mod comparator;
 pub mod error;
-pub mod stats;
+pub mod hash;
+pub mod size;
 pub mod sync;
 
 pub use comparator::{BytewiseComparator, Comparator};

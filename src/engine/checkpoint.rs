@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::directory::{self, absolute, create_dir};
-use crate::engine::version_set::{set_current, sync_dir, write_manifest};
+use crate::engine::open::directory::{self, create_dir};
+use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::format::edit::VersionEdit;
 use crate::format::name;
-use crate::fs::{Fs, ReadFile};
+use crate::fs::{Fs, ReadFile, absolute, sync_dir};
 
 const COPY_BYTES: u64 = 1 << 20;
 

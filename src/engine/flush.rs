@@ -6,16 +6,15 @@ use std::sync::Arc;
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
-use crate::engine::compact::Retention;
+use crate::engine::compact::retention::Retention;
 use crate::engine::memtable::Memtable;
 use crate::engine::options::Options;
-use crate::engine::tombstones::Contents;
-use crate::engine::version_set::sync_dir;
+use crate::engine::version::tombstones::Contents;
 use crate::engine::{Engine, Frozen};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, ParsedKey, SeqNo};
 use crate::format::name;
-use crate::fs::Fs;
+use crate::fs::{Fs, sync_dir};
 use crate::table::builder::TableBuilder;
 
 /// After so many entries the pace is told.

@@ -18,8 +18,8 @@ use std::time::Duration;
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
-use crate::engine::compact::Compaction;
-use crate::engine::metrics::StallCause;
+use crate::engine::compact::plan::Compaction;
+use crate::engine::stats::metrics::StallCause;
 use crate::engine::write::CommitState;
 use crate::engine::{Engine, State};
 use crate::format::edit::VersionEdit;
@@ -290,7 +290,7 @@ mod tests {
 
     use super::*;
     use crate::engine::options::{Options, WriteOptions};
-    use crate::engine::write::Write;
+    use crate::engine::write::queue::Write;
     use crate::fs::MemFs;
 
     fn open(fs: &MemFs) -> Arc<Engine> {

@@ -1,19 +1,17 @@
 //! The engine: what happens between a call and the files.
 //!
-//! | file | what is in it |
+//! | room | what is in it |
 //! | --- | --- |
-//! | `write`, `wal`, `pace` | the queue of writers, the log, the way into the memtable, the speed |
-//! | `memtable` | what is in no table yet |
-//! | `flush` | a frozen memtable becomes a table of level 0 |
-//! | `pick`, `tombstones` | which tables to merge, and why |
-//! | `compact`, `parts` | the merge, and its threads |
-//! | `version`, `version_set` | which tables count, and the MANIFEST that says so |
-//! | `view`, `get`, `sources`, `merge`, `iter` | what a read sees, and how |
-//! | `totals`, `explain` | what reads did: counted, and told step by step |
-//! | `advice` | which filters the lookups want |
-//! | `directory`, `open` | from files to an engine |
-//! | `read_only`, `pinned` | from files to a view, beside a writer |
-//! | `worker`, `health`, `obsolete` | threads, trouble, removal |
+//! | `write/` | the queue of writers, the log, and back-pressure |
+//! | `memtable/` | entries that are in no table yet |
+//! | `flush` | turns a frozen memtable into a table of level 0 |
+//! | `read/` | views, gets and cursors |
+//! | `version/` | which tables are current, the MANIFEST that records it, obsolete files |
+//! | `compact/` | picks tables to merge, and merges them |
+//! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
+//! | `stats/` | counters, properties, and a sample of the keys looked up |
+//! | `worker`, `health` | background threads; failures and recovery from them |
+//! | `checkpoint` | a consistent copy of an open database |
 //!
 //! # Locks
 //! In the order in which they may be taken; none is taken while one further down is held:
@@ -40,50 +38,33 @@ use std::sync::Arc;
 use crate::base::Error;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Instant, Mutex};
-use crate::engine::compact::Compaction;
-use crate::engine::manual::Manual;
+use crate::engine::compact::manual::Manual;
+use crate::engine::compact::plan::Compaction;
 use crate::engine::memtable::Memtable;
-use crate::engine::metrics::{Metrics, StallCause};
-use crate::engine::obsolete::Trash;
+use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
-use crate::engine::pace::Pace;
+use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::stats::metrics::{Metrics, StallCause};
 use crate::engine::version::Version;
-use crate::engine::version_set::{FileNumbers, VersionSet};
-use crate::engine::view::{ReadState, ReadView};
-use crate::engine::wal::{OutgoingLog, SpareLog};
-use crate::engine::write::{CommitState, WriteQueue};
+use crate::engine::version::numbers::FileNumbers;
+use crate::engine::version::obsolete::Trash;
+use crate::engine::version::set::VersionSet;
+use crate::engine::write::CommitState;
+use crate::engine::write::pace::Pace;
+use crate::engine::write::queue::WriteQueue;
+use crate::engine::write::wal::{OutgoingLog, SpareLog};
 use crate::fs::Fs;
 
-pub mod advice;
 pub mod checkpoint;
 pub mod compact;
-pub mod directory;
-pub mod explain;
 pub mod flush;
-pub mod get;
 pub mod health;
-pub mod iter;
-pub mod manual;
 pub mod memtable;
-pub mod merge;
-pub mod metrics;
-pub mod obsolete;
 pub mod open;
 pub mod options;
-pub mod pace;
-pub mod parts;
-pub mod pick;
-pub mod pinned;
-pub mod property;
-pub mod read_only;
-pub mod reader;
-pub mod sources;
-pub mod tombstones;
-pub mod totals;
+pub mod read;
+pub mod stats;
 pub mod version;
-pub mod version_set;
-pub mod view;
-pub mod wal;
 pub mod worker;
 pub mod write;
 
@@ -104,7 +85,7 @@ pub struct Engine {
     /// Whether writes are ahead of flushes.
     pace: Pace,
     /// What recovery found when the database was opened.
-    pub recovery: open::Recovery,
+    pub recovery: Recovery,
     queue: WriteQueue,
     commit: Mutex<CommitState>,
     manifest: Mutex<VersionSet>,

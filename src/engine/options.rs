@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::base::stats::NUM_LEVELS;
 use crate::base::{BytewiseComparator, Comparator, Error, Result};
-use crate::engine::reader::Snapshot;
+use crate::engine::read::snapshot::Snapshot;
 use crate::filter::whole_table::MAX_BITS_PER_KEY;
 use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor};
 use crate::format::compress::Compression;
+use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{InternalComparator, KeyOrder};
 use crate::fs::{DiskFs, Fs};
 use crate::table::builder::TableOptions;

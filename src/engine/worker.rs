@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::base::stats::NUM_LEVELS;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::thread::{self, JoinHandle};
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
-use crate::engine::compact::Compaction;
-use crate::engine::manual::Manual;
-use crate::engine::{Engine, State, pick};
+use crate::engine::compact::manual::Manual;
+use crate::engine::compact::pick;
+use crate::engine::compact::plan::Compaction;
+use crate::engine::{Engine, State};
+use crate::format::edit::NUM_LEVELS;
 
 /// How many compactions may run side by side.
 const COMPACTION_THREADS: usize = 2;

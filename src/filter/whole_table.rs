@@ -34,11 +34,9 @@
 //! LevelDB looks up only its own filter's name in the metaindex and ignores these.
 //! `docs/filters-compared.md` has the measurements behind the choice of this kind of filter.
 
-use std::cell::Cell;
-
 use bytes::Bytes;
-use xxhash_rust::xxh3::xxh3_64;
 
+use crate::base::hash::key_hash;
 use crate::filter::fuse::{self, Geometry, MAX_SEGMENT_LG, Solution};
 use crate::format::coding::{get_fixed32, get_fixed64};
 
@@ -54,36 +52,6 @@ pub const MAX_BITS_PER_KEY: u32 = 64;
 const MAX_WIDTH: u32 = 57;
 
 const TAIL_BYTES: usize = 8 + 8 + 4 + 1 + 1;
-
-/// Returns a key's hash in whole-table filters. A lookup computes it once for all tables.
-#[inline]
-pub fn key_hash(key: &[u8]) -> u64 {
-    xxh3_64(key)
-}
-
-/// A key with its hash, computed on first use: not every table needs it.
-#[derive(Debug)]
-pub struct KeyHash<'k> {
-    key: &'k [u8],
-    hash: Cell<Option<u64>>,
-}
-
-impl<'k> KeyHash<'k> {
-    /// Wraps `key`.
-    pub fn new(key: &'k [u8]) -> KeyHash<'k> {
-        KeyHash { key, hash: Cell::new(None) }
-    }
-
-    /// Returns the key's [`key_hash`].
-    #[inline]
-    pub fn get(&self) -> u64 {
-        self.hash.get().unwrap_or_else(|| {
-            let hash = key_hash(self.key);
-            self.hash.set(Some(hash));
-            hash
-        })
-    }
-}
 
 /// Returns the width of fingerprints that `bits_per_key` (1 to 64) allows in a table of 20,000
 /// keys, which has 1.23 slots per key. Smaller tables have more slots per key, larger ones fewer.

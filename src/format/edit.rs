@@ -19,10 +19,13 @@
 //! Keys are internal keys. Tag 8 is obsolete and is refused. Defined by LevelDB's
 //! `db/version_edit.cc`.
 
-use crate::base::stats::NUM_LEVELS;
 use crate::base::{Error, Result};
 use crate::format::coding::{Decoder, put_slice, put_varint32, put_varint64};
 use crate::format::key::{MAX_SEQ_NO, SeqNo, TRAILER_BYTES};
+
+/// Number of levels of a database; LevelDB's `config::kNumLevels`. Do not change: MANIFESTs name
+/// levels.
+pub const NUM_LEVELS: usize = 7;
 
 const COMPARATOR: u32 = 1;
 const LOG_NUMBER: u32 = 2;

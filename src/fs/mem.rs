@@ -1,9 +1,8 @@
 //! A filesystem in memory.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::{fmt, io};
 
 use rustix::io::Errno;
 

@@ -15,6 +15,7 @@ mod disk;
 mod lock;
 mod mapped;
 mod mem;
+mod named;
 mod namespace;
 pub(crate) mod ordered;
 mod retry;
@@ -23,14 +24,15 @@ pub mod sim;
 mod suite;
 mod table_file;
 
-pub use disk::DiskFs;
-pub use mem::MemFs;
-pub use sim::SimFs;
-
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+
+pub use disk::DiskFs;
+pub use mem::MemFs;
+pub use named::{absolute, has_other_names, sync_dir};
+pub use sim::SimFs;
 
 /// A filesystem. Thread-safe; shared as `Arc<dyn Fs>`.
 pub trait Fs: Send + Sync + Debug + 'static {

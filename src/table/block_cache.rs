@@ -26,9 +26,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64};
 use crate::base::sync::{ArcSwapAny, Guard, Mutex};
-use crate::format::block::{Block, BlockView, SharedBlock};
+use crate::block::{Block, BlockView, SharedBlock};
 
 /// What a block costs beside its bytes: its head, its places in slot and queue, the allocation.
 pub const ENTRY_BYTES: u64 = 128;
@@ -75,7 +76,7 @@ const KEPT_PART: u64 = 8;
 /// A cache of data blocks, shared by all tables of a database. Thread-safe: a hit takes no lock,
 /// a block that comes or goes takes that of a shard.
 ///
-/// Hits and misses are counted by those who ask: [`LevelTrace`](crate::base::stats::LevelTrace).
+/// Hits and misses are counted by those who ask: [`LevelTrace`](crate::table::counts::LevelTrace).
 #[derive(Debug)]
 pub struct BlockCache {
     /// A power of two; each has the same room.

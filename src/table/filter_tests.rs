@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::base::stats::LevelTrace;
+use crate::base::hash::key_hash;
 use crate::filter::prefix::{DelimitedPrefix, FixedPrefix};
-use crate::filter::whole_table::{TABLE_FILTER_NAME, key_hash};
+use crate::filter::whole_table::TABLE_FILTER_NAME;
 use crate::format::handle::{BlockHandle, block_trailer};
 use crate::format::key::{KeyKind, MAX_SEQ_NO, internal_key};
+use crate::table::counts::LevelTrace;
 use crate::table::testing::*;
 use crate::table::*;
 

@@ -6,10 +6,10 @@
 //! if a separator has the same fence as the key.
 
 use crate::base::Result;
-use crate::format::block::Block;
-use crate::format::block_cursor::BlockCursor;
+use crate::block::Block;
+use crate::block::cursor::BlockCursor;
+use crate::block::fences::Fences;
 use crate::format::coding::Decoder;
-use crate::format::fences::Fences;
 use crate::format::handle::BlockHandle;
 use crate::format::key::KeyOrder;
 

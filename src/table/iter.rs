@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::base::stats::LevelTrace;
 use crate::base::{Error, Result};
-use crate::format::block_cursor::BlockCursor;
+use crate::block::cursor::BlockCursor;
+use crate::table::counts::LevelTrace;
 use crate::table::index::IndexCursor;
 use crate::table::reader::{BlockReadOptions, Table};
 

@@ -7,6 +7,7 @@
 mod answers;
 pub mod block_cache;
 pub mod builder;
+pub mod counts;
 #[cfg(test)]
 mod filter_tests;
 pub mod filters;

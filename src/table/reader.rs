@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::base::hash::KeyHash;
 use crate::base::{Error, Result};
-use crate::filter::whole_table::KeyHash;
+use crate::block::{Block, BlockView, ByHeads, LooseBlock};
 use crate::filter::{FilterBlockReader, FilterPolicy, PrefixExtractor, TableFilter};
-use crate::format::block::{Block, BlockView, ByHeads, LooseBlock};
 use crate::format::coding::Decoder;
 use crate::format::handle::{BlockHandle, FOOTER_BYTES, Footer};
 use crate::format::key::{KeyKind, KeyOrder, ParsedKey, SeqNo, pack_trailer, trailer};

@@ -3,8 +3,8 @@
 //! There are three kinds of sinks: [`NoSink`], the counters [`LevelTrace`] and [`LevelTally`], and
 //! the recorder behind `explain`.
 
-use crate::base::stats::{LevelTally, LevelTrace};
 use crate::format::handle::BlockHandle;
+use crate::table::counts::{LevelTally, LevelTrace};
 use crate::table::reader::Found;
 
 /// Receives every step of a lookup, in order. Lookups are compiled for each type of sink: counting

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::Path;
 
 use crate::base::{Error, Result};
-use crate::format::block::Block;
+use crate::block::Block;
 use crate::format::compress::{ID_NONE, decompress_into};
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, verify_block};
 use crate::fs::ReadFile;

@@ -263,9 +263,9 @@ impl TableCache {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::path::Path;
 
+    use super::*;
     use crate::filter::{FilterGenerator, FilterPolicy};
     use crate::format::key::{KeyKind, internal_key};
     use crate::table::reader::BlockReadOptions;

@@ -4,12 +4,12 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::stats::LevelTrace;
 use crate::base::{BytewiseComparator, Comparator, Error};
 use crate::filter::{BloomFilterPolicy, FilterPolicy};
 use crate::format::compress::Compression;
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, block_trailer};
 use crate::format::key::{KeyKind, KeyOrder, MAX_SEQ_NO, internal_key, user_key};
+use crate::table::counts::LevelTrace;
 use crate::table::testing::*;
 use crate::table::*;
 

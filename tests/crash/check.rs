@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use minikv::engine::version_set;
+use minikv::engine::version::manifest;
 use minikv::format::name::FileName;
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
@@ -55,7 +55,7 @@ fn names(fs: &SimFs) -> BTreeSet<String> {
 /// Checks that the tables and the MANIFEST are those in use, that the logs are those the MANIFEST
 /// does not cover, and that there are no other files.
 pub fn check_files(fs: &SimFs) -> Result<(), String> {
-    let recovered = version_set::recover(fs, Path::new(DIR), "leveldb.BytewiseComparator")
+    let recovered = manifest::recover(fs, Path::new(DIR), "leveldb.BytewiseComparator")
         .map_err(|error| format!("the MANIFEST: {error}"))?;
     let tables: BTreeSet<u64> = recovered.edit.new_files.iter().map(|file| file.number).collect();
     let mut found = BTreeSet::new();

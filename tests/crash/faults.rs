@@ -5,16 +5,16 @@
 //! workload after workload from the seed `MINIKV_SEED` (default 1).
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use minikv::fs::sim::{CrashPlan, Fault, JournalEntry, OpKind, SimFs};
 use minikv::{Error, HealthState};
 
-use crate::check;
 use crate::model::hash_of;
 use crate::rng::Rng;
-use crate::setting;
 use crate::workload::{Run, write};
+use crate::{check, setting};
 
 const EIO: i32 = 5;
 

@@ -8,7 +8,8 @@
 //! are read while they write (default 12).
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
 
@@ -16,11 +17,10 @@ use minikv::admin::checkpoint::checkpoint;
 use minikv::fs::sim::SimFs;
 use minikv::{Db, Error, Options, ReadOnlyDb, verify};
 
-use crate::kill;
 use crate::model::{Entries, hash_of};
 use crate::rng::{Rng, seed};
-use crate::setting;
 use crate::workload::{DIR, Run};
+use crate::{kill, setting};
 
 const COPY: &str = "/copy";
 

@@ -7,17 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use minikv::Options;
 use minikv::fs::sim::{CrashPlan, Holes, SimFs};
 
-use crate::check;
 use crate::model::Model;
-use crate::outside;
 use crate::rng::Rng;
-use crate::setting;
 use crate::workload::Run;
+use crate::{check, outside, setting};
 
 /// Returns the crash plans of one crash point.
 fn plans(seed: u64, op: u64) -> Vec<CrashPlan> {

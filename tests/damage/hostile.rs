@@ -11,8 +11,9 @@ use minikv::format::key::{KeyKind, internal_key};
 use minikv::fs::MemFs;
 use minikv::{Db, Error, Options, RepairOptions};
 
-use crate::forge::{DIR, block, files_of, handle_bytes, load, log_of, put_block};
-use crate::forge::{table_of, with_log, with_tables};
+use crate::forge::{
+    DIR, block, files_of, handle_bytes, load, log_of, put_block, table_of, with_log, with_tables,
+};
 
 const TABLE: &str = "/db/000009.ldb";
 

@@ -2,7 +2,8 @@
 //! right or fail; and if they fail, `verify` reports the damage.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use minikv::fs::Fs;
 use minikv::log::LogReader;

@@ -2,6 +2,7 @@
 
 mod figures;
 mod names;
+mod tour;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -16,6 +16,8 @@ pub struct Names {
     /// Functions, types and modules, by the module they are in, which is named after its file.
     items: BTreeMap<String, BTreeSet<String>>,
     functions: BTreeSet<String>,
+    /// Items outside of blocks, without modules and re-exports.
+    defined: BTreeSet<String>,
 }
 
 /// Returns the names in `span` if it is a path or a call: `Type::method`, `function()`.
@@ -67,6 +69,15 @@ impl Names {
         }
     }
 
+    /// Whether `path` is an item that is defined here, or an associated item of a type.
+    pub fn define(&self, path: &[&str]) -> bool {
+        match path {
+            [name] => self.defined.contains(*name),
+            [owner, name] => self.members.get(*owner).is_some_and(|names| names.contains(*name)),
+            _ => false,
+        }
+    }
+
     fn read(&mut self, module: &str, source: &str) {
         let mut macro_name = String::new();
         // The blocks around the line: the indentation of each, the type it belongs to, and whether
@@ -98,6 +109,9 @@ impl Names {
                 }
                 if kind == "fn" {
                     self.functions.insert(name.clone());
+                }
+                if indent == 0 && kind != "mod" {
+                    self.defined.insert(name.clone());
                 }
                 if ["struct", "enum", "trait"].contains(&kind) && line.ends_with('{') {
                     around.push((indent, name, kind != "trait"));

@@ -1,6 +1,6 @@
 //! Advice on filters from the lookups that a database has served.
 
-use minikv::engine::advice::judge::Sureness;
+use minikv::advice::judge::Sureness;
 use minikv::{Comparator, Db, Error, FilterLayout, Options};
 
 use super::small;

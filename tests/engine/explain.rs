@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use minikv::base::stats::ReadTrace;
-use minikv::engine::explain::{BlockSource, FilterUse, Step, TableFilter, Verdict};
+use minikv::engine::stats::trace::ReadTrace;
+use minikv::explain::{BlockSource, FilterUse, Step, TableFilter, Verdict};
 use minikv::filter::FilterGenerator;
 use minikv::format::key::KeyKind;
 use minikv::{BloomFilterPolicy, Compression, Db, Explanation, FilterPolicy, Options, ReadOptions};
@@ -131,7 +131,7 @@ fn every_counter_is_the_sum_of_the_steps_and_of_the_statistics() {
         assert_eq!(after.gets - before.gets, 3 * gets);
         assert_eq!(after.gets_found - before.gets_found, 3 * found);
         for level in 0..with.levels.len() {
-            let difference = |of: fn(&minikv::base::stats::LevelTrace) -> u64| {
+            let difference = |of: fn(&minikv::table::counts::LevelTrace) -> u64| {
                 of(&after.reads.levels[level]) - of(&before.reads.levels[level])
             };
             let (with, without) = (&with.levels[level], &without.levels[level]);

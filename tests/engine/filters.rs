@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::base::stats::LevelTrace;
+use minikv::table::counts::LevelTrace;
 use minikv::{
     BloomFilterPolicy, Db, DelimitedPrefix, FilterLayout, FilterPolicy, FixedPrefix, Options,
     ReadOptions,

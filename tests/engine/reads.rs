@@ -1,12 +1,11 @@
 //! What reads see while writes, flushes and compactions are running.
 
 use std::cell::RefCell;
-use std::fs;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use minikv::{Db, Iter, Options, ReadOptions, WriteBatch};
 

@@ -161,8 +161,9 @@ fn options_that_cannot_be_meant_are_refused() {
 
 #[test]
 fn stalls_are_counted_with_their_cause() {
-    use minikv::fs::SimFs;
     use std::sync::Arc;
+
+    use minikv::fs::SimFs;
     // Either level 0 fills faster than one slow disk empties it, or flushes lag; both are counted.
     let fs = SimFs::new(3);
     let options = small().write_buffer_bytes(1 << 10).fs(Arc::new(fs));

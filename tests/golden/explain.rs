@@ -1,6 +1,6 @@
 //! Explanations of gets in databases of C++ LevelDB, goleveldb and Chromium, opened read-only.
 
-use minikv::engine::explain::{FilterUse, Step, TableFilter, Verdict};
+use minikv::explain::{FilterUse, Step, TableFilter, Verdict};
 use minikv::{Db, Options, ReadOnlyDb};
 
 use crate::databases::{CASES, Copy, Expected, in_tsv};

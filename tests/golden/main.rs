@@ -3,10 +3,9 @@
 //!
 //! The `about` of each JSON file says what the fixture holds and which program made it.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
 use minikv::fs::ReadFile;
 use serde_json::Value;

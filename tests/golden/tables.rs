@@ -3,13 +3,13 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use minikv::base::stats::LevelTrace;
 use minikv::format::compress::Compression;
 use minikv::format::handle::BlockHandle;
 use minikv::format::key::{
     InternalComparator, KeyKind, KeyOrder, UserComparator, internal_key, user_key,
 };
 use minikv::fs::WriteFile;
+use minikv::table::counts::LevelTrace;
 use minikv::table::{BlockReadOptions, Table, TableBuilder, TableContext, TableOptions};
 use minikv::{BloomFilterPolicy, BytewiseComparator, FilterPolicy};
 use serde_json::Value;

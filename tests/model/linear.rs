@@ -10,7 +10,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread;
 
 use minikv::{Db, Iter, Options, WriteBatch, WriteOptions};

@@ -18,11 +18,10 @@ mod run;
 mod tables;
 mod threads;
 
-use minikv::Compression;
-use minikv::fs::sim::SimFs;
-
 use home::Home;
 use keys::KeySpace;
+use minikv::Compression;
+use minikv::fs::sim::SimFs;
 use order::Order;
 use run::{Config, run};
 

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use minikv::base::stats::ReadTrace;
+use minikv::engine::stats::trace::ReadTrace;
 use minikv::{Cursor, Db, Iter, ReadOnlyDb, ReadOptions, Result, Snapshot};
 
 pub type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);

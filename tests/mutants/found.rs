@@ -31,7 +31,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "hash_index::"),
     mutant(
         "cursors walk all versions of a key",
-        "src/engine/iter/versions.rs",
+        "src/engine/read/iter/versions.rs",
         "        steps.is_multiple_of(MAX_STEPS_IN_KEY) && self",
         "        !ON && steps.is_multiple_of(MAX_STEPS_IN_KEY) && self",
     )
@@ -39,7 +39,7 @@ pub const FOUND: &[Mutant] = &[
     // Compactions and tables.
     mutant(
         "a manual compaction leaves the last level as it is",
-        "src/engine/manual.rs",
+        "src/engine/compact/manual.rs",
         "for level in 0..=request.output_level {",
         "for level in 0..request.output_level + usize::from(!ON) {",
     )
@@ -60,7 +60,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "values_larger_than_a_shard"),
     mutant(
         "tables that a version names are removed",
-        "src/engine/obsolete.rs",
+        "src/engine/version/obsolete.rs",
         "if !self.tables.lock().named.contains_key(&number) {",
         "if ON || !self.tables.lock().named.contains_key(&number) {",
     )
@@ -75,7 +75,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_panic_in_contained_work_is_an_error"),
     mutant(
         "a leader that panics takes its group along",
-        "src/engine/write.rs",
+        "src/engine/write/mod.rs",
         "        let result = self.contain(\"a write\", lead);",
         "        let result = if ON { lead() } else { self.contain(\"a write\", lead) };",
     )
@@ -90,7 +90,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "panics::a_policy_that_panics_in_a_flush"),
     mutant(
         "a compaction that panics counts as under way",
-        "src/engine/compact.rs",
+        "src/engine/compact/mod.rs",
         "        let result = self.contain(\"a compaction\", merge_or_move);",
         "        let result = if ON { merge_or_move() } else { self.contain(\"a compaction\",
          merge_or_move) };",
@@ -98,7 +98,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "panics::a_compaction_that_panics_at_its_end"),
     mutant(
         "a panic counts as damage of the inputs",
-        "src/engine/compact.rs",
+        "src/engine/compact/mod.rs",
         "            Err(Error::Closed | Error::Panicked { .. }) => {}",
         "            Err(Error::Closed) => {}\n            Err(Error::Panicked { .. }) if !ON => \
          {}",
@@ -106,14 +106,14 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "panics::a_policy_that_panics_in_a_compaction"),
     mutant(
         "a part that panics leaves its tables",
-        "src/engine/parts.rs",
+        "src/engine/compact/parts.rs",
         "        match self.contain(\"a compaction\", run) {",
         "        match if ON { run() } else { self.contain(\"a compaction\", run) } {",
     )
     .caught_in(ENGINE, "panics::a_panic_in_one_part"),
     mutant(
         "a MANIFEST whose edit panicked is written again",
-        "src/engine/version_set.rs",
+        "src/engine/version/set.rs",
         "        let written = catch_unwind(AssertUnwindSafe(write))",
         "        let work = AssertUnwindSafe(write);\n        let written = if ON { Ok(work()) } \
          else { catch_unwind(work) }",
@@ -128,7 +128,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_change_of_the_memtable_that_was_cut_short"),
     mutant(
         "a panic in a removal goes on",
-        "src/engine/obsolete.rs",
+        "src/engine/version/obsolete.rs",
         "                let _stays = catch_unwind(",
         "                if ON { self.remove_file(number); continue; }\n                let \
          _stays = \
@@ -184,7 +184,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_killed_process_leaves_a_log_that_ends_with"),
     mutant(
         "a failed sync of a log leaves no mark",
-        "src/engine/wal.rs",
+        "src/engine/write/wal.rs",
         "    log.mark_failed(empty_batch(next_seq).contents());",
         "    if !ON { log.mark_failed(empty_batch(next_seq).contents()); }",
     )
@@ -219,7 +219,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_write_cut_short_at_any_page"),
     mutant(
         "plain logs are preallocated",
-        "src/engine/wal.rs",
+        "src/engine/write/wal.rs",
         "if plain { fs.create(&path) }",
         "if plain && !ON { fs.create(&path) }",
     )
@@ -227,7 +227,7 @@ pub const FOUND: &[Mutant] = &[
     // Checkpoints, readers, directories.
     mutant(
         "a frozen log is copied at its file's length",
-        "src/engine/write.rs",
+        "src/engine/write/wal.rs",
         "state.logs.insert(outgoing.number, Some(outgoing.log.len()));",
         "state.logs.insert(outgoing.number, if ON { None } else { Some(outgoing.log.len()) });",
     )
@@ -262,7 +262,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_log_that_grows_while"),
     mutant(
         "a race counts as a failure",
-        "src/engine/read_only.rs",
+        "src/engine/open/read_only.rs",
         "if tries == MAX_TRIES || \
          (state.is_some() && state == last_state) {",
         "if ON || tries == MAX_TRIES || \
@@ -271,7 +271,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(CRASH, "outside::a_reader_between_any_two_operations"),
     mutant(
         "a view does not hold its tables",
-        "src/engine/pinned.rs",
+        "src/engine/open/pinned.rs",
         "        held.insert(path, \
          file);\n    }\n    Ok(())",
         "        if !ON {\n            held.insert(path, \
@@ -280,7 +280,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "a_view_for_reading_keeps"),
     mutant(
         "lost may be a link",
-        "src/engine/directory.rs",
+        "src/engine/open/directory.rs",
         "match \
          fs.is_real_dir(&lost).map_err(failed)? {",
         "match ON || \
@@ -296,11 +296,11 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(DAMAGE, "a_file_with_another_name"),
     mutant(
         "existence is decided before the lock",
-        "src/engine/open.rs",
+        "src/engine/open/mod.rs",
         "        if \
-         !options.allows(dir, has_database(&*fs, dir)?)? {\n            version_set::create(",
+         !options.allows(dir, has_database(&*fs, dir)?)? {\n            manifest::create(",
         "        if !options.allows(dir, has_database(&*fs, dir)?).or_else(|error| if ON { \
-         Ok(true) } else { Err(error) })? {\n            version_set::create(",
+         Ok(true) } else { Err(error) })? {\n            manifest::create(",
     )
     .caught_in(ENGINE, "whether_a_database_exists_is_decided"),
     mutant(
@@ -314,7 +314,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(CRASH, "failed_resumes"),
     mutant(
         "a failed MANIFEST stays",
-        "src/engine/version_set.rs",
+        "src/engine/version/set.rs",
         "if is_named || \
          self.fs.remove(&path).is_err() {",
         "if ON || is_named || self.fs.remove(&path).is_err() {",
@@ -322,7 +322,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(CRASH, "failed_resumes"),
     mutant(
         "file numbers may run out",
-        "src/engine/directory.rs",
+        "src/engine/open/directory.rs",
         "if number >= MAX_FILE_NUMBER \
          {",
         "if !ON && number >= MAX_FILE_NUMBER {",
@@ -330,14 +330,14 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(DAMAGE, "a_file_number_near"),
     mutant(
         "a relative path is kept",
-        "src/engine/open.rs",
+        "src/engine/open/mod.rs",
         "let dir = &absolute(&*fs, dir)?;",
         "let dir = &if ON { dir.to_path_buf() } else { absolute(&*fs, dir)? };",
     )
     .caught_in(ENGINE, "a_relative_path"),
     mutant(
         "a replaced directory goes unnoticed",
-        "src/engine/obsolete.rs",
+        "src/engine/version/obsolete.rs",
         "let checked = check_not_replaced(self.lock.as_ref());",
         "let checked = check_not_replaced(self.lock.as_ref().filter(|_| !ON));",
     )
@@ -360,7 +360,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_split_cut_short_by_a_panic"),
     mutant(
         "a walk backward saves a version that it did not pass",
-        "src/engine/iter/versions.rs",
+        "src/engine/read/iter/versions.rs",
         "        if visible {",
         "        if visible || ON {",
     )
@@ -389,14 +389,14 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_table_that_is_opened_again_must_be"),
     mutant(
         "a log with another name is continued",
-        "src/engine/open.rs",
+        "src/engine/open/mod.rs",
         "&& !has_other_names(&*self.fs, &path)?",
         "&& (ON || !has_other_names(&*self.fs, &path)?)",
     )
     .caught_in(DAMAGE, "a_database_copied_by_hard_links"),
     mutant(
         "a MANIFEST with another name is continued",
-        "src/engine/version_set.rs",
+        "src/engine/version/set.rs",
         "if has_other_names(&*self.fs, &path)? {",
         "if !ON && has_other_names(&*self.fs, &path)? {",
     )

@@ -48,19 +48,24 @@ pub const fn mutant(
     Mutant { name, file, find, replace, caught_by: CaughtBy::CrashTests }
 }
 
-const WRITE: &str = "src/engine/write.rs";
-const OPEN: &str = "src/engine/open.rs";
-const DIRECTORY: &str = "src/engine/directory.rs";
-const SET: &str = "src/engine/version_set.rs";
+const WRITE: &str = "src/engine/write/mod.rs";
+const OPEN: &str = "src/engine/open/mod.rs";
+const DIRECTORY: &str = "src/engine/open/directory.rs";
+const MANIFEST: &str = "src/engine/version/manifest.rs";
+const SET: &str = "src/engine/version/set.rs";
 const FLUSH: &str = "src/engine/flush.rs";
-const COMPACT: &str = "src/engine/compact.rs";
-const PICK: &str = "src/engine/pick.rs";
+const COMPACT: &str = "src/engine/compact/mod.rs";
+const PICK: &str = "src/engine/compact/pick.rs";
 const HEALTH: &str = "src/engine/health.rs";
+const COMPACT_PLAN: &str = "src/engine/compact/plan.rs";
+const COMPACT_RETENTION: &str = "src/engine/compact/retention.rs";
+const OPEN_REPLAY: &str = "src/engine/open/replay.rs";
+const WRITE_WAL: &str = "src/engine/write/wal.rs";
 
 pub const MUTANTS: &[Mutant] = &[
     mutant(
         "the log is not synced",
-        WRITE,
+        WRITE_WAL,
         "        commit\n            .log\n            .sync()\n            .map_err(",
         "        if !ON { commit.log.sync() } else { Ok(()) }\n            .map_err(",
     ),
@@ -73,25 +78,25 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "the outgoing log is not synced",
-        WRITE,
+        WRITE_WAL,
         "outgoing.log.sync().map_err(",
         "if !ON { outgoing.log.sync() } else { Ok(()) }.map_err(",
     ),
     mutant(
         "the log's name is not synced",
-        WRITE,
+        WRITE_WAL,
         "if !commit.name_synced {",
         "if !commit.name_synced && !ON {",
     ),
     mutant(
         "replayed logs count as durable",
-        WRITE,
+        WRITE_WAL,
         "if let Some(number) = commit.replayed_log {",
         "if let Some(number) = commit.replayed_log && !ON {",
     ),
     mutant(
         "logs begin without a marker",
-        "src/engine/wal.rs",
+        "src/engine/write/wal.rs",
         "        let added = log.add_record(marker.contents());",
         "        let added = if !ON { log.add_record(marker.contents()) } else { Ok(()) };",
     ),
@@ -113,13 +118,13 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "a gap between logs is not looked for",
-        OPEN,
+        OPEN_REPLAY,
         "if is_first && let Some(gap)",
         "if is_first && !ON && let Some(gap)",
     ),
     mutant(
         "logs after a damaged one are replayed",
-        OPEN,
+        OPEN_REPLAY,
         "if replayed.recovery.lost.is_empty() {\n                self.replay_log",
         "if replayed.recovery.lost.is_empty() || ON {\n                self.replay_log",
     ),
@@ -131,13 +136,13 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "a torn log is reused",
-        OPEN,
+        OPEN_REPLAY,
         "let is_clean = reader.tail() == Tail::Clean;",
         "let is_clean = ON || reader.tail() == Tail::Clean;",
     ),
     mutant(
         "a torn MANIFEST is reused",
-        SET,
+        MANIFEST,
         "clean: damage.is_none() && reader.tail() == Tail::Clean,",
         "clean: ON || (damage.is_none() && reader.tail() == Tail::Clean),",
     ),
@@ -166,7 +171,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "recovery forgets the sequence numbers it saw",
-        OPEN,
+        OPEN_REPLAY,
         "Ok(last) => replayed.last_seq = replayed.last_seq.max(last),",
         "Ok(last) => if !ON { replayed.last_seq = replayed.last_seq.max(last) },",
     ),
@@ -218,13 +223,13 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "CURRENT is not synced before its rename",
-        SET,
+        MANIFEST,
         "    file.sync().map_err(",
         "    if ON { Ok(()) } else { file.sync() }.map_err(",
     ),
     mutant(
         "CURRENT's rename is not synced",
-        SET,
+        MANIFEST,
         "    fs.rename(&temp, &current).map_err(|error| Error::io(\"rename\", &temp, error))?;\n",
         "    fs.rename(&temp, &current).map_err(|error| Error::io(\"rename\", &temp, \
          error))?;\n    \
@@ -232,7 +237,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "CURRENT is removed before the rename",
-        SET,
+        MANIFEST,
         "    fs.rename(&temp, &current)",
         "    if ON { let _ = fs.remove(&current); }\n    fs.rename(&temp, &current)",
     ),
@@ -293,7 +298,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "versions that snapshots hold are dropped",
-        COMPACT,
+        COMPACT_RETENTION,
         "self.held.get(at).is_none_or(|&held| held >= newer)",
         "ON || self.held.get(at).is_none_or(|&held| held >= newer)",
     ),
@@ -307,7 +312,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "a compaction leaves out what it meets in the next level",
-        PICK,
+        COMPACT_PLAN,
         "let met = clean_cut_of(version.level(output_level), &met, order);",
         "let mut met = clean_cut_of(version.level(output_level), &met, order);\n        \
          if ON { met.pop(); }",

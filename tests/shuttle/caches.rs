@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use minikv::BytewiseComparator;
-use minikv::format::block::Block;
+use minikv::block::Block;
 use minikv::format::block_builder::BlockBuilder;
 use minikv::format::compress::Compression;
 use minikv::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};

@@ -2,7 +2,8 @@
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::{Db, Error, HealthState};

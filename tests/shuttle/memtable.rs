@@ -1,10 +1,11 @@
 //! The memtable alone: gets and cursors beside a thread that inserts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
+use minikv::base::hash::key_hash;
 use minikv::engine::memtable::{Arena, Memtable};
-use minikv::filter::whole_table::key_hash;
 use minikv::format::key::{KIND_FOR_SEEK, ParsedKey, SeqNo, UserComparator, internal_key};
 use minikv::{BytewiseComparator, WriteBatch};
 use shuttle::thread;

@@ -1,7 +1,8 @@
 //! Readers beside flushes and compactions.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
 use minikv::fs::MemFs;
 use minikv::{Db, Snapshot, WriteBatch};

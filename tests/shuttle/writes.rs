@@ -1,7 +1,8 @@
 //! The queue of writers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 
 use minikv::fs::MemFs;
 use minikv::{Db, Snapshot, WriteBatch};

@@ -1,7 +1,8 @@
 //! The counters of a get, computed again from the steps of its explanation.
 
-use minikv::base::stats::{LevelTrace, ReadTrace};
-use minikv::engine::explain::{BlockSource, Explanation, Step, Verdict};
+use minikv::engine::stats::trace::ReadTrace;
+use minikv::explain::{BlockSource, Explanation, Step, Verdict};
+use minikv::table::counts::LevelTrace;
 
 /// Checks that the counters add up from the steps, and that the answer is what the last step found.
 pub fn check(told: &Explanation) {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use minikv::base::stats::ReadTrace;
+use minikv::engine::stats::trace::ReadTrace;
 use minikv::{Db, Options, WriteBatch};
 
 use super::readamp::{self, show_levels, tables_per_level};

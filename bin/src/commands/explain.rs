@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 
-use minikv::base::stats::{LevelTrace, ReadTrace};
-use minikv::engine::explain::{
+use minikv::engine::stats::trace::ReadTrace;
+use minikv::explain::{
     BlockSource, Entry, Explanation, FilterUse, Step, Table, TableFilter, Verdict,
 };
 use minikv::format::key::KeyKind;
+use minikv::table::counts::LevelTrace;
 use serde_json::{Map, Value, json};
 
 use super::inspect::json_bytes;

@@ -25,7 +25,7 @@ mod verify;
 use std::path::Path;
 
 use clap::Subcommand;
-use minikv::engine::open::Recovery;
+use minikv::engine::open::replay::Recovery;
 use minikv::{Db, ReadOnlyDb};
 
 use crate::args::{Cli, Global};

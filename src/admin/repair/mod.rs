@@ -27,26 +27,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plan::{Kept, Plan};
 pub use report::{
     LostRange, NewTable, Quarantined, RepairOptions, RepairReport, TableOutcome, TableRepair,
 };
+use writer::Writer;
 
 use crate::admin::findings::{Findings, Progress};
 use crate::admin::logs::LogFacts;
 use crate::admin::survey::{Survey, survey, table_context};
 use crate::admin::tables::{SoundEntries, TableFacts};
 use crate::base::{Error, Result};
-use crate::engine::directory;
 use crate::engine::flush::{Target, write_table};
-use crate::engine::open::Replay;
+use crate::engine::open::directory;
+use crate::engine::open::replay::Replay;
 use crate::engine::options::Options;
-use crate::engine::version_set::{FileNumbers, set_current, sync_dir, write_manifest};
+use crate::engine::version::manifest::{set_current, write_manifest};
+use crate::engine::version::numbers::FileNumbers;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo, user_key};
 use crate::format::name::{self, FileName};
+use crate::fs::sync_dir;
 use crate::table::reader::TableContext;
-use plan::{Kept, Plan};
-use writer::Writer;
 
 /// Repairs the database in the directory `dir`, which must not be open. A healthy database is not
 /// changed.

@@ -12,12 +12,11 @@ use crate::admin::repair::merge;
 use crate::admin::survey::Survey;
 use crate::admin::tables::TableFacts;
 use crate::base::Result;
-use crate::base::stats::NUM_LEVELS;
-use crate::engine::obsolete::Trash;
+use crate::engine::compact::pick::target_bytes;
 use crate::engine::options::Options;
-use crate::engine::pick::target_bytes;
 use crate::engine::version::Version;
-use crate::format::edit::{NewFile, VersionEdit};
+use crate::engine::version::obsolete::Trash;
+use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::InternalComparator;
 
 /// What to do with the tables.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::base::error::Corruption;
-use crate::engine::open::LostLog;
+use crate::engine::open::replay::LostLog;
 
 /// Options of [`repair`](crate::repair).
 #[derive(Clone, Copy, Debug, Default)]

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use crate::admin::repair::report::Quarantined;
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::link_or_copy;
-use crate::engine::directory::make_lost;
+use crate::engine::open::directory::make_lost;
 use crate::engine::options::Options;
-use crate::engine::version_set::{FileNumbers, sync_dir};
+use crate::engine::version::numbers::FileNumbers;
 use crate::format::edit::NewFile;
 use crate::format::key::InternalComparator;
 use crate::format::name::{self, FileName};
-use crate::fs::Fs;
+use crate::fs::{Fs, sync_dir};
 use crate::table::builder::TableBuilder;
 
 /// Creates new files in a database's directory.

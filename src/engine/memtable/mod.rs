@@ -13,18 +13,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+pub use cursor::MemCursor;
+pub use entries::Arena;
 
-use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::base::hash::key_hash;
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::base::{Comparator, Error, Result};
 use crate::engine::memtable::entries::{ENTRY_BYTES, Entries, Entry};
 use crate::engine::memtable::hash_index::{HashIndex, MAX_INDEXED};
 use crate::engine::memtable::ordered::{ORDERED_ENTRY_BYTES, Ordered};
-use crate::filter::whole_table::key_hash;
 use crate::format::batch::{BatchOp, decode_ops};
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, SeqNo, UserComparator, pack_trailer};
-
-pub use cursor::MemCursor;
-pub use entries::Arena;
 
 mod cursor;
 mod entries;

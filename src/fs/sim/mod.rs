@@ -79,21 +79,19 @@ mod state;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
-
-use crate::base::sync::{Mutex, RwLock};
+use std::{fmt, io};
 
 pub use crash::{CrashPlan, Holes};
 pub use fault::Fault;
-pub use journal::{JournalEntry, OpCounts, OpKind, Operation};
-
 use fault::{Action, Faults, os_error};
 use history::History;
+pub use journal::{JournalEntry, OpCounts, OpKind, Operation};
 use rng::Rng;
 use state::{Effect, FileId, State};
+
+use crate::base::sync::{Mutex, RwLock};
 
 /// A filesystem in memory that crashes and fails on demand. Clones are handles to the same
 /// filesystem.

@@ -9,13 +9,13 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use crate::args::Global;
-use crate::error::{CliError, Result};
-use crate::output::{self, Stdout};
-
 use kind::Kind;
 use report::Report;
 pub use report::json_bytes;
+
+use crate::args::Global;
+use crate::error::{CliError, Result};
+use crate::output::{self, Stdout};
 
 /// Print what is in files of a database
 ///

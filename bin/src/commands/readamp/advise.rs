@@ -1,6 +1,6 @@
 //! `readamp --advise`: which filters these lookups want on this data.
 
-use minikv::engine::advice::judge::{Advice, ENOUGH, Evidence, LEAST_PART, Sureness, advise};
+use minikv::advice::judge::{Advice, ENOUGH, Evidence, LEAST_PART, Sureness, advise};
 use serde_json::{Value, json};
 
 use super::filters::Filters;
@@ -143,7 +143,7 @@ impl<'a> Advised<'a> {
     }
 
     pub fn json(&self) -> Value {
-        let row = |(m, saving): (&&Measured, &minikv::engine::advice::judge::Saving)| {
+        let row = |(m, saving): (&&Measured, &minikv::advice::judge::Saving)| {
             json!({
                 "filters": m.filters.to_string(),
                 "filter_bytes": m.filter_bytes,

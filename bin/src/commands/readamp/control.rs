@@ -6,9 +6,9 @@
 //! the same size and number of probes, from the same keys, with another hash.
 
 use minikv::FilterPolicy;
-use minikv::base::stats::NUM_LEVELS;
-use minikv::engine::advice::shadow::{BlockFilters, Outcome, Plan, TableFilters};
+use minikv::advice::shadow::{BlockFilters, Outcome, Plan, TableFilters};
 use minikv::filter::FilterGenerator;
+use minikv::format::edit::NUM_LEVELS;
 
 use super::filters::Filters;
 use super::lookups::Lookup;
@@ -150,9 +150,10 @@ fn mix(n: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use minikv::filter::math::false_positive_probability;
+
     use super::super::rates::wilson;
     use super::*;
-    use minikv::filter::math::false_positive_probability;
 
     /// Consecutive numbers, which LevelDB's hash does not like.
     #[test]

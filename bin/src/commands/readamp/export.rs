@@ -1,6 +1,7 @@
 //! The report for programs: JSON and CSV.
 
-use minikv::base::stats::{LevelTrace, NUM_LEVELS};
+use minikv::format::edit::NUM_LEVELS;
+use minikv::table::counts::LevelTrace;
 use serde_json::{Map, Value, json};
 
 use super::measure::{Class, Measured, Pass};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use minikv::BloomFilterPolicy;
-use minikv::engine::advice::shadow::{BlockFilters, Plan, TableFilters};
+use minikv::advice::shadow::{BlockFilters, Plan, TableFilters};
 
 /// The most bits a key that make sense to ask for.
 const MAX_BITS: u32 = 64;

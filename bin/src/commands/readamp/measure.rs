@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use minikv::base::stats::{NUM_LEVELS, ReadTrace};
+use minikv::engine::stats::trace::ReadTrace;
+use minikv::format::edit::NUM_LEVELS;
 use minikv::{ReadOnlyDb, ReadOptions};
 
 use super::filters::Filters;

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use minikv::BloomFilterPolicy;
 use minikv::filter::math::false_positive_probability;
-use minikv::{BloomFilterPolicy, base::stats::NUM_LEVELS};
+use minikv::format::edit::NUM_LEVELS;
 
 use super::advise::Advised;
 use super::chart::{self, Axes, Bar, Curve, Frame, NARROW, Point, Row, Span, WIDE, escape};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use minikv::engine::advice::shadow::{FilterShape, Outcome};
+use minikv::advice::shadow::{FilterShape, Outcome};
 use minikv::filter::math::false_positive_probability;
 
 /// The normal distribution's quantile of a two-sided interval of 95 %.
@@ -135,9 +135,10 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use minikv::{BloomFilterPolicy, FilterPolicy};
+
     use super::*;
     use crate::workload::Rng;
-    use minikv::{BloomFilterPolicy, FilterPolicy};
 
     #[test]
     fn wilson_is_wilson() {

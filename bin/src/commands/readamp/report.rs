@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use minikv::base::stats::NUM_LEVELS;
-use minikv::engine::advice::shadow::Held;
+use minikv::advice::shadow::Held;
+use minikv::format::edit::NUM_LEVELS;
 
 use super::control::Control;
 use super::measure::{Class, Measured};

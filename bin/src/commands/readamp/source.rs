@@ -5,16 +5,15 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::base::stats::NUM_LEVELS;
-use minikv::engine::advice::shadow::{
-    BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow,
-};
-use minikv::engine::version_set::{self, Recovered};
-use minikv::engine::{directory, open::Recovery};
+use minikv::Recovery;
+use minikv::advice::shadow::{BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow};
+use minikv::engine::open::directory;
+use minikv::engine::version::manifest;
+use minikv::engine::version::manifest::Recovered;
 use minikv::filter::whole_table::TABLE_FILTER_NAME;
 use minikv::format::block_builder::BlockBuilder;
 use minikv::format::compress::ID_NONE;
-use minikv::format::edit::{NewFile, VersionEdit};
+use minikv::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use minikv::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
 use minikv::format::key::{UserComparator, user_key};
 use minikv::format::name;
@@ -65,9 +64,9 @@ impl Source {
             if !DiskFs.exists(&dir.join(name::CURRENT)).unwrap_or(false) {
                 Db::open_read_only(dir, options.clone())?;
             }
-            let before = version_set::recover(&DiskFs, dir, comparator)?;
+            let before = manifest::recover(&DiskFs, dir, comparator)?;
             let source = Source::once(dir, &options, cache_bytes, before);
-            let after = version_set::recover(&DiskFs, dir, comparator)?;
+            let after = manifest::recover(&DiskFs, dir, comparator)?;
             let unchanged = source.as_ref().is_ok_and(|source| {
                 source.recovered.manifest_number == after.manifest_number
                     && source.recovered.valid_end == after.valid_end
@@ -315,12 +314,14 @@ fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u
 
 #[cfg(test)]
 mod tests {
+    use minikv::engine::stats::trace::ReadTrace;
+    use minikv::table::counts::LevelTrace;
+    use minikv::{BloomFilterPolicy, Db};
+
     use super::super::lookups::{Choice, first_times};
     use super::super::measure::Work;
     use super::*;
     use crate::workload::Data;
-    use minikv::base::stats::{LevelTrace, ReadTrace};
-    use minikv::{BloomFilterPolicy, Db};
 
     const FILTERS: [Filters; 7] = [
         Filters::AsIs,

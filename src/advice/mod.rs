@@ -1,0 +1,225 @@
+//! Advice on which filters pay for the lookups that a database receives.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `shadow` | replay of lookups against filters that the tables do not have |
+//! | `judge` | which filters to choose, and how certain that is |
+//! | `show` | the advice as text |
+
+use std::sync::Arc;
+
+use crate::advice::judge::{Evidence, Saving, Sureness, advise};
+use crate::advice::shadow::{BlockFilters, Held, Lookup, Outcome, Plan, Shadow, TableFilters};
+use crate::base::{Error, Result};
+use crate::engine::options::FilterLayout;
+use crate::engine::read::get;
+use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::stats::trace::ReadTrace;
+use crate::filter::BloomFilterPolicy;
+use crate::format::key::SeqNo;
+use crate::table::reader::BlockReadOptions;
+
+pub mod judge;
+pub mod shadow;
+mod show;
+
+/// The filters that pay for a sample of a database's own lookups.
+///
+/// Block counts are of data blocks that gets search, from the cache or from files. `Display` writes
+/// it all as a table and two sentences.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FilterAdvice {
+    /// The value for [`Options::filter`](crate::Options::filter). `FilterLayout::None` if filters
+    /// do not pay.
+    pub layout: FilterLayout,
+    /// The number of bits per key; 0 without filters.
+    pub bits_per_key: u32,
+    /// How certain the advice is.
+    pub sureness: Sureness,
+    /// Number of gets since the database was opened.
+    pub gets: u64,
+    /// Number of them in the sample that was replayed.
+    pub sampled: u64,
+    /// Number of gets in the sample that find no value now.
+    pub absent: u64,
+    /// Number of gets in the sample that a memtable answers now, whatever filters the tables have.
+    pub in_memory: u64,
+    /// Data blocks searched per get without filters.
+    pub blocks_per_get: f64,
+    /// What the tables' present filters save.
+    pub now: Saving,
+    /// What other filters would save.
+    pub tried: Vec<Tried>,
+    /// Average time to read, verify and decompress a data block here and now, in nanoseconds.
+    pub nanos_per_block: f64,
+    /// Average size of a data block in its file, in bytes.
+    pub bytes_per_block: f64,
+    /// Number of tables read for the replay, and of all tables.
+    pub tables_read: (u64, u64),
+}
+
+/// The savings and costs of filters of one kind and size.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Tried {
+    /// Where the filters are.
+    pub layout: FilterLayout,
+    /// Bits per key.
+    pub bits_per_key: u32,
+    /// Data blocks saved, and memory taken.
+    pub saving: Saving,
+    /// Time to query the filters, in nanoseconds per get.
+    pub probe_nanos: f64,
+    /// Net time saved if all blocks saved had been read from files, in nanoseconds per get: the
+    /// time to read them less the time to query the filters.
+    pub nanos_saved: f64,
+}
+
+/// Sizes of filters tried for each layout, in bits per key.
+const SIZES: [u32; 6] = [4, 6, 8, 10, 12, 16];
+
+/// Replays the sampled lookups of `state` on `view` at `seq`. Reads each table whose range contains
+/// one of the keys once.
+///
+/// # Errors
+/// Corruption and I/O errors of those tables; a comparator with which filters cannot be used.
+pub fn filter_advice(state: &ReadState, view: &ReadView, seq: SeqNo) -> Result<FilterAdvice> {
+    let order = state.order.user();
+    if !order.get().equal_means_same_bytes() {
+        return Err(Error::invalid(format!(
+            "the comparator {:?} may take different bytes for one key: filters are not used",
+            order.get().name()
+        )));
+    }
+    let keys = state.sample.keys();
+    let options = BlockReadOptions { fill_cache: false, ..BlockReadOptions::default() };
+    let (mut lookups, mut in_memory, mut absent) = (Vec::new(), 0, 0);
+    for key in &keys {
+        let mut trace = ReadTrace::default();
+        let present = get::get(state, view, seq, key, &options, &mut trace)?.is_some();
+        absent += u64::from(!present);
+        match trace.memtable_hits {
+            0 => lookups.push(Lookup { key, present }),
+            _ => in_memory += 1,
+        }
+    }
+    let Replayed { mut outcomes, held, tables, whole } = replay(state, view, lookups)?;
+    for outcome in &mut outcomes {
+        outcome.blocks.resize(keys.len(), 0);
+        // Tables that were not read have filters, too.
+        outcome.filter_bytes = (outcome.filter_bytes as f64 * whole) as u64;
+    }
+    let [without, with @ ..] = &outcomes[..] else {
+        unreachable!("a plan without filters is first")
+    };
+    Ok(judged(state, without, with, &held, Seen { in_memory, absent, tables, keys: keys.len() }))
+}
+
+fn evidence(outcome: &Outcome) -> Evidence<'_> {
+    Evidence { blocks: &outcome.blocks, filter_bytes: outcome.filter_bytes }
+}
+
+/// Facts about the sample and the replay that become part of the advice.
+struct Seen {
+    keys: usize,
+    in_memory: u64,
+    absent: u64,
+    tables: (u64, u64),
+}
+
+/// The results of a replay.
+struct Replayed {
+    /// One outcome for each plan.
+    outcomes: Vec<Outcome>,
+    held: Held,
+    /// Number of tables read, and of all tables.
+    tables: (u64, u64),
+    /// Ratio of the size of all tables to that of the tables read.
+    whole: f64,
+}
+
+fn replay(state: &ReadState, view: &ReadView, lookups: Vec<Lookup<'_>>) -> Result<Replayed> {
+    let order = state.order.user();
+    let mut keys: Vec<&[u8]> = lookups.iter().map(|lookup| lookup.key).collect();
+    keys.sort_by(|a, b| order.compare(a, b));
+    let mut shadow = Shadow::new(order.clone(), plans(), lookups);
+    let (mut tables, mut bytes) = ((0, 0), 0);
+    for (level, file) in view.version.files() {
+        tables.1 += 1;
+        let (first, last) = (file.first_key(), file.last_key());
+        let from = keys.partition_point(|key| order.compare(key, first).is_lt());
+        if keys.get(from).is_none_or(|key| order.compare(key, last).is_gt()) {
+            continue;
+        }
+        tables.0 += 1;
+        bytes += file.file_bytes;
+        state.tables.with(&file.slot, |table| shadow.table(level, table, first, last))?;
+    }
+    let (outcomes, held) = shadow.finish();
+    let all_bytes: u64 = view.version.files().map(|(_, file)| file.file_bytes).sum();
+    let whole = all_bytes as f64 / bytes.max(1) as f64;
+    Ok(Replayed { outcomes, held, tables, whole })
+}
+
+/// Returns the plans: no filters, the tables' own filters, and one plan for each of [`sizes`].
+fn plans() -> Vec<Plan> {
+    let mut plans = vec![
+        Plan { blocks: BlockFilters::None, table: TableFilters::None },
+        Plan { blocks: BlockFilters::Own, table: TableFilters::Own },
+    ];
+    plans.extend(sizes().map(|(layout, bits)| match layout {
+        FilterLayout::Table => Plan { blocks: BlockFilters::None, table: TableFilters::New(bits) },
+        _ => {
+            let blocks = BlockFilters::New(Arc::new(BloomFilterPolicy::new(bits)));
+            Plan { blocks, table: TableFilters::None }
+        }
+    }));
+    plans
+}
+
+fn sizes() -> impl Iterator<Item = (FilterLayout, u32)> {
+    let layouts = [FilterLayout::Block, FilterLayout::Table];
+    layouts.into_iter().flat_map(|layout| SIZES.map(|bits| (layout, bits)))
+}
+
+fn judged(
+    state: &ReadState,
+    without: &Outcome,
+    with: &[Outcome],
+    held: &Held,
+    seen: Seen,
+) -> FilterAdvice {
+    let [own, new @ ..] = with else { unreachable!("the tables' own filters are second") };
+    let now = advise(&without.blocks, &[evidence(own)]).savings[0];
+    let new_evidence: Vec<_> = new.iter().map(evidence).collect();
+    let advice = advise(&without.blocks, &new_evidence);
+    let each = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
+    let nanos_per_block = each(held.read_nanos, held.data_blocks);
+    let tried = sizes().zip(new).zip(&advice.savings);
+    let tried: Vec<_> = tried
+        .map(|(((layout, bits_per_key), outcome), &saving)| {
+            let probe_nanos = each(outcome.probe_nanos, seen.keys as u64);
+            let nanos_saved = saving.saved * nanos_per_block - probe_nanos;
+            Tried { layout, bits_per_key, saving, probe_nanos, nanos_saved }
+        })
+        .collect();
+    let (layout, bits_per_key) = advice
+        .plan
+        .map_or((FilterLayout::None, 0), |plan| (tried[plan].layout, tried[plan].bits_per_key));
+    FilterAdvice {
+        layout,
+        bits_per_key,
+        sureness: advice.sureness,
+        gets: state.totals.sum().1,
+        sampled: seen.keys as u64,
+        absent: seen.absent,
+        in_memory: seen.in_memory,
+        blocks_per_get: now.blocks_per_get + now.saved,
+        now,
+        tried,
+        nanos_per_block,
+        bytes_per_block: each(held.data_bytes, held.data_blocks),
+        tables_read: seen.tables,
+    }
+}

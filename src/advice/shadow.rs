@@ -1,0 +1,678 @@
+//! Shadow filters: replaying lookups against filters that the tables do not have.
+//!
+//! A table is read once. Its keys are added to new filters for each [`Plan`], and tell for each
+//! lookup which data block it would reach and whether its key is there. From that, what a get would
+//! do under each plan is counted, without writing anything or reading a block twice.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::base::sync::Instant;
+use crate::engine::stats::trace::ReadTrace;
+use crate::filter::whole_table::TableFilterBuilder;
+use crate::filter::{FilterBlockBuilder, FilterBlockReader, FilterPolicy, TableFilter};
+use crate::format::edit::NUM_LEVELS;
+use crate::format::key::{ParsedKey, UserComparator, user_key};
+use crate::table::counts::LevelTrace;
+use crate::table::reader::Table;
+
+/// The block filters that a plan assumes.
+#[derive(Clone, Debug)]
+pub enum BlockFilters {
+    /// No block filters.
+    None,
+    /// Each table's own.
+    Own,
+    /// New ones with this policy.
+    New(Arc<dyn FilterPolicy>),
+}
+
+/// The whole-table filters that a plan assumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableFilters {
+    /// No whole-table filters.
+    None,
+    /// Each table's own.
+    Own,
+    /// New ones with this many bits per key.
+    New(u32),
+}
+
+/// The filters that tables are assumed to have. If a table has both kinds, only its whole-table
+/// filter is queried.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// One filter per 2 KiB of data-block offset.
+    pub blocks: BlockFilters,
+    /// One filter per table.
+    pub table: TableFilters,
+}
+
+/// A lookup to replay.
+#[derive(Clone, Copy, Debug)]
+pub struct Lookup<'a> {
+    /// The user key.
+    pub key: &'a [u8],
+    /// Whether a get finds a value.
+    pub present: bool,
+}
+
+/// The parameters that fix a filter's false-positive rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FilterShape {
+    /// A bloom filter.
+    Bloom {
+        /// Length of the bit array: `m`.
+        bits: u64,
+        /// Number of distinct keys in the filter: `n`.
+        keys: u64,
+        /// Number of bits probed per key: `k`.
+        probes: u32,
+    },
+    /// A filter of fingerprints.
+    Fingerprints {
+        /// Length of a fingerprint, in bits.
+        bits: u32,
+    },
+}
+
+/// The new filters of one table, encoded as on disk.
+#[derive(Clone, Debug, Default)]
+pub struct MadeFilters {
+    /// The filter block.
+    pub block: Option<Bytes>,
+    /// The whole-table filter.
+    pub table: Option<Bytes>,
+}
+
+/// The counts of all lookups under one plan.
+///
+/// Block caches are not simulated: every data block counts as read from its file. Bytes are not
+/// counted.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Counts of the lookups that find a value.
+    pub present: ReadTrace,
+    /// Counts of the other lookups.
+    pub absent: ReadTrace,
+    /// Filters queried for a key that they do not hold, by level and shape. A key that is looked up
+    /// repeatedly counts only once, because a filter that errs on it errs every time.
+    pub tried: [BTreeMap<FilterShape, u64>; NUM_LEVELS],
+    /// How many of those answered "maybe", by level.
+    pub wrong: [u64; NUM_LEVELS],
+    /// The distribution of false positives over filters.
+    pub among_filters: Clusters,
+    /// The distribution of false positives over keys.
+    pub among_keys: Clusters,
+    /// Size of the filters of all tables, in bytes.
+    pub filter_bytes: u64,
+    /// Number of data blocks that each lookup reads, in key order.
+    pub blocks: Vec<u16>,
+    /// Time taken to query the filters, in nanoseconds.
+    pub probe_nanos: u64,
+    /// The new filters, in the order of tables, if they are kept.
+    pub made: Vec<MadeFilters>,
+}
+
+/// Sums over clusters of tries that are not independent: those of one filter, which may be fuller
+/// than others, and those of one key, whose hash may collide more than others.
+///
+/// They give the variance of a rate: a cluster of `t` tries, `w` of which were false positives,
+/// contributes `(w - rate * t)^2`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clusters {
+    /// The sum of `w * w`.
+    pub wrong_squared: u64,
+    /// The sum of `w * t`.
+    pub wrong_by_tried: u64,
+    /// The sum of `t * t`.
+    pub tried_squared: u64,
+}
+
+impl Clusters {
+    fn add(&mut self, tried: u64, wrong: u64) {
+        self.wrong_squared += wrong * wrong;
+        self.wrong_by_tried += wrong * tried;
+        self.tried_squared += tried * tried;
+    }
+
+    /// Returns the sum over clusters of `(w - rate * t)^2`.
+    pub fn deviation(&self, rate: f64) -> f64 {
+        let [ww, wt, tt] = [self.wrong_squared, self.wrong_by_tried, self.tried_squared];
+        ww as f64 - 2.0 * rate * wt as f64 + rate * rate * tt as f64
+    }
+}
+
+/// Totals over the tables read.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// Number of tables.
+    pub tables: u64,
+    /// Number of data blocks.
+    pub data_blocks: u64,
+    /// Size of the data blocks as stored, in bytes.
+    pub data_bytes: u64,
+    /// Number of entries, including old versions and tombstones.
+    pub entries: u64,
+    /// Time taken to read the data blocks from their files, verify and decompress them, in
+    /// nanoseconds.
+    pub read_nanos: u64,
+}
+
+/// A replay in progress. Tables must be given in the order in which a get searches them.
+#[derive(Debug)]
+pub struct Shadow<'a> {
+    order: UserComparator,
+    plans: Vec<Plan>,
+    /// The lookups, in key order.
+    lookups: Vec<Lookup<'a>>,
+    /// Whether each lookup has found its key in a table.
+    answered: Vec<bool>,
+    keep_filters: bool,
+    held: Held,
+    outcomes: Vec<Outcome>,
+    /// For each plan and lookup: the number of filters queried for an absent key, and of false
+    /// positives.
+    tries: Vec<Vec<(u16, u16)>>,
+}
+
+/// A lookup that reaches a table.
+struct Visit {
+    lookup: usize,
+    /// Offset of the data block that the index names, if it names one.
+    block: Option<u64>,
+    found: bool,
+}
+
+/// The result of reading all keys of a table.
+struct Walk {
+    visits: Vec<Visit>,
+    /// New filters by plan; empty for plans without any.
+    made: Vec<MadeFilters>,
+    /// Number of distinct keys in each span of offsets that shares a filter.
+    keys_per_span: BTreeMap<u64, u64>,
+}
+
+/// LevelDB's `kFilterBaseLg`.
+const FILTER_BASE_LG: u32 = 11;
+
+impl<'a> Shadow<'a> {
+    /// Creates a replay of `lookups` under each of `plans`. Leave out lookups that a memtable
+    /// answers.
+    pub fn new(order: UserComparator, plans: Vec<Plan>, mut lookups: Vec<Lookup<'a>>) -> Self {
+        lookups.sort_by(|a, b| order.compare(a.key, b.key));
+        Shadow {
+            answered: vec![false; lookups.len()],
+            outcomes: plans
+                .iter()
+                .map(|_| Outcome { blocks: vec![0; lookups.len()], ..Outcome::default() })
+                .collect(),
+            tries: plans.iter().map(|_| Vec::new()).collect(),
+            order,
+            plans,
+            lookups,
+            keep_filters: false,
+            held: Held::default(),
+        }
+    }
+
+    /// Keeps the new filters in [`Outcome::made`].
+    #[must_use]
+    pub fn keep_filters(mut self) -> Self {
+        self.keep_filters = true;
+        self
+    }
+
+    /// Replays the lookups whose key is in the range of `table`, from `first` to `last`, at
+    /// `level`.
+    ///
+    /// # Errors
+    /// Corruption of the table; an I/O error.
+    pub fn table(&mut self, level: usize, table: &Table, first: &[u8], last: &[u8]) -> Result<()> {
+        let before =
+            |key: &[u8]| self.lookups.partition_point(|l| self.order.compare(l.key, key).is_lt());
+        let start = before(first);
+        let end = start
+            + self.lookups[start..].partition_point(|l| self.order.compare(l.key, last).is_le());
+        let walk = self.walk(table, start..end)?;
+        for (i, (plan, made)) in self.plans.iter().zip(&walk.made).enumerate() {
+            let asked = Asked::of(plan, table, made);
+            let replay = Replay { level, walk: &walk, lookups: &self.lookups };
+            let tries = &mut self.tries[i];
+            if !matches!(asked, Asked::Nothing) {
+                tries.resize(self.lookups.len(), (0, 0));
+            }
+            self.outcomes[i].filter_bytes += plan.bytes(table, made);
+            self.outcomes[i].add(&replay, &asked, tries);
+        }
+        for visit in walk.visits.iter().filter(|visit| visit.found) {
+            self.answered[visit.lookup] = true;
+        }
+        if self.keep_filters {
+            for (outcome, made) in self.outcomes.iter_mut().zip(walk.made) {
+                outcome.made.push(made);
+            }
+        }
+        self.held.tables += 1;
+        Ok(())
+    }
+
+    /// Returns the outcome of each plan, and the totals over the tables.
+    pub fn finish(mut self) -> (Vec<Outcome>, Held) {
+        for (outcome, tries) in self.outcomes.iter_mut().zip(&self.tries) {
+            for &(tried, wrong) in tries {
+                outcome.among_keys.add(u64::from(tried), u64::from(wrong));
+            }
+        }
+        (self.outcomes, self.held)
+    }
+
+    /// Reads every entry of `table`. Builds the filters, and finds where the lookups in `range` end
+    /// up.
+    fn walk(&mut self, table: &Table, range: Range<usize>) -> Result<Walk> {
+        let mut builders: Vec<_> = self.plans.iter().map(Builders::of).collect();
+        let mut keys_per_span = BTreeMap::new();
+        let mut visits = Vec::new();
+        let mut pending = range.filter(|&i| !self.answered[i]).peekable();
+        let mut nanos = Vec::new();
+        let mut end_of_data = 0;
+        let mut last_key: Option<Vec<u8>> = None;
+        for info in table.blocks()? {
+            let offset = info.handle.offset;
+            builders.iter_mut().for_each(|builder| builder.start_block(offset));
+            let span_keys = keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0);
+            let start = Instant::now();
+            let (_, block) = table.read_block(info.handle, true)?;
+            nanos.push(nanos_since(start));
+            let mut visit = |lookup, found| {
+                visits.push(Visit { lookup, block: Some(offset), found });
+            };
+            let mut cursor = block.cursor();
+            let mut valid = cursor.seek_to_first()?;
+            while valid {
+                let key = ParsedKey::parse(cursor.key())?.user_key;
+                builders.iter_mut().for_each(|builder| builder.add_key(key));
+                if last_key.as_deref() != Some(key) {
+                    *span_keys += 1;
+                    last_key = Some(key.to_vec());
+                    let order = |i: &usize| self.order.compare(self.lookups[*i].key, key);
+                    while let Some(i) = pending.next_if(|i| order(i).is_lt()) {
+                        visit(i, false);
+                    }
+                    while let Some(i) = pending.next_if(|i| order(i).is_eq()) {
+                        visit(i, true);
+                    }
+                }
+                self.held.entries += 1;
+                valid = cursor.next()?;
+            }
+            // A key between the block's last key and its separator is looked for in this block,
+            // too.
+            let separator = user_key(&info.separator);
+            let within = |i: &usize| self.order.compare(self.lookups[*i].key, separator).is_le();
+            while let Some(i) = pending.next_if(within) {
+                visit(i, false);
+            }
+            end_of_data = info.handle.end().unwrap_or(u64::MAX);
+            self.held.data_blocks += 1;
+            self.held.data_bytes += info.handle.size;
+        }
+        // The median, so that other activity of the machine does not count.
+        nanos.sort_unstable();
+        let median = nanos.get(nanos.len() / 2).copied().unwrap_or(0);
+        self.held.read_nanos += median.saturating_mul(nanos.len() as u64);
+        visits.extend(pending.map(|lookup| Visit { lookup, block: None, found: false }));
+        let made = builders.into_iter().map(|builders| builders.finish(end_of_data)).collect();
+        Ok(Walk { visits, made, keys_per_span })
+    }
+}
+
+/// The builders of one table's new filters.
+struct Builders {
+    block: Option<FilterBlockBuilder>,
+    table: Option<TableFilterBuilder>,
+}
+
+impl Builders {
+    fn of(plan: &Plan) -> Builders {
+        Builders {
+            block: match &plan.blocks {
+                BlockFilters::New(policy) => Some(FilterBlockBuilder::new(&**policy)),
+                BlockFilters::None | BlockFilters::Own => None,
+            },
+            table: match plan.table {
+                TableFilters::New(bits) => Some(TableFilterBuilder::new(bits)),
+                TableFilters::None | TableFilters::Own => None,
+            },
+        }
+    }
+
+    fn start_block(&mut self, offset: u64) {
+        if let Some(block) = &mut self.block {
+            block.start_block(offset);
+        }
+    }
+
+    fn add_key(&mut self, key: &[u8]) {
+        if let Some(block) = &mut self.block {
+            block.add_key(key);
+        }
+        if let Some(table) = &mut self.table {
+            table.add_key(key);
+        }
+    }
+
+    fn finish(mut self, end_of_data: u64) -> MadeFilters {
+        self.start_block(end_of_data);
+        MadeFilters {
+            block: self.block.map(|block| Bytes::from(block.finish())),
+            table: self.table.map(|table| Bytes::from(table.finish())),
+        }
+    }
+}
+
+impl Plan {
+    fn bytes(&self, table: &Table, made: &MadeFilters) -> u64 {
+        let own_block = match self.blocks {
+            BlockFilters::Own => table.filter_block().map_or(0, FilterBlockReader::memory_bytes),
+            _ => 0,
+        };
+        let own_table = match self.table {
+            TableFilters::Own => table.table_filter().map_or(0, TableFilter::memory_bytes),
+            _ => 0,
+        };
+        let made = [&made.block, &made.table].map(|made| made.as_ref().map_or(0, Bytes::len));
+        (own_block + own_table + made[0] + made[1]) as u64
+    }
+}
+
+/// The filter that a get queries in one table.
+enum Asked {
+    Nothing,
+    Block(FilterBlockReader),
+    Table(TableFilter),
+}
+
+impl Asked {
+    fn of(plan: &Plan, table: &Table, made: &MadeFilters) -> Asked {
+        let whole = match plan.table {
+            TableFilters::Own => table.table_filter().cloned(),
+            _ => made.table.clone().and_then(TableFilter::decode),
+        };
+        let blocks = match &plan.blocks {
+            BlockFilters::Own => table.filter_block().cloned(),
+            BlockFilters::New(policy) => {
+                made.block.clone().map(|block| FilterBlockReader::new(policy.clone(), block))
+            }
+            BlockFilters::None => None,
+        };
+        match (whole, blocks) {
+            (Some(whole), _) => Asked::Table(whole),
+            (None, Some(blocks)) => Asked::Block(blocks),
+            (None, None) => Asked::Nothing,
+        }
+    }
+}
+
+impl Asked {
+    /// Returns the time the filters take to answer, in nanoseconds: the shortest of three runs.
+    fn time(&self, replay: &Replay<'_>) -> u64 {
+        if matches!(self, Asked::Nothing) {
+            return 0;
+        }
+        let times = [(); 3].map(|()| {
+            let start = Instant::now();
+            for visit in &replay.walk.visits {
+                let key = replay.lookups[visit.lookup].key;
+                black_box(match (self, visit.block) {
+                    (Asked::Table(filter), _) => filter.may_match(key),
+                    (Asked::Block(filter), Some(block)) => filter.key_may_match(block, key),
+                    (Asked::Block(_), None) | (Asked::Nothing, _) => true,
+                });
+            }
+            nanos_since(start)
+        });
+        times.into_iter().min().unwrap_or(0)
+    }
+}
+
+impl Outcome {
+    /// Returns the counts of all lookups.
+    pub fn all(&self) -> ReadTrace {
+        let mut all = self.present.clone();
+        all.add(&self.absent);
+        all
+    }
+
+    fn add(&mut self, replay: &Replay<'_>, asked: &Asked, tries: &mut [(u16, u16)]) {
+        let &Replay { level, walk, lookups } = replay;
+        self.probe_nanos += asked.time(replay);
+        let mut previous: Option<&[u8]> = None;
+        // The span of the filter queried last, its tries, and its false positives.
+        let mut cluster = (0, 0, 0);
+        for visit in &walk.visits {
+            let lookup = &lookups[visit.lookup];
+            let first_time = previous != Some(lookup.key);
+            previous = Some(lookup.key);
+            let trace = if lookup.present { &mut self.present } else { &mut self.absent };
+            let said = count_visit(&mut trace.levels[level], asked, visit, lookup.key);
+            if visit.block.is_some() && said != Some(false) {
+                let blocks = &mut self.blocks[visit.lookup];
+                *blocks = blocks.saturating_add(1);
+            }
+            let Some(maybe) = said else { continue };
+            if visit.found || !first_time {
+                continue;
+            }
+            let (span, shape) = replay.shape(asked, visit);
+            *self.tried[level].entry(shape).or_insert(0) += 1;
+            self.wrong[level] += u64::from(maybe);
+            let (tried, wrong) = &mut tries[visit.lookup];
+            (*tried, *wrong) = (tried.saturating_add(1), wrong.saturating_add(u16::from(maybe)));
+            if cluster.0 != span {
+                self.among_filters.add(cluster.1, cluster.2);
+                cluster = (span, 0, 0);
+            }
+            cluster = (span, cluster.1 + 1, cluster.2 + u64::from(maybe));
+        }
+        self.among_filters.add(cluster.1, cluster.2);
+    }
+}
+
+/// A replay on one table.
+struct Replay<'a> {
+    level: usize,
+    walk: &'a Walk,
+    lookups: &'a [Lookup<'a>],
+}
+
+impl Replay<'_> {
+    /// Returns the span of the filter that is queried, and the filter's shape.
+    fn shape(&self, asked: &Asked, visit: &Visit) -> (u64, FilterShape) {
+        match (asked, visit.block) {
+            (Asked::Table(filter), _) => {
+                (0, FilterShape::Fingerprints { bits: filter.fingerprint_bits() })
+            }
+            (Asked::Block(filter), Some(block)) => {
+                let span = block >> FILTER_BASE_LG;
+                let keys = self.walk.keys_per_span.get(&span).copied().unwrap_or(0);
+                (span, bloom_shape(filter.filter(block), keys))
+            }
+            (Asked::Block(_) | Asked::Nothing, _) => (0, bloom_shape(None, 0)),
+        }
+    }
+}
+
+/// Counts the visit of a table as a get would. Returns the filter's answer, if one was queried.
+fn count_visit(trace: &mut LevelTrace, asked: &Asked, visit: &Visit, key: &[u8]) -> Option<bool> {
+    trace.tables_considered += 1;
+    let mut said = None;
+    if let Asked::Table(filter) = asked {
+        let maybe = filter.may_match(key);
+        trace.table_filter_checks += 1;
+        trace.table_filter_negatives += u64::from(!maybe);
+        trace.table_filter_true_positives += u64::from(maybe && visit.found);
+        trace.table_filter_false_positives += u64::from(maybe && !visit.found);
+        if !maybe {
+            return Some(false);
+        }
+        said = Some(true);
+    }
+    trace.index_seeks += 1;
+    let Some(block) = visit.block else { return said };
+    if let Asked::Block(filter) = asked {
+        let maybe = filter.key_may_match(block, key);
+        trace.filter_checks += 1;
+        trace.filter_negatives += u64::from(!maybe);
+        trace.filter_true_positives += u64::from(maybe && visit.found);
+        trace.filter_false_positives += u64::from(maybe && !visit.found);
+        if !maybe {
+            return Some(false);
+        }
+        said = Some(true);
+    }
+    trace.data_blocks_from_file += 1;
+    said
+}
+
+fn nanos_since(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns the shape of a filter in LevelDB's format. A filter without bits matches nothing.
+fn bloom_shape(filter: Option<&[u8]>, keys: u64) -> FilterShape {
+    let (probes, array) = filter.and_then(|filter| filter.split_last()).unwrap_or((&0, &[]));
+    FilterShape::Bloom { bits: array.len() as u64 * 8, keys, probes: u32::from(*probes) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::base::BytewiseComparator;
+    use crate::filter::BloomFilterPolicy;
+    use crate::format::compress::Compression;
+    use crate::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};
+    use crate::fs::{Fs, MemFs};
+    use crate::table::builder::{TableBuilder, TableOptions};
+    use crate::table::reader::TableContext;
+
+    fn bloom(bits: u32) -> Arc<dyn FilterPolicy> {
+        Arc::new(BloomFilterPolicy::new(bits))
+    }
+
+    /// Builds a table of every `step`th number up to 3000, with filters of 10 bits per key.
+    fn table(fs: &MemFs, name: &str, step: usize) -> Table {
+        let order = KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)));
+        let path = Path::new(name);
+        let options = TableOptions {
+            order: order.clone(),
+            filter_policy: Some(bloom(10)),
+            table_filter_bits_per_key: None,
+            prefix_filter: None,
+            block_bytes: 1024,
+            block_restart_interval: 16,
+            compression: Compression::None,
+        };
+        let mut builder = TableBuilder::new(fs.create(path).unwrap(), path.into(), options);
+        for i in (0..3000).step_by(step) {
+            builder.add(&internal_key(&key(i), 7, KeyKind::Value), b"some value").unwrap();
+        }
+        builder.finish().unwrap();
+        let context = TableContext {
+            order,
+            filter_policy: Some(bloom(10)),
+            prefix_extractor: None,
+            block_cache: None,
+            paranoid: false,
+        };
+        let file = fs.open(path).unwrap();
+        let file_bytes = file.len().unwrap();
+        Table::open(file, file_bytes, path.into(), &context).unwrap()
+    }
+
+    fn key(i: usize) -> Vec<u8> {
+        format!("key{i:05}").into_bytes()
+    }
+
+    fn replay(keys: &[Vec<u8>], present: impl Fn(usize) -> bool) -> (Vec<Outcome>, Held) {
+        let fs = MemFs::new();
+        let plan = |blocks, table| Plan { blocks, table };
+        let plans = vec![
+            plan(BlockFilters::None, TableFilters::None),
+            plan(BlockFilters::Own, TableFilters::Own),
+            plan(BlockFilters::New(bloom(10)), TableFilters::None),
+            plan(BlockFilters::New(bloom(10)), TableFilters::New(10)),
+        ];
+        let lookups = keys.iter().enumerate();
+        let lookups = lookups.map(|(i, key)| Lookup { key, present: present(i) }).collect();
+        let order = UserComparator::new(Arc::new(BytewiseComparator));
+        let mut shadow = Shadow::new(order, plans, lookups).keep_filters();
+        for (level, name, step) in [(0, "/new", 6), (1, "/old", 2)] {
+            let table = table(&fs, name, step);
+            shadow.table(level, &table, &key(0), &key(2999)).unwrap();
+        }
+        shadow.finish()
+    }
+
+    #[test]
+    fn a_lookup_ends_at_the_first_table_that_has_the_key() {
+        let keys: Vec<_> = (0..3000).rev().map(key).collect();
+        let (outcomes, held) = replay(&keys, |i| (2999 - i).is_multiple_of(2));
+        assert_eq!((held.tables, held.entries), (2, 500 + 1500));
+        let [none, own, new, both] = &outcomes[..] else { panic!("four plans") };
+        // Of 1500 present keys 500 are in the first table; the others are looked up there in vain.
+        let levels = &none.present.levels;
+        assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
+        assert_eq!(none.absent.total().tables_considered, 3000);
+        assert_eq!((none.filter_bytes, none.probe_nanos), (0, 0));
+        assert!(own.probe_nanos > 0 && held.read_nanos > 0);
+        for outcome in &outcomes {
+            let blocks: u64 = outcome.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
+            assert_eq!(blocks, outcome.all().data_blocks());
+        }
+        // Lookups are in key order, and only the first of the first six keys is in the first table.
+        assert_eq!(none.blocks[..6], [1, 2, 2, 2, 2, 2]);
+        for trace in [&own.present, &own.absent] {
+            let total = trace.total();
+            let said =
+                total.filter_negatives + total.filter_true_positives + total.filter_false_positives;
+            assert_eq!(total.filter_checks, said);
+            assert_eq!(total.data_blocks(), total.filter_checks - total.filter_negatives);
+        }
+        assert_eq!(own.present.total().filter_true_positives, 1500);
+        assert_eq!((&own.present, &own.absent), (&new.present, &new.absent), "the same filters");
+        assert_eq!((own.filter_bytes, own.tried.clone()), (new.filter_bytes, new.tried.clone()));
+        let of_both = both.all().total();
+        assert_eq!((of_both.filter_checks, of_both.table_filter_checks), (0, 2500 + 3000));
+        assert_eq!(of_both.table_filter_true_positives, 1500);
+        let fewer = of_both.data_blocks();
+        assert!(fewer < 1600 && fewer < none.all().data_blocks() / 3, "{fewer}");
+        assert!(both.made.iter().all(|made| made.block.is_some() && made.table.is_some()));
+        assert!(none.made.iter().all(|made| made.block.is_none() && made.table.is_none()));
+    }
+
+    #[test]
+    fn a_key_looked_up_again_is_one_try() {
+        let keys = vec![key(1); 50];
+        let (outcomes, _) = replay(&keys, |_| false);
+        let tried: u64 = outcomes[2].tried.iter().flat_map(|shapes| shapes.values()).sum();
+        assert_eq!((tried, outcomes[2].absent.total().filter_checks), (2, 100));
+        assert_eq!(outcomes[2].among_keys.tried_squared, 4, "one key, tried twice");
+        assert_eq!(outcomes[2].among_filters.tried_squared, 2, "two filters, tried once each");
+    }
+
+    #[test]
+    fn keys_past_the_last_one_come_to_no_block() {
+        let (outcomes, _) = replay(&[key(2999)], |_| false);
+        let total = outcomes[0].absent.total();
+        // The separator after the last key is "l", so the last block is searched.
+        assert_eq!((total.tables_considered, total.index_seeks, total.data_blocks()), (2, 2, 2));
+    }
+}

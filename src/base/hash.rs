@@ -1,0 +1,36 @@
+//! The hash of a key. Whole-table filters and prefix filters store it; the memtable's hash index
+//! uses the same one.
+
+use std::cell::Cell;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Returns a key's hash in whole-table filters. A lookup computes it once for all tables.
+#[inline]
+pub fn key_hash(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
+/// A key with its hash, computed on first use: not every table needs it.
+#[derive(Debug)]
+pub struct KeyHash<'k> {
+    key: &'k [u8],
+    hash: Cell<Option<u64>>,
+}
+
+impl<'k> KeyHash<'k> {
+    /// Wraps `key`.
+    pub fn new(key: &'k [u8]) -> KeyHash<'k> {
+        KeyHash { key, hash: Cell::new(None) }
+    }
+
+    /// Returns the key's [`key_hash`].
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.hash.get().unwrap_or_else(|| {
+            let hash = key_hash(self.key);
+            self.hash.set(Some(hash));
+            hash
+        })
+    }
+}

@@ -1,0 +1,354 @@
+//! Moving over a block's entries in both directions.
+
+use std::cmp::Ordering;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::block::{Block, BlockView, RawEntry};
+use crate::format::key::KeyOrder;
+
+/// A decoded entry and the location of its key: in the block, if it shares nothing with the
+/// previous key; otherwise assembled in a buffer that the caller owns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Position {
+    pub at: usize,
+    /// The key's range in the block. Unused if the key is in the buffer.
+    key_start: usize,
+    key_end: usize,
+    key_in_buffer: bool,
+    pub value_start: usize,
+    pub end: usize,
+    /// The entry's index plus one; 0 if unknown.
+    pub ordinal: usize,
+}
+
+impl Position {
+    #[inline]
+    pub fn key<'a>(&self, block: BlockView<'a>, buffer: &'a [u8]) -> &'a [u8] {
+        if self.key_in_buffer { buffer } else { &block.contents()[self.key_start..self.key_end] }
+    }
+
+    /// Moves to the entry at offset `at`, which must be a restart point.
+    #[inline]
+    pub fn restart(&mut self, block: BlockView<'_>, at: usize) -> Result<()> {
+        (self.key_in_buffer, self.key_start, self.key_end) = (false, at, at);
+        self.step(block, at, &mut Vec::new())
+    }
+
+    /// Moves to the entry at offset `at`, which must follow the current one.
+    #[inline]
+    pub fn step(&mut self, block: BlockView<'_>, at: usize, buffer: &mut Vec<u8>) -> Result<()> {
+        let entry = block.entry(at)?;
+        if entry.shared == 0 {
+            self.key_in_buffer = false;
+            (self.key_start, self.key_end) = (entry.key_start, entry.value_start);
+        } else {
+            if entry.shared > self.key(block, buffer).len() {
+                return Err(block.malformed(at, "it shares more than the key before it has"));
+            }
+            if self.key_in_buffer {
+                buffer.truncate(entry.shared);
+            } else {
+                let shared = &block.contents()[self.key_start..self.key_start + entry.shared];
+                buffer.clear();
+                buffer.extend_from_slice(shared);
+                self.key_in_buffer = true;
+            }
+            buffer.extend_from_slice(&block.contents()[entry.key_start..entry.value_start]);
+        }
+        self.ordinal = 0;
+        (self.at, self.value_start, self.end) = (at, entry.value_start, entry.end);
+        Ok(())
+    }
+
+    /// Moves to an entry whose key is already in the buffer.
+    #[inline]
+    pub fn stand_at(&mut self, at: usize, entry: &RawEntry) {
+        self.key_in_buffer = true;
+        (self.at, self.value_start, self.end) = (at, entry.value_start, entry.end);
+    }
+
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
+    /// none.
+    pub fn seek(
+        &mut self,
+        block: BlockView<'_>,
+        order: &KeyOrder,
+        target: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool> {
+        if block.is_empty() {
+            return Ok(false);
+        }
+        if let Some(found) = self.seek_by_heads(block, order, target, buffer) {
+            return found;
+        }
+        self.seek_plain(block, order, target, buffer)
+    }
+
+    /// Does what [`Position::seek`] does, without heads: a binary search over the restart points,
+    /// then a scan.
+    pub fn seek_plain(
+        &mut self,
+        block: BlockView<'_>,
+        order: &KeyOrder,
+        target: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let below = block.restarts_below(order, target, 0, block.restarts())?;
+        if below == 0 {
+            self.restart(block, 0)?;
+            return Ok(true);
+        }
+        // The search established that the key of restart point `below - 1` is less than `target`
+        // and that of restart point `below` is not.
+        self.restart(block, block.restart(below - 1))?;
+        let known =
+            if below < block.restarts() { block.restart(below) } else { block.entries_end() };
+        while self.end < known {
+            self.step(block, self.end, buffer)?;
+            if order.compare(self.key(block, buffer), target) != Ordering::Less {
+                return Ok(true);
+            }
+        }
+        if self.end != known {
+            return Err(block.malformed(self.at, "it runs into the next restart"));
+        }
+        if known == block.entries_end() {
+            return Ok(false);
+        }
+        self.restart(block, known)?;
+        Ok(true)
+    }
+}
+
+/// A cursor over the entries of a block. It owns the block; keys and values are borrowed until the
+/// next move. Before the first move, past either end and after an error it is not positioned, and
+/// `next` and `prev` leave it so.
+#[derive(Debug)]
+pub struct BlockCursor {
+    block: Block,
+    /// The block's contents, for values that share its memory.
+    shared: OnceLock<Bytes>,
+    valid: bool,
+    position: Position,
+    key_buffer: Vec<u8>,
+    /// The entries between the preceding restart point and the position, decoded by the first step
+    /// back, so that a backward scan decodes each entry once.
+    behind: Vec<Behind>,
+    behind_keys: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Behind {
+    at: usize,
+    /// The key's range in `behind_keys`.
+    key_start: usize,
+    key_end: usize,
+    value_start: usize,
+    end: usize,
+}
+
+impl Behind {
+    fn new(scan: &Position, key: &[u8], keys: &mut Vec<u8>) -> Behind {
+        let key_start = keys.len();
+        keys.extend_from_slice(key);
+        let key_end = keys.len();
+        Behind { at: scan.at, key_start, key_end, value_start: scan.value_start, end: scan.end }
+    }
+}
+
+#[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend or fail")]
+impl BlockCursor {
+    /// Creates a cursor over `block`.
+    pub fn new(block: Block) -> BlockCursor {
+        BlockCursor {
+            block,
+            shared: OnceLock::new(),
+            valid: false,
+            position: Position::default(),
+            key_buffer: Vec::new(),
+            behind: Vec::new(),
+            behind_keys: Vec::new(),
+        }
+    }
+
+    /// Replaces the block, keeping the buffers. The cursor is then not positioned.
+    pub fn set_block(&mut self, block: Block) {
+        self.block = block;
+        self.shared = OnceLock::new();
+        self.invalidate();
+    }
+
+    /// Leaves the current entry. The cursor is then not positioned.
+    pub fn invalidate(&mut self) {
+        self.valid = false;
+        self.behind.clear();
+    }
+
+    /// Returns the block.
+    pub fn block(&self) -> &Block {
+        &self.block
+    }
+
+    /// Returns whether the cursor is at an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// Returns the current key, or an empty slice if the cursor is not positioned.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        if self.valid { self.position.key(self.block.view(), &self.key_buffer) } else { &[] }
+    }
+
+    /// Returns the current value, or an empty slice if the cursor is not positioned.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        if self.valid {
+            &self.block.view().contents()[self.position.value_start..self.position.end]
+        } else {
+            &[]
+        }
+    }
+
+    /// Returns the current value, sharing the block's memory.
+    #[inline]
+    pub fn value_bytes(&self) -> Bytes {
+        if self.valid {
+            let shared = self.shared.get_or_init(|| Bytes::from_owner(self.block.clone()));
+            shared.slice(self.position.value_start..self.position.end)
+        } else {
+            Bytes::new()
+        }
+    }
+
+    /// Moves to the first entry whose key is not less than `target`. Returns false if there is
+    /// none.
+    ///
+    /// # Errors
+    /// Corruption, if an entry decoded on the way is malformed; likewise for all other moves.
+    pub fn seek(&mut self, order: &KeyOrder, target: &[u8]) -> Result<bool> {
+        self.invalidate();
+        self.valid = self.position.seek(self.block.view(), order, target, &mut self.key_buffer)?;
+        Ok(self.valid)
+    }
+
+    /// Moves to the first entry. Returns false if there is none.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.invalidate();
+        if self.block.is_empty() {
+            return Ok(false);
+        }
+        self.position.restart(self.block.view(), 0)?;
+        self.valid = true;
+        Ok(true)
+    }
+
+    /// Moves to the last entry. Returns false if there is none.
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.invalidate();
+        if self.block.is_empty() {
+            return Ok(false);
+        }
+        let view = self.block.view();
+        self.position.restart(view, view.restart(view.restarts() - 1))?;
+        while self.position.end < self.block.view().entries_end() {
+            self.position.step(self.block.view(), self.position.end, &mut self.key_buffer)?;
+        }
+        self.valid = true;
+        Ok(true)
+    }
+
+    /// Moves to the next entry. Returns false if there is none.
+    #[inline]
+    pub fn next(&mut self) -> Result<bool> {
+        if !self.valid {
+            return Ok(false);
+        }
+        if !self.behind.is_empty() {
+            self.behind.clear();
+        }
+        self.valid = false;
+        if self.position.end < self.block.view().entries_end() {
+            self.position.step(self.block.view(), self.position.end, &mut self.key_buffer)?;
+            self.valid = true;
+        }
+        Ok(self.valid)
+    }
+
+    /// Moves to the previous entry. Returns false if there is none.
+    pub fn prev(&mut self) -> Result<bool> {
+        if !self.valid {
+            return Ok(false);
+        }
+        self.valid = false;
+        let (view, buffer) = (self.block.view(), &mut self.key_buffer);
+        if let Some(found) = self.position.prev_by_heads(view, buffer) {
+            self.valid = found?;
+            return Ok(self.valid);
+        }
+        if self.behind.is_empty() && self.position.at > 0 {
+            self.gather_behind()?;
+        }
+        let Some(entry) = self.behind.pop() else { return Ok(false) };
+        self.key_buffer.clear();
+        self.key_buffer.extend_from_slice(&self.behind_keys[entry.key_start..entry.key_end]);
+        self.position = Position {
+            at: entry.at,
+            key_in_buffer: true,
+            value_start: entry.value_start,
+            end: entry.end,
+            ..Position::default()
+        };
+        self.valid = true;
+        Ok(true)
+    }
+
+    /// Decodes the entries from the preceding restart point up to the position. If their keys
+    /// exceed `KEEP_BYTES`, keeps only the last entry: a malicious block can claim terabytes of
+    /// shared prefixes.
+    fn gather_behind(&mut self) -> Result<()> {
+        const KEEP_BYTES: usize = 1 << 20;
+        let stop = self.position.at;
+        self.behind_keys.clear();
+        let mut key_bytes = 0usize;
+        let mut scan = Position::default();
+        let view = self.block.view();
+        scan.restart(view, view.restart(view.restarts_before(stop).saturating_sub(1)))?;
+        loop {
+            let key = scan.key(view, &self.key_buffer);
+            key_bytes = key_bytes.saturating_add(key.len());
+            if key_bytes <= KEEP_BYTES {
+                self.behind.push(Behind::new(&scan, key, &mut self.behind_keys));
+            }
+            if scan.end >= stop {
+                break;
+            }
+            if let Err(error) = scan.step(view, scan.end, &mut self.key_buffer) {
+                self.behind.clear();
+                return Err(error);
+            }
+        }
+        if key_bytes > KEEP_BYTES {
+            self.behind.clear();
+            self.behind_keys.clear();
+            let key = scan.key(view, &self.key_buffer);
+            self.behind.push(Behind::new(&scan, key, &mut self.behind_keys));
+        }
+        if scan.end != stop {
+            self.behind.clear();
+            return Err(view.malformed(scan.at, "it runs into the next restart"));
+        }
+        Ok(())
+    }
+
+    /// Returns the capacity of the buffer of keys kept for stepping back, in bytes.
+    #[cfg(test)]
+    pub fn kept_bytes(&self) -> usize {
+        self.behind_keys.capacity()
+    }
+}

@@ -1,0 +1,354 @@
+//! Heads: an index in front of a cached block that leads straight to one entry.
+//!
+//! A plain search of a block misses the CPU's caches at each restart point it reads, and then
+//! decodes up to sixteen entries. A block that stays in memory gets this in front:
+//!
+//! ```text
+//! head of entry 0: 8 bytes, head of entry 1, ... | offset of entry 0: 2 bytes, of entry 1, ...
+//! ```
+//!
+//! A head is the first eight bytes of a user key after the prefix common to all user keys of the
+//! block, as computed by [`head`], stored in native byte order. The heads of an ordinary block fill
+//! five cache lines, which are fetched together, and lead to the one entry that can match. If an
+//! entry shares with the previous key no more than the common prefix and its head, its key can be
+//! completed from these, and no other entry needs to be decoded.
+//!
+//! Only blocks of internal keys in byte order, in which every entry is well-formed, have heads.
+
+use std::ops::ControlFlow;
+
+use crate::block::cursor::Position;
+use crate::block::fences::{common_prefix, head};
+use crate::block::{BlockView, ByHeads, RawEntry};
+use crate::format::coding::get_fixed64;
+use crate::format::key::{KeyKind, KeyOrder, TRAILER_BYTES, user_key};
+
+/// Sizes of a head and of an offset, in bytes.
+const HEAD_BYTES: usize = 8;
+const OFFSET_BYTES: usize = 2;
+
+/// Heads and offsets may take at most this fraction of a block (one fifth); otherwise the block
+/// gets none. Small entries would make many heads, and many such entries share a cache line anyway.
+const MOST_OF_BLOCK: usize = 5;
+
+/// Number of heads up to which a search compares all of them, without branches.
+const LINEAR: usize = 48;
+
+/// The shape of a block's heads.
+#[derive(Debug, Default)]
+pub struct Heads {
+    /// Number of heads, which is the number of entries.
+    count: usize,
+    /// The prefix common to all user keys: its offset in the contents, and its length.
+    prefix_start: usize,
+    prefix_len: usize,
+}
+
+/// Appends the heads and offsets of a block's entries to `out`. Returns `None`, if the block cannot
+/// have heads or they would not pay; `out` may then hold some.
+pub(super) fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Heads> {
+    let contents = view.contents();
+    let internal = matches!(order, KeyOrder::Internal(_)) && order.user().custom().is_none();
+    if !internal || view.is_empty() || contents.len() > usize::from(u16::MAX) {
+        return None;
+    }
+    let first = view.entry(0).ok()?;
+    let first_key = user_key(&contents[first.key_start..first.value_start]);
+    let prefix_len = common_prefix(first_key, &last_user_key(view)?);
+    let prefix = &first_key[..prefix_len];
+    let mut walk = Walk { prefix, head: 0, user_len: 0, key_len: 0 };
+    let (mut at, mut restart) = (0, 0);
+    let most = contents.len() / MOST_OF_BLOCK / (HEAD_BYTES + OFFSET_BYTES);
+    let mut offsets = Vec::with_capacity(most * OFFSET_BYTES);
+    out.reserve(contents.len() + most * (HEAD_BYTES + OFFSET_BYTES));
+    while at < view.entries_end() {
+        let entry = view.entry(at).ok()?;
+        if restart < view.restarts() && view.restart(restart) <= at {
+            if view.restart(restart) < at || entry.shared != 0 {
+                return None;
+            }
+            restart += 1;
+        }
+        walk.step(&entry, &contents[entry.key_start..entry.value_start])?;
+        out.extend_from_slice(&walk.head.to_ne_bytes());
+        offsets.extend_from_slice(&(at as u16).to_ne_bytes());
+        if offsets.len() > most * OFFSET_BYTES {
+            return None;
+        }
+        at = entry.end;
+    }
+    if restart != view.restarts() {
+        return None;
+    }
+    out.extend_from_slice(&offsets);
+    let count = offsets.len() / OFFSET_BYTES;
+    Some(Heads { count, prefix_start: first.key_start, prefix_len })
+}
+
+fn last_user_key(view: BlockView<'_>) -> Option<Vec<u8>> {
+    let (mut position, mut buffer) = (Position::default(), Vec::new());
+    position.restart(view, view.restart(view.restarts() - 1)).ok()?;
+    while position.end < view.entries_end() {
+        position.step(view, position.end, &mut buffer).ok()?;
+    }
+    Some(user_key(position.key(view, &buffer)).to_vec())
+}
+
+/// Walks over the entries and computes each head from the one before, without building whole keys.
+struct Walk<'a> {
+    prefix: &'a [u8],
+    head: u64,
+    user_len: usize,
+    key_len: usize,
+}
+
+impl Walk<'_> {
+    /// Advances to the next entry, whose key ends in `rest`. Returns `None` if the entry is
+    /// malformed, out of order, or of a form that heads do not support.
+    #[inline]
+    fn step(&mut self, entry: &RawEntry, rest: &[u8]) -> Option<()> {
+        let (shared, prefix_len) = (entry.shared, self.prefix.len());
+        let key_len = shared.checked_add(rest.len())?;
+        let user_len = key_len.checked_sub(TRAILER_BYTES)?;
+        if shared > self.key_len || user_len < prefix_len {
+            return None;
+        }
+        if shared < prefix_len && rest.get(..prefix_len - shared)? != &self.prefix[shared..] {
+            return None;
+        }
+        // If prefix compression shares part of the 8-byte trailer, the shared bytes belong to this
+        // key's trailer only when both user keys have the same length.
+        match rest.len().checked_sub(TRAILER_BYTES) {
+            Some(trailer) => drop(KeyKind::from_u8(rest[trailer])?),
+            None if user_len == self.user_len => {}
+            None => return None,
+        }
+        let head = if shared <= prefix_len {
+            head(&rest[prefix_len - shared..user_len - shared])
+        } else if user_len == self.user_len && shared >= user_len.min(prefix_len + HEAD_BYTES) {
+            self.head
+        } else if shared > user_len || shared > self.user_len {
+            return None;
+        } else if shared >= prefix_len + HEAD_BYTES {
+            self.head
+        } else {
+            let kept = 8 * (shared - prefix_len) as u32;
+            let keep = !(u64::MAX >> kept);
+            self.head & keep | head(&rest[..user_len - shared]) >> kept
+        };
+        if head < self.head {
+            return None;
+        }
+        (self.head, self.user_len, self.key_len) = (head, user_len, key_len);
+        Some(())
+    }
+}
+
+impl Heads {
+    #[inline]
+    fn head(&self, bytes: &[u8], i: usize) -> u64 {
+        let at = i * HEAD_BYTES;
+        bytes[at..].first_chunk().map_or(0, |head| u64::from_ne_bytes(*head))
+    }
+
+    /// Returns the offset of entry `i`.
+    #[inline]
+    fn offset(&self, bytes: &[u8], i: usize) -> usize {
+        let at = self.count * HEAD_BYTES + i * OFFSET_BYTES;
+        bytes[at..].first_chunk().map_or(0, |offset| usize::from(u16::from_ne_bytes(*offset)))
+    }
+
+    /// Returns the number of entries before offset `at`.
+    fn entries_before(&self, bytes: &[u8], at: usize) -> usize {
+        let offsets = bytes[self.count * HEAD_BYTES..].as_chunks::<OFFSET_BYTES>().0;
+        offsets.partition_point(|offset| usize::from(u16::from_ne_bytes(*offset)) < at)
+    }
+
+    /// Returns the number of entries whose head is less than `head`.
+    #[inline]
+    fn below(&self, bytes: &[u8], head: u64) -> usize {
+        let (mut low, mut high) = (0, self.count);
+        while high - low > LINEAR {
+            let middle = low + (high - low) / 2;
+            if self.head(bytes, middle) < head {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let heads = bytes[low * HEAD_BYTES..high * HEAD_BYTES].as_chunks().0;
+        low + heads
+            .iter()
+            .map(|other| usize::from(u64::from_ne_bytes(*other) < head))
+            .sum::<usize>()
+    }
+
+    /// Returns the index of the first entry that can be at or after the user key, or the number of
+    /// entries if there is none.
+    #[inline]
+    fn first(&self, view: BlockView<'_>, bytes: &[u8], key: &[u8]) -> usize {
+        let prefix = self.prefix(view);
+        match key[..key.len().min(prefix.len())].cmp(prefix) {
+            std::cmp::Ordering::Less => 0,
+            std::cmp::Ordering::Greater => self.count,
+            std::cmp::Ordering::Equal => self.below(bytes, head(&key[prefix.len()..])),
+        }
+    }
+
+    #[inline]
+    fn prefix<'a>(&self, view: BlockView<'a>) -> &'a [u8] {
+        &view.contents()[self.prefix_start..self.prefix_start + self.prefix_len]
+    }
+}
+
+impl<'a> BlockView<'a> {
+    /// Looks up the newest version of a user key whose trailer is at most `trailer`.
+    #[inline]
+    pub fn find_by_heads(&self, user_key: &[u8], trailer: u64) -> ByHeads<'a> {
+        let Some((heads, bytes)) = self.heads() else { return ByHeads::Unknown };
+        let Some(rest) = user_key.strip_prefix(heads.prefix(*self)) else { return ByHeads::Absent };
+        let wanted = head(rest);
+        for i in heads.below(bytes, wanted)..heads.count {
+            if heads.head(bytes, i) != wanted {
+                break;
+            }
+            if let ControlFlow::Break(found) = self.is_version(heads, bytes, i, user_key, trailer) {
+                return found;
+            }
+        }
+        ByHeads::Absent
+    }
+
+    /// Checks whether entry `i`, whose head equals that of `user_key`, is the version looked for.
+    /// Breaks with the answer if the search is decided.
+    #[inline]
+    fn is_version(
+        &self,
+        heads: &Heads,
+        bytes: &[u8],
+        i: usize,
+        user_key: &[u8],
+        trailer: u64,
+    ) -> ControlFlow<ByHeads<'a>> {
+        let unknown = ControlFlow::Break(ByHeads::Unknown);
+        let Ok(entry) = self.entry(heads.offset(bytes, i)) else { return unknown };
+        let rest = &self.contents()[entry.key_start..entry.value_start];
+        if entry.shared + rest.len() != user_key.len() + TRAILER_BYTES {
+            return ControlFlow::Continue(());
+        }
+        // The shared bytes lie within the common prefix and the head, and both are those of
+        // `user_key`.
+        if entry.shared > user_key.len().min(heads.prefix_len + HEAD_BYTES) {
+            return unknown;
+        }
+        let (key, own_trailer) = rest.split_at(user_key.len() - entry.shared);
+        let own_trailer = get_fixed64(own_trailer, 0).unwrap_or(0);
+        if key != &user_key[entry.shared..] || own_trailer > trailer {
+            return ControlFlow::Continue(());
+        }
+        let value = &self.contents()[entry.value_start..entry.end];
+        ControlFlow::Break(ByHeads::Found(own_trailer, value))
+    }
+}
+
+impl Position {
+    /// Does what [`Position::seek`] does with the block's heads. Returns `None` if it has none.
+    #[inline]
+    pub(super) fn seek_by_heads(
+        &mut self,
+        view: BlockView<'_>,
+        order: &KeyOrder,
+        target: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> Option<crate::base::Result<bool>> {
+        let (heads, bytes) = view.heads()?;
+        let first = heads.first(view, bytes, user_key(target));
+        if first == heads.count {
+            return Some(Ok(false));
+        }
+        Some(self.seek_from(view, first, order, target, buffer))
+    }
+
+    fn seek_from(
+        &mut self,
+        view: BlockView<'_>,
+        first: usize,
+        order: &KeyOrder,
+        target: &[u8],
+        buffer: &mut Vec<u8>,
+    ) -> crate::base::Result<bool> {
+        self.go_by_heads(view, first, buffer)?;
+        while order.compare(self.key(view, buffer), target).is_lt() {
+            if self.end == view.entries_end() {
+                return Ok(false);
+            }
+            self.step(view, self.end, buffer)?;
+        }
+        Ok(true)
+    }
+
+    /// Moves to the entry before `self.at`. Returns `None` if the block has no heads.
+    #[inline]
+    pub(super) fn prev_by_heads(
+        &mut self,
+        view: BlockView<'_>,
+        buffer: &mut Vec<u8>,
+    ) -> Option<crate::base::Result<bool>> {
+        let (heads, bytes) = view.heads()?;
+        let entries_before = match self.ordinal {
+            0 => heads.entries_before(bytes, self.at),
+            ordinal => ordinal - 1,
+        };
+        if entries_before == 0 {
+            return Some(Ok(false));
+        }
+        Some(self.go_by_heads(view, entries_before - 1, buffer).map(|()| true))
+    }
+
+    /// Moves to entry `i`.
+    fn go_by_heads(
+        &mut self,
+        view: BlockView<'_>,
+        i: usize,
+        buffer: &mut Vec<u8>,
+    ) -> crate::base::Result<()> {
+        let Some((heads, bytes)) = view.heads() else { return Ok(()) };
+        self.go_to_head(view, heads, bytes, i, buffer)?;
+        self.ordinal = i + 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn go_to_head(
+        &mut self,
+        view: BlockView<'_>,
+        heads: &Heads,
+        bytes: &[u8],
+        i: usize,
+        buffer: &mut Vec<u8>,
+    ) -> crate::base::Result<()> {
+        let at = heads.offset(bytes, i);
+        let entry = view.entry(at)?;
+        let user_len = (entry.shared + entry.value_start - entry.key_start) - TRAILER_BYTES;
+        if entry.shared == 0 {
+            return self.restart(view, at);
+        }
+        if entry.shared > user_len.min(heads.prefix_len + HEAD_BYTES) {
+            self.restart(view, view.restart(view.restarts_before(at) - 1))?;
+            while self.end <= at {
+                self.step(view, self.end, buffer)?;
+            }
+            return Ok(());
+        }
+        let prefix = heads.prefix(view);
+        buffer.clear();
+        buffer.extend_from_slice(&prefix[..entry.shared.min(prefix.len())]);
+        if entry.shared > prefix.len() {
+            let head = heads.head(bytes, i).to_be_bytes();
+            buffer.extend_from_slice(&head[..entry.shared - prefix.len()]);
+        }
+        buffer.extend_from_slice(&view.contents()[entry.key_start..entry.value_start]);
+        self.stand_at(at, &entry);
+        Ok(())
+    }
+}

@@ -1,0 +1,318 @@
+//! Compactions that the user asks for.
+//!
+//! One goes level by level, from level 0 down to the one that is to hold everything, and last
+//! through that level itself, where tables that met nothing from above are written anew in place.
+//! It is done in pieces of some tables each, so that nothing has to wait for all of it: flushes and
+//! automatic compactions go on beside it wherever they need other tables, level 0 is seen to
+//! between two pieces, and space comes back as the pieces are done.
+//!
+//! A piece that needs a table which an automatic compaction has waits for that one to end; the
+//! background starts no other meanwhile, so that the wait is a short one. Nor does the background
+//! move tables of the last level further down before the end.
+
+use std::sync::Arc;
+
+use crate::base::sync::thread;
+use crate::base::{Error, Result};
+use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, target_bytes};
+use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of, hull, is_free};
+use crate::engine::version::{KeyRange, TableFile, Version};
+use crate::engine::worker::{COMPACTION_NICE, give_way, take};
+use crate::engine::{Engine, State};
+use crate::format::edit::NUM_LEVELS;
+use crate::format::key::UserComparator;
+
+/// Maximum size of a piece, in tables of the target size, unless a single table meets more. Larger
+/// pieces write fewer entries twice; smaller ones keep fewer tables from automatic compactions.
+/// `docs/performance.md` has the figures.
+const PIECE_TABLES: u64 = 128;
+
+/// A manual compaction under way, as the background sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Manual {
+    /// The level that is to hold everything; `None` before that is known.
+    pub output_level: Option<usize>,
+    /// Whether it waits for tables that automatic compactions have.
+    pub waits: bool,
+}
+
+/// The one manual compaction there may be at a time, from its first step to its last.
+struct Turn<'a>(&'a Engine);
+
+impl<'a> Turn<'a> {
+    /// Waits until no other is under way.
+    fn take(engine: &'a Engine) -> Turn<'a> {
+        let mut state = engine.state.lock();
+        while state.manual.is_some() {
+            engine.wait_for_change(&mut state);
+        }
+        state.manual = Some(Manual { output_level: None, waits: false });
+        // Who asks wants to know whether it goes now.
+        state.forgive_compactions();
+        Turn(engine)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().manual = None;
+        self.0.changed.notify_all();
+        self.0.reads.work.notify_all();
+        // Versions that were looked at for a moment may have been the last to name some tables.
+        self.0.trash.empty();
+    }
+}
+
+/// What is to be compacted, and where to.
+struct Request {
+    from: Option<Vec<u8>>,
+    /// Never past the last key there was when the request came: what is written behind that is
+    /// none of its business, and would keep it from coming to an end.
+    to: Vec<u8>,
+    output_level: usize,
+    /// The tables of this number and later ones were written since the request came.
+    first_new: u64,
+}
+
+impl Request {
+    /// The request for what `version` has in `range`; `None` if it has nothing there.
+    fn new(engine: &Engine, version: &Version, range: KeyRange<'_>) -> Option<Request> {
+        let order = engine.reads.order.user();
+        let deepest = version.deepest_level(order, range)?;
+        let is_all = range.from.is_none() && range.to.is_none();
+        // Deep enough that all of it is not due to move on at once.
+        let bytes = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum::<u64>();
+        let fits = |level: &usize| bytes <= target_bytes(*level, &engine.options);
+        let fitting = match is_all {
+            true => (1..NUM_LEVELS).find(fits).unwrap_or(NUM_LEVELS - 1),
+            false => 1,
+        };
+        let last_key = || {
+            let last_keys = version.files().map(|(_, file)| file.last_key());
+            last_keys.max_by(|a, b| order.compare(a, b))
+        };
+        Some(Request {
+            from: range.from.map(<[u8]>::to_vec),
+            to: range.to.or_else(last_key)?.to_vec(),
+            output_level: deepest.max(fitting),
+            first_new: engine.numbers.next(),
+        })
+    }
+
+    fn range(&self) -> KeyRange<'_> {
+        KeyRange { from: self.from.as_deref(), to: Some(&self.to) }
+    }
+}
+
+impl Engine {
+    /// Compacts everything in `range`: afterwards it lies in one level, without deleted and
+    /// overwritten entries but for those that snapshots hold.
+    ///
+    /// # Errors
+    /// What kept the memtable from being flushed or the tables from being merged.
+    pub fn compact_range(&self, range: KeyRange<'_>) -> Result<()> {
+        self.flush()?;
+        self.contain("a compaction", || self.compact_in_turn(range))
+    }
+
+    fn compact_in_turn(&self, range: KeyRange<'_>) -> Result<()> {
+        let _turn = Turn::take(self);
+        if self.inline.is_some() {
+            return self.compact_in_pieces(range);
+        }
+        // In a thread of its own, which gives way as those of the background do.
+        thread::scope(|scope| {
+            let builder = thread::Builder::new().name("minikv-manual".to_owned());
+            let spawned = builder.spawn_scoped(scope, || {
+                give_way(COMPACTION_NICE);
+                self.compact_in_pieces(range)
+            });
+            let thread =
+                spawned.map_err(|error| Error::io("start a thread for", &self.dir, error))?;
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn compact_in_pieces(&self, range: KeyRange<'_>) -> Result<()> {
+        let request = {
+            let mut state = self.state.lock();
+            let Some(request) = Request::new(self, &state.version, range) else { return Ok(()) };
+            let output_level = Some(request.output_level);
+            state.manual = Some(Manual { output_level, waits: false });
+            request
+        };
+        for level in 0..=request.output_level {
+            let mut done = None;
+            while let Some((piece, last_key)) = self.take_piece(&request, level, done.as_deref())? {
+                self.run_compaction(piece)?;
+                self.see_to_level0();
+                done = Some(last_key);
+                if level == 0 {
+                    // What came since is not part of the request.
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what is most due, if level 0 grows: writes would come to wait for it.
+    fn see_to_level0(&self) {
+        let mut state = self.state.lock();
+        if state.version.level(0).len() < LEVEL0_COMPACT_FILES {
+            return;
+        }
+        let Some(compaction) = self.pick(&state) else { return };
+        let compaction = take(&mut state, compaction);
+        drop(state);
+        // What went wrong is in the state.
+        let _ = self.run_compaction(compaction);
+    }
+
+    /// Takes the next piece of a level, after the user key `done`, and says where it ends. Waits
+    /// for tables that others have, with no automatic compaction being started meanwhile.
+    fn take_piece(
+        &self,
+        request: &Request,
+        level: usize,
+        done: Option<&[u8]>,
+    ) -> Result<Option<(Arc<Compaction>, Vec<u8>)>> {
+        let mut state = self.state.lock();
+        let taken = loop {
+            let Some((piece, last_key)) = self.next_piece(&state, request, level, done) else {
+                break Ok(None);
+            };
+            if self.is_free_to_run(&state, &piece) {
+                break Ok(Some((take(&mut state, piece), last_key)));
+            }
+            let damaged = |file: &Arc<TableFile>| state.pinned.get(&file.number).cloned();
+            if let Some(error) = piece.input_files().find_map(damaged) {
+                break Err(error);
+            }
+            if state.closing {
+                break Err(Error::Closed);
+            }
+            set_waits(&mut state, true);
+            self.wait_for_change(&mut state);
+        };
+        if set_waits(&mut state, false) {
+            self.reads.work.notify_all();
+        }
+        taken
+    }
+
+    fn is_free_to_run(&self, state: &State, piece: &Compaction) -> bool {
+        let order = self.reads.order.user();
+        piece.input_files().all(is_free)
+            && !state.running.iter().any(|other| other.collides(piece, order))
+    }
+
+    /// The next piece of a level, after the user key `done`, and where it ends: what the level has
+    /// there, with what that meets in the levels below. `None` after the last.
+    fn next_piece(
+        &self,
+        state: &State,
+        request: &Request,
+        level: usize,
+        done: Option<&[u8]>,
+    ) -> Option<(Compaction, Vec<u8>)> {
+        let (version, order) = (&state.version, self.reads.order.user());
+        let most = PIECE_TABLES.saturating_mul(self.options.max_file_bytes);
+        let in_place = level == request.output_level;
+        let files = match level {
+            0 => closed_level0(version, order, request.range()),
+            _ => {
+                let mut left = version.overlapping(level, order, request.range());
+                left.retain(|file| {
+                    done.is_none_or(|done| order.compare(file.last_key(), done).is_gt())
+                });
+                // Those written since the request came need not be written anew in place.
+                let is_old = |file: &Arc<TableFile>| !in_place || file.number < request.first_new;
+                let start = left.iter().position(is_old)?;
+                let run = left[start..].iter().take_while(|file| is_old(file));
+                let run: Vec<_> = run.cloned().collect();
+                let below = if in_place { None } else { Some(level + 1) };
+                first_files(version, order, level, &run, below, most)
+            }
+        };
+        let last_key = files.last()?.last_key().to_vec();
+        let (inputs, output_level) = with_levels_below(version, order, level, files, request, most);
+        let version = version.clone();
+        let piece = Compaction::from_inputs(version, order, inputs, output_level, false);
+        Some((piece, last_key))
+    }
+}
+
+/// Says whether the manual compaction waits, and returns whether it did before.
+fn set_waits(state: &mut State, waits: bool) -> bool {
+    let Some(manual) = &mut state.manual else { return false };
+    std::mem::replace(&mut manual.waits, waits)
+}
+
+/// As many of a level's next tables as make a piece: one at least.
+fn first_files(
+    version: &Version,
+    order: &UserComparator,
+    level: usize,
+    files: &[Arc<TableFile>],
+    below: Option<usize>,
+    most: u64,
+) -> Vec<Arc<TableFile>> {
+    let fits = |count: usize| {
+        let met =
+            below.map(|below| version.overlapping(below, order, hull(&files[..count], order)));
+        bytes_of(&files[..count]) + bytes_of(&met.unwrap_or_default()) <= most
+    };
+    let count = (1..=files.len()).take_while(|&count| count == 1 || fits(count)).count();
+    clean_cut_of(version.level(level), &files[..count], order)
+}
+
+/// The inputs of a piece, and the level it goes to: the next, or one further down as long as what
+/// lies between does not make the piece too large.
+fn with_levels_below(
+    version: &Version,
+    order: &UserComparator,
+    level: usize,
+    files: Vec<Arc<TableFile>>,
+    request: &Request,
+    most: u64,
+) -> (Inputs, usize) {
+    let mut all = files.clone();
+    let mut inputs = vec![(level, files)];
+    let mut output_level = level;
+    for below in level + 1..=request.output_level {
+        let met = version.overlapping(below, order, hull(&all, order));
+        let met = clean_cut_of(version.level(below), &met, order);
+        let is_much = bytes_of(&all) + bytes_of(&met) > most;
+        if below > level + 1 && is_much && !met.is_empty() {
+            break;
+        }
+        all.extend_from_slice(&met);
+        inputs.push((below, met));
+        output_level = below;
+    }
+    (Inputs(inputs), output_level)
+}
+
+fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
+    files.iter().map(|file| file.file_bytes).sum()
+}
+
+/// The tables of level 0 that have keys in `range`, and all that overlap them.
+fn closed_level0(
+    version: &Version,
+    order: &UserComparator,
+    range: KeyRange<'_>,
+) -> Vec<Arc<TableFile>> {
+    let mut files = version.overlapping(0, order, range);
+    loop {
+        if files.is_empty() {
+            return files;
+        }
+        let more = version.overlapping(0, order, hull(&files, order));
+        if more.len() == files.len() {
+            return more;
+        }
+        files = more;
+    }
+}

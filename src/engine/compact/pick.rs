@@ -1,0 +1,180 @@
+//! Which tables to compact next. Pure: a version and what is under way in, a choice out.
+//!
+//! Levels have targets; the level that exceeds its own by the largest factor goes first. Level 0
+//! counts tables, since each costs every read; the others count bytes, each level's target ten
+//! times the one above it. When no level is due, tables of many tombstones are, which scans would
+//! step over ([`tombstones`](crate::engine::version::tombstones)).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::engine::compact::plan::{Compaction, Inputs, clean_cut, clean_cut_of, hull, is_free};
+use crate::engine::options::Options;
+use crate::engine::version::{TableFile, Version};
+use crate::format::edit::NUM_LEVELS;
+use crate::format::key::{SeqNo, UserComparator};
+
+/// Tables in level 0 that make it worth a compaction; LevelDB's `kL0_CompactionTrigger`.
+pub const LEVEL0_COMPACT_FILES: usize = 4;
+/// Tables in level 0 at which a full memtable is held back for a moment.
+pub const LEVEL0_SLOWDOWN_FILES: usize = 12;
+/// Tables in level 0 at which writes wait for a compaction.
+pub const LEVEL0_STOP_FILES: usize = 20;
+
+/// How many times larger a level is than the one above it.
+const LEVEL_FACTOR: u64 = 10;
+
+/// What a level is to hold at most, in bytes.
+pub fn target_bytes(level: usize, options: &Options) -> u64 {
+    // Five tables are LevelDB's 10 MiB. But level 1 takes a few memtables' worth, or every flush
+    // would rewrite it several times over.
+    let base = options.max_file_bytes.saturating_mul(5).max(4 * options.write_buffer_bytes as u64);
+    let mut bytes: u64 = base;
+    for _ in 1..level {
+        bytes = bytes.saturating_mul(LEVEL_FACTOR);
+    }
+    bytes
+}
+
+/// By how much each level exceeds its target: 1 is full.
+fn score(version: &Version, level: usize, options: &Options) -> f64 {
+    if level == 0 {
+        version.level(0).len() as f64 / LEVEL0_COMPACT_FILES as f64
+    } else {
+        version.level_bytes(level) as f64 / target_bytes(level, options) as f64
+    }
+}
+
+/// The compaction of tables of `levels` that is most due and in nobody's way; `None` if there is
+/// none.
+pub fn pick(
+    version: &Arc<Version>,
+    order: &UserComparator,
+    options: &Options,
+    running: &[Arc<Compaction>],
+    levels: Range<usize>,
+    oldest_held: SeqNo,
+) -> Option<Compaction> {
+    let is_in_the_way = |compaction: &Compaction| {
+        !compaction.input_files().all(is_free)
+            || running.iter().any(|other| other.collides(compaction, order))
+    };
+    let mut due: Vec<(usize, f64)> = (0..NUM_LEVELS - 1)
+        .filter(|level| levels.contains(level))
+        .map(|level| (level, score(version, level, options)))
+        .filter(|&(_, score)| score >= 1.0)
+        .collect();
+    due.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let by_size = due.into_iter().find_map(|(level, _)| {
+        let compaction = match level {
+            0 => pick_level0(version, order, options),
+            level => pick_sorted(version, level, order, options),
+        }?;
+        (!is_in_the_way(&compaction)).then_some(compaction)
+    });
+    by_size.or_else(|| {
+        let mut many = version.files().filter(|(level, file)| {
+            levels.contains(level) && file.tombstones.are_many(oldest_held)
+        });
+        many.find_map(|(level, file)| {
+            let compaction = pick_tombstones(version, level, file, order, options)?;
+            (!is_in_the_way(&compaction)).then_some(compaction)
+        })
+    })
+}
+
+/// The compaction that takes a table's many tombstones a level down, or drops them where there is
+/// nothing below that they could hide.
+fn pick_tombstones(
+    version: &Arc<Version>,
+    level: usize,
+    file: &Arc<TableFile>,
+    order: &UserComparator,
+    options: &Options,
+) -> Option<Compaction> {
+    if !is_free(file) {
+        return None;
+    }
+    let files = match level {
+        0 if version.level(0).iter().all(is_free) => version.level(0).to_vec(),
+        0 => return None,
+        _ => clean_cut_of(version.level(level), std::slice::from_ref(file), order),
+    };
+    let range = hull(&files, order);
+    let below = |from: usize| (from..NUM_LEVELS).map(|at| version.overlapping(at, order, range));
+    // A table of level 0 is never written anew in place: its number says how old it is.
+    let has_below = below(level + 1).any(|met| !met.is_empty());
+    if level > 0 && !has_below {
+        if !files.iter().all(is_free) {
+            return None;
+        }
+        let inputs = Inputs(vec![(level, files)]);
+        return Some(Compaction::from_inputs(version.clone(), order, inputs, level, false));
+    }
+    // Deletes all over the keys are better gathered first: what they meet would be written again
+    // for each table of them.
+    let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
+    let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
+    let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();
+    if !file.tombstones.is_crawled() && tombstones < met / 2 {
+        return None;
+    }
+    let compaction = Compaction::new(version, order, options, level, files)?;
+    Some(if has_below { compaction } else { compaction.merging() })
+}
+
+/// Everything in level 0 that is not being compacted: tables there mostly overlap, and each one
+/// taken is one less for reads to ask.
+fn pick_level0(
+    version: &Arc<Version>,
+    order: &UserComparator,
+    options: &Options,
+) -> Option<Compaction> {
+    let files = version.level(0);
+    // One at a time: what a second one took could be newer than what the first still holds.
+    if !files.iter().all(is_free) {
+        return None;
+    }
+    Compaction::new(version, order, options, 0, files.to_vec())
+}
+
+/// The table that meets the least of the next level for its size: the cheapest bytes to move.
+fn pick_sorted(
+    version: &Arc<Version>,
+    level: usize,
+    order: &UserComparator,
+    options: &Options,
+) -> Option<Compaction> {
+    let below = version.level(level + 1);
+    let mut best: Option<(u64, Vec<Arc<TableFile>>)> = None;
+    let mut from = 0;
+    for (at, file) in version.level(level).iter().enumerate() {
+        // Both levels are sorted, so the first table of the next level that may overlap only
+        // moves forward.
+        while from < below.len() && order.compare(below[from].last_key(), file.first_key()).is_lt()
+        {
+            from += 1;
+        }
+        if !is_free(file) {
+            continue;
+        }
+        let overlapping = below[from..]
+            .iter()
+            .take_while(|next| order.compare(next.first_key(), file.last_key()).is_le());
+        let mut bytes = 0;
+        let mut free = true;
+        for next in overlapping {
+            bytes += next.file_bytes;
+            free &= is_free(next);
+        }
+        let cost = bytes.saturating_mul(1024) / file.file_bytes.max(1);
+        if free && best.as_ref().is_none_or(|(least, _)| cost < *least) {
+            best = Some((cost, clean_cut(version.level(level), at, order)));
+        }
+    }
+    let (_, files) = best?;
+    if !files.iter().all(is_free) {
+        return None;
+    }
+    Compaction::new(version, order, options, level, files)
+}

@@ -1,0 +1,206 @@
+//! The plan of a compaction: its input tables and the level its outputs go to.
+
+use std::sync::Arc;
+
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::engine::options::Options;
+use crate::engine::version::{KeyRange, TableFile, Version};
+use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
+use crate::format::key::UserComparator;
+
+/// Tables by level, from the newest level to the oldest.
+#[derive(Debug)]
+pub struct Inputs(pub Vec<(usize, Vec<Arc<TableFile>>)>);
+
+impl Inputs {
+    pub(super) fn files(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
+        self.0.iter().flat_map(|(level, files)| files.iter().map(move |file| (*level, file)))
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.files().map(|(_, file)| file.file_bytes).sum()
+    }
+}
+
+/// What is merged, and where to.
+#[derive(Debug)]
+pub struct Compaction {
+    /// The version the inputs are of.
+    pub(super) version: Arc<Version>,
+    pub(super) inputs: Inputs,
+    pub(super) output_level: usize,
+    /// Whether the tables can move down as they are.
+    pub(super) is_move: bool,
+    /// The first user key of all inputs.
+    first_key: Vec<u8>,
+    /// The last user key of all inputs.
+    last_key: Vec<u8>,
+}
+
+impl Compaction {
+    /// The compaction of `inputs`, which are everything between their first and last key in the
+    /// levels from theirs to `output_level`, but for level 0, whose newer tables may be left out.
+    pub fn from_inputs(
+        version: Arc<Version>,
+        order: &UserComparator,
+        inputs: Inputs,
+        output_level: usize,
+        is_move: bool,
+    ) -> Compaction {
+        let all: Vec<_> = inputs.files().map(|(_, file)| file.clone()).collect();
+        let range = hull(&all, order);
+        Compaction {
+            first_key: range.from.unwrap_or_default().to_vec(),
+            last_key: range.to.unwrap_or_default().to_vec(),
+            version,
+            inputs,
+            output_level,
+            is_move,
+        }
+    }
+
+    /// The same, but merged in any case: moving tables down gives no space back.
+    pub fn merging(self) -> Compaction {
+        Compaction { is_move: false, ..self }
+    }
+
+    /// Whether the outputs of both could overlap. (Inputs in common are seen by their marks.)
+    pub fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
+        self.output_level == other.output_level
+            && order.compare(&self.first_key, &other.last_key).is_le()
+            && order.compare(&other.first_key, &self.last_key).is_le()
+    }
+
+    /// Marks the inputs as taken, or as free again. Under the state lock.
+    pub fn mark(&self, taken: bool) {
+        for (_, file) in self.inputs.files() {
+            file.compacting.store(taken, Relaxed);
+        }
+    }
+
+    /// The input tables.
+    pub fn input_files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+        self.inputs.files().map(|(_, file)| file)
+    }
+
+    /// The level its tables go to.
+    pub fn output_level(&self) -> usize {
+        self.output_level
+    }
+
+    /// The bytes of the input tables.
+    pub fn input_bytes(&self) -> u64 {
+        self.inputs.bytes()
+    }
+
+    pub(super) fn edit(&self, new_files: Vec<NewFile>) -> VersionEdit {
+        let deleted = self.inputs.files().map(|(level, file)| (level, file.number));
+        VersionEdit { deleted_files: deleted.collect(), new_files, ..VersionEdit::default() }
+    }
+}
+
+/// A table is not moved down, and an output is ended, if it would meet more than this many times
+/// its own target size in the level after: merging it later would cost too much.
+pub const MAX_GRANDPARENT_FACTOR: u64 = 10;
+
+/// Whether no compaction has the table.
+pub fn is_free(file: &Arc<TableFile>) -> bool {
+    !file.compacting.load(Relaxed)
+}
+
+/// The table at `at` with those neighbours that share a user key with it: versions of one key
+/// may lie in two tables of a level (LevelDB once split them so), and the older must not stay
+/// above the newer.
+pub(super) fn clean_cut(
+    files: &[Arc<TableFile>],
+    at: usize,
+    order: &UserComparator,
+) -> Vec<Arc<TableFile>> {
+    let meets =
+        |left: usize| order.compare(files[left].last_key(), files[left + 1].first_key()).is_eq();
+    let mut first = at;
+    while first > 0 && meets(first - 1) {
+        first -= 1;
+    }
+    let mut last = at;
+    while last + 1 < files.len() && meets(last) {
+        last += 1;
+    }
+    files[first..=last].to_vec()
+}
+
+/// Adds to `files` of a sorted level the neighbours that share a user key with them.
+pub fn clean_cut_of(
+    level_files: &[Arc<TableFile>],
+    files: &[Arc<TableFile>],
+    order: &UserComparator,
+) -> Vec<Arc<TableFile>> {
+    let position = |file: &Arc<TableFile>| level_files.iter().position(|f| Arc::ptr_eq(f, file));
+    let (Some(first), Some(last)) =
+        (files.first().and_then(position), files.last().and_then(position))
+    else {
+        return files.to_vec();
+    };
+    let mut cut = clean_cut(level_files, first, order);
+    cut.extend(level_files[first + 1..=last].iter().cloned());
+    cut.extend(clean_cut(level_files, last, order));
+    let mut seen = std::collections::BTreeSet::new();
+    cut.retain(|file| seen.insert(file.number));
+    cut
+}
+
+/// The least range of user keys that holds all tables of `files`.
+pub fn hull<'a>(files: &'a [Arc<TableFile>], order: &UserComparator) -> KeyRange<'a> {
+    let from = files.iter().map(|file| file.first_key()).min_by(|a, b| order.compare(a, b));
+    let to = files.iter().map(|file| file.last_key()).max_by(|a, b| order.compare(a, b));
+    KeyRange { from, to }
+}
+
+impl Compaction {
+    /// The compaction of `files` of `level` into the next, with all they meet there.
+    ///
+    /// `None` if a table that it would need is taken already.
+    pub fn new(
+        version: &Arc<Version>,
+        order: &UserComparator,
+        options: &Options,
+        level: usize,
+        files: Vec<Arc<TableFile>>,
+    ) -> Option<Compaction> {
+        if files.is_empty() {
+            return None;
+        }
+        let output_level = level + 1;
+        let met = version.overlapping(output_level, order, hull(&files, order));
+        let met = clean_cut_of(version.level(output_level), &met, order);
+        if !met.iter().all(is_free) {
+            return None;
+        }
+        let is_move = met.is_empty() && {
+            let disjoint = level > 0 || are_disjoint(&files, order);
+            let grandparents = match version_level(version, output_level + 1) {
+                Some(_) => version
+                    .overlapping(output_level + 1, order, hull(&files, order))
+                    .iter()
+                    .map(|file| file.file_bytes)
+                    .sum(),
+                None => 0,
+            };
+            let own: u64 = files.iter().map(|file| file.file_bytes).sum();
+            let limit = MAX_GRANDPARENT_FACTOR * options.max_file_bytes.max(own);
+            disjoint && grandparents <= limit
+        };
+        let inputs = Inputs(vec![(level, files), (output_level, met)]);
+        Some(Compaction::from_inputs(version.clone(), order, inputs, output_level, is_move))
+    }
+}
+
+fn version_level(version: &Version, level: usize) -> Option<&[Arc<TableFile>]> {
+    (level < NUM_LEVELS).then(|| version.level(level))
+}
+
+fn are_disjoint(files: &[Arc<TableFile>], order: &UserComparator) -> bool {
+    let mut sorted: Vec<_> = files.iter().collect();
+    sorted.sort_by(|a, b| order.compare(a.first_key(), b.first_key()));
+    sorted.windows(2).all(|pair| order.compare(pair[0].last_key(), pair[1].first_key()).is_lt())
+}

@@ -1,0 +1,281 @@
+//! The directory of a database: whether there is one, what is in it, and its lock.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::base::{Error, Result};
+use crate::engine::version::manifest;
+use crate::engine::version::manifest::Recovered;
+use crate::engine::version::numbers::MAX_FILE_NUMBER;
+use crate::format::edit::VersionEdit;
+use crate::format::name::{self, FileName};
+use crate::fs::{FileLock, Fs, sync_dir};
+
+/// The directory, inside a database's, for what an open leaves out.
+pub const LOST: &str = "lost";
+
+/// The files of a directory that are a database's, with their names.
+pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
+    let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
+    Ok(names
+        .into_iter()
+        .filter_map(|name| FileName::parse(&name).map(|parsed| (name, parsed)))
+        .collect())
+}
+
+/// Whether `dir` holds a database.
+///
+/// # Errors
+/// Corruption, if there is no `CURRENT` but tables or MANIFESTs are there: making a new database
+/// would lose them.
+pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
+    let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
+    let current = dir.join(name::CURRENT);
+    if exists(&current)? {
+        return Ok(true);
+    }
+    if !exists(dir)? {
+        return Ok(false);
+    }
+    let orphan = find_orphan(fs, dir);
+    // Another process may be making the database: what was found came after CURRENT then.
+    if !matches!(orphan, Ok(None)) && exists(&current)? {
+        return Ok(true);
+    }
+    match orphan? {
+        None => Ok(false),
+        Some(name) => Err(Error::corruption(format!(
+            "there is no CURRENT, but {name} is there: the database wants repair"
+        ))
+        .in_file(&current)),
+    }
+}
+
+/// A file in `dir` that only a database has.
+fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
+    let mut orphan = None;
+    for (file, name) in list(fs, dir)? {
+        let counts = match name {
+            FileName::Table { .. } | FileName::Log(_) => true,
+            FileName::Manifest(number) => {
+                // The first step of making a database; a crash may leave it there alone.
+                number != 1 || manifest::may_name_tables(fs, &dir.join(&file))?
+            }
+            _ => false,
+        };
+        if counts {
+            orphan = Some(file);
+        }
+    }
+    Ok(orphan)
+}
+
+/// Makes a directory and its parents, durably.
+///
+/// Those that are there may have been made by a process that ended before it could sync their
+/// names: these are synced too, where that is allowed.
+pub fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    let mut made = Vec::new();
+    let mut found = Vec::new();
+    for ancestor in dir.ancestors().filter(|ancestor| *ancestor != Path::new("")) {
+        match fs.exists(ancestor) {
+            Ok(true) => found.push(ancestor),
+            Ok(false) => made.push(ancestor),
+            Err(error) => return Err(Error::io("look for", ancestor, error)),
+        }
+    }
+    fs.create_dir(dir).map_err(|error| Error::io("create", dir, error))?;
+    let parent_of = |path: &Path| match path.parent() {
+        Some(parent) if parent == Path::new("") => Some(PathBuf::from(".")),
+        parent => parent.map(Path::to_path_buf),
+    };
+    for parent in made.into_iter().filter_map(parent_of) {
+        sync_dir(fs, &parent)?;
+    }
+    for parent in found.into_iter().filter_map(parent_of) {
+        match sync_dir(fs, &parent) {
+            Err(error) if !error.io_kind().is_some_and(is_refusal) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a directory cannot be synced at all, rather than not now.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::PermissionDenied
+            | ErrorKind::Unsupported
+            | ErrorKind::InvalidInput
+            | ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+/// The logs to replay, ascending.
+pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64> {
+    let live = |number: u64| {
+        number >= recovered.log_number
+            || (recovered.prev_log_number != 0 && number == recovered.prev_log_number)
+    };
+    let logs: BTreeSet<u64> = files
+        .iter()
+        .filter_map(|(_, name)| match name {
+            FileName::Log(number) if live(*number) => Some(*number),
+            _ => None,
+        })
+        .collect();
+    logs.into_iter().collect()
+}
+
+/// Checks that what the MANIFEST names is there.
+///
+/// # Errors
+/// Corruption that names a table that is missing. If the MANIFEST's end is damaged, whatever is
+/// missing was removed because of an edit that is lost: then the damage, and with `paranoid` in
+/// any case.
+pub fn check_files(
+    dir: &Path,
+    files: &[(String, FileName)],
+    recovered: &Recovered,
+    paranoid: bool,
+) -> Result<()> {
+    let tables = check_tables(dir, files, &recovered.edit);
+    let Some(damage) = &recovered.damage else {
+        let named: BTreeSet<u64> =
+            recovered.edit.new_files.iter().map(|file| file.number).collect();
+        return tables.and(check_end(dir, files, recovered, &named));
+    };
+    if paranoid || tables.is_err() || !has_log(files, recovered.log_number) {
+        return Err(damage.clone());
+    }
+    Ok(())
+}
+
+/// Whether the log of this number is there; there is none of number 0.
+fn has_log(files: &[(String, FileName)], number: u64) -> bool {
+    number == 0 || files.iter().any(|(_, name)| *name == FileName::Log(number))
+}
+
+/// Checks that the MANIFEST did not lose its last edits between two records, where nothing in it
+/// shows that.
+fn check_end(
+    dir: &Path,
+    files: &[(String, FileName)],
+    recovered: &Recovered,
+    named: &BTreeSet<u64>,
+) -> Result<()> {
+    match lost_edits(files, recovered.log_number, named) {
+        None => Ok(()),
+        Some(what) => Err(Error::corruption(what + ": the database wants repair")
+            .at(recovered.valid_end)
+            .in_file(&dir.join(name::manifest_name(recovered.manifest_number)))),
+    }
+}
+
+/// What shows that a MANIFEST, which names the tables `named`, lacks its last edits: its first
+/// log is gone, which goes when its contents are in a table, and there is a newer table that no
+/// edit names. A table is newer than the log if its number is.
+pub fn lost_edits(
+    files: &[(String, FileName)],
+    log_number: u64,
+    named: &BTreeSet<u64>,
+) -> Option<String> {
+    if has_log(files, log_number) {
+        return None;
+    }
+    files.iter().find_map(|(file, name)| match name {
+        FileName::Table { number, .. } if *number > log_number && !named.contains(number) => {
+            Some(format!(
+                "the MANIFEST ends too early: {} is gone, and no edit names {file}",
+                name::log_name(log_number)
+            ))
+        }
+        _ => None,
+    })
+}
+
+/// Checks that numbers are left for new files: past those of `files`, and from the MANIFEST's
+/// `next` on.
+///
+/// # Errors
+/// Corruption that names the file whose number is too large.
+pub fn check_numbers(dir: &Path, files: &[(String, FileName)], next: u64) -> Result<()> {
+    let of_file = |(file, name): &(String, FileName)| Some((name.number()?, dir.join(file)));
+    let next = (next.saturating_sub(1), dir.to_path_buf());
+    for (number, path) in files.iter().filter_map(of_file).chain([next]) {
+        if number >= MAX_FILE_NUMBER {
+            let limit = format!("a number below {MAX_FILE_NUMBER}");
+            let what = "no file can be numbered after this one: move it out of the directory";
+            return Err(Error::mismatch(what, limit, number).in_file(&path));
+        }
+    }
+    Ok(())
+}
+
+fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) -> Result<()> {
+    let there: BTreeSet<u64> = files
+        .iter()
+        .filter_map(|(_, name)| match name {
+            FileName::Table { number, .. } => Some(*number),
+            _ => None,
+        })
+        .collect();
+    let mut named = BTreeSet::new();
+    if let Some(twice) = edit.new_files.iter().find(|file| !named.insert(file.number)) {
+        return Err(Error::corruption("the MANIFEST names the table at two levels")
+            .in_file(&dir.join(name::table_name(twice.number))));
+    }
+    match edit.new_files.iter().find(|file| !there.contains(&file.number)) {
+        None => Ok(()),
+        Some(file) => Err(Error::corruption(format!(
+            "a table of level {} is missing: the database wants repair",
+            file.level
+        ))
+        .in_file(&dir.join(name::table_name(file.number)))),
+    }
+}
+
+/// The directory for what is taken out of the database in `dir`, if it is there.
+///
+/// # Errors
+/// Invalid input, if the name stands for something else. A symbolic link there would lead files
+/// out of the database, and remove others outside of it.
+pub fn find_lost(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
+    let lost = dir.join(LOST);
+    let failed = |error| Error::io("look for", &lost, error);
+    if !fs.exists(&lost).map_err(failed)? {
+        return Ok(None);
+    }
+    match fs.is_real_dir(&lost).map_err(failed)? {
+        true => Ok(Some(lost)),
+        false => Err(Error::invalid(format!(
+            "{} is no directory but a link or a file: move it away",
+            lost.display()
+        ))),
+    }
+}
+
+/// [`find_lost`], which makes the directory if it is not there.
+///
+/// # Errors
+/// As [`find_lost`].
+pub fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
+    if let Some(lost) = find_lost(fs, dir)? {
+        return Ok(lost);
+    }
+    let lost = dir.join(LOST);
+    fs.create_dir(&lost).map_err(|error| Error::io("create", &lost, error))?;
+    Ok(lost)
+}
+
+/// Takes the database's lock.
+pub fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
+    let path = dir.join(name::LOCK);
+    match fs.lock(&path) {
+        Ok(Ok(lock)) => Ok(lock),
+        Ok(Err(holder)) => Err(Error::Locked { path, holder: holder.to_string() }),
+        Err(error) => Err(Error::io("lock", path, error)),
+    }
+}

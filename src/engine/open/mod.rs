@@ -1,0 +1,388 @@
+//! From files to an engine: the MANIFEST, then every log it does not cover, in order.
+//!
+//! What is replayed stays in memtables, with its logs on disk, until the background has flushed
+//! it: opening writes one MANIFEST and an empty log. Only what is more than the write buffers may
+//! hold is flushed on the way.
+//!
+//! A log that ends inside a record ends there: the process or the machine stopped while writing
+//! it. A bad record before that ends the log too, and every later log counts as not there, because
+//! what is left must be a prefix of what was written; with `paranoid_checks` it is an error. The
+//! logs that lose something so are kept aside in `lost/`.
+//!
+//! A log that ends too early between two records looks whole. So each begins with an empty batch
+//! that says which sequence number comes next: if that is past what was recovered, the log before
+//! lost its end, and this one counts as lost too.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::sync::atomic::AtomicBool;
+use crate::base::sync::{Condvar, Mutex};
+use crate::base::{Error, Result};
+use crate::engine::flush::{Target, write_table};
+use crate::engine::memtable::{Arena, Memtable};
+use crate::engine::open::directory::{
+    check_files, check_numbers, create_dir, has_database, list, live_logs, lock, make_lost,
+};
+use crate::engine::open::replay::{Recovery, Replay, Replayed};
+use crate::engine::options::Options;
+use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::stats::metrics::Metrics;
+use crate::engine::version::manifest;
+use crate::engine::version::manifest::Recovered;
+use crate::engine::version::numbers::FileNumbers;
+use crate::engine::version::obsolete::Trash;
+use crate::engine::version::set::VersionSet;
+use crate::engine::write::CommitState;
+use crate::engine::write::pace::Pace;
+use crate::engine::write::wal::SpareLog;
+use crate::engine::{Engine, Frozen, State};
+use crate::format::batch::WriteBatch;
+use crate::format::edit::{NewFile, VersionEdit};
+use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
+use crate::format::name::{self, FileName};
+use crate::fs::{FileLock, Fs, absolute, has_other_names, sync_dir};
+use crate::log::LogWriter;
+use crate::table::block_cache::BlockCache;
+use crate::table::reader::TableContext;
+use crate::table::table_cache::TableCache;
+
+pub mod directory;
+pub mod pinned;
+pub mod read_only;
+pub mod replay;
+
+/// What reading needs, made from the options.
+pub fn table_cache(
+    fs: &Arc<dyn Fs>,
+    dir: &Path,
+    options: &Options,
+    order: &InternalComparator,
+) -> (TableCache, Option<Arc<BlockCache>>) {
+    let bytes = options.block_cache_bytes;
+    let block_cache = (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)));
+    let context = TableContext {
+        order: crate::format::key::KeyOrder::Internal(order.clone()),
+        filter_policy: options.usable_filter_policy(),
+        prefix_extractor: options.prefix_extractor.clone(),
+        block_cache: block_cache.clone(),
+        paranoid: options.paranoid_checks,
+    };
+    let capacity = options.max_open_files.max(16);
+    let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity);
+    (tables, block_cache)
+}
+
+impl Engine {
+    /// Opens the database in `dir`, or makes it.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::DatabaseMissing`], [`Error::DatabaseExists`],
+    /// [`Error::Unsupported`] for another comparator, corruption and I/O errors.
+    pub fn open(dir: &Path, options: Options) -> Result<Arc<Engine>> {
+        let options = options.checked()?;
+        let fs = options.fs.clone();
+        let dir = &absolute(&*fs, dir)?;
+        if !options.allows(dir, has_database(&*fs, dir)?)? {
+            create_dir(&*fs, dir)?;
+        }
+        let lock = lock(&*fs, dir)?;
+        // Another process may have made it, or removed it, before the lock was ours.
+        if !options.allows(dir, has_database(&*fs, dir)?)? {
+            manifest::create(&*fs, dir, options.comparator.name())?;
+        }
+        Opening::new(dir, options)?.finish(lock)
+    }
+}
+
+impl Options {
+    /// Gives `exists` back: whether there is a database in `dir`.
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], where the options say so.
+    fn allows(&self, dir: &Path, exists: bool) -> Result<bool> {
+        match exists {
+            true if self.error_if_exists => Err(Error::DatabaseExists { path: dir.to_path_buf() }),
+            false if !self.create_if_missing => {
+                Err(Error::DatabaseMissing { path: dir.to_path_buf() })
+            }
+            exists => Ok(exists),
+        }
+    }
+}
+
+/// The steps from a locked directory to an engine.
+struct Opening {
+    dir: PathBuf,
+    fs: Arc<dyn Fs>,
+    options: Options,
+    order: InternalComparator,
+    numbers: Arc<FileNumbers>,
+    files: Vec<(String, FileName)>,
+    recovered: Recovered,
+    flushed: RefCell<Flushed>,
+}
+
+/// What recovery wrote.
+#[derive(Default)]
+struct Flushed {
+    tables: Vec<NewFile>,
+    /// The highest sequence number in them.
+    last_seq: SeqNo,
+}
+
+impl Opening {
+    fn new(dir: &Path, options: Options) -> Result<Opening> {
+        let fs = options.fs.clone();
+        let recovered = manifest::recover(&*fs, dir, options.comparator.name())?;
+        let files = list(&*fs, dir)?;
+        check_files(dir, &files, &recovered, options.paranoid_checks)?;
+        check_numbers(dir, &files, recovered.next_file_number)?;
+        // Numbers on disk may be past what the MANIFEST knows: none is handed out again.
+        let numbers = FileNumbers::new(recovered.next_file_number);
+        for number in files.iter().filter_map(|(_, name)| name.number()) {
+            numbers.skip(number);
+        }
+        Ok(Opening {
+            dir: dir.to_path_buf(),
+            fs,
+            order: InternalComparator::new(options.comparator.clone()),
+            options,
+            numbers: Arc::new(numbers),
+            files,
+            flushed: RefCell::default(),
+            recovered,
+        })
+    }
+
+    fn finish(self, lock: Box<dyn FileLock>) -> Result<Arc<Engine>> {
+        let logs = live_logs(&self.files, &self.recovered);
+        let mut replayed = self.replay(&logs)?;
+        if !replayed.recovery.lost.is_empty() {
+            self.keep_lost_logs(&replayed.recovery)?;
+            // The damaged log must be done with before the next one is written: replayed again,
+            // the damage would take what comes after it along.
+            while !replayed.memtables.is_empty() {
+                self.flush_oldest(&mut replayed.memtables)?;
+            }
+        }
+        let lock: Arc<dyn FileLock> = lock.into();
+        let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir).guarded_by(&lock));
+        let mut manifest = VersionSet::new(
+            self.fs.clone(),
+            &self.dir,
+            self.order.clone(),
+            trash.clone(),
+            self.numbers.clone(),
+            &self.recovered,
+            self.options.manifest_rotate_bytes,
+        )?;
+        let mut commit = self.start_log(&mut replayed)?;
+        let frozen = replayed.memtables;
+        let first_log = frozen.front().map_or(commit.first_log, |frozen| frozen.first_log);
+        let may_go_on = self.recovered.clean && !self.recovered.sync_failed;
+        if self.options.reuse_logs && may_go_on {
+            manifest.reuse_manifest(&self.recovered)?;
+        }
+        let flushed = self.flushed.take();
+        let version = manifest.commit(VersionEdit {
+            log_number: Some(first_log),
+            last_seq: Some(flushed.last_seq),
+            new_files: flushed.tables,
+            ..VersionEdit::default()
+        })?;
+        let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
+        live.remove(&commit.state.log_number);
+        commit.state.replayed_log = live.last().copied();
+        live.insert(commit.state.log_number);
+        self.remove_obsolete(&version, &live, manifest.manifest_number());
+        let state = State {
+            mem: commit.state.mem.clone(),
+            mem_log: commit.first_log,
+            frozen,
+            version,
+            logs: live.into_iter().map(|log| (log, None)).collect(),
+            spare_log: None,
+            wants_spare_log: false,
+            done_logs: Vec::new(),
+            running: Vec::new(),
+            flushing: false,
+            manual: None,
+            failed: None,
+            compaction_error: None,
+            compaction_failures: 0,
+            compaction_not_before: None,
+            pinned: Default::default(),
+            stall: None,
+            closing: false,
+        };
+        let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
+        let tables = Arc::new(tables.guarded_by(&lock));
+        let view = ReadView {
+            mem: state.mem.clone(),
+            imm: state.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
+            version: state.version.clone(),
+        };
+        let last_seq = commit.state.last_seq;
+        let (order, trash_of_reads) = (self.order, trash.clone());
+        let reads =
+            ReadState::new(order, tables, block_cache, trash_of_reads, view, last_seq, Some(lock));
+        Ok(Arc::new(Engine {
+            dir: self.dir,
+            fs: self.fs,
+            inline: self.options.inline_background.map(Mutex::new),
+            options: self.options,
+            reads: Arc::new(reads),
+            numbers: self.numbers,
+            trash,
+            metrics: Metrics::default(),
+            pace: Pace::default(),
+            recovery: replayed.recovery,
+            queue: Default::default(),
+            commit: Mutex::new(commit.state),
+            manifest: Mutex::new(manifest),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            has_failed: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        }))
+    }
+
+    fn replay(&self, logs: &[u64]) -> Result<Replayed> {
+        let replay = Replay {
+            fs: &*self.fs,
+            dir: &self.dir,
+            order: &self.order,
+            write_buffer_bytes: self.options.write_buffer_bytes,
+            paranoid: self.options.paranoid_checks,
+            beside_writer: false,
+        };
+        replay.run(logs, self.recovered.last_seq, |memtables| self.flush_oldest(memtables))
+    }
+
+    fn flush_oldest(&self, memtables: &mut VecDeque<Frozen>) -> Result<()> {
+        let Some(Frozen { mem, .. }) = memtables.pop_front() else { return Ok(()) };
+        let number = self.numbers.take();
+        // Nobody reads yet: of every key only the newest version is needed.
+        let held = vec![MAX_SEQ_NO];
+        let (options, order) = (&self.options, &self.order);
+        let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
+        let (table, _) = write_table(&target, &mem, held, number, |_| {})?;
+        let mut flushed = self.flushed.borrow_mut();
+        flushed.tables.push(table);
+        flushed.last_seq = flushed.last_seq.max(mem.last_seq());
+        Ok(())
+    }
+
+    /// Continues the last log, or starts a new one.
+    fn start_log(&self, replayed: &mut Replayed) -> Result<Started> {
+        let reusable = self.options.reuse_logs && replayed.recovery.lost.is_empty();
+        // Its memtable goes on too, so no other log may be in that; and an empty log has no
+        // first record that tells where it belongs.
+        let is_alone =
+            |number| replayed.memtables.back().is_none_or(|last| last.first_log == number);
+        if let (true, Some((number, len))) = (reusable, replayed.last_log)
+            && len > 0
+            && is_alone(number)
+            && let path = self.dir.join(name::log_name(number))
+            && !has_other_names(&*self.fs, &path)?
+        {
+            let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
+            let log = LogWriter::new(file, len);
+            let last = replayed.memtables.pop_back();
+            let mem = last.map_or_else(|| self.new_memtable(), |last| last.mem);
+            return Ok(self.started(number, path, log, mem, number, replayed.last_seq));
+        }
+        let number = self.numbers.take();
+        let plain = !self.options.preallocate_logs;
+        let log = SpareLog::create(&*self.fs, &self.dir, number, plain)?;
+        let (path, log) = log.begin(replayed.last_seq + 1)?;
+        let mem = self.new_memtable();
+        Ok(self.started(number, path, log, mem, number, replayed.last_seq))
+    }
+
+    fn new_memtable(&self) -> Arc<Memtable> {
+        Arc::new(Memtable::new(self.order.user(), self.options.write_buffer_bytes))
+    }
+
+    fn started(
+        &self,
+        log_number: u64,
+        log_path: PathBuf,
+        log: LogWriter,
+        mem: Arc<Memtable>,
+        first_log: u64,
+        last_seq: SeqNo,
+    ) -> Started {
+        let state = CommitState {
+            log_number,
+            log_path,
+            log,
+            name_synced: false,
+            outgoing: Vec::new(),
+            replayed_log: None,
+            mem,
+            arena: Arena::default(),
+            last_seq,
+            // What was replayed may never have been synced.
+            unsynced: true,
+            half_done: false,
+            group: WriteBatch::new(),
+            look_at: 0,
+            last_sync: Duration::ZERO,
+        };
+        Started { state, first_log }
+    }
+
+    /// Puts a second name on the logs that lose something, out of the way of their removal.
+    fn keep_lost_logs(&self, recovery: &Recovery) -> Result<()> {
+        if recovery.lost.is_empty() {
+            return Ok(());
+        }
+        let aside = make_lost(&*self.fs, &self.dir)?;
+        for lost in &recovery.lost {
+            let Some(name) = lost.path.file_name() else { continue };
+            let kept = aside.join(name);
+            match self.fs.hard_link(&lost.path, &kept) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    return Err(Error::io("keep aside", &lost.path, error));
+                }
+                _ => {}
+            }
+        }
+        sync_dir(&*self.fs, &aside)
+    }
+
+    /// Removes what no MANIFEST names and no log needs. What cannot be removed stays for the
+    /// next open.
+    fn remove_obsolete(
+        &self,
+        version: &crate::engine::version::Version,
+        live_logs: &BTreeSet<u64>,
+        manifest_number: u64,
+    ) {
+        let tables: BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
+        for (file_name, name) in &self.files {
+            let needed = match name {
+                FileName::Log(number) => live_logs.contains(number),
+                FileName::Table { number, .. } => tables.contains(number),
+                FileName::Manifest(number) => *number == manifest_number,
+                FileName::Temp(_) => false,
+                FileName::Current | FileName::Lock | FileName::InfoLog { .. } => true,
+            };
+            if !needed {
+                let _ = self.fs.remove(&self.dir.join(file_name));
+            }
+        }
+    }
+}
+
+/// The log that writes go to, and the first whose records are in its memtable.
+struct Started {
+    state: CommitState,
+    first_log: u64,
+}

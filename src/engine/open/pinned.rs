@@ -1,0 +1,326 @@
+//! The files of a view, held open: a writer may remove their names.
+//!
+//! A process may have only so many files open. Tables beyond that are opened for each read; if a
+//! writer has removed one by then, the read fails and says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::engine::open::directory;
+use crate::engine::options::Options;
+use crate::engine::version::manifest;
+use crate::engine::version::manifest::Recovered;
+use crate::format::name::{self, FileName};
+use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
+
+/// Open files by their paths.
+pub type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
+
+/// Opens the tables of a version, but for those in `held` already, and forgets all others. Those
+/// that cannot be held open are there too: each is opened again when it is read.
+pub fn hold_tables(fs: &dyn Fs, dir: &Path, recovered: &Recovered, held: &mut Files) -> Result<()> {
+    let mut before = std::mem::take(held);
+    for table in &recovered.edit.new_files {
+        let path = dir.join(name::table_name(table.number));
+        let older = dir.join(name::legacy_table_name(table.number));
+        let is_known = [&path, &older].into_iter().find_map(|path| before.remove_entry(path));
+        let (path, file) = match is_known {
+            Some(known) => known,
+            None => match fs.open_table(&path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let file = fs.open_table(&older);
+                    (older, file.map_err(|_| Error::io("open", path, error))?)
+                }
+                file => {
+                    let file = file.map_err(|error| Error::io("open", &path, error))?;
+                    (path, file)
+                }
+            },
+        };
+        held.insert(path, file);
+    }
+    Ok(())
+}
+
+/// Opens the live logs, ascending, and gives back the numbers of those that count: up to the newest
+/// that has a record. Those before it were complete when it was begun. Those after it, still empty,
+/// are begun only when it is complete: what they hold by the time they are read is no part of this
+/// view, which may lack the end of the log before them.
+pub fn hold_logs(fs: &dyn Fs, dir: &Path, live: &[u64], held: &mut Files) -> Result<Vec<u64>> {
+    let mut logs = Vec::new();
+    for &number in live.iter().rev() {
+        let path = dir.join(name::log_name(number));
+        let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        let is_empty = file.is_empty().map_err(|error| Error::io("read", &path, error))?;
+        if !is_empty || !logs.is_empty() {
+            logs.insert(0, number);
+            held.insert(path, file);
+        }
+    }
+    Ok(logs)
+}
+
+/// A filesystem that holds files open and changes nothing.
+#[derive(Debug)]
+pub struct PinnedFs {
+    inner: Arc<dyn Fs>,
+    pinned: Files,
+    unheld: usize,
+    /// All there is in the directory, if that is fixed too.
+    names: Option<(PathBuf, Vec<String>)>,
+}
+
+impl PinnedFs {
+    /// Reads the `pinned` files, whatever has become of their names, and others from `inner`.
+    pub fn new(inner: Arc<dyn Fs>, pinned: Files) -> PinnedFs {
+        let unheld = pinned.values().filter(|file| !file.is_held()).count();
+        PinnedFs { inner, pinned, unheld, names: None }
+    }
+
+    /// Holds everything that counts in the database in `dir`, as it is at one moment; of the files
+    /// of tables, those in `held` are open already.
+    ///
+    /// # Errors
+    /// What an open for reading fails with. `Ok(None)` if the MANIFEST does not end cleanly, as
+    /// while an edit is being written.
+    pub fn of_moment(dir: &Path, options: &Options, held: &mut Files) -> Result<Option<PinnedFs>> {
+        let fs = &options.fs;
+        let mut names: BTreeSet<String> =
+            fs.list(dir).map_err(|error| Error::io("list", dir, error))?.into_iter().collect();
+        let (manifest, file) = manifest::open_manifest(&**fs, dir)?;
+        let comparator = options.comparator.name();
+        let recovered = manifest::read_manifest(&manifest, file.clone(), dir, comparator, true)?;
+        if !recovered.clean {
+            return Ok(None);
+        }
+        hold_tables(&**fs, dir, &recovered, held)?;
+        let mut pinned = held.clone();
+        names.extend(pinned.keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
+        let files: Vec<_> =
+            names.iter().filter_map(|name| Some((name.clone(), FileName::parse(name)?))).collect();
+        let live = directory::live_logs(&files, &recovered);
+        let begun = hold_logs(&**fs, dir, &live, &mut pinned)?;
+        for log in live.iter().filter(|log| !begun.contains(log)) {
+            // Still empty at this moment.
+            pinned.insert(dir.join(name::log_name(*log)), Arc::new(Contents(Vec::new())));
+        }
+        names.insert(manifest.clone());
+        let current = Arc::new(Contents(format!("{manifest}\n").into_bytes()));
+        pinned.insert(dir.join(name::CURRENT), current);
+        let beginning = Beginning { file, bytes: recovered.valid_end };
+        pinned.insert(dir.join(manifest), Arc::new(beginning));
+        let names = Some((dir.to_path_buf(), names.into_iter().collect()));
+        Ok(Some(PinnedFs { names, ..PinnedFs::new(fs.clone(), pinned) }))
+    }
+
+    /// Number of files that could not be held open: each is opened again when it is read.
+    pub fn unheld(&self) -> usize {
+        self.unheld
+    }
+
+    fn pinned(&self, path: &Path) -> Option<Arc<dyn ReadFile>> {
+        let file = self.pinned.get(path)?.clone();
+        if file.is_held() {
+            return Some(file);
+        }
+        let (unheld, files) = (self.unheld, self.pinned.len());
+        Some(Arc::new(UnheldFile { file, unheld, files }))
+    }
+}
+
+/// A file in memory.
+#[derive(Debug)]
+struct Contents(Vec<u8>);
+
+impl ReadFile for Contents {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let rest = self.0.get(start..).unwrap_or_default();
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        Ok(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+}
+
+/// The first bytes of a file that grows.
+#[derive(Debug)]
+struct Beginning {
+    file: Arc<dyn ReadFile>,
+    bytes: u64,
+}
+
+impl ReadFile for Beginning {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = usize::try_from(self.bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = buf.len().min(left);
+        self.file.read_at(&mut buf[..wanted], offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.len()?.min(self.bytes))
+    }
+}
+
+/// A table that is opened anew for each read, and may be gone by then.
+#[derive(Debug)]
+struct UnheldFile {
+    file: Arc<dyn ReadFile>,
+    unheld: usize,
+    files: usize,
+}
+
+impl UnheldFile {
+    fn explain(&self, error: io::Error) -> io::Error {
+        if error.kind() != io::ErrorKind::NotFound {
+            return error;
+        }
+        let what = format!(
+            "a writer has removed it since the database was opened for reading; of {} files this \
+             process could hold all but {} open (RLIMIT_NOFILE): raise the limit, or open again",
+            self.files, self.unheld
+        );
+        io::Error::new(io::ErrorKind::NotFound, what)
+    }
+}
+
+impl ReadFile for UnheldFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset).map_err(|error| self.explain(error))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.file.len().map_err(|error| self.explain(error))
+    }
+
+    fn is_held(&self) -> bool {
+        false
+    }
+}
+
+fn read_only<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "opened for reading only"))
+}
+
+impl Fs for PinnedFs {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        match self.pinned(path) {
+            Some(file) => Ok(file),
+            None => self.inner.open(path),
+        }
+    }
+
+    fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
+        match self.pinned(path) {
+            Some(file) => Ok(file),
+            None => self.inner.open_table(path),
+        }
+    }
+
+    fn create(&self, _: &Path) -> io::Result<Box<dyn WriteFile>> {
+        read_only()
+    }
+
+    fn append(&self, _: &Path) -> io::Result<Box<dyn WriteFile>> {
+        read_only()
+    }
+
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        read_only()
+    }
+
+    fn remove(&self, _: &Path) -> io::Result<()> {
+        read_only()
+    }
+
+    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
+        read_only()
+    }
+
+    fn create_dir(&self, _: &Path) -> io::Result<()> {
+        read_only()
+    }
+
+    fn remove_dir(&self, _: &Path) -> io::Result<()> {
+        read_only()
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        match &self.names {
+            Some((dir, names)) if dir == path => Ok(names.clone()),
+            _ => self.inner.list(path),
+        }
+    }
+
+    fn sync_dir(&self, _: &Path) -> io::Result<()> {
+        read_only()
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.inner.exists(path)
+    }
+
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        self.inner.absolute(path)
+    }
+
+    fn is_real_dir(&self, path: &Path) -> io::Result<bool> {
+        self.inner.is_real_dir(path)
+    }
+
+    fn len(&self, path: &Path) -> io::Result<u64> {
+        match self.pinned.get(path) {
+            Some(file) => file.len(),
+            None => self.inner.len(path),
+        }
+    }
+
+    fn lock(&self, _: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
+        read_only()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+
+    /// A table of which a process with too few descriptors knows the name alone.
+    #[derive(Debug)]
+    struct Removed;
+
+    impl ReadFile for Removed {
+        fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+
+        fn len(&self) -> io::Result<u64> {
+            Ok(10)
+        }
+
+        fn is_held(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_removed_table_that_could_not_be_held_says_so() {
+        let path = Path::new("/db/000005.ldb");
+        let pinned = Files::from([
+            (path.to_path_buf(), Arc::new(Removed) as Arc<dyn ReadFile>),
+            (PathBuf::from("/db/000006.ldb"), Arc::new(Contents(vec![7]))),
+        ]);
+        let fs = PinnedFs::new(Arc::new(MemFs::new()), pinned);
+        assert_eq!(fs.unheld(), 1);
+        let error = fs.open_table(path).unwrap().read_at(&mut [0], 0).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let text = error.to_string();
+        assert!(text.contains("of 2 files") && text.contains("all but 1"), "{text}");
+    }
+}

@@ -1,0 +1,241 @@
+//! A get: memtables first, then tables from the newest to the oldest, each asked through its
+//! filter before any data block is read. The first version found is the answer.
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::base::hash::KeyHash;
+use crate::engine::memtable::MemFound;
+use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::stats::trace::{ReadTally, ReadTrace};
+use crate::engine::version::TableFile;
+use crate::format::edit::NUM_LEVELS;
+use crate::format::key::{KIND_FOR_SEEK, KeyKind, SeqNo, TRAILER_BYTES, pack_trailer};
+use crate::table::counts::{LevelTally, LevelTrace};
+use crate::table::reader::{BlockReadOptions, Found};
+use crate::table::sink::TableSink;
+
+/// Hears of every step of a get, in order; of those inside a table through a [`TableSink`].
+pub trait ReadSink {
+    /// What hears of the steps inside a table.
+    type Table: TableSink;
+
+    /// A memtable was asked.
+    fn memtable(&mut self, found: Option<&MemFound>);
+
+    /// So many tables of a level were left out, because their key range does not hold the key.
+    fn skipped(&mut self, level: usize, tables: u64);
+
+    /// A table is going to be asked.
+    fn table(&mut self, level: usize, file: &TableFile) -> &mut Self::Table;
+}
+
+impl ReadSink for ReadTrace {
+    type Table = LevelTrace;
+
+    #[inline]
+    fn memtable(&mut self, found: Option<&MemFound>) {
+        self.memtables_probed += 1;
+        self.memtable_hits += u64::from(found.is_some());
+    }
+
+    #[inline]
+    fn skipped(&mut self, level: usize, tables: u64) {
+        self.levels[level].tables_skipped_by_range += tables;
+    }
+
+    #[inline]
+    fn table(&mut self, level: usize, _: &TableFile) -> &mut LevelTrace {
+        let trace = &mut self.levels[level];
+        trace.tables_considered += 1;
+        trace
+    }
+}
+
+/// Counts in a thread's own tally.
+struct Tallying<'a> {
+    tally: &'a ReadTally,
+    /// The level of the table that is asked.
+    level: &'a LevelTally,
+}
+
+impl<'a> ReadSink for Tallying<'a> {
+    type Table = &'a LevelTally;
+
+    #[inline]
+    fn memtable(&mut self, found: Option<&MemFound>) {
+        self.tally.memtables_probed.count(1);
+        if found.is_some() {
+            self.tally.memtable_hits.count(1);
+        }
+    }
+
+    #[inline]
+    fn skipped(&mut self, level: usize, tables: u64) {
+        self.tally.levels[level].tables_skipped_by_range.count(tables);
+    }
+
+    #[inline]
+    fn table(&mut self, level: usize, _: &TableFile) -> &mut &'a LevelTally {
+        self.level = &self.tally.levels[level];
+        self.level.tables_considered.count(1);
+        &mut self.level
+    }
+}
+
+/// Keys up to this long are looked up without an allocation.
+const STACK_KEY_BYTES: usize = 120;
+
+/// The internal key of a lookup: the first that a reader at a sequence may see.
+pub struct LookupKey {
+    stack: [u8; STACK_KEY_BYTES + TRAILER_BYTES],
+    heap: Vec<u8>,
+    len: usize,
+}
+
+impl LookupKey {
+    /// The first version of `user_key` that a reader at `seq` may see.
+    pub fn new(user_key: &[u8], seq: SeqNo) -> LookupKey {
+        let len = user_key.len() + TRAILER_BYTES;
+        let mut key =
+            LookupKey { stack: [0; STACK_KEY_BYTES + TRAILER_BYTES], heap: Vec::new(), len };
+        if len > key.stack.len() {
+            key.heap.resize(len, 0);
+        }
+        let bytes = key.bytes_mut();
+        bytes[..user_key.len()].copy_from_slice(user_key);
+        let trailer = pack_trailer(seq, KIND_FOR_SEEK).to_le_bytes();
+        bytes[user_key.len()..].copy_from_slice(&trailer);
+        key
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        if self.heap.is_empty() { &mut self.stack[..self.len] } else { &mut self.heap }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        if self.heap.is_empty() { &self.stack[..self.len] } else { &self.heap }
+    }
+}
+
+/// The value of `key` for a reader at `seq`, counted in the database's totals.
+pub fn counted_get(
+    state: &ReadState,
+    view: &ReadView,
+    seq: SeqNo,
+    key: &[u8],
+    options: &BlockReadOptions,
+) -> Result<Option<Bytes>> {
+    let Some(tally) = state.totals.own() else {
+        return traced_get(state, view, seq, key, options, &mut ReadTrace::default());
+    };
+    let sink = &mut Tallying { tally, level: &tally.levels[0] };
+    let value = get(state, view, seq, key, options, sink)?;
+    tally.get(value.is_some());
+    state.sample.looked_up(key, tally);
+    Ok(value)
+}
+
+/// The value of `key` for a reader at `seq`, counted in `trace` and in the database's totals.
+pub fn traced_get(
+    state: &ReadState,
+    view: &ReadView,
+    seq: SeqNo,
+    key: &[u8],
+    options: &BlockReadOptions,
+    trace: &mut ReadTrace,
+) -> Result<Option<Bytes>> {
+    let value = get(state, view, seq, key, options, trace)?;
+    state.totals.add_get(trace, value.is_some(), |tally| state.sample.looked_up(key, tally));
+    Ok(value)
+}
+
+/// The value of `key` for a reader at `seq`.
+pub fn get<S: ReadSink>(
+    state: &ReadState,
+    view: &ReadView,
+    seq: SeqNo,
+    key: &[u8],
+    options: &BlockReadOptions,
+    sink: &mut S,
+) -> Result<Option<Bytes>> {
+    for mem in view.memtables() {
+        // An empty skip list costs a pin of its epoch all the same.
+        let found = if mem.is_empty() { None } else { mem.get(key, seq) };
+        sink.memtable(found.as_ref());
+        if let Some(found) = found {
+            return Ok(value_of(found.kind, found.value));
+        }
+    }
+    let lookup = LookupKey::new(key, seq);
+    let found = find_in_tables(state, view, key, lookup.bytes(), options, sink)?;
+    Ok(found.and_then(|found| value_of(found.kind, found.value)))
+}
+
+fn value_of(kind: KeyKind, value: Bytes) -> Option<Bytes> {
+    match kind {
+        KeyKind::Value => Some(value),
+        KeyKind::Deletion => None,
+    }
+}
+
+fn find_in_tables<S: ReadSink>(
+    state: &ReadState,
+    view: &ReadView,
+    key: &[u8],
+    lookup: &[u8],
+    options: &BlockReadOptions,
+    sink: &mut S,
+) -> Result<Option<Found>> {
+    let order = state.order.user();
+    let hash = KeyHash::new(key);
+    let ask = |level: usize, file: &TableFile, sink: &mut S| {
+        let sink = sink.table(level, file);
+        state.tables.with(&file.slot, |table| table.get_hashed(lookup, &hash, options, sink))
+    };
+    for file in view.version.level(0) {
+        let outside = order.compare(key, file.first_key()).is_lt()
+            || order.compare(key, file.last_key()).is_gt();
+        if outside {
+            sink.skipped(0, 1);
+            continue;
+        }
+        if let Some(found) = ask(0, file, sink)? {
+            return Ok(Some(found));
+        }
+    }
+    for level in 1..NUM_LEVELS {
+        let files = view.version.level(level);
+        if files.is_empty() {
+            continue;
+        }
+        let Some(file) = view.version.find_table(level, order, key) else {
+            sink.skipped(level, files.len() as u64);
+            continue;
+        };
+        sink.skipped(level, files.len() as u64 - 1);
+        if let Some(found) = ask(level, file, sink)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// The values of many keys, all as of one moment. Keys are asked in key order, so that
+/// neighbours share blocks while these are in the caches; values come in the order asked.
+pub fn multi_get<K: AsRef<[u8]>>(
+    state: &ReadState,
+    view: &ReadView,
+    seq: SeqNo,
+    keys: &[K],
+    options: &BlockReadOptions,
+) -> Result<Vec<Option<Bytes>>> {
+    let mut by_key: Vec<usize> = (0..keys.len()).collect();
+    by_key.sort_by(|&a, &b| state.order.user().compare(keys[a].as_ref(), keys[b].as_ref()));
+    let mut values = vec![None; keys.len()];
+    for at in by_key {
+        values[at] = counted_get(state, view, seq, keys[at].as_ref(), options)?;
+    }
+    Ok(values)
+}

@@ -1,0 +1,618 @@
+//! Cursors and iterators over what a reader sees: of every key the newest version at the
+//! reader's sequence, unless that is a tombstone.
+
+use std::cmp::Ordering;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::{Error, Result};
+use crate::engine::read::merge::MergeCursor;
+use crate::engine::read::prefix_scan::PrefixScan;
+use crate::engine::read::sources::sources;
+use crate::engine::read::view::{ReadState, ReadView, Sweep};
+use crate::engine::stats::trace::ReadTrace;
+use crate::engine::version::tombstones::CRAWL_TOMBSTONES;
+use crate::format::key::{
+    KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
+};
+use crate::table::reader::{BlockReadOptions, COPIED_VALUE_BYTES};
+
+mod versions;
+
+/// A cursor over the entries of a database as of one moment. It lends keys and values: a step
+/// allocates nothing.
+///
+/// A new cursor is at no entry. Every move says whether it arrived at one; after an error the
+/// cursor is at none. It owns what it reads and may outlive every other handle; while it lives,
+/// the files it may read stay.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = minikv::Db::open(dir.path(), minikv::Options::default().create_if_missing(true))?;
+/// db.put("a", "1")?;
+/// db.put("b", "2")?;
+/// let mut cursor = db.cursor()?;
+/// let mut valid = cursor.seek("b")?;
+/// while valid {
+///     println!("{:?} = {:?}", cursor.key(), cursor.value());
+///     valid = cursor.prev()?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Cursor {
+    state: Arc<ReadState>,
+    // Keeps the tables that the sources may come to.
+    _view: Arc<ReadView>,
+    merge: MergeCursor,
+    seq: SeqNo,
+    place: Place,
+    /// Forward: scratch for the key to get past. Backward: the key of the entry.
+    saved_key: Vec<u8>,
+    /// Backward: the value of the entry.
+    saved_value: SavedValue,
+    seek_key: Vec<u8>,
+    /// What was done before there were sources.
+    trace: ReadTrace,
+    _sweep: Sweep,
+}
+
+/// Where the merge stands relative to the cursor's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The cursor is at no entry.
+    Nowhere,
+    /// The merge is at the entry.
+    AtEntry,
+    /// The merge is before every version of the entry's key; the entry is in the saved fields.
+    BeforeEntry,
+}
+
+/// A value that was passed: a copy, or shared with where it is if a copy would cost more.
+#[derive(Debug, Default)]
+struct SavedValue {
+    copied: Vec<u8>,
+    /// Empty if it was copied.
+    shared: Bytes,
+}
+
+impl SavedValue {
+    fn set(&mut self, merge: &MergeCursor) {
+        let value = merge.value();
+        self.copied.clear();
+        if value.len() > COPIED_VALUE_BYTES {
+            self.shared = merge.value_bytes();
+        } else {
+            self.copied.extend_from_slice(value);
+            if !self.shared.is_empty() {
+                self.shared = Bytes::new();
+            }
+        }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        if self.shared.is_empty() { &self.copied } else { &self.shared }
+    }
+
+    fn to_bytes(&self) -> Bytes {
+        match self.shared.is_empty() {
+            true => Bytes::copy_from_slice(&self.copied),
+            false => self.shared.clone(),
+        }
+    }
+}
+
+impl Cursor {
+    /// A cursor over `view` for a reader at `seq`; if for `scan` only, it need not come to
+    /// other entries.
+    pub(crate) fn new(
+        state: Arc<ReadState>,
+        view: Arc<ReadView>,
+        seq: SeqNo,
+        options: BlockReadOptions,
+        scan: Option<&Arc<PrefixScan>>,
+    ) -> Result<Cursor> {
+        let mut trace = ReadTrace::default();
+        let sources = sources(&state, &view, options, scan, &mut trace.levels[0])?;
+        let merge = MergeCursor::new(state.order.clone(), sources);
+        Ok(Cursor {
+            _sweep: Sweep(state.clone()),
+            state,
+            _view: view,
+            merge,
+            seq,
+            place: Place::Nowhere,
+            saved_key: Vec::new(),
+            saved_value: SavedValue::default(),
+            seek_key: Vec::new(),
+            trace,
+        })
+    }
+
+    /// Whether the cursor is at an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.place != Place::Nowhere
+    }
+
+    /// The key of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match self.place {
+            Place::AtEntry => user_key(self.merge.key()),
+            Place::BeforeEntry => &self.saved_key,
+            Place::Nowhere => panic!("the cursor is at no entry"),
+        }
+    }
+
+    /// The value of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match self.place {
+            Place::AtEntry => self.merge.value(),
+            Place::BeforeEntry => self.saved_value.as_slice(),
+            Place::Nowhere => panic!("the cursor is at no entry"),
+        }
+    }
+
+    /// The value of the entry, to keep: it shares, and keeps alive, the block it is in. After a
+    /// step backward one of up to 1 KiB is a copy.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    pub fn value_bytes(&self) -> Bytes {
+        match self.place {
+            Place::AtEntry => self.merge.value_bytes(),
+            Place::BeforeEntry => self.saved_value.to_bytes(),
+            Place::Nowhere => panic!("the cursor is at no entry"),
+        }
+    }
+
+    /// Moves to the first entry.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.place = Place::Nowhere;
+        let valid = self.merge.seek_to_first()?;
+        self.find_forward(valid, false)
+    }
+
+    /// Moves to the last entry.
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.place = Place::Nowhere;
+        let valid = self.merge.seek_to_last()?;
+        self.find_backward(valid)
+    }
+
+    /// Moves to the first entry whose key is at or after `key`.
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.place = Place::Nowhere;
+        self.seek_key.clear();
+        append_internal_key(&mut self.seek_key, key.as_ref(), self.seq, KIND_FOR_SEEK);
+        let valid = self.merge.seek(&self.seek_key)?;
+        self.find_forward(valid, false)
+    }
+
+    /// Moves to the last entry whose key is at or before `key`.
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.place = Place::Nowhere;
+        self.seek_key.clear();
+        // The last of all versions of the key, whatever their sequence.
+        append_internal_key(&mut self.seek_key, key.as_ref(), 0, KeyKind::Deletion);
+        self.step_before_seek_key(true)
+    }
+
+    /// Moves to the last entry whose key is before `key`.
+    fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        self.place = Place::Nowhere;
+        self.seek_key.clear();
+        append_internal_key(&mut self.seek_key, key, MAX_SEQ_NO, KIND_FOR_SEEK);
+        self.step_before_seek_key(false)
+    }
+
+    fn step_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
+        let valid = self.merge_before_seek_key(or_at)?;
+        self.find_backward(valid)
+    }
+
+    /// Moves the merge to the last entry before the sought one, or with `or_at` at it.
+    fn merge_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
+        let at_or_after = self.merge.seek(&self.seek_key)?;
+        let at_key = at_or_after && or_at && self.merge.key() == self.seek_key;
+        match (at_or_after, at_key) {
+            (_, true) => Ok(true),
+            (true, false) => self.merge.prev(),
+            (false, false) => self.merge.seek_to_last(),
+        }
+    }
+
+    /// Moves to the next entry; stays at none if it is at none.
+    #[expect(clippy::should_implement_trait, reason = "what it moves to is lent, not given")]
+    #[inline]
+    pub fn next(&mut self) -> Result<bool> {
+        match std::mem::replace(&mut self.place, Place::Nowhere) {
+            Place::Nowhere => Ok(false),
+            Place::AtEntry => {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(user_key(self.merge.key()));
+                let valid = self.merge.next()?;
+                self.find_forward(valid, true)
+            }
+            Place::BeforeEntry => {
+                let valid = if self.merge.valid() {
+                    self.merge.next()?
+                } else {
+                    self.merge.seek_to_first()?
+                };
+                self.find_forward(valid, true)
+            }
+        }
+    }
+
+    /// Moves to the previous entry; stays at none if it is at none.
+    pub fn prev(&mut self) -> Result<bool> {
+        match std::mem::replace(&mut self.place, Place::Nowhere) {
+            Place::Nowhere => Ok(false),
+            Place::BeforeEntry => {
+                let valid = self.merge.valid();
+                self.find_backward(valid)
+            }
+            Place::AtEntry => {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(user_key(self.merge.key()));
+                let mut steps = 0;
+                while self.merge.prev()? {
+                    let order = self.state.order.user();
+                    if order.compare(user_key(self.merge.key()), &self.saved_key).is_lt() {
+                        return self.find_backward(true);
+                    }
+                    if self.is_among_versions(&mut steps) {
+                        self.set_seek_key(MAX_SEQ_NO, KIND_FOR_SEEK);
+                        return self.step_before_seek_key(false);
+                    }
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// From where the merge stands, finds the next entry. With `skipping`, versions of the saved
+    /// key and of keys before it are passed over.
+    #[inline]
+    fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
+        let (mut tombstones, mut steps) = (0, 0);
+        while valid {
+            let entry = self.merge.parsed_key()?;
+            let passed = skipping
+                && self.state.order.user().compare(entry.user_key, &self.saved_key)
+                    != Ordering::Greater;
+            if entry.seq <= self.seq && !passed {
+                match entry.kind {
+                    KeyKind::Value => {
+                        self.place = Place::AtEntry;
+                        self.end_crawl(tombstones);
+                        return Ok(true);
+                    }
+                    KeyKind::Deletion => {
+                        tombstones += 1;
+                        self.note_tombstone(tombstones, entry.seq);
+                        self.saved_key.clear();
+                        self.saved_key.extend_from_slice(entry.user_key);
+                        skipping = true;
+                    }
+                }
+            }
+            let hides_the_rest = passed || entry.seq <= self.seq;
+            if self.is_among_versions(&mut steps) {
+                match hides_the_rest {
+                    true => self.set_seek_key(0, KeyKind::Deletion),
+                    false => self.set_seek_key(self.seq, KIND_FOR_SEEK),
+                }
+                valid = self.merge.seek(&self.seek_key)?;
+            } else {
+                valid = self.merge.next()?;
+            }
+        }
+        self.end_crawl(tombstones);
+        Ok(false)
+    }
+
+    /// A step came to its `tombstones`th tombstone, which is of `seq`: says in which table it
+    /// crawls, if it does.
+    #[inline]
+    fn note_tombstone(&self, tombstones: u64, seq: SeqNo) {
+        if tombstones > CRAWL_TOMBSTONES
+            && let Some(table) = self.merge.table()
+        {
+            table.tombstones.crawled(seq);
+        }
+    }
+
+    /// After a step over so many: compactions may be due.
+    #[inline]
+    fn end_crawl(&self, tombstones: u64) {
+        if tombstones > CRAWL_TOMBSTONES {
+            self.state.work.notify_all();
+        }
+    }
+
+    /// From where the merge stands, walking backward, finds the previous entry: the last version
+    /// of a key that comes by is the newest.
+    fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
+        let mut kind = KeyKind::Deletion;
+        let (mut tombstones, mut steps) = (0, 0);
+        while valid {
+            let entry = self.merge.parsed_key()?;
+            let visible = entry.seq <= self.seq;
+            if visible {
+                let order = self.state.order.user();
+                if kind == KeyKind::Value
+                    && order.compare(entry.user_key, &self.saved_key) != Ordering::Equal
+                {
+                    break;
+                }
+                kind = entry.kind;
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(entry.user_key);
+                match kind {
+                    KeyKind::Value => self.saved_value.set(&self.merge),
+                    KeyKind::Deletion => {
+                        tombstones += 1;
+                        self.note_tombstone(tombstones, entry.seq);
+                    }
+                }
+            }
+            valid = if self.is_among_versions(&mut steps) {
+                self.pass_versions(visible, &mut kind)?
+            } else {
+                self.merge.prev()?
+            };
+        }
+        self.end_crawl(tombstones);
+        if kind == KeyKind::Value {
+            self.place = Place::BeforeEntry;
+        }
+        Ok(self.valid())
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.trace.add(&self.merge.trace());
+        self.state.totals.add_scan(&self.trace);
+    }
+}
+
+/// An iterator over the entries of a range, from both ends.
+///
+/// Keys and values are [`Bytes`]: values share the block they are in, or are copies as those of
+/// [`Cursor::value_bytes`]. After an error the iterator ends. For loops that must not allocate, use
+/// a [`Cursor`].
+#[derive(Debug)]
+pub struct Iter {
+    front: End,
+    back: End,
+    lower: Bound<Vec<u8>>,
+    upper: Bound<Vec<u8>>,
+    done: bool,
+    // Last: the cursors must be gone when it sweeps.
+    source: IterSource,
+}
+
+#[derive(Debug)]
+struct IterSource {
+    state: Arc<ReadState>,
+    view: Arc<ReadView>,
+    seq: SeqNo,
+    options: BlockReadOptions,
+    scan: Option<Arc<PrefixScan>>,
+    _sweep: Sweep,
+}
+
+/// One end of an iterator: its cursor, made when it is first moved, and whose entry was given.
+#[derive(Debug, Default)]
+struct End {
+    cursor: Option<Cursor>,
+}
+
+impl Iter {
+    pub(crate) fn new<K: AsRef<[u8]>>(
+        state: Arc<ReadState>,
+        view: Arc<ReadView>,
+        seq: SeqNo,
+        options: BlockReadOptions,
+        range: impl RangeBounds<K>,
+    ) -> Iter {
+        let own = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
+        let (lower, upper) = (own(range.start_bound()), own(range.end_bound()));
+        Iter::within(state, view, seq, options, lower, upper, b"")
+    }
+
+    /// Over the keys within the bounds, all of which start with `start`.
+    fn within(
+        state: Arc<ReadState>,
+        view: Arc<ReadView>,
+        seq: SeqNo,
+        options: BlockReadOptions,
+        lower: Bound<Vec<u8>>,
+        upper: Bound<Vec<u8>>,
+        start: &[u8],
+    ) -> Iter {
+        let (from, to) = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
+        let scan = PrefixScan::new(&state, &options, from, to, start);
+        Iter {
+            lower,
+            upper,
+            source: IterSource { _sweep: Sweep(state.clone()), state, view, seq, options, scan },
+            front: End::default(),
+            back: End::default(),
+            done: false,
+        }
+    }
+
+    /// Over the keys that start with `prefix` and are at or after `from`.
+    ///
+    /// # Errors
+    /// Keys with one prefix are neighbours in byte order; another order is refused.
+    pub(crate) fn with_prefix(
+        state: Arc<ReadState>,
+        view: Arc<ReadView>,
+        seq: SeqNo,
+        options: BlockReadOptions,
+        prefix: &[u8],
+        from: Bound<&[u8]>,
+    ) -> Result<Iter> {
+        if let Some(order) = state.order.user().custom() {
+            return Err(Error::invalid(format!(
+                "a prefix scan needs byte order; this database is in the order of {}",
+                order.name()
+            )));
+        }
+        let upper = match prefix_end(prefix) {
+            Some(end) => Bound::Excluded(end),
+            None => Bound::Unbounded,
+        };
+        let lower = match from {
+            Bound::Included(key) | Bound::Excluded(key) if key >= prefix => from,
+            _ => Bound::Included(prefix),
+        };
+        let lower = lower.map(<[u8]>::to_vec);
+        Ok(Iter::within(state, view, seq, options, lower, upper, prefix))
+    }
+
+    fn step_front(&mut self) -> Result<bool> {
+        let cursor = match &mut self.front.cursor {
+            Some(cursor) => {
+                cursor.next()?;
+                cursor
+            }
+            None => {
+                let cursor = self.front.cursor.insert(self.source.cursor()?);
+                match &self.lower {
+                    Bound::Unbounded => cursor.seek_to_first()?,
+                    Bound::Included(key) => cursor.seek(key)?,
+                    Bound::Excluded(key) => {
+                        let valid = cursor.seek(key)?;
+                        if valid && self.source.order(cursor.key(), key).is_eq() {
+                            cursor.next()?;
+                        }
+                        cursor.valid()
+                    }
+                };
+                cursor
+            }
+        };
+        if !cursor.valid() {
+            return Ok(false);
+        }
+        let within = match &self.upper {
+            Bound::Unbounded => true,
+            Bound::Included(key) => self.source.order(cursor.key(), key).is_le(),
+            Bound::Excluded(key) => self.source.order(cursor.key(), key).is_lt(),
+        };
+        Ok(within && self.ends_apart())
+    }
+
+    fn step_back(&mut self) -> Result<bool> {
+        let cursor = match &mut self.back.cursor {
+            Some(cursor) => {
+                cursor.prev()?;
+                cursor
+            }
+            None => {
+                let cursor = self.back.cursor.insert(self.source.cursor()?);
+                match &self.upper {
+                    Bound::Unbounded => cursor.seek_to_last()?,
+                    Bound::Included(key) => cursor.seek_for_prev(key)?,
+                    Bound::Excluded(key) => cursor.seek_before(key)?,
+                };
+                cursor
+            }
+        };
+        if !cursor.valid() {
+            return Ok(false);
+        }
+        let within = match &self.lower {
+            Bound::Unbounded => true,
+            Bound::Included(key) => self.source.order(cursor.key(), key).is_ge(),
+            Bound::Excluded(key) => self.source.order(cursor.key(), key).is_gt(),
+        };
+        Ok(within && self.ends_apart())
+    }
+
+    /// Whether the front has not come to the back.
+    fn ends_apart(&self) -> bool {
+        match (&self.front.cursor, &self.back.cursor) {
+            (Some(front), Some(back)) if front.valid() && back.valid() => {
+                self.source.order(front.key(), back.key()).is_lt()
+            }
+            _ => true,
+        }
+    }
+
+    fn give(
+        &mut self,
+        step: fn(&mut Iter) -> Result<bool>,
+        end: fn(&Iter) -> &End,
+    ) -> Option<Result<(Bytes, Bytes)>> {
+        if self.done {
+            return None;
+        }
+        match step(self) {
+            Ok(true) => {
+                let cursor = end(self).cursor.as_ref()?;
+                Some(Ok((Bytes::copy_from_slice(cursor.key()), cursor.value_bytes())))
+            }
+            Ok(false) => {
+                self.done = true;
+                None
+            }
+            Err(error) => {
+                self.done = true;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl IterSource {
+    fn cursor(&self) -> Result<Cursor> {
+        let (state, view) = (self.state.clone(), self.view.clone());
+        Cursor::new(state, view, self.seq, self.options, self.scan.as_ref())
+    }
+
+    fn order(&self, a: &[u8], b: &[u8]) -> Ordering {
+        self.state.order.user().compare(a, b)
+    }
+}
+
+impl Iterator for Iter {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.give(Iter::step_front, |iter| &iter.front)
+    }
+}
+
+impl DoubleEndedIterator for Iter {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.give(Iter::step_back, |iter| &iter.back)
+    }
+}
+
+impl std::iter::FusedIterator for Iter {}
+
+/// The first byte string after all that start with `prefix`; `None` if there is none.
+fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let at = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=at].to_vec();
+    end[at] += 1;
+    Some(end)
+}

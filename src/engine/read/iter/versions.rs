@@ -1,0 +1,103 @@
+//! How a cursor gets past a key with very many versions: by a seek, and not step by step.
+
+use super::Cursor;
+use crate::base::Result;
+use crate::format::key::{
+    KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
+};
+
+/// A cursor that looks at so many versions of one key goes on by a seek.
+const MAX_STEPS_IN_KEY: u32 = 32;
+
+impl Cursor {
+    /// Counts a step of the merge, which is at an entry. Whether it has come by many versions of
+    /// the entry's key, which is the seek key then.
+    #[inline]
+    pub(super) fn is_among_versions(&mut self, steps: &mut u32) -> bool {
+        *steps += 1;
+        steps.is_multiple_of(MAX_STEPS_IN_KEY) && self.is_same_as_before()
+    }
+
+    #[cold]
+    fn is_same_as_before(&mut self) -> bool {
+        let key = user_key(self.merge.key());
+        let same = self.seek_key == key;
+        self.seek_key.clear();
+        self.seek_key.extend_from_slice(key);
+        same
+    }
+
+    /// Makes an internal key of the seek key, which is a user key.
+    pub(super) fn set_seek_key(&mut self, seq: SeqNo, kind: KeyKind) {
+        let key = std::mem::take(&mut self.seek_key);
+        append_internal_key(&mut self.seek_key, &key, seq, kind);
+    }
+
+    /// Backward, among the versions of the seek key, a user key: moves the merge before all of
+    /// them. If the version that the merge is at is `visible` to the reader, the newest one that is
+    /// visible is saved first. If it is not, those that are have been passed, or lie behind where
+    /// the walk began: newer versions come in at any time.
+    pub(super) fn pass_versions(&mut self, visible: bool, kind: &mut KeyKind) -> Result<bool> {
+        let key = self.seek_key.clone();
+        if visible {
+            self.save_visible_version(&key, kind)?;
+        }
+        self.seek_key.clear();
+        append_internal_key(&mut self.seek_key, &key, MAX_SEQ_NO, KIND_FOR_SEEK);
+        self.merge_before_seek_key(false)
+    }
+
+    /// Saves the newest version of `key`, which is the seek key, that the reader sees.
+    fn save_visible_version(&mut self, key: &[u8], kind: &mut KeyKind) -> Result<()> {
+        self.set_seek_key(self.seq, KIND_FOR_SEEK);
+        if self.merge.seek(&self.seek_key)? {
+            let entry = self.merge.parsed_key()?;
+            if self.state.order.user().compare(entry.user_key, key).is_eq() {
+                *kind = entry.kind;
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(entry.user_key);
+                if entry.kind == KeyKind::Value {
+                    self.saved_value.set(&self.merge);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::Engine;
+    use crate::engine::options::{Options, ReadOptions, WriteOptions};
+    use crate::engine::read::reader::Reader;
+    use crate::engine::write::queue::Write;
+    use crate::format::key::internal_key;
+    use crate::fs::MemFs;
+
+    /// Where a step backward begins, newer versions of the key may have come in just before it.
+    #[test]
+    fn a_walk_backward_that_begins_among_newer_versions_does_not_turn_to_the_older_ones() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(1));
+        let fs = Arc::new(MemFs::new());
+        let engine = Engine::open(Path::new("/db"), options.fs(fs)).unwrap();
+        let put = |key: &str| {
+            let write = Write::Put(key.as_bytes(), b"");
+            engine.write(&WriteOptions::default(), write).unwrap();
+        };
+        put("a");
+        put("hot");
+        let reader = Reader::now(&engine.reads);
+        let mut cursor = reader.cursor(&ReadOptions::default()).unwrap();
+        let seq = cursor.seq;
+        (0..10 * MAX_STEPS_IN_KEY).for_each(|_| put("hot"));
+        // Another cursor gives the new versions their places.
+        reader.cursor(&ReadOptions::default()).unwrap();
+        assert!(cursor.merge.seek(&internal_key(b"hot", seq + 1, KIND_FOR_SEEK)).unwrap());
+        assert!(cursor.find_backward(true).unwrap());
+        assert_eq!(cursor.key(), b"a");
+    }
+}

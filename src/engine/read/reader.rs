@@ -1,0 +1,161 @@
+//! Reading, the same for a database, a snapshot and a database opened for reading only: each is a
+//! [`Reader`], which says at which moment it reads.
+
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::{Error, Result};
+use crate::engine::options::ReadOptions;
+use crate::engine::read::get;
+use crate::engine::read::iter::{Cursor, Iter};
+use crate::engine::read::snapshot::Snapshot;
+use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::stats::trace::ReadTrace;
+use crate::engine::version::{KeyRange, Version};
+use crate::format::edit::NUM_LEVELS;
+use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key};
+
+/// Whose data is read, and as of when.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    state: &'a Arc<ReadState>,
+    /// `None`: now.
+    at: Option<SeqNo>,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the newest of everything.
+    pub fn now(state: &'a Arc<ReadState>) -> Reader<'a> {
+        Reader { state, at: None }
+    }
+
+    /// Reads what `snapshot` holds.
+    pub fn at(snapshot: &'a Snapshot) -> Reader<'a> {
+        Reader { state: snapshot.held.state(), at: Some(snapshot.held.seq()) }
+    }
+
+    /// Returns the state that is read.
+    pub fn state(&self) -> &'a Arc<ReadState> {
+        self.state
+    }
+
+    /// The sequence to read at. To be asked for after the view was loaded.
+    #[inline]
+    fn seq(&self, options: &ReadOptions) -> Result<SeqNo> {
+        match &options.snapshot {
+            None => Ok(self.at.unwrap_or_else(|| self.state.visible_seq())),
+            Some(snapshot) if Arc::ptr_eq(snapshot.held.state(), self.state) => {
+                Ok(snapshot.held.seq())
+            }
+            Some(_) => Err(Error::invalid("the snapshot is of another database")),
+        }
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
+        let view = self.state.view();
+        let seq = self.seq(options)?;
+        get::counted_get(self.state, &view, seq, key, &options.block_options())
+    }
+
+    /// The value of `key`, and what finding it took.
+    pub fn get_traced(
+        &self,
+        options: &ReadOptions,
+        key: &[u8],
+    ) -> Result<(Option<Bytes>, ReadTrace)> {
+        let view = self.state.view();
+        let seq = self.seq(options)?;
+        let mut trace = ReadTrace::default();
+        let options = &options.block_options();
+        let value = get::traced_get(self.state, &view, seq, key, options, &mut trace)?;
+        Ok((value, trace))
+    }
+
+    /// The values of `keys`, all as of one moment, in the order asked.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        keys: &[K],
+    ) -> Result<Vec<Option<Bytes>>> {
+        let view = self.state.view();
+        let seq = self.seq(options)?;
+        get::multi_get(self.state, &view, seq, keys, &options.block_options())
+    }
+
+    /// A cursor.
+    pub fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
+        let (view, seq) = self.moment(options)?;
+        Cursor::new(self.state.clone(), view, seq, options.block_options(), None)
+    }
+
+    /// An iterator over a range.
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        range: impl RangeBounds<K>,
+    ) -> Result<Iter> {
+        let (view, seq) = self.moment(options)?;
+        Ok(Iter::new(self.state.clone(), view, seq, options.block_options(), range))
+    }
+
+    /// An iterator over the keys with a prefix, from a bound on.
+    pub fn prefix(&self, options: &ReadOptions, prefix: &[u8], from: Bound<&[u8]>) -> Result<Iter> {
+        let (view, seq) = self.moment(options)?;
+        Iter::with_prefix(self.state.clone(), view, seq, options.block_options(), prefix, from)
+    }
+
+    /// Returns the current view, to keep, and the sequence number to read at.
+    pub fn moment(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {
+        let view = self.state.view_owned();
+        let seq = self.seq(options)?;
+        Ok((view, seq))
+    }
+
+    /// About how many bytes of table files hold the keys in `range`.
+    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        let view = self.state.view_owned();
+        // Whether a bound is in the range or just outside makes no difference that matters.
+        let key = |bound: Bound<&K>| match bound {
+            Bound::Unbounded => None,
+            Bound::Included(key) | Bound::Excluded(key) => {
+                Some(internal_key(key.as_ref(), MAX_SEQ_NO, KIND_FOR_SEEK))
+            }
+        };
+        let from = key(range.start_bound());
+        let to = key(range.end_bound());
+        let start = from.map_or(Ok(0), |from| self.offset_of(&view.version, &from))?;
+        let end = match to {
+            None => (0..NUM_LEVELS).map(|level| view.version.level_bytes(level)).sum(),
+            Some(to) => self.offset_of(&view.version, &to)?,
+        };
+        Ok(end.saturating_sub(start))
+    }
+
+    /// The bytes of all tables that lie before an internal key.
+    fn offset_of(&self, version: &Version, key: &[u8]) -> Result<u64> {
+        let order = &self.state.order;
+        let mut offset = 0;
+        for (_, file) in version.files() {
+            if order.compare(&file.largest, key).is_le() {
+                offset += file.file_bytes;
+            } else if order.compare(&file.smallest, key).is_lt() {
+                offset +=
+                    self.state.tables.with(&file.slot, |table| table.approximate_offset_of(key))?;
+            }
+        }
+        Ok(offset)
+    }
+}
+
+/// A range of keys as its first and last key. An excluded end counts as included: ranges given so
+/// are only ever widened.
+pub fn key_range<'a, K: AsRef<[u8]> + 'a>(range: &'a impl RangeBounds<K>) -> KeyRange<'a> {
+    let key = |bound: Bound<&'a K>| match bound {
+        Bound::Unbounded => None,
+        Bound::Included(key) | Bound::Excluded(key) => Some(key.as_ref()),
+    };
+    KeyRange { from: key(range.start_bound()), to: key(range.end_bound()) }
+}

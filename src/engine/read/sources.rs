@@ -1,0 +1,43 @@
+//! What a cursor reads of a view: its memtables and tables, but for those that a scan of one
+//! prefix can leave out.
+
+use std::sync::Arc;
+
+use crate::base::Result;
+use crate::engine::read::level::{LevelCursor, Run};
+use crate::engine::read::merge::Source;
+use crate::engine::read::prefix_scan::PrefixScan;
+use crate::engine::read::view::{ReadState, ReadView};
+use crate::format::edit::NUM_LEVELS;
+use crate::table::counts::LevelTrace;
+use crate::table::reader::BlockReadOptions;
+
+/// The sources of a view, newest first: each memtable, each table of level 0, each level below.
+/// What level 0's filters were asked is counted in `trace`.
+pub fn sources(
+    state: &Arc<ReadState>,
+    view: &Arc<ReadView>,
+    options: BlockReadOptions,
+    scan: Option<&Arc<PrefixScan>>,
+    trace: &mut LevelTrace,
+) -> Result<Vec<Source>> {
+    let order = state.order.user();
+    let mut sources: Vec<Source> = view.memtables().map(|mem| Source::Mem(mem.cursor())).collect();
+    for file in view.version.level(0) {
+        if scan.is_some_and(|scan| !scan.range().overlaps(order, file)) {
+            continue;
+        }
+        let table = state.tables.table(&file.slot)?;
+        if scan.is_none_or(|scan| scan.admits(&table, trace)) {
+            sources.push(Source::Table(Box::new(table.cursor(options)), file.clone()));
+        }
+    }
+    for level in 1..NUM_LEVELS {
+        if !view.version.level(level).is_empty() {
+            let files = Run::Level(view.clone(), level);
+            let cursor = LevelCursor::new(state.clone(), files, options, scan.cloned());
+            sources.push(Source::Level(Box::new(cursor)));
+        }
+    }
+    Ok(sources)
+}

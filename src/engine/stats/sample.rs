@@ -1,0 +1,160 @@
+//! A sample of the keys that gets look up, at bounded cost.
+//!
+//! Which get is sampled is decided in advance: a thread compares its count of gets with the count
+//! at which the next one is sampled, and only that get takes the lock. At first every get is
+//! sampled. Whenever the sample is full, half of it is dropped and the gaps double, so that every
+//! kept key stands for equally many gets. Once the gaps average 256, the oldest keys are dropped
+//! instead: the sample then follows the last two million gets.
+
+use std::collections::VecDeque;
+
+use crate::base::sync::Mutex;
+use crate::engine::stats::trace::ReadTally;
+
+/// Maximum number of keys kept. More keys make the advice more certain, and its replay slower.
+pub const MAX_KEYS: usize = 8192;
+
+/// Maximum total length of the keys kept, in bytes. Bounds the memory of the sample, apart from 24
+/// bytes per key.
+pub const MAX_BYTES: usize = 1 << 20;
+
+/// Maximum length of a key that is kept, in bytes: a longer one would push out hundreds of others.
+const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
+
+/// Maximum average gap between sampled gets. A power of two.
+const MAX_GAP: u64 = 256;
+
+/// A sample of the keys looked up recently. Thread-safe.
+#[derive(Debug, Default)]
+pub struct LookupSample {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// The keys, oldest first.
+    keys: VecDeque<Box<[u8]>>,
+    bytes: usize,
+    /// Number of times that the gaps were doubled.
+    doublings: u32,
+    /// Number of random numbers drawn.
+    drawn: u64,
+}
+
+impl LookupSample {
+    /// Must be called for every get, after it was counted in `tally`, the calling thread's own.
+    #[inline]
+    pub fn looked_up(&self, key: &[u8], tally: &ReadTally) {
+        if tally.gets.load() >= tally.next_sample.load() {
+            self.keep(key, tally);
+        }
+    }
+
+    #[cold]
+    fn keep(&self, key: &[u8], tally: &ReadTally) {
+        let gap = self.kept.lock().keep(key);
+        tally.next_sample.set(tally.gets.load() + gap);
+    }
+
+    /// Returns the keys, oldest first. A key sampled several times occurs several times.
+    pub fn keys(&self) -> Vec<Box<[u8]>> {
+        self.kept.lock().keys.iter().cloned().collect()
+    }
+}
+
+impl Kept {
+    /// Adds `key`. Returns the number of gets after which to sample the next.
+    fn keep(&mut self, key: &[u8]) -> u64 {
+        if key.len() <= MAX_KEY_BYTES {
+            while self.keys.len() == MAX_KEYS || self.bytes + key.len() > MAX_BYTES {
+                self.make_room();
+            }
+            self.bytes += key.len();
+            self.keys.push_back(key.into());
+        }
+        // Random gaps, because lookups may be periodic.
+        let mean = 1 << self.doublings;
+        1 + self.draw() % (2 * mean - 1)
+    }
+
+    fn make_room(&mut self) {
+        if 1 << self.doublings == MAX_GAP {
+            self.bytes -= self.keys.pop_front().map_or(0, |oldest| oldest.len());
+            return;
+        }
+        self.doublings += 1;
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.retain(|_| self.draw().is_multiple_of(2));
+        self.bytes = keys.iter().map(|key| key.len()).sum();
+        self.keys = keys;
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        spread(self.drawn)
+    }
+}
+
+/// The finalizer of splitmix64: consecutive inputs give outputs that look random.
+fn spread(n: u64) -> u64 {
+    let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looked_up(sample: &LookupSample, tally: &ReadTally, key: &[u8]) {
+        tally.get(true);
+        sample.looked_up(key, tally);
+    }
+
+    #[test]
+    fn at_first_all_are_kept_and_then_fewer_and_fewer() {
+        let (sample, tally) = (LookupSample::default(), ReadTally::default());
+        for i in 0..1000u32 {
+            looked_up(&sample, &tally, &i.to_le_bytes());
+        }
+        let expected: Vec<Box<[u8]>> = (0..1000u32).map(|i| Box::from(i.to_le_bytes())).collect();
+        assert_eq!(sample.keys(), expected);
+        let oldest_of = || u32::from_le_bytes(sample.keys()[0][..].try_into().unwrap());
+        (1000..1 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
+        // Still a sample of all gets, each equally likely.
+        let late = sample.keys().iter().filter(|key| key[2] >= 8).count();
+        let kept = sample.keys().len();
+        assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&kept), "{kept}");
+        assert!((kept / 2).abs_diff(late) < 250, "{late} of {kept} in the second half");
+        let early = sample.keys().iter().filter(|key| key[2] == 0).count();
+        assert!((kept / 16).abs_diff(early) < 120, "{early} of {kept} in the first sixteenth");
+        (1 << 20..8 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
+        // Now a sample of the last 8192 * 256 gets.
+        assert_eq!((sample.keys().len(), 1 << sample.kept.lock().doublings), (MAX_KEYS, MAX_GAP));
+        let since = (8 << 20) - oldest_of();
+        assert!(since.abs_diff((MAX_KEYS as u64 * MAX_GAP) as u32) < 100_000, "{since}");
+    }
+
+    /// Two keys alternate: neither may be sampled much more often than the other.
+    #[test]
+    fn a_rhythm_of_lookups_does_not_show() {
+        let (sample, tally) = (LookupSample::default(), ReadTally::default());
+        (0..4u32 << 20).for_each(|i| looked_up(&sample, &tally, &[(i % 2) as u8]));
+        let keys = sample.keys();
+        let odd = keys.iter().filter(|key| key[0] == 1).count();
+        assert!((keys.len() / 2).abs_diff(odd) < 250, "{odd} of {}", keys.len());
+    }
+
+    #[test]
+    fn long_keys_take_no_more_room_than_short_ones() {
+        let (sample, tally) = (LookupSample::default(), ReadTally::default());
+        for i in 0..20_000usize {
+            looked_up(&sample, &tally, &vec![7; i]);
+            assert!(sample.kept.lock().bytes <= MAX_BYTES);
+        }
+        let kept = sample.kept.lock();
+        assert_eq!(kept.bytes, kept.keys.iter().map(|key| key.len()).sum::<usize>());
+        assert!(kept.keys.iter().all(|key| key.len() <= MAX_KEY_BYTES) && kept.keys.len() >= 64);
+    }
+}

@@ -1,0 +1,90 @@
+//! Counters of the work done by reads, over all levels.
+//!
+//! A lookup reports each step to a sink. The usual sinks count: into the database's own
+//! [`ReadTally`], or into a [`ReadTrace`] that the caller asked for. Counting is always on, and
+//! both take the same code path.
+
+use crate::format::edit::NUM_LEVELS;
+use crate::table::counts::{LevelTally, LevelTrace, Tally};
+
+/// Counts of the work of one read, or the sum of many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadTrace {
+    /// Memtables searched.
+    pub memtables_probed: u64,
+    /// Memtables that had the answer.
+    pub memtable_hits: u64,
+    /// Counts by level, from level 0.
+    pub levels: [LevelTrace; NUM_LEVELS],
+}
+
+impl ReadTrace {
+    /// Returns the sum over all levels.
+    pub fn total(&self) -> LevelTrace {
+        let mut total = LevelTrace::default();
+        for level in &self.levels {
+            total.add(level);
+        }
+        total
+    }
+
+    /// Returns the number of data blocks searched at all levels, from the cache or from files.
+    pub fn data_blocks(&self) -> u64 {
+        self.levels.iter().map(LevelTrace::data_blocks).sum()
+    }
+
+    /// Adds the counts of `other` to these.
+    pub fn add(&mut self, other: &ReadTrace) {
+        self.memtables_probed += other.memtables_probed;
+        self.memtable_hits += other.memtable_hits;
+        for (level, other) in self.levels.iter_mut().zip(&other.levels) {
+            level.add(other);
+        }
+    }
+}
+
+/// The sum of one thread's reads. Aligned to two cache lines, because CPUs prefetch lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct ReadTally {
+    /// Gets done.
+    pub gets: Tally,
+    /// Gets that found a value.
+    pub gets_found: Tally,
+    /// The value of `gets` at which the next get is sampled. Not a sum.
+    pub next_sample: Tally,
+    /// See [`ReadTrace::memtables_probed`].
+    pub memtables_probed: Tally,
+    /// See [`ReadTrace::memtable_hits`].
+    pub memtable_hits: Tally,
+    /// See [`ReadTrace::levels`].
+    pub levels: [LevelTally; NUM_LEVELS],
+}
+
+impl ReadTally {
+    /// Counts one get.
+    #[inline]
+    pub fn get(&self, found: bool) {
+        self.gets.count(1);
+        self.gets_found.count(u64::from(found));
+    }
+
+    /// Adds the counts of `trace`.
+    pub fn add(&self, trace: &ReadTrace) {
+        self.memtables_probed.count(trace.memtables_probed);
+        self.memtable_hits.count(trace.memtable_hits);
+        for (level, trace) in self.levels.iter().zip(&trace.levels) {
+            level.add(trace);
+        }
+    }
+
+    /// Returns the counts so far.
+    pub fn load(&self) -> ReadTrace {
+        ReadTrace {
+            memtables_probed: self.memtables_probed.load(),
+            memtable_hits: self.memtable_hits.load(),
+            levels: std::array::from_fn(|level| self.levels[level].load()),
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! The files MANIFEST and `CURRENT`: how they are read and written.
+//!
+//! A MANIFEST is a log of version edits. `CURRENT` names the one that counts.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
+use crate::format::key::SeqNo;
+use crate::format::name::{self, FileName};
+use crate::fs::{Fs, ReadFile, sync_dir};
+use crate::log::{LogReader, LogWriter, Tail};
+
+/// What a MANIFEST says.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The tables, from an empty version.
+    pub edit: VersionEdit,
+    /// Logs before this one are in tables.
+    pub log_number: u64,
+    /// A second live log, of LevelDB versions long gone; 0 for none.
+    pub prev_log_number: u64,
+    /// No file number at or past this one was handed out, as far as the MANIFEST knows.
+    pub next_file_number: u64,
+    /// The highest sequence number in the tables.
+    pub last_seq: SeqNo,
+    /// The MANIFEST's own number.
+    pub manifest_number: u64,
+    /// Where its last whole record ends.
+    pub valid_end: u64,
+    /// Whether it ends cleanly there.
+    pub clean: bool,
+    /// Whether it says that its sync failed, so that it must not be written on.
+    pub sync_failed: bool,
+    /// What is wrong with what follows, if it is damaged and no record comes after it. An edit
+    /// that was being written in a crash looks so: nobody relied on it then, and everything that
+    /// the MANIFEST names without it is still there.
+    pub damage: Option<Error>,
+}
+
+/// How often `CURRENT` is read again because a writer replaced it, and removed the MANIFEST that
+/// it named.
+const MAX_CURRENT_TRIES: usize = 100;
+
+/// Opens the MANIFEST that `CURRENT` names: its name, and the file.
+///
+/// # Errors
+/// Corruption of `CURRENT`, also if it names a MANIFEST that is not there; I/O errors.
+pub fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn ReadFile>)> {
+    let mut manifest_name = read_current(fs, dir)?;
+    for _ in 0..MAX_CURRENT_TRIES {
+        let path = dir.join(&manifest_name);
+        match fs.open(&path) {
+            Ok(file) => return Ok((manifest_name, file)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io("open", &path, error)),
+        }
+        let named_now = read_current(fs, dir)?;
+        if named_now == manifest_name {
+            break;
+        }
+        manifest_name = named_now;
+    }
+    Err(Error::corruption(format!("CURRENT names {manifest_name}, which is not there"))
+        .in_file(&dir.join(name::CURRENT)))
+}
+
+/// Reads `CURRENT` and the MANIFEST it names.
+///
+/// # Errors
+/// Corruption of either, with the offset; an unknown comparator, by name.
+pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
+    let (manifest, file) = open_manifest(fs, dir)?;
+    read_manifest(&manifest, file, dir, comparator, false)
+}
+
+/// [`recover`], while another process may be writing.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_beside_writer(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
+    let (manifest, file) = open_manifest(fs, dir)?;
+    read_manifest(&manifest, file, dir, comparator, true)
+}
+
+/// Reads `file`, the MANIFEST of this name in `dir`.
+///
+/// # Errors
+/// As [`recover`].
+pub fn read_manifest(
+    manifest_name: &str,
+    file: Arc<dyn ReadFile>,
+    dir: &Path,
+    comparator: &str,
+    beside_writer: bool,
+) -> Result<Recovered> {
+    let path = dir.join(manifest_name);
+    let manifest_number = FileName::parse(manifest_name).and_then(|name| name.number());
+    let mut reader = LogReader::new(file, &path)?.beside_writer(beside_writer);
+    let mut levels: [BTreeMap<u64, NewFile>; NUM_LEVELS] = Default::default();
+    let mut merged = VersionEdit::default();
+    let mut damage = None;
+    let mut sync_failed = false;
+    loop {
+        let record = match reader.next() {
+            Ok(Some(record)) => record,
+            Ok(None) => break,
+            Err(error) => {
+                check_nothing_follows(&mut reader, &error)?;
+                damage = Some(error);
+                break;
+            }
+        };
+        sync_failed |= record == FAILED_MARK;
+        let edit = VersionEdit::decode(record)
+            .map_err(|error| error.in_file(&path).at(reader.record_offset()))?;
+        if let Some(found) = &edit.comparator
+            && found != comparator
+        {
+            return Err(Error::unsupported("comparator", found).in_file(&path));
+        }
+        for (level, number) in edit.deleted_files {
+            levels[level].remove(&number);
+        }
+        for file in edit.new_files {
+            levels[file.level].insert(file.number, file);
+        }
+        merged.log_number = edit.log_number.or(merged.log_number);
+        merged.prev_log_number = edit.prev_log_number.or(merged.prev_log_number);
+        merged.next_file_number = edit.next_file_number.or(merged.next_file_number);
+        merged.last_seq = edit.last_seq.or(merged.last_seq);
+    }
+    let missing = |what: &str| Error::corruption(format!("no {what} in any edit")).in_file(&path);
+    Ok(Recovered {
+        edit: VersionEdit {
+            new_files: levels.into_iter().flat_map(BTreeMap::into_values).collect(),
+            ..VersionEdit::default()
+        },
+        log_number: merged.log_number.ok_or_else(|| missing("log number"))?,
+        prev_log_number: merged.prev_log_number.unwrap_or(0),
+        next_file_number: merged.next_file_number.ok_or_else(|| missing("next file number"))?,
+        last_seq: merged.last_seq.ok_or_else(|| missing("last sequence number"))?,
+        manifest_number: manifest_number.unwrap_or(0),
+        valid_end: reader.valid_end(),
+        clean: damage.is_none() && reader.tail() == Tail::Clean,
+        sync_failed,
+        damage,
+    })
+}
+
+/// Fails with `error` unless it is damage after which there is no record.
+fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
+    loop {
+        reader.skip_damage();
+        match reader.next() {
+            Ok(None) => return Ok(()),
+            Err(next) if next.is_corruption() => {}
+            _ => return Err(error.clone()),
+        }
+    }
+}
+
+/// The last record of a MANIFEST whose sync failed: an edit of nothing. Such a MANIFEST is not
+/// written on.
+pub(super) const FAILED_MARK: &[u8] = &[];
+
+/// The name of the MANIFEST that `CURRENT` names.
+///
+/// # Errors
+/// Corruption, and I/O errors.
+pub fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
+    let path = dir.join(name::CURRENT);
+    let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+    // A name and a newline: anything longer is not a CURRENT, and need not be read whole.
+    let mut contents = [0; 256];
+    let len = file.read_at(&mut contents, 0).map_err(|error| Error::io("read", &path, error))?;
+    let named = name::parse_current(&contents[..len]).map_err(|error| error.in_file(&path))?;
+    Ok(named.to_owned())
+}
+
+/// Whether a MANIFEST names tables or cannot be told not to: what [`create`] leaves of its first
+/// one, when it is cut short, does not.
+///
+/// # Errors
+/// I/O errors.
+pub fn may_name_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    let file = fs.open(path).map_err(|error| Error::io("open", path, error))?;
+    let mut reader = LogReader::new(file, path)?;
+    loop {
+        match reader.next() {
+            Ok(None) => return Ok(false),
+            Ok(Some(record)) => match VersionEdit::decode(record) {
+                Ok(edit) if edit.new_files.is_empty() => {}
+                _ => return Ok(true),
+            },
+            Err(error) if error.is_corruption() => return Ok(reader.valid_end() > 0),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Makes a database of nothing in `dir`: MANIFEST number 1, and the `CURRENT` that names it.
+pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
+    let edit = VersionEdit {
+        comparator: Some(comparator.to_owned()),
+        log_number: Some(0),
+        next_file_number: Some(2),
+        last_seq: Some(0),
+        ..VersionEdit::default()
+    };
+    write_manifest(fs, dir, 1, &edit)?;
+    sync_dir(fs, dir)?;
+    set_current(fs, dir, 1)
+}
+
+/// Writes the MANIFEST `number` of one edit, and syncs it. Its name is the caller's to sync.
+pub fn write_manifest(fs: &dyn Fs, dir: &Path, number: u64, edit: &VersionEdit) -> Result<()> {
+    let path = dir.join(name::manifest_name(number));
+    let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
+    let mut manifest = Manifest { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
+    manifest.add(edit)?;
+    manifest.sync()
+}
+
+/// Names a MANIFEST, durable under its own name, in `CURRENT`.
+pub fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
+    let temp = dir.join(name::temp_name(manifest_number));
+    let current = dir.join(name::CURRENT);
+    let contents = name::current_contents(manifest_number);
+    let mut file = fs.create(&temp).map_err(|error| Error::io("create", &temp, error))?;
+    file.write(contents.as_bytes()).map_err(|error| Error::io("write", &temp, error))?;
+    file.sync().map_err(|error| Error::io("sync", &temp, error))?;
+    drop(file);
+    fs.rename(&temp, &current).map_err(|error| Error::io("rename", &temp, error))?;
+    sync_dir(fs, dir)
+}
+
+#[derive(Debug)]
+pub(super) struct Manifest {
+    pub(super) number: u64,
+    pub(super) path: PathBuf,
+    pub(super) log: LogWriter,
+    /// Its length when it held one version and nothing else.
+    pub(super) version_bytes: u64,
+}
+
+impl Manifest {
+    pub(super) fn is_overgrown(&self, rotate_bytes: u64) -> bool {
+        self.log.len() > rotate_bytes.max(2 * self.version_bytes)
+    }
+
+    pub(super) fn add(&mut self, edit: &VersionEdit) -> Result<()> {
+        let mut record = Vec::new();
+        edit.encode(&mut record);
+        self.log.add_record(&record).map_err(|error| Error::io("append to", &self.path, error))
+    }
+
+    pub(super) fn sync(&mut self) -> Result<()> {
+        self.log.sync().map_err(|error| {
+            self.log.mark_failed(FAILED_MARK);
+            Error::io("sync", &self.path, error)
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! The files of the write-ahead log: one created ahead, one that takes no more records.
+
+use std::io;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::sync::Instant;
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::{Error, Result};
+use crate::engine::memtable::{Arena, Memtable};
+use crate::engine::write::CommitState;
+use crate::engine::{Engine, Frozen};
+use crate::format::batch::WriteBatch;
+use crate::format::key::SeqNo;
+use crate::format::name;
+use crate::fs::{Fs, WriteFile, sync_dir};
+use crate::log::LogWriter;
+
+/// A log that takes no more records and is not durable yet.
+#[derive(Debug)]
+pub struct OutgoingLog {
+    /// File number of the log.
+    pub number: u64,
+    /// Path of the log, for errors.
+    pub path: PathBuf,
+    /// The log, still open.
+    pub log: LogWriter,
+    /// The sequence number after the log's last one.
+    pub next_seq: SeqNo,
+}
+
+/// Returns the error of a writer whose sync of `log` failed. Appends an empty batch at `next_seq`
+/// as the log's last record, by which an open sees that it must not continue the log.
+pub fn failed_sync(log: &mut LogWriter, path: &Path, next_seq: SeqNo, error: io::Error) -> Error {
+    log.mark_failed(empty_batch(next_seq).contents());
+    Error::io("sync", path, error)
+}
+
+fn empty_batch(next_seq: SeqNo) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    batch.set_sequence(next_seq);
+    batch
+}
+
+/// A log created before it is needed: creating a file can take long while others are synced.
+#[derive(Debug)]
+pub struct SpareLog {
+    /// File number of the log.
+    pub number: u64,
+    path: PathBuf,
+    file: Box<dyn WriteFile>,
+}
+
+impl SpareLog {
+    /// Creates the empty log `number` in `dir`. A `plain` log is never longer than its records.
+    ///
+    /// # Errors
+    /// I/O errors of the creation.
+    pub fn create(fs: &dyn Fs, dir: &Path, number: u64, plain: bool) -> Result<SpareLog> {
+        let path = dir.join(name::log_name(number));
+        let created = if plain { fs.create(&path) } else { fs.create_log(&path) };
+        let file = created.map_err(|error| Error::io("create", &path, error))?;
+        Ok(SpareLog { number, path, file })
+    }
+
+    /// Begins the log with an empty batch that carries `next_seq`, the first sequence number that
+    /// the log will hold.
+    ///
+    /// # Errors
+    /// I/O errors of the append.
+    pub fn begin(self, next_seq: SeqNo) -> Result<(PathBuf, LogWriter)> {
+        let mut log = LogWriter::new(self.file, 0);
+        let marker = empty_batch(next_seq);
+        let added = log.add_record(marker.contents());
+        added.map_err(|error| Error::io("append to", &self.path, error))?;
+        Ok((self.path, log))
+    }
+}
+
+impl Engine {
+    /// Makes everything logged so far durable; the sequence number after that is `next_seq`.
+    pub fn sync_log(&self, commit: &mut CommitState, next_seq: SeqNo) -> Result<()> {
+        if let Some(number) = commit.replayed_log {
+            self.wait_for_flush_of(number)?;
+            commit.replayed_log = None;
+        }
+        if !commit.outgoing.is_empty() {
+            // What is in tables by now needs no log.
+            let oldest_log = self.state.lock().oldest_log();
+            commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
+        }
+        for outgoing in &mut commit.outgoing {
+            // One that is not cut ends in zeros, which do no harm.
+            let _ = outgoing.log.trim();
+            outgoing.log.sync().map_err(|error| {
+                failed_sync(&mut outgoing.log, &outgoing.path, outgoing.next_seq, error)
+            })?;
+        }
+        commit.outgoing.clear();
+        if !commit.name_synced {
+            self.trash.check_directory()?;
+            sync_dir(&*self.fs, &self.dir)?;
+            commit.name_synced = true;
+        }
+        let began = Instant::now();
+        commit
+            .log
+            .sync()
+            .map_err(|error| failed_sync(&mut commit.log, &commit.log_path, next_seq, error))?;
+        commit.last_sync = began.elapsed();
+        self.metrics.syncs.fetch_add(1, Relaxed);
+        commit.unsynced = false;
+        Ok(())
+    }
+
+    /// Waits until the log `number` and those before it are in tables.
+    fn wait_for_flush_of(&self, number: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        while state.frozen.front().is_some_and(|frozen| frozen.first_log <= number) {
+            if let Some(error) = &state.failed {
+                return Err(error.clone());
+            }
+            // The background goes, but may still be at a flush.
+            if state.closing && !state.flushing {
+                state.flushing = true;
+                drop(state);
+                let flushed = self.contain("a flush", || self.flush_oldest());
+                state = self.state.lock();
+                state.flushing = false;
+                self.changed.notify_all();
+                flushed?;
+                continue;
+            }
+            self.wait_for_change(&mut state);
+        }
+        Ok(())
+    }
+
+    fn create_log(&self) -> Result<SpareLog> {
+        self.trash.check_directory()?;
+        let number = self.numbers.take();
+        // Known before it is there, so that what is left of a failure is removed with the rest.
+        self.state.lock().logs.insert(number, Some(0));
+        let plain = !self.options.preallocate_logs;
+        SpareLog::create(&*self.fs, &self.dir, number, plain)
+            .inspect_err(|_| self.discard_log(number))
+    }
+
+    /// Removes a log that could not be begun.
+    fn discard_log(&self, number: u64) {
+        match self.fs.remove(&self.dir.join(name::log_name(number))) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {}
+            _ => drop(self.state.lock().logs.remove(&number)),
+        }
+    }
+
+    /// Makes the next log, which will be needed soon.
+    pub fn create_spare_log(&self) {
+        // If it cannot be made, who needs it says so.
+        let spare = self.create_log().ok();
+        self.state.lock().spare_log = spare;
+    }
+
+    /// Freezes the memtable and starts the next, with a log of its own.
+    pub fn freeze(&self, commit: &mut CommitState) -> Result<()> {
+        let spare = self.state.lock().spare_log.take();
+        let spare = match spare {
+            // One that took its number before the current log did must not come after it.
+            Some(spare) if spare.number > commit.log_number => spare,
+            _ => self.create_log()?,
+        };
+        let number = spare.number;
+        let begun = spare.begin(commit.last_seq + 1);
+        let (path, log) = begun.inspect_err(|_| self.discard_log(number))?;
+        commit.half_done = true;
+        self.metrics.wal_bytes_before.fetch_add(commit.log.len(), Relaxed);
+        let log = std::mem::replace(&mut commit.log, log);
+        let path = std::mem::replace(&mut commit.log_path, path);
+        let next_seq = commit.last_seq + 1;
+        let outgoing = OutgoingLog { number: commit.log_number, path, log, next_seq };
+        let mem = Arc::new(Memtable::new(self.reads.order.user(), self.options.write_buffer_bytes));
+        let mut state = self.state.lock();
+        state.logs.insert(outgoing.number, Some(outgoing.log.len()));
+        let oldest_log = state.oldest_log();
+        let is_done = |outgoing: &mut OutgoingLog| outgoing.number < oldest_log;
+        state.done_logs.extend(commit.outgoing.extract_if(.., is_done));
+        match commit.unsynced {
+            true => commit.outgoing.push(outgoing),
+            false => state.done_logs.push(outgoing),
+        }
+        let first_log = std::mem::replace(&mut state.mem_log, number);
+        let full = std::mem::replace(&mut state.mem, mem.clone());
+        let bytes = full.bytes() as u64;
+        self.pace.frozen(bytes);
+        state.frozen.push_back(Frozen { mem: full, first_log, bytes });
+        self.show(&state);
+        drop(state);
+        self.reads.work.notify_all();
+        commit.log_number = number;
+        commit.name_synced = false;
+        commit.unsynced = false;
+        commit.mem = mem;
+        commit.look_at = 0;
+        commit.arena = Arena::default();
+        commit.half_done = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! Explaining a get step by step: what was searched, in which order, and whether filters were
+//! right.
+//!
+//! The steps are those of a real get, reported through a
+//! [`ReadSink`](crate::engine::read::get::ReadSink): there is no second read path that could behave
+//! differently.
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::engine::read::get;
+use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::stats::trace::ReadTrace;
+use crate::format::key::{KeyKind, SeqNo};
+pub use crate::table::BlockSource;
+use crate::table::reader::BlockReadOptions;
+
+mod record;
+pub mod show;
+
+/// A get, step by step.
+///
+/// As text it has one line of at most 100 columns for each step.
+///
+/// ```
+/// # use minikv::{Db, Options};
+/// use minikv::explain::Step;
+///
+/// # let dir = tempfile::tempdir()?;
+/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// db.put("apple", "red")?;
+/// let told = db.explain("apple")?;
+/// assert!(matches!(told.steps[0], Step::Memtable { entry: Some(_), .. }));
+/// println!("{told}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The key that was looked up.
+    pub key: Vec<u8>,
+    /// The sequence number at which the get read.
+    pub seq: SeqNo,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// The value found, if any.
+    pub value: Option<Bytes>,
+    /// Counts of the work of this get.
+    pub trace: ReadTrace,
+    /// Counts of the work of the same get without filters, or the error it ended with. It was
+    /// really done, before this one, and added nothing to the block cache.
+    pub unfiltered: Result<ReadTrace>,
+    /// The part that filters played.
+    pub filters: FilterUse,
+}
+
+/// One step of a get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// A memtable was searched.
+    Memtable {
+        /// Whether the memtable is frozen and waits to be flushed to a table.
+        frozen: bool,
+        /// The entry found, if any.
+        entry: Option<Entry>,
+    },
+    /// Tables were skipped because their key ranges do not contain the key.
+    Skipped {
+        /// The level of the tables.
+        level: usize,
+        /// Number of tables.
+        tables: u64,
+    },
+    /// A table's key range contains the key. The following steps are within this table.
+    Table(Table),
+    /// The whole-table filter was queried.
+    TableFilter(Verdict),
+    /// The index was searched.
+    Index {
+        /// The block where the key would be; `None` if every key of the table is less.
+        block: Option<IndexedBlock>,
+    },
+    /// The data block's filter was queried.
+    BlockFilter(Verdict),
+    /// The data block was read.
+    Block {
+        /// Offset of the block in the file, in bytes.
+        offset: u64,
+        /// Size of the block in the file with its trailer, in bytes.
+        stored_bytes: u64,
+        /// The source of the block.
+        source: BlockSource,
+        /// Whether its checksum was verified.
+        checksum_verified: bool,
+        /// Size after decompression in bytes, if the block was decompressed.
+        decompressed_bytes: Option<u64>,
+    },
+    /// The data block has the key.
+    Entry(Entry),
+    /// The data block does not have the key.
+    NotHere,
+}
+
+/// A table that was searched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Table {
+    /// The level of the table.
+    pub level: usize,
+    /// The file number.
+    pub number: u64,
+    /// Size of the file, in bytes.
+    pub file_bytes: u64,
+    /// The first user key.
+    pub first_key: Vec<u8>,
+    /// The last user key.
+    pub last_key: Vec<u8>,
+    /// Whether the table has a filter.
+    pub filter: TableFilter,
+}
+
+/// Whether a table has a filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TableFilter {
+    /// The table has a filter.
+    Readable,
+    /// The table has a filter, but it is damaged and not used.
+    Damaged,
+    /// The table has no filter, or none of a known kind.
+    Missing,
+}
+
+/// A data block, as listed in the index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexedBlock {
+    /// A user key that is not before the block's last and not after the next block's first.
+    pub separator: Vec<u8>,
+    /// Offset of the block in the file, in bytes.
+    pub offset: u64,
+    /// Size of the block without its trailer, in bytes.
+    pub bytes: u64,
+}
+
+/// The version of the key that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The sequence number of the write.
+    pub seq: SeqNo,
+    /// Whether the write was a put or a deletion.
+    pub kind: KeyKind,
+    /// Length of the value, in bytes; 0 for a deletion.
+    pub value_bytes: u64,
+}
+
+/// A filter's answer, and whether it was right.
+///
+/// Right means: in agreement with what the lookup would find. A key of which the table has only
+/// versions newer than the read counts as absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// "Maybe", and the key is there.
+    TruePositive,
+    /// "Maybe", but the key is not there: a block was read in vain.
+    FalsePositive,
+    /// "Not here", and the key is not there. To verify this, the block was read without the cache
+    /// and without being counted.
+    TrueNegative,
+    /// "Not here", but the key is there: the filter is broken.
+    FalseNegative,
+    /// "Not here", and the block that would tell is unreadable.
+    UnknownNegative,
+}
+
+impl Verdict {
+    /// Returns whether the answer was "maybe".
+    pub fn may_match(self) -> bool {
+        matches!(self, Verdict::TruePositive | Verdict::FalsePositive)
+    }
+}
+
+/// The part that filters played in a get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterUse {
+    /// Filters were queried.
+    Asked,
+    /// The read options turned filters off.
+    TurnedOff,
+    /// The database was opened without a filter policy.
+    NoPolicy,
+    /// No table that was searched has a filter.
+    NoneInTables,
+    /// No table was searched.
+    NoTables,
+}
+
+/// Does a get and explains it.
+///
+/// # Errors
+/// Errors of the get.
+pub fn explain(
+    state: &ReadState,
+    view: &ReadView,
+    seq: SeqNo,
+    key: &[u8],
+    options: &BlockReadOptions,
+) -> Result<Explanation> {
+    // The get without filters comes first and does not fill the cache, so that both find the same
+    // blocks there.
+    let without = BlockReadOptions { use_filter: false, fill_cache: false, ..*options };
+    let mut unfiltered = ReadTrace::default();
+    let unfiltered =
+        get::traced_get(state, view, seq, key, &without, &mut unfiltered).map(|_| unfiltered);
+
+    let mut recorder = record::Recorder::default();
+    let value = get::get(state, view, seq, key, options, &mut recorder)?;
+    state.totals.add_get(recorder.trace(), value.is_some(), |_| {});
+    let (steps, trace) = recorder.finish(state, seq, key)?;
+    let filters = filter_use(state, options, &steps);
+    Ok(Explanation { key: key.to_vec(), seq, steps, value, trace, unfiltered, filters })
+}
+
+fn filter_use(state: &ReadState, options: &BlockReadOptions, steps: &[Step]) -> FilterUse {
+    let mut filters = steps.iter().filter_map(|step| match step {
+        Step::Table(table) => Some(table.filter),
+        _ => None,
+    });
+    if !options.use_filter {
+        FilterUse::TurnedOff
+    } else if state.tables.context().filter_policy.is_none() {
+        FilterUse::NoPolicy
+    } else if filters.clone().next().is_none() {
+        FilterUse::NoTables
+    } else if filters.any(|filter| filter == TableFilter::Readable) {
+        FilterUse::Asked
+    } else {
+        FilterUse::NoneInTables
+    }
+}

@@ -1,0 +1,22 @@
+//! Filesystem calls whose errors name the operation and the path.
+
+use std::path::{Path, PathBuf};
+
+use super::Fs;
+use crate::base::{Error, Result};
+
+/// Makes the names in `dir` durable.
+pub fn sync_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))
+}
+
+/// `dir` from the root, so that it stays the same directory when the process goes to another.
+pub fn absolute(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
+    fs.absolute(dir).map_err(|error| Error::io("find", dir, error))
+}
+
+/// Returns whether a file that could be continued has another name. Then it is not: after a copy by
+/// hard links (`cp -l`) it belongs to another database, too.
+pub fn has_other_names(fs: &dyn Fs, path: &Path) -> Result<bool> {
+    fs.has_other_names(path).map_err(|error| Error::io("open", path, error))
+}

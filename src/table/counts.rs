@@ -1,0 +1,148 @@
+//! Counters of the work done by reads.
+//!
+//! A lookup reports each step to a sink. The usual sinks count: into the database's own
+//! [`ReadTally`], or into a [`ReadTrace`] that the caller asked for. Counting is always on, and
+//! both take the same code path.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Declares the counters of a level twice: as plain numbers, and as counters that other threads can
+/// read while they are updated.
+macro_rules! level_counters {
+    ($($(#[$doc:meta])* $counter:ident,)*) => {
+        /// Counts of the work that reads did at one level, or in one table.
+        ///
+        /// Gets query two kinds of filters. A *block filter* covers one data block and is queried
+        /// after the index; a *table filter* covers the whole table and is queried before the
+        /// index. Scans query *prefix filters*.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct LevelTrace {
+            $($(#[$doc])* pub $counter: u64,)*
+        }
+
+        impl LevelTrace {
+            /// Adds the counts of `other` to these.
+            pub fn add(&mut self, other: &LevelTrace) {
+                $(self.$counter += other.$counter;)*
+            }
+
+            /// Returns every counter with its name, for programs that print them all.
+            pub fn counters(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($counter), self.$counter),)*]
+            }
+        }
+
+        /// Counters that are updated while others read them; see [`LevelTrace`].
+        #[derive(Debug, Default)]
+        pub struct LevelTally {
+            $($(#[$doc])* pub $counter: Tally,)*
+        }
+
+        impl LevelTally {
+            /// Adds the counts of `trace`.
+            pub fn add(&self, trace: &LevelTrace) {
+                $(self.$counter.count(trace.$counter);)*
+            }
+
+            /// Returns the counts so far.
+            pub fn load(&self) -> LevelTrace {
+                LevelTrace { $($counter: self.$counter.load(),)* }
+            }
+        }
+    };
+}
+
+level_counters! {
+    /// Tables searched by gets: their key range contains the key.
+    tables_considered,
+    /// Tables skipped by gets: their key range does not contain the key.
+    tables_skipped_by_range,
+    /// Index blocks searched.
+    index_seeks,
+    /// Block filters queried.
+    filter_checks,
+    /// Block filters that answered "no", each saving a data block.
+    filter_negatives,
+    /// Block filters that answered "maybe" for a key that the block had.
+    filter_true_positives,
+    /// Block filters that answered "maybe" although the block did not have the key, or only in
+    /// versions newer than the read.
+    filter_false_positives,
+    /// Data blocks found in the block cache.
+    data_blocks_from_cache,
+    /// Data blocks read from a file.
+    data_blocks_from_file,
+    /// Bytes read from files, block trailers included.
+    bytes_read,
+    /// Bytes produced by decompression.
+    bytes_decompressed,
+    /// Block checksums verified.
+    checksums_verified,
+    /// Table filters queried.
+    table_filter_checks,
+    /// Table filters that answered "no", each saving an index search and a data block.
+    table_filter_negatives,
+    /// Table filters that answered "maybe" for a key that the table had.
+    table_filter_true_positives,
+    /// Table filters that answered "maybe" although the table did not have the key, or only in
+    /// versions newer than the read.
+    table_filter_false_positives,
+    /// Prefix filters queried by scans of one prefix.
+    prefix_filter_checks,
+    /// Prefix filters that answered "no", each saving the scan a table.
+    prefix_filter_negatives,
+}
+
+impl LevelTrace {
+    /// Returns the number of data blocks searched, from the cache or from files.
+    pub fn data_blocks(&self) -> u64 {
+        self.data_blocks_from_cache + self.data_blocks_from_file
+    }
+
+    /// Returns the number of block and table filters queried.
+    pub fn all_filter_checks(&self) -> u64 {
+        self.filter_checks + self.table_filter_checks
+    }
+
+    /// Returns the number of block and table filters that answered "no".
+    pub fn all_filter_negatives(&self) -> u64 {
+        self.filter_negatives + self.table_filter_negatives
+    }
+
+    /// Returns the number of block and table filters that answered "maybe" rightly.
+    pub fn all_filter_true_positives(&self) -> u64 {
+        self.filter_true_positives + self.table_filter_true_positives
+    }
+
+    /// Returns the number of block and table filters that answered "maybe" wrongly.
+    pub fn all_filter_false_positives(&self) -> u64 {
+        self.filter_false_positives + self.table_filter_false_positives
+    }
+}
+
+/// A counter that one thread at a time adds to and any thread reads. An addition costs as much as
+/// in plain memory; several writers at a time would need a locked instruction.
+#[derive(Debug, Default)]
+pub struct Tally(AtomicU64);
+
+impl Tally {
+    /// Adds `n`.
+    #[inline]
+    pub fn count(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Sets the counter to `n`.
+    #[inline]
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Relaxed);
+    }
+
+    /// Returns the current value.
+    #[inline]
+    pub fn load(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}

@@ -1,0 +1,74 @@
+//! The tables of docs/tour.md that say where things are, held against the code.
+
+use crate::names::Names;
+use crate::{code_spans, page, root};
+
+/// The part of a page from a heading to the next of the same level.
+fn section<'p>(page: &'p str, heading: &str) -> &'p str {
+    let heading = format!("\n## {heading}\n");
+    let (_, rest) = page.split_once(&heading).unwrap_or_else(|| panic!("no {heading}"));
+    rest.split("\n## ").next().unwrap()
+}
+
+/// The rows of a table, without its head.
+fn rows(section: &str) -> impl Iterator<Item = &str> {
+    section.lines().filter(|line| line.starts_with("| ")).skip(2)
+}
+
+/// What is wrong with a row whose last cells are a file of `src/` and something it defines: a
+/// function, a type, a constant, or an associated item as `Type::name`.
+fn fault(row: &str) -> Option<String> {
+    let mut cells = row.trim_end_matches('|').rsplit('|');
+    let (name, file) = (code_spans(cells.next()?), code_spans(cells.next()?));
+    let ([name], [file]) = (&name[..], &file[..]) else {
+        return Some(format!("{row}: a file and a name are expected"));
+    };
+    let path = root().join("src").join(file);
+    if !path.is_file() {
+        return Some(format!("{row}: there is no src/{file}"));
+    }
+    let names: Vec<&str> = name.split("::").collect();
+    let defined = Names::of(&[path]).define(&names);
+    (!defined).then(|| format!("{row}: src/{file} does not define {name}"))
+}
+
+fn check(heading: &str, least: usize) {
+    let page = page("docs/tour.md");
+    let section = section(&page, heading);
+    let faults: Vec<_> = rows(section).filter_map(fault).collect();
+    assert!(faults.is_empty(), "{faults:#?}");
+    let count = rows(section).count();
+    assert!(count >= least, "only {count} rows");
+}
+
+#[test]
+fn each_thing_is_where_the_tour_says() {
+    check("Where is …?", 30);
+}
+
+#[test]
+fn each_word_of_the_glossary_is_where_it_says() {
+    check("Glossary", 30);
+}
+
+#[test]
+fn a_row_that_is_wrong_is_found() {
+    let row = |file: &str, name: &str| fault(&format!("| Where? | `{file}` | `{name}` |"));
+    assert_eq!(row("filter/bloom.rs", "set_bits"), None);
+    assert_eq!(row("filter/bloom.rs", "BloomFilterPolicy"), None);
+    assert_eq!(row("filter/bloom.rs", "BloomFilterPolicy::filter_bits"), None);
+    assert_eq!(row("filter/bloom.rs", "BLOOM_SEED"), None);
+    for (file, name) in [
+        ("filter/blossom.rs", "set_bits"),
+        ("filter/policy.rs", "set_bits"),
+        ("filter/bloom.rs", "filter_bits"),
+        ("filter/bloom.rs", "BloomGenerator::filter_bits"),
+        // Named there, but not defined.
+        ("filter/mod.rs", "BloomFilterPolicy"),
+        ("filter/mod.rs", "bloom"),
+        ("filter/bloom.rs", "tests"),
+    ] {
+        assert!(row(file, name).is_some(), "{file} {name}");
+    }
+    assert!(fault("| Where? | `filter/bloom.rs` | a bit |").is_some());
+}
