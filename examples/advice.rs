@@ -1,4 +1,5 @@
-//! Asks a database which filters its own lookups want: `cargo run --release --example advice`.
+//! Asks a database which filters suit the lookups it has served:
+//! `cargo run --release --example advice`.
 
 use minikv::{Db, FilterLayout, Options, Result};
 
@@ -12,10 +13,10 @@ fn main() -> Result<()> {
         let user = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         db.put(format!("user/{user:016x}"), format!("joined in {}", 2000 + user % 26))?;
     }
-    // Every run has the same tables then.
+    // Compacted, so that every run has the same tables.
     db.compact_range::<&str>(..)?;
 
-    // Two lookups of three are of users who are not there.
+    // Two of three lookups are for users that do not exist.
     for i in (0..USERS * 3).step_by(2) {
         let user = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         db.get(format!("user/{user:016x}"))?;

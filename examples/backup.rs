@@ -1,8 +1,8 @@
-//! A backup of a database in use, and back from it: `cargo run --example backup`.
+//! Backs up a database while it is in use, and restores it: `cargo run --example backup`.
 //!
-//! A checkpoint is a database of its own. On the same filesystem it takes next to no space: table
-//! files never change, so they get a second name. A backup on another disk is a copy of that
-//! directory.
+//! A checkpoint is a database of its own. On the same filesystem it takes almost no space: table
+//! files never change, so the copy links to them. For a backup on another disk, copy the directory
+//! of the checkpoint.
 
 use minikv::{Db, Options, Result};
 
@@ -13,13 +13,13 @@ fn main() -> Result<()> {
     for number in 0..1000 {
         db.put(format!("note/{number:04}"), "precious")?;
     }
-    db.checkpoint(&copy)?; // reads and writes go on meanwhile
+    db.checkpoint(&copy)?; // other threads may read and write meanwhile
     for entry in db.prefix("note/")? {
         db.delete(entry?.0)?; // a mistake
     }
     db.close()?;
 
-    // A backup that was never read is none.
+    // Read the backup before you rely on it.
     let report = minikv::verify(&copy, &Options::default())?;
     assert!(report.is_sound(), "{report:?}");
     let restored = Db::open(&copy, Options::default())?;

@@ -1,11 +1,11 @@
-//! Moves money in one batch, from many threads, while a snapshot goes on seeing the balances
-//! before: `cargo run --example batch_and_snapshot`.
+//! Transfers money in batches from several threads, while a snapshot keeps showing the balances
+//! from before: `cargo run --example batch_and_snapshot`.
 //!
 //! A batch is all or nothing, but it is not a transaction: nothing keeps another thread from
-//! writing between the read of a balance and the batch that changes it. Two transfers at once would
-//! both read the old balance, and one of them would be lost. So every read-modify-write of an
-//! account here holds one mutex. (Only one process can have a database open for writing, so a
-//! mutex of that process is enough.)
+//! writing between the read of a balance and the batch that changes it. Two concurrent transfers
+//! could both read the old balance, and one of them would be lost. So every read-modify-write of an
+//! account here holds one mutex. (Only one process can have a database open for writing, so a mutex
+//! within that process is enough.)
 
 use std::sync::Mutex;
 
@@ -15,12 +15,12 @@ const TRANSFERS: u64 = 250;
 
 struct Bank {
     db: Db,
-    /// Held from the read of balances to the write of the new ones.
+    /// Held from reading the balances until the new ones are written.
     accounts: Mutex<()>,
 }
 
 impl Bank {
-    /// Moves `amount`, unless there is less in the account: whether it did.
+    /// Moves `amount`, unless the account has less. Returns whether it did.
     fn transfer(&self, from: &str, to: &str, amount: u64) -> Result<bool> {
         let _held = self.accounts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now = self.db.snapshot();

@@ -1,14 +1,15 @@
 //! Keys in an order of your own: `cargo run --example comparator`.
 //!
-//! The comparator's name is stored in the database, which can be opened with no other one. Bytes
-//! that sort by themselves need none: big-endian numbers do, and are what most programs use.
+//! The database stores the comparator's name and can be opened only with a comparator of that name.
+//! Keys that sort correctly as bytes need no comparator, so most programs encode numbers as
+//! big-endian.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use minikv::{Comparator, Db, Error, Options, Result};
 
-/// Decimal numbers by value, so that 9 comes before 10.
+/// Orders decimal numbers by value, so that 9 comes before 10.
 #[derive(Debug)]
 struct Numeric;
 
@@ -17,12 +18,12 @@ impl Comparator for Numeric {
         "example.Numeric"
     }
 
-    // It must be a total order, always the same, and it must not panic.
+    // This must be a total order that never changes, and it must not panic.
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         a.len().cmp(&b.len()).then_with(|| a.cmp(b))
     }
 
-    // Only the same bytes compare equal: filters may be used.
+    // Keys that compare equal have the same bytes, so filters can be used.
     fn equal_means_same_bytes(&self) -> bool {
         true
     }

@@ -1,8 +1,8 @@
-//! Counters that many threads count up: `cargo run --release --example counters`.
+//! Counters that several threads increment: `cargo run --release --example counters`.
 //!
-//! A get and a put are two steps. Without the mutex two threads could read the same count, and one
-//! of the two increments would be lost. One mutex for each group of keys lets threads that count
-//! other things go on.
+//! A get and a put are two steps. Without a mutex, two threads could read the same count, and one
+//! of the two increments would be lost. Each group of keys has a mutex of its own, so that threads
+//! rarely wait for others that increment different counters.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;

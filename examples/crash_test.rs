@@ -1,8 +1,9 @@
-//! A test of a program's own promises, by a loss of power after every operation of the disk:
+//! A test of a program's own promises, with a power loss after every disk operation:
 //! `cargo run --release --example crash_test`.
 //!
 //! `SimFs` is a disk in memory that knows what would survive. The program under test keeps an
-//! inbox: an order and the count of orders, in one batch, synced before it says "accepted".
+//! inbox: it writes each order and the count of orders in one batch, and syncs it before it says
+//! "accepted".
 
 use std::sync::Arc;
 

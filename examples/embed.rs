@@ -1,4 +1,4 @@
-//! Opens a database, writes, reads, deletes: `cargo run --example embed [DIR]`. Without a
+//! Opens a database, writes, reads and deletes: `cargo run --example embed [DIR]`. Without a
 //! directory it uses a temporary one, which is removed at the end.
 
 use minikv::{Db, Options, Result, WriteOptions};
@@ -11,7 +11,7 @@ fn main() -> Result<()> {
     let db = Db::open(&dir, Options::default().create_if_missing(true))?;
     db.put("fruit/apple", "red or green")?;
     db.put("fruit/banana", "yellow")?;
-    // Unsynced writes survive the end of the process; synced ones a loss of power too.
+    // Unsynced writes survive the end of the process; synced writes also survive a power loss.
     db.put_with(&WriteOptions::default().sync(true), "fruit/cherry", "dark red")?;
     db.delete("fruit/banana")?;
 
@@ -22,7 +22,7 @@ fn main() -> Result<()> {
         }
     }
 
-    // Dropping the last handle closes too, but cannot report an error.
+    // Dropping the last handle also closes the database, but cannot report an error.
     db.close()?;
     match kept {
         Some(_) => println!("a LevelDB database is in {}", dir.display()),

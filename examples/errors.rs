@@ -1,5 +1,5 @@
-//! What a program does about errors: a full disk, and then space again.
-//! `cargo run --example errors`
+//! Handles errors when the disk fills up and later has space again:
+//! `cargo run --example errors`.
 //!
 //! The disk here is `SimFs`, which fails on demand.
 
@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let disk = SimFs::new(1);
     let options = || Options::default().fs(Arc::new(disk.clone()));
 
-    // Errors are matched by kind, and say in words what happened to which file.
+    // An error's variant says what kind it is, and its text what happened to which file.
     match Db::open("/db", options()) {
         Err(error @ Error::DatabaseMissing { .. }) => println!("{error}"),
         other => panic!("{other:?}"),
@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     assert_eq!(error.io_kind(), Some(ErrorKind::StorageFull));
     println!("{error}");
 
-    // From now on it only reads. Nothing is written to a log that may end in half a record.
+    // The database is now read-only: the log may end in half a record, so nothing may follow it.
     assert_eq!(db.health().state, HealthState::ReadOnly);
     match db.put("refused", "1") {
         Err(Error::ReadOnly { reason }) => println!("refused, since: {reason}"),
@@ -35,7 +35,8 @@ fn main() -> Result<()> {
     }
     assert!(db.contains_key("kept")?);
 
-    // When there is space again: new files, with everything acknowledged and nothing that failed.
+    // Once there is space, `resume` starts new files with everything acknowledged and nothing that
+    // failed.
     disk.clear_faults();
     db.resume()?;
     db.put("later", "1")?;

@@ -1,12 +1,12 @@
-//! How often bloom filters are wrong, by theory and measured: the table of `docs/filters.md`.
-//! `cargo run --release --example false_positives`
+//! Predicts and measures the false-positive rates of bloom filters, for the table in
+//! `docs/filters.md`: `cargo run --release --example false_positives`.
 
 use minikv::filter::math::{best_probes, false_positive_probability};
 use minikv::{BloomFilterPolicy, FilterPolicy};
 
 const LOOKUPS: u64 = 4_000_000;
 
-/// Splitmix64: the same keys in every run.
+/// SplitMix64, so that every run has the same keys.
 fn random(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *seed;
@@ -20,10 +20,10 @@ fn random_key(seed: &mut u64) -> [u8; 16] {
     (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
 }
 
-/// The part of lookups of absent keys that filters of `keys` keys each let through.
+/// Returns the fraction of absent keys that filters of `keys` keys each let through.
 fn measured(policy: &BloomFilterPolicy, keys: usize) -> f64 {
     let mut seed = 1;
-    // A filter is asked a hundred times as often as it has keys, and then there is another.
+    // Each filter is queried a hundred times per key it holds, and is then replaced by a new one.
     let lookups_per_filter = 100 * keys as u64;
     let mut wrong = 0u64;
     for _ in 0..LOOKUPS / lookups_per_filter {

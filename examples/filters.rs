@@ -1,21 +1,21 @@
-//! What a bloom filter saves: the same lookups in the same tables, with filters and without.
-//! `cargo run --release --example filters`
+//! Does the same lookups in the same tables with and without bloom filters, to show what they save:
+//! `cargo run --release --example filters`.
 //!
-//! A get of an absent key must look into every table whose range holds the key. A filter in memory
-//! answers that a data block does not have the key, and the block is not read.
+//! A get of an absent key must search every table whose range includes the key. If the filter in
+//! memory says that the key is not in the data block, the block is not read.
 //!
-//! The columns, each a sum over all lookups:
-//! - *data blocks*: blocks read, from the cache or from a file; what filters are there to save;
-//! - *filter checks*: filters consulted, one for each table whose range holds the key;
-//! - *negatives*: checks that said "not here", which is always right;
-//! - *false positives*: checks that said "maybe" of a block that does not have the key.
+//! The columns, summed over all lookups:
+//! - *data blocks*: blocks read, from the cache or from a file; filters are there to save these;
+//! - *filter checks*: filters queried, one for each table whose range includes the key;
+//! - *negatives*: filters that said "not here", which is always right;
+//! - *false positives*: filters that said "maybe" about a block that does not have the key.
 
 use minikv::{Db, LevelTrace, Options, ReadOptions, ReadTrace, Result};
 
 const ENTRIES: u32 = 50_000;
 const LOOKUPS: u32 = 10_000;
 
-/// Looks up even numbers, which are there, or odd ones, which are not.
+/// Looks up even numbers, which are present, or odd ones, which are absent.
 fn look_up(db: &Db, options: &ReadOptions, odd: u32) -> Result<LevelTrace> {
     let mut sum = ReadTrace::default();
     for i in 0..LOOKUPS {
@@ -32,7 +32,7 @@ fn main() -> Result<()> {
     let options = Options::default().create_if_missing(true).write_buffer_bytes(512 << 10);
     let db = Db::open(home.path().join("db"), options)?;
     for i in 0..ENTRIES {
-        // Only even numbers, in a scattered order, so that every table spans all keys.
+        // Only even numbers, in a scattered order, so that every table spans nearly all keys.
         let number = i.wrapping_mul(7919) % ENTRIES * 2;
         db.put(format!("key{number:08}"), format!("the value of {number}"))?;
     }
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
         "keys", "filters", "data blocks", "filter checks", "negatives", "false positives"
     );
     for (odd, keys) in [(0, "present"), (1, "absent")] {
-        // One database: two would be compacted differently, and differ by that too.
+        // Both use the same database, because two databases would be compacted differently.
         for (used, filters) in [(true, "used"), (false, "ignored")] {
             let trace = look_up(&db, &ReadOptions::default().use_filter(used), odd)?;
             println!(

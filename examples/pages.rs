@@ -1,7 +1,7 @@
-//! A long listing page by page, as a web service gives it: `cargo run --example pages`.
+//! A long listing in pages, as a web service returns it: `cargo run --example pages`.
 //!
-//! The token of the next page is the last key of this one. Entries that are added or deleted
-//! between two pages do no harm: no other entry is shown twice or left out.
+//! The token for the next page is the last key of this one. If entries are added or deleted between
+//! two pages, no other entry is repeated or left out.
 
 use std::ops::Bound;
 
@@ -9,7 +9,7 @@ use minikv::{Bytes, Db, Options, Result};
 
 const PAGE: usize = 4;
 
-/// At most [`PAGE`] entries under `prefix` after the key `after`.
+/// Returns at most [`PAGE`] entries under `prefix` that come after the key `after`.
 fn page(db: &Db, prefix: &str, after: Option<&Bytes>) -> Result<Vec<(Bytes, Bytes)>> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     db.prefix_from(prefix, from)?.take(PAGE).collect()
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
         last = Some(key.clone());
         let keys: Vec<_> = entries.iter().map(|(key, _)| String::from_utf8_lossy(key)).collect();
         println!("page {number}: {}", keys.join(", "));
-        db.delete(key)?; // the page after it is found all the same
+        db.delete(key)?; // the next page can still be found
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Keys under one prefix, a range, the last few, and a cursor that turns round:
+//! Scans a prefix, a range, and the last few keys of a prefix, and moves a cursor both ways:
 //! `cargo run --example prefix_scan`.
 
 use minikv::{Db, Options, Result};
@@ -25,8 +25,8 @@ fn main() -> Result<()> {
         println!("  {} {}", String::from_utf8_lossy(&key), String::from_utf8_lossy(&value));
     }
 
-    // A cursor lends its key and value instead of handing them out, and moves both ways. Each move
-    // says whether it arrived at an entry: without one, `key` panics.
+    // A cursor lends its key and value, and moves both ways. Each move returns whether it reached
+    // an entry; if it did not, `key` panics.
     let mut cursor = db.cursor()?;
     if cursor.seek("temperature/2024-02-20")? && cursor.prev()? {
         println!("before the 20th comes {}", String::from_utf8_lossy(cursor.key()));

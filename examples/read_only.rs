@@ -1,8 +1,8 @@
 //! A reader beside a writer: `cargo run --example read_only`.
 //!
-//! `Db::open_read_only` takes no lock and changes nothing in the directory, so it works while
-//! another process has the database open, and on a read-only medium. It shows the database as it
-//! was when it was opened; to see later writes, open it again.
+//! `Db::open_read_only` takes no lock and changes nothing in the directory, so it works on a
+//! read-only medium, and while another process has the database open. It shows the database as it
+//! was when it was opened; open it again to see later writes.
 
 use minikv::{Db, Options, Result};
 
@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     let writer = Db::open(&dir, Options::default().create_if_missing(true))?;
     writer.put("day/1", "sunny")?;
 
-    // Usually in another process.
+    // This is usually in another process.
     let reader = Db::open_read_only(&dir, Options::default())?;
     writer.put("day/2", "rain")?;
     println!("the reader sees {} days", reader.prefix("day/")?.count());

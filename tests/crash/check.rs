@@ -1,4 +1,5 @@
-//! A recovered database against itself, its files, and what its numbers may be.
+//! Checks a recovered database: its reads agree with each other, its files are the ones it needs,
+//! and no file number was used twice.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +12,7 @@ use minikv::{Db, Options, WriteOptions, files};
 use crate::model::{Entries, hash_of};
 use crate::workload::DIR;
 
-/// What a database holds, read in every way there is.
+/// Reads every entry by iteration in both directions and by get. Returns an error if they differ.
 pub fn read_all(db: &Db) -> Result<Entries, String> {
     let mut forward = Vec::new();
     for entry in db.iter().map_err(|error| format!("iter: {error}"))? {
@@ -34,7 +35,7 @@ pub fn read_all(db: &Db) -> Result<Entries, String> {
     Ok(forward.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
 }
 
-/// Gets of keys that iteration did not show find nothing either.
+/// Checks that gets find exactly the keys that iteration showed.
 fn check_absent(db: &Db, entries: &Entries, keys: usize) -> Result<(), String> {
     for key in (0..keys.min(60)).map(|key| format!("key{key:04}").into_bytes()) {
         let is_there = entries.contains_key(&key);
@@ -50,7 +51,8 @@ fn names(fs: &SimFs) -> BTreeSet<String> {
     fs.list(Path::new(DIR)).unwrap_or_default().into_iter().collect()
 }
 
-/// Files there must be what the MANIFEST names, the logs it does not cover, and nothing else.
+/// Checks that the tables and the MANIFEST are those in use, that the logs are those the MANIFEST
+/// does not cover, and that there are no other files.
 pub fn check_files(fs: &SimFs) -> Result<(), String> {
     let recovered = files::recover_manifest(fs, Path::new(DIR), "leveldb.BytewiseComparator")
         .map_err(|error| format!("the MANIFEST: {error}"))?;
@@ -77,7 +79,7 @@ pub fn check_files(fs: &SimFs) -> Result<(), String> {
     }
 }
 
-/// No file was made with a number that a file had before.
+/// Checks that no file was created with a number that another file had before.
 pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String> {
     let number_of = |name: &str| match FileName::parse(name) {
         Some(FileName::Temp(_)) | None => None,
@@ -89,7 +91,7 @@ pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String
             continue;
         }
         let name = entry.path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        // A database is made again if it was never finished.
+        // A creation that did not finish starts over with the same number.
         if let Some(number) = number_of(name)
             && !taken.insert(number)
             && name != "MANIFEST-000001"
@@ -100,7 +102,7 @@ pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String
     Ok(())
 }
 
-/// What is `entries` now is so after the worst loss of power.
+/// Checks that exactly `entries` survive the worst loss of power.
 fn check_durable(
     fs: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,
@@ -115,9 +117,9 @@ fn check_durable(
     }
 }
 
-/// Opens what a crash left, checks it, and gives the hash of what is in it.
+/// Opens what a crash left, checks it, and returns the hash of its entries.
 ///
-/// With `deep`, it is opened again, written to, and its files are counted.
+/// With `deep`, also opens it again, writes to it and checks its files.
 pub fn recover(
     image: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,
@@ -139,7 +141,7 @@ pub fn recover(
     if read_all(&db)? != entries {
         return Err("opened again it holds something else".to_owned());
     }
-    // What is written now is newer than anything before it.
+    // New writes must hide everything written before them.
     let mut after = entries.clone();
     let overwritten: Vec<_> = entries.keys().step_by(7).cloned().collect();
     for key in overwritten.into_iter().chain([b"a key of its own".to_vec()]) {

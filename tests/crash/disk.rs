@@ -1,4 +1,4 @@
-//! Limits of the disk that a process must meet as errors and not as signals.
+//! Limits of the disk that must cause errors and not signals.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -15,7 +15,8 @@ fn open(dir: &Path, write_buffer_bytes: usize) -> Db {
     Db::open(dir, options.write_buffer_bytes(write_buffer_bytes)).unwrap()
 }
 
-/// Runs one of the children below in a process of its own, by a shell command that ends in it.
+/// Runs one of the children below in a process of its own, through a shell that first runs
+/// `before`.
 fn run(child: &str, dir: &Path, before: &str) -> ExitStatus {
     Command::new("sh")
         .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])
@@ -42,17 +43,18 @@ fn writer_below_a_limit() {
     }
 }
 
-/// `ulimit -f`: a longer file is a signal that ends the process, even if it is only reserved.
+/// Under `ulimit -f`, a file that grows past the limit, even if its space is only reserved, ends
+/// the process by a signal.
 #[test]
 fn no_log_is_reserved_past_the_limit_of_file_sizes() {
     let dir = tempfile::tempdir().unwrap();
-    // In units of 512 bytes, or of 1 KiB with some shells.
+    // The unit is 512 bytes, or 1 KiB in some shells.
     let status = run("writer_below_a_limit", dir.path(), "ulimit -f 1000;");
     assert!(status.success(), "{status}");
     assert_eq!(open(&dir.path().join("unsynced"), 4 << 20).iter().unwrap().count(), 450);
 }
 
-/// Writes while a copy shares the log's blocks and nothing is free.
+/// Writes while a copy shares the log's blocks and the disk is full.
 #[test]
 #[ignore = "the child of the test below"]
 fn writer_on_a_full_disk() {

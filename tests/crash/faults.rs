@@ -1,8 +1,8 @@
 //! A fault at every operation of every workload, and at many reads.
 //!
-//! After the first error the process ends, or the machine does, or the fault goes away and the
-//! database is told to resume. `MINIKV_CRASH_FAULTS` faults are tried (3,000 if it is not set),
-//! workload after workload from `MINIKV_SEED` (1).
+//! After the first error either the process ends, or the machine loses power, or the fault goes
+//! away and the test calls `Db::resume`. `MINIKV_CRASH_FAULTS` faults are tried (default 3,000),
+//! workload after workload from the seed `MINIKV_SEED` (default 1).
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
@@ -18,16 +18,16 @@ use crate::{check, setting};
 
 const EIO: i32 = 5;
 
-/// What follows the first error.
+/// What happens after the first error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// The process ends, or the power is lost.
     Crash,
-    /// The fault goes away, and the database is told so.
+    /// The fault goes away, and `Db::resume` is called.
     Resume,
 }
 
-/// The faults that the operation of a journal may meet.
+/// Returns the faults that can strike the operation of a journal entry.
 fn faults_of(entry: &JournalEntry, rng: &mut Rng) -> Vec<Fault> {
     let mut faults = match entry.kind {
         OpKind::Write => vec![
@@ -50,7 +50,7 @@ fn faults_of(entry: &JournalEntry, rng: &mut Rng) -> Vec<Fault> {
     faults
 }
 
-/// Faults of reading: of every kind of file, at the first and at later reads.
+/// Returns faults of reads: for every kind of file, at the first read and at later ones.
 fn read_faults(rng: &mut Rng) -> Vec<Fault> {
     let mut faults = Vec::new();
     for pattern in ["*.ldb", "*.log", "*MANIFEST*", "*CURRENT"] {
@@ -73,7 +73,8 @@ fn read_faults(rng: &mut Rng) -> Vec<Fault> {
     faults
 }
 
-/// After an error: the database says so, keeps what it had, and goes on when it is told to.
+/// Checks, after an error, that the database reports it, keeps what it had, and accepts writes
+/// again after `resume`.
 fn resume(run: &mut Run, error: &Error) -> Result<(), String> {
     if !run.is_open() {
         run.fs.clear_faults();
@@ -139,7 +140,7 @@ struct Tally {
     runs: AtomicU64,
 }
 
-/// Makes `fault` in the workload of `seed`. `images` is the seed of the crash images after it.
+/// Injects `fault` into the workload of `seed`. `images` seeds the crash images that follow.
 fn try_fault(
     seed: u64,
     fault: &Fault,
@@ -177,7 +178,7 @@ fn try_fault(
     Ok(())
 }
 
-/// Every fault at every operation of one workload.
+/// Tries the faults at every operation of one workload.
 fn sweep(seed: u64, tally: &Tally, is_done: &dyn Fn() -> bool) -> Result<(), String> {
     let plain = Run::new(seed).finish();
     let only = std::env::var("MINIKV_CRASH_FAULT").ok().map(|at| at.parse::<usize>().unwrap());
@@ -187,10 +188,10 @@ fn sweep(seed: u64, tally: &Tally, is_done: &dyn Fn() -> bool) -> Result<(), Str
         faults.extend(faults_of(&entry, &mut rng));
     }
     faults.extend(read_faults(&mut rng));
-    // Workload by workload is tried in full; a short sweep takes a part of each.
+    // A long sweep tries all faults of each workload; a short sweep tries a part of them.
     let stride = if setting("MINIKV_CRASH_FAULTS", 3_000) < 20_000 { 7 } else { 1 };
     for (at, fault) in faults.iter().enumerate() {
-        // Also for one that is left out, so that a replay has the same images.
+        // Drawn even if the fault is skipped, so that a replay makes the same images.
         let images = rng.next();
         let is_left_out = match only {
             Some(only) => at != only,

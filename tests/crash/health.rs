@@ -1,5 +1,5 @@
-//! What a running database does about faults: it says so, keeps what it has, and goes on when it
-//! can. Real threads in the background, so nothing here may wait for ever.
+//! What a running database does about faults: it reports them, keeps what it has, and continues
+//! when it can. The background threads are real, so no test here may wait for ever.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn crashed(fs: &SimFs) -> Db {
     open(&fs.crash_image(&CrashPlan::strict()))
 }
 
-/// Until the background has come so far; a test that hangs here is one that fails.
+/// Waits until the background has got that far. A test that hangs here has failed.
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         std::thread::yield_now();
@@ -54,7 +54,7 @@ fn a_full_disk_in_a_log_append_makes_it_read_only_until_resume() {
     let error = db.put("b", "2").unwrap_err();
     assert_eq!(error.io_kind(), Some(std::io::ErrorKind::StorageFull), "{error}");
     assert_eq!(db.health().state, HealthState::ReadOnly);
-    // Space is back already, but nothing may follow the torn record.
+    // There is space again, but nothing may follow the torn record.
     let refused = db.put("c", "3").unwrap_err();
     assert!(matches!(&refused, Error::ReadOnly { reason } if reason.io_kind() == error.io_kind()));
     assert_eq!(keys(&db), ["a"]);
@@ -80,14 +80,15 @@ fn a_log_whose_sync_failed_is_never_written_again() {
     db.put("d", "4").unwrap_err();
     db.resume().unwrap();
     db.put_with(&synced(), "e", "5").unwrap();
-    // The length that marks it is no data.
+    // The failed log may be cut, but neither written to nor synced.
     let journal = fs.journal();
     let later = journal.iter().filter(|entry| entry.number > failed_at);
     assert!(later.clone().count() > 5);
     assert!(!later.clone().any(|entry| {
         entry.path == failed_log && matches!(entry.kind, OpKind::Write | OpKind::Sync)
     }));
-    // b was acknowledged and dropped by the disk; it came back from memory. c failed, and stays so.
+    // `b` was acknowledged but lost by the disk; it was written again from memory. `c` failed and
+    // must not come back.
     assert_eq!(keys(&db), ["a", "b", "e"]);
     assert_eq!(keys(&crashed(&fs)), ["a", "b", "e"]);
 }
@@ -101,7 +102,7 @@ fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() {
         fs.inject(Fault::lost_sync().path("*.log"));
         db.put_with(&synced(), "b", "2").unwrap_err();
         drop(db);
-        // The pages can still be read, but are not on the disk, and no sync will write them.
+        // The pages can still be read, but they are not on the disk and no sync will write them.
         let db = Db::open("/db", options(&fs).reuse_logs(reuse)).unwrap();
         assert_eq!(keys(&db), ["a", "b"]);
         db.put_with(&synced(), "c", "3").unwrap();
@@ -109,8 +110,8 @@ fn a_log_whose_sync_failed_is_not_trusted_by_the_next_process() {
     }
 }
 
-/// LevelDB with `reuse_logs` appends to any log: a length past the last record would cost it what
-/// it writes there.
+/// LevelDB with `reuse_logs` appends to any log. If the file were longer than its last record,
+/// LevelDB would lose what it appends.
 #[test]
 fn a_log_or_manifest_whose_sync_failed_ends_with_a_whole_record() {
     for pattern in ["*.log", "*MANIFEST*"] {
@@ -135,9 +136,10 @@ fn a_log_or_manifest_whose_sync_failed_ends_with_a_whole_record() {
     }
 }
 
-/// A synced write waits until what the last open replayed is in tables. If the background goes
-/// meanwhile it sees to that itself, but not while the background is still at it: of two flushes of
-/// one memtable the second counted for the next memtable, whose log was removed.
+/// A synced write waits until the data replayed by the last open is in tables. If the background
+/// threads end meanwhile, the write flushes that data itself, but not while the background is still
+/// doing it: once, both flushed the same memtable, the second flush was attributed to the next
+/// memtable, and that one's log was removed.
 #[test]
 fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
     let fs = SimFs::new(12);
@@ -150,13 +152,13 @@ fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
         let (tables, is_stalled) = (tables.clone(), is_stalled.clone());
         move |operation| {
             let is_table = operation.path.extension().is_some_and(|name| name == "ldb");
-            // The first table, which the background writes.
+            // The first table is the one the background writes.
             if is_table && operation.kind == OpKind::Sync && tables.fetch_add(1, Relaxed) == 0 {
                 wait_until(|| !is_stalled.load(Relaxed));
             }
         }
     });
-    // Each write fills a memtable.
+    // Every write fills a memtable.
     let db = Db::open("/db", options(&fs).write_buffer_bytes(1)).unwrap();
     wait_until(|| tables.load(Relaxed) == 1);
     db.put("b", "2").unwrap();
@@ -165,7 +167,7 @@ fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
         let db = db.clone();
         move || db.put_with(&synced(), "c", "3")
     });
-    // A new log's first record, and the write's.
+    // The first record of a new log, and the record of the write.
     wait_until(|| fs.counts().of(OpKind::Write) >= logged + 2);
     let closer = std::thread::spawn(move || db.close());
     let began = Instant::now();
@@ -222,7 +224,7 @@ fn a_flush_without_space_makes_it_read_only_until_resume() {
     assert_eq!(keys(&crashed(&fs)), ["a", "b"]);
 }
 
-/// Each failed try once took a log and a MANIFEST of what little space there was.
+/// Each failed attempt used to take space for a log and a MANIFEST on a disk that had little left.
 #[test]
 fn failed_resumes_leave_nothing_behind() {
     type Make = fn() -> Fault;
@@ -263,7 +265,7 @@ fn failed_resumes_leave_nothing_behind() {
     }
 }
 
-/// Tables of level 0 that overlap, until a compaction is due.
+/// Adds overlapping tables to level 0 until a compaction is due.
 fn fill_level0(db: &Db, rounds: usize) -> Result<(), Error> {
     for round in 0..rounds {
         for key in ["a", "m", "z"] {
@@ -275,7 +277,7 @@ fn fill_level0(db: &Db, rounds: usize) -> Result<(), Error> {
 }
 
 fn no_compaction(fs: &SimFs, fault: Fault) -> Arc<AtomicBool> {
-    // Flushes must go on: only what the compaction threads create fails.
+    // Flushes must continue, so only files created by the compaction threads fail.
     let fails = Arc::new(AtomicBool::new(true));
     let (hooked, armed) = (fs.clone(), fails.clone());
     fs.set_hook(move |op| {
@@ -304,7 +306,7 @@ fn a_compaction_without_space_or_handles_is_tried_again_until_there_are() {
         db.put("b", "writes go on").unwrap();
         fails.store(false, Relaxed);
         fs.clear_faults();
-        // Without a reopen or a word from anyone.
+        // It recovers without a reopen or a call from anyone.
         wait_until(|| db.health().state == HealthState::Good);
         db.wait_idle().unwrap();
         assert_eq!(db.property("leveldb.num-files-at-level0").unwrap(), "0");
@@ -319,8 +321,8 @@ fn a_failing_compaction_does_not_spin() {
     let _fails = no_compaction(&fs, Fault::no_space());
     fill_level0(&db, 5).unwrap();
     wait_until(|| db.health().compaction_failures >= 3);
-    // Each try creates one file. Flushes wake the background, but no try comes before its time:
-    // 50, 100, 200 ms … make far fewer tries than there are flushes.
+    // Each attempt creates one file. Flushes wake the background, but no attempt is made before its
+    // time: with delays of 50, 100, 200 ms … there are far fewer attempts than flushes.
     let before = db.health().compaction_failures;
     for i in 0..12 {
         db.put(format!("{i}"), "x").unwrap();
@@ -357,7 +359,7 @@ fn a_damaged_compaction_input_is_pinned_and_the_rest_works() {
     let names = fs.list(Path::new("/db")).unwrap();
     let table = names.iter().find(|name| name.ends_with(".ldb")).unwrap();
     let path = Path::new("/db").join(table);
-    // Nothing is cached of the second block yet.
+    // No part of the second block is in the cache yet.
     fs.damage(&path, 700, 1).unwrap();
     let mut rounds = 0..80;
     let (last, error) = loop {
@@ -383,7 +385,7 @@ fn a_damaged_compaction_input_is_pinned_and_the_rest_works() {
     assert!(db.get("k02").unwrap_err().is_corruption());
     assert!(db.wait_idle().is_err());
     assert!(is_damage(&db.compact_range::<&str>(..).unwrap_err()));
-    // Mended: the compaction may be tried again.
+    // The block is intact again, so the compaction may be retried.
     fs.damage(&path, 700, 1).unwrap();
     db.resume().unwrap();
     db.wait_idle().unwrap();
@@ -478,7 +480,7 @@ fn a_failed_flush_gives_up_no_log_to_a_compaction_that_was_under_way() {
     db.put_with(&synced(), "synced", "1").unwrap();
     fs.inject(Fault::no_space().on(&[OpKind::Write]).path("*MANIFEST*"));
     db.flush().unwrap_err();
-    // Half a resume: the MANIFEST may be made anew, the table may not.
+    // Only half of a resume succeeds: it can create the MANIFEST, but not the table.
     fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb"));
     db.resume().unwrap_err();
     is_held.store(false, Relaxed);

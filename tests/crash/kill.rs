@@ -1,8 +1,8 @@
-//! A real process, really killed, on the real disk: this test binary runs itself again as a child
-//! that writes and tells of every synced put once it is acknowledged.
+//! A real process that is really killed, on the real disk: this test binary runs itself again as a
+//! child that writes, and that reports every synced put once it is acknowledged.
 //!
-//! `MINIKV_KILLS` says how often (20 if it is not set). And a filesystem that is really full, where
-//! this process may mount one.
+//! `MINIKV_KILLS` is the number of kills (default 20). Another test uses a filesystem that is
+//! really full, if this process may mount one.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -32,8 +32,8 @@ fn open(dir: &Path, reuse_logs: bool) -> Db {
     Db::open(dir, options().reuse_logs(reuse_logs)).unwrap()
 }
 
-/// Writes until it is killed. A line `<n>` says that the puts up to number n are acknowledged, the
-/// last of them synced.
+/// Writes until it is killed. Prints a line `acked <n>` once all puts up to number n are
+/// acknowledged, the last of them synced.
 fn write_until_killed(dir: &Path) {
     let first: u64 = std::env::var("MINIKV_KILL_FIRST").unwrap().parse().unwrap();
     let db = open(dir, first.is_multiple_of(2));
@@ -55,13 +55,13 @@ fn write_until_killed(dir: &Path) {
     }
 }
 
-/// Makes one checkpoint after another, each named by a put that must be in it.
+/// Makes one checkpoint after another, each named after a put that must be in it.
 fn make_copies(db: &Db, home: &Path, acked: &AtomicU64) {
     loop {
         let least = acked.load(Relaxed);
         let dest = home.join(least.to_string());
         if least > 0 && !dest.exists() {
-            // A checkpoint that fails ends the process, and so the test.
+            // A failed checkpoint ends the process, which fails the test.
             if let Err(error) = db.checkpoint(dest) {
                 eprintln!("checkpoint: {error}");
                 std::process::exit(1);
@@ -71,7 +71,8 @@ fn make_copies(db: &Db, home: &Path, acked: &AtomicU64) {
     }
 }
 
-/// Checks that the puts, which are numbered and go round, are all there up to some number: which.
+/// Checks that all of the puts, which are numbered and reuse their keys in turn, are there up to
+/// some number. Returns that number.
 pub fn check_numbers(entries: Iter) -> u64 {
     let mut found = BTreeMap::new();
     for entry in entries {
@@ -88,8 +89,8 @@ pub fn check_numbers(entries: Iter) -> u64 {
     last
 }
 
-/// Starts the child and kills it after it told of so many synced puts: the last one told, which is
-/// in `acked`, too. With `copies` it makes checkpoints there.
+/// Starts the child and kills it after it has reported `lines` synced puts. Returns the last put it
+/// reported, which is also in `acked`. With `copies`, the child makes checkpoints there.
 pub fn run_and_kill(
     dir: &Path,
     first: u64,
@@ -109,7 +110,7 @@ pub fn run_and_kill(
     let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut last = None;
     let mut count = 0;
-    // The test runner writes lines of its own, and one may come before ours.
+    // The test runner prints lines of its own, possibly just before one of ours.
     while count < lines {
         let line = told.next().expect("the child goes on").unwrap();
         if let Some((_, number)) = line.split_once("acked ") {
@@ -121,7 +122,7 @@ pub fn run_and_kill(
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it told between the last line read and its death counts too.
+    // Reports between the last line read and the child's death count too.
     for line in told.map_while(Result::ok) {
         if let Some(Ok(number)) = line.split_once("acked ").map(|(_, number)| number.parse()) {
             acked.store(number, Relaxed);
@@ -158,7 +159,7 @@ fn a_killed_process_loses_no_acknowledged_put() {
     println!("{kills} kills of a process that wrote {} puts, seed {seed}: nothing lost", first - 1);
 }
 
-/// Mounts memory of so many bytes, if this process may.
+/// Mounts a filesystem in memory, if this process may.
 fn mount(dir: &Path, options: &str) -> Result<(), String> {
     run_mount(Command::new("mount").args(["-t", "tmpfs", "-o", options, "minikv-test"]).arg(dir))
 }
@@ -171,16 +172,16 @@ fn run_mount(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// A filesystem of its own, until it is dropped.
+/// A filesystem that is mounted until this is dropped.
 pub struct Mounted(tempfile::TempDir);
 
 impl Mounted {
-    /// `None`, and a word about it, where none can be mounted.
+    /// Returns `None`, and prints why, if it cannot be mounted.
     fn new(options: &str) -> Option<Mounted> {
         Mounted::with(|dir| mount(dir, options))
     }
 
-    /// The filesystem in the file `image`.
+    /// Mounts the filesystem in the file `image`.
     pub fn of_image(image: &Path) -> Option<Mounted> {
         Mounted::with(|dir| {
             run_mount(Command::new("mount").args(["-o", "loop"]).arg(image).arg(dir))

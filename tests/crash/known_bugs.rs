@@ -1,5 +1,5 @@
-//! Bugs that engines of this format had or have, one test each. What each one did elsewhere stands
-//! before it.
+//! Bugs that engines of this format have or had, one test each. The comment before a test tells
+//! what happened elsewhere.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn files(fs: &SimFs, ending: &str) -> Vec<PathBuf> {
     names.into_iter().map(|name| Path::new("/db").join(name)).collect()
 }
 
-/// Every crash after any operation since the record began, with many images each.
+/// Calls `check` with many images of a crash after every recorded operation.
 fn every_image(fs: &SimFs, mut check: impl FnMut(&SimFs, u64, &str)) {
     for op in 0..=fs.op_count() {
         let mut plans = vec![CrashPlan::strict(), CrashPlan::everything()];
@@ -55,8 +55,9 @@ fn every_image(fs: &SimFs, mut check: impl FnMut(&SimFs, u64, &str)) {
     }
 }
 
-/// Engines remove the old MANIFEST when the new CURRENT is renamed, not when it is durable; or
-/// rename a CURRENT, or name a MANIFEST, that was not synced. After a loss of power nothing opens.
+/// Engines remove the old MANIFEST when the new CURRENT is renamed, before the rename is durable;
+/// or they rename a CURRENT, or name a MANIFEST, that was not synced. After a loss of power nothing
+/// opens.
 #[test]
 fn the_old_manifest_goes_after_the_new_current_is_durable() {
     let fs = SimFs::new(1);
@@ -65,7 +66,7 @@ fn the_old_manifest_goes_after_the_new_current_is_durable() {
     drop(db);
     fs.record_history();
     let begin = fs.op_count();
-    // Each open makes a new MANIFEST.
+    // Every open makes a new MANIFEST.
     for _ in 0..2 {
         drop(Db::open("/db", inline(&fs)).unwrap());
     }
@@ -81,7 +82,8 @@ fn the_old_manifest_goes_after_the_new_current_is_durable() {
     }
 }
 
-/// The same while a database is made: a crash leaves none or a whole one, and it can be made again.
+/// The same while a database is created: a crash leaves no database or a whole one, and creating it
+/// again succeeds.
 #[test]
 fn a_crash_while_a_database_is_made_leaves_none_or_all_of_it() {
     let fs = SimFs::new(2);
@@ -96,8 +98,8 @@ fn a_crash_while_a_database_is_made_leaves_none_or_all_of_it() {
     });
 }
 
-/// The directory was there, made by a process that ended before it synced the name: LevelDB never
-/// syncs the parent, and a loss of power takes the database with every synced write.
+/// The directory already existed, made by a process that ended before it synced the name. LevelDB
+/// never syncs the parent, so a loss of power takes the database with all its synced writes.
 #[test]
 fn a_directory_that_was_there_already_is_made_durable_too() {
     let fs = SimFs::new(3);
@@ -108,13 +110,13 @@ fn a_directory_that_was_there_already_is_made_durable_too() {
     assert_eq!(keys(&Db::open("/somewhere/db", inline(&left)).unwrap()), ["a"]);
 }
 
-/// LevelDB syncs only the current log: an unsynced put in log A is lost though a synced put in the
-/// next log B survives.
+/// LevelDB syncs only the current log: an unsynced put in log A is lost although a later, synced
+/// put in log B survives.
 #[test]
 fn a_put_before_a_log_rotation_is_durable_when_a_later_one_is_synced() {
     let fs = SimFs::new(4);
     let db = Db::open("/db", options(&fs)).unwrap();
-    // The flush that would make it durable too is held up.
+    // A flush would make the put durable too, so it is made to fail.
     fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb").sticky());
     db.put("a", "x".repeat(5000)).unwrap();
     let second = db.put_with(&synced(), "b", "2");
@@ -126,13 +128,13 @@ fn a_put_before_a_log_rotation_is_durable_when_a_later_one_is_synced() {
     }
 }
 
-/// Neither put is synced; the disk happens to keep log B and not the end of log A. Engines replay
-/// both, and what is left is no state the database ever was in.
+/// Neither put is synced, and the disk happens to keep log B but not the end of log A. Engines
+/// replay both, and end in a state that the database was never in.
 #[test]
 fn a_log_after_one_that_lost_its_end_is_not_replayed() {
     let fs = SimFs::new(5);
     fs.record_history();
-    // Unflushed: background work waits for a seed that never says so.
+    // Nothing is flushed: background work is driven by a seed that never starts it.
     let db = Db::open("/db", inline(&fs).write_buffer_bytes(600)).unwrap();
     for i in 0..12 {
         db.put(format!("{i:02}"), "x".repeat(150)).unwrap();
@@ -154,7 +156,7 @@ fn a_log_after_one_that_lost_its_end_is_not_replayed() {
     assert!(told >= 10, "{told} images had a log without the one before it");
 }
 
-/// A table whose name is durable and whose bytes are not is empty after a loss of power: goleveldb
+/// A table whose name is durable but whose bytes are not is empty after a loss of power. goleveldb
 /// and rusty-leveldb name such tables in the MANIFEST.
 #[test]
 fn a_table_that_is_named_is_never_empty() {
@@ -176,7 +178,7 @@ fn a_table_that_is_named_is_never_empty() {
     });
 }
 
-/// A batch over several pages, of which the disk loses one in the middle.
+/// A batch over several pages of which the disk loses one in the middle.
 #[test]
 fn a_batch_that_lost_a_page_is_not_there_at_all() {
     let fs = SimFs::new(7);
@@ -200,7 +202,7 @@ fn a_batch_that_lost_a_page_is_not_there_at_all() {
     assert!(partly > 10, "{partly} images had a part of it");
 }
 
-/// A torn end of a log or MANIFEST that is appended to hides everything after it.
+/// If a log or MANIFEST with a torn end is appended to, the torn record hides everything after it.
 #[test]
 fn a_torn_log_or_manifest_is_not_reused() {
     for torn in [".log", "MANIFEST-"] {
@@ -213,7 +215,7 @@ fn a_torn_log_or_manifest_is_not_reused() {
         names.retain(|name| name.contains(torn));
         let path = Path::new("/db").join(names.pop().unwrap());
         let mut file = fs.append(&path).unwrap();
-        // The head of a record of 100 bytes, and a few of them.
+        // The header of a record of 100 bytes, and a few of the bytes.
         file.write(&[1, 2, 3, 4, 100, 0, 1, b'x', b'y']).unwrap();
         drop(file);
         for key in ["b", "c"] {
@@ -228,8 +230,8 @@ fn a_torn_log_or_manifest_is_not_reused() {
     }
 }
 
-/// After an append failed halfway, LevelDB appends the next record behind the torn one, syncs it,
-/// and recovery never gets there.
+/// After an append failed halfway, LevelDB appends the next record behind the torn one and syncs
+/// it, but recovery never gets that far.
 #[test]
 fn a_synced_put_after_a_torn_append_is_not_lost_behind_it() {
     for bytes in [0, 1, 6, 7, 20] {
@@ -247,8 +249,8 @@ fn a_synced_put_after_a_torn_append_is_not_lost_behind_it() {
     }
 }
 
-/// An fsync that fails once drops the pages, and the next one succeeds without them: who just
-/// tries again acknowledges what is not there.
+/// An fsync that fails drops the pages, and the next one succeeds without them. An engine that just
+/// retries acknowledges data that is not on the disk.
 #[test]
 fn a_sync_that_fails_once_and_then_succeeds_acknowledges_nothing() {
     for pattern in ["*.log", "*.ldb", "*MANIFEST*"] {
@@ -269,8 +271,8 @@ fn a_sync_that_fails_once_and_then_succeeds_acknowledges_nothing() {
     }
 }
 
-/// A file number that the MANIFEST does not know yet is there already, after a crash or in a copy:
-/// engines write over a live log or table.
+/// After a crash, or in a copy, there may be a file with a number that the MANIFEST has not given
+/// out yet. Engines overwrite such a live log or table.
 #[test]
 fn a_number_that_a_file_has_is_not_given_to_another() {
     let fs = SimFs::new(11);
@@ -300,7 +302,8 @@ fn a_number_that_a_file_has_is_not_given_to_another() {
     assert_eq!(keys(&db), ["a", "b"]);
 }
 
-/// A read that gives fewer bytes than it was asked for, in the middle of a log, taken for its end.
+/// A read that returns fewer bytes than requested, in the middle of a log, is taken for the log's
+/// end.
 #[test]
 fn a_short_read_in_a_log_is_not_its_end() {
     let fs = SimFs::new(12);
@@ -313,7 +316,7 @@ fn a_short_read_in_a_log_is_not_its_end() {
         let copy = fs.crash_image(&CrashPlan::strict());
         copy.inject(Fault::short_read(bytes).path("*.log"));
         match Db::open("/db", inline(&copy)) {
-            // Short reads go on; a file that ends before its length says so is an error.
+            // Short reads are continued; a file that ends before its length says so is an error.
             Ok(db) => assert!(!is_end && keys(&db).len() == 200, "{bytes} bytes"),
             Err(error) => assert!(is_end && !error.is_corruption(), "{bytes} bytes: {error}"),
         }
@@ -322,7 +325,8 @@ fn a_short_read_in_a_log_is_not_its_end() {
     }
 }
 
-/// A disk full in a compaction, then freed, without a reopen; and no handles left in one.
+/// A disk that is full during a compaction and then has space again, without a reopen; and file
+/// handles that run out during a compaction.
 #[test]
 fn a_compaction_goes_on_when_space_or_handles_are_back() {
     for fault in [
@@ -331,7 +335,7 @@ fn a_compaction_goes_on_when_space_or_handles_are_back() {
         Fault::too_many_open_files().on(&[OpKind::Open]),
     ] {
         let fs = SimFs::new(13);
-        // Few handles, so that compactions open tables.
+        // Few open tables, so that compactions must open some.
         let db = Db::open("/db", inline(&fs).max_open_files(1)).unwrap();
         for round in 0..3 {
             for i in 0..20 {
@@ -352,7 +356,7 @@ fn a_compaction_goes_on_when_space_or_handles_are_back() {
     }
 }
 
-/// LevelDB issue 178: interleaved deletes come back after a compaction of the range.
+/// LevelDB issue 178: keys deleted between puts come back after a compaction of the range.
 #[test]
 fn interleaved_deletes_stay_deleted_after_a_compaction() {
     let count = 1_100_000u32;
@@ -377,8 +381,8 @@ fn interleaved_deletes_stay_deleted_after_a_compaction() {
     assert_eq!(db.prefix("my_key_1").unwrap().count(), 0);
 }
 
-/// LevelDB issue 320: versions of one user key in two tables of a level, of which a compaction
-/// takes only the newer down, so that the older one is read.
+/// LevelDB issue 320: two tables of a level hold versions of the same user key, and a compaction
+/// takes only the newer version down, so that reads find the older one.
 #[test]
 fn versions_of_a_key_that_snapshots_hold_stay_in_order() {
     let fs = SimFs::new(14);
@@ -403,7 +407,7 @@ fn versions_of_a_key_that_snapshots_hold_stay_in_order() {
     assert!(db.get("hot").unwrap().unwrap().starts_with(b"0059"));
 }
 
-/// LevelDB issue 200: an iterator that turns round after a put landed skips an entry.
+/// LevelDB issue 200: an iterator that changes direction after a put skips an entry.
 #[test]
 fn an_iterator_that_turns_round_while_a_put_lands_skips_nothing() {
     let fs = SimFs::new(15);
@@ -423,7 +427,7 @@ fn an_iterator_that_turns_round_while_a_put_lands_skips_nothing() {
     }
 }
 
-/// LevelDB issue 44: reopening with an empty key in the log, again and again.
+/// LevelDB issue 44: reopening again and again with an empty key in the log.
 #[test]
 fn an_empty_key_survives_reopen_loops() {
     let fs = SimFs::new(16);
@@ -438,7 +442,7 @@ fn an_empty_key_survives_reopen_loops() {
     }
 }
 
-/// A table that cannot be read makes LevelDB's compaction fail and start again without end.
+/// A table that cannot be read makes LevelDB's compaction fail and restart endlessly.
 #[test]
 fn a_damaged_table_does_not_make_compactions_spin() {
     let fs = SimFs::new(17);
@@ -467,7 +471,8 @@ fn a_damaged_table_does_not_make_compactions_spin() {
     assert_eq!(db.get("b").unwrap().as_deref(), Some(&b"7"[..]));
 }
 
-/// CURRENT is data from the disk, and a path out of the directory in it is refused unread.
+/// CURRENT is data from the disk. If it holds a path out of the directory, it is refused without
+/// following the path.
 #[test]
 fn a_current_that_names_another_directory_is_refused() {
     let fs = SimFs::new(18);
@@ -481,7 +486,7 @@ fn a_current_that_names_another_directory_is_refused() {
     }
 }
 
-/// A second handle on the same files, whose compactions remove what the first one reads.
+/// A second handle on the same files, whose compactions remove the files that the first one reads.
 #[test]
 fn a_second_open_by_the_same_process_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -496,7 +501,7 @@ fn a_second_open_by_the_same_process_is_refused() {
     assert_eq!(keys(&Db::open(dir.path(), options()).unwrap()), ["a"]);
 }
 
-/// A crash in the middle of recovery from a crash, over and over, until one recovery gets through.
+/// A crash during the recovery from a crash, over and over, until one recovery completes.
 #[test]
 fn crashes_during_recovery_from_crashes_lose_nothing() {
     let fs = SimFs::new(19);
@@ -517,13 +522,13 @@ fn crashes_during_recovery_from_crashes_lose_nothing() {
     }
 }
 
-/// LevelDB's logs have no marker at their start. After damage in one, the next is still no
-/// continuation: LevelDB replays it over the hole.
+/// LevelDB's logs have no marker at their start. After damage in one log, the next log does not
+/// continue it, but LevelDB replays it over the hole.
 #[test]
 fn a_log_after_a_damaged_one_is_not_replayed_with_or_without_a_marker() {
     for has_marker in [true, false] {
         let fs = SimFs::new(20);
-        // Nothing is flushed: the logs must stay.
+        // Nothing is flushed, so the logs must stay.
         fs.inject(Fault::no_space().on(&[OpKind::Create]).path("*.ldb").sticky());
         let db = Db::open("/db", inline(&fs).write_buffer_bytes(500)).unwrap();
         let mut count = 0;
@@ -547,8 +552,9 @@ fn a_log_after_a_damaged_one_is_not_replayed_with_or_without_a_marker() {
     }
 }
 
-/// The last record of a MANIFEST goes bad after it was acted on. What it named is gone, so it is
-/// no edit that a crash cut short: to go on without it would lose what it said.
+/// The last record of a MANIFEST is damaged after it took effect. The files it made obsolete are
+/// gone, so it is not an edit that a crash cut short, and opening without it would lose what it
+/// named.
 #[test]
 fn a_manifest_whose_last_durable_record_is_damaged_is_refused() {
     for compacts in [false, true] {

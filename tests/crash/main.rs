@@ -1,20 +1,21 @@
 //! What is left after a crash or a fault, at every operation of many workloads.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! | --- | --- |
-//! | `workload` | what a database is put through, by seed |
-//! | `model` | what it was told to hold, and which states a crash may leave |
-//! | `check` | a recovered database against the model, and its files against what it needs |
+//! | `workload` | the workloads, drawn from a seed |
+//! | `model` | what a workload wrote, and which states a crash may leave |
+//! | `check` | checks of a recovered database against itself and its files |
 //! | `sweep` | a crash after every operation, and after every operation of the recovery |
 //! | `faults` | a fault at every operation |
 //! | `health` | what a running database does about faults |
-//! | `known_bugs` | bugs of this format's engines, one test each |
-//! | `kill` | a real process, really killed |
-//! | `disk` | limits that are errors and no signals |
+//! | `known_bugs` | bugs of other engines of this format, one test each |
+//! | `kill` | a real process that is really killed |
+//! | `disk` | limits that must cause errors and not signals |
 //! | `outside` | readers at every crash point, between a writer's operations, beside a process |
 //!
-//! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` say how many to try (see `sweep` and
-//! `faults`); `MINIKV_SEED` where to begin. A failure prints the line that replays it.
+//! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` set how many images and faults to try (see
+//! `sweep` and `faults`), and `MINIKV_SEED` the first seed. A failure prints the command that
+//! replays it.
 
 mod check;
 mod disk;
@@ -31,7 +32,7 @@ mod workload;
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod rng;
 
-/// A number from the environment.
+/// Returns a number from the environment.
 fn setting(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is a number")),

@@ -1,21 +1,21 @@
-//! What a database was told to hold: commits in order, and the state after each.
+//! The model of a database: all commits in order, and the state after each.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// One operation of a commit: a key and its value, or none if it is deleted.
+/// One operation of a commit: a key and its value, or `None` if the key is deleted.
 pub type Op = (Vec<u8>, Option<Vec<u8>>);
 
-/// A commit, with the numbers of the filesystem's operations around it.
+/// A commit, with the numbers of the filesystem operations around it.
 #[derive(Clone, Debug)]
 pub struct Commit {
     pub ops: Vec<Op>,
     pub sync: bool,
-    /// The last operation before it began.
+    /// The last operation before the commit began.
     pub begun: u64,
-    /// The last operation before it returned.
+    /// The last operation before the commit returned.
     pub acked: u64,
 }
 
@@ -23,9 +23,10 @@ pub struct Commit {
 #[derive(Debug, Default)]
 pub struct Model {
     pub commits: Vec<Commit>,
-    /// The hash of the state after so many commits.
+    /// Hashes of the states, by the number of commits.
     states: Vec<u64>,
-    /// After an operation: so many commits are durable for another reason than their own sync.
+    /// Operations that made commits durable other than by their own sync, with the number of
+    /// commits.
     barriers: Vec<(u64, usize)>,
     pub entries: Entries,
 }
@@ -50,13 +51,13 @@ impl Model {
         self.states.push(state);
     }
 
-    /// Everything so far is durable once operation `number` is done.
+    /// Records that everything so far is durable once operation `number` is done.
     pub fn barrier(&mut self, number: u64) {
         self.barriers.push((number, self.commits.len()));
     }
 
-    /// The fewest commits that a crash right after operation `number` may leave. Without a loss
-    /// of power, nothing acknowledged is lost.
+    /// Returns the smallest number of commits that a crash right after operation `number` may
+    /// leave. Without a loss of power, no acknowledged commit is lost.
     pub fn least(&self, number: u64, power_loss: bool) -> usize {
         let acked = |commit: &&Commit| commit.acked <= number && (commit.sync || !power_loss);
         let by_ack = self.commits.iter().rposition(|commit| acked(&commit)).map_or(0, |at| at + 1);
@@ -64,12 +65,12 @@ impl Model {
         passed.map(|(_, count)| *count).max().unwrap_or(0).max(by_ack)
     }
 
-    /// The most commits it may leave: those begun.
+    /// Returns the largest number of commits that such a crash may leave: all that had begun.
     pub fn most(&self, number: u64) -> usize {
         self.commits.partition_point(|commit| commit.begun < number)
     }
 
-    /// After how many commits, within bounds, the state was the one of this hash.
+    /// Returns the number of commits, within bounds, after which the state had this hash.
     pub fn find(&self, state: u64, least: usize, most: usize) -> Option<usize> {
         (least..=most).rev().find(|&count| self.states[count] == state)
     }
@@ -81,7 +82,7 @@ fn hash_entry(key: &[u8], value: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The hash of a state, as the model has it.
+/// Returns the hash of a state, as [`Model`] computes it.
 pub fn hash_of(entries: &Entries) -> u64 {
     entries.iter().fold(0, |state, (key, value)| state ^ hash_entry(key, value))
 }

@@ -1,11 +1,11 @@
-//! Readers from outside: `open_read_only`, `verify` and checkpoints, at every crash point, beside a
-//! writer that goes on between any two of their operations, and beside a real process.
+//! Readers from outside (`open_read_only`, `verify` and checkpoints) at every crash point, beside a
+//! writer that proceeds between any two of their operations, and beside a real process.
 //!
-//! Nothing acknowledged before a reader begins may be missing from what it sees, no damage may be
-//! told where there is none, and nothing may be refused.
+//! A reader must see everything that was acknowledged before it began. It must neither report
+//! damage where there is none nor fail.
 //!
-//! `MINIKV_OUTSIDE` says how many workloads are read while they run, and how many processes while
-//! they write (12 if it is not set).
+//! `MINIKV_OUTSIDE` is the number of workloads that are read while they run, and of processes that
+//! are read while they write (default 12).
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,7 +32,7 @@ fn entries_of(db: &ReadOnlyDb) -> Result<Entries, String> {
     Ok(entries)
 }
 
-/// What an open for reading shows: the hash of it. Without a database that is nothing.
+/// Returns the hash of what a read-only open shows. A missing database counts as empty.
 fn read(options: Options) -> Result<u64, String> {
     match Db::open_read_only(DIR, options) {
         Ok(db) if db.recovery().lost.is_empty() => Ok(hash_of(&entries_of(&db)?)),
@@ -51,8 +51,8 @@ fn check_sound(options: &Options) -> Result<(), String> {
     }
 }
 
-/// Looks from outside at what a crash left, of which an open makes the `state`. If a process was
-/// killed there is no damage at all.
+/// Looks from outside at what a crash left and an open recovers as `state`. If the crash was a
+/// killed process, there must be no damage at all.
 pub fn look(
     image: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,
@@ -96,9 +96,9 @@ struct Turns {
 
 #[derive(Default)]
 struct Turn {
-    /// Operations that the writer may do.
+    /// Number of operations that the writer may do.
     left: usize,
-    /// Whether it waits for more.
+    /// Whether the writer waits for more.
     waits: bool,
     is_done: bool,
 }
@@ -134,7 +134,7 @@ impl Turns {
     }
 }
 
-/// Ends the writer's turns, even if it panics.
+/// Ends the turns of the writer when dropped, even by a panic.
 struct End<'a>(&'a Turns);
 
 impl Drop for End<'_> {
@@ -143,7 +143,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Reads one workload while it runs: how often.
+/// Reads one workload while it runs. Returns the number of reads.
 fn read_beside(seed: u64) -> Result<u64, String> {
     let mut run = Run::new(seed);
     let (kind, fs) = (run.kind, run.fs.clone());
@@ -154,7 +154,7 @@ fn read_beside(seed: u64) -> Result<u64, String> {
     fs.set_hook(move |_| match std::thread::current().id() == reader {
         true => {
             let mut rng = rng.lock().unwrap();
-            // Now and then the writer does much between two operations of the reader.
+            // Now and then the writer does many operations between two of the reader.
             let operations = if rng.one_in(40) { rng.below(60) } else { rng.below(2) };
             drop(rng);
             of_hook.read(operations);
@@ -181,7 +181,7 @@ fn read_beside(seed: u64) -> Result<u64, String> {
             Ok(())
         };
         let looked: Result<(), String> = look();
-        // The writer goes on to its end alone.
+        // The writer runs to its end alone.
         turns.turn.lock().unwrap().left = usize::MAX;
         turns.changed.notify_all();
         let run = writer.join().unwrap();
@@ -215,7 +215,7 @@ fn a_reader_between_any_two_operations_of_a_writer_sees_all_that_was_acknowledge
     );
 }
 
-/// Reads a database beside the process that writes it until `stop`: how often.
+/// Reads a database beside the process that writes it, until `stop`. Returns the number of reads.
 fn read_beside_process(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> u64 {
     let mut reads = 0;
     while !stop.load(Relaxed) {
@@ -230,7 +230,7 @@ fn read_beside_process(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> u64 
         assert!(last >= least, "{last} is seen, {least} was acknowledged");
         let report = verify(dir, &options).unwrap();
         assert!(report.is_sound(), "{:?}", report.faults);
-        // Whatever the writer removed meanwhile.
+        // Whatever files the writer has removed meanwhile.
         assert_eq!(kill::check_numbers(db.iter().unwrap()), last);
         reads += 1;
     }
@@ -251,7 +251,7 @@ fn a_reader_beside_a_process_that_writes_and_is_killed_sees_all_that_was_acknowl
         reads += std::thread::scope(|scope| {
             let reader = scope.spawn(|| read_beside_process(&db, &acked, &stop));
             kill::run_and_kill(&db, first, lines, Some(&copies_of_kill), &acked);
-            // One more look at what it left.
+            // Time for one more read of what the process left.
             std::thread::sleep(std::time::Duration::from_millis(30));
             stop.store(true, Relaxed);
             reader.join().unwrap()
@@ -269,7 +269,8 @@ fn a_reader_beside_a_process_that_writes_and_is_killed_sees_all_that_was_acknowl
     println!("{reads} readers and {copies} checkpoints beside {kills} killed writers: all right");
 }
 
-/// Checks the checkpoints that the killed process made, but for the one it was at: how many.
+/// Checks the checkpoints that the killed process made, except the one it was making. Returns their
+/// number.
 fn check_copies(home: &Path) -> u64 {
     let mut checked = 0;
     for copy in std::fs::read_dir(home).into_iter().flatten() {

@@ -1,9 +1,9 @@
-//! A crash after every operation of every workload, each with several images, and for some images
-//! a second crash after every operation of the recovery.
+//! A crash after every operation of every workload, with several images each, and for some images a
+//! second crash after every operation of the recovery.
 //!
-//! `MINIKV_CRASH_IMAGES` images are checked (10,000 if it is not set), more than one a crash point,
-//! workload after workload from `MINIKV_SEED` (1). The same seed does the same operations and
-//! makes the same images: a failure is replayed by the line it prints.
+//! At least `MINIKV_CRASH_IMAGES` images are checked (default 10,000), several per crash point,
+//! workload after workload from the seed `MINIKV_SEED` (default 1). The same seed does the same
+//! operations and makes the same images, so the line that a failure prints replays it.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,7 +18,7 @@ use crate::rng::Rng;
 use crate::workload::Run;
 use crate::{check, outside, setting};
 
-/// The images of one crash point.
+/// Returns the crash plans of one crash point.
 fn plans(seed: u64, op: u64) -> Vec<CrashPlan> {
     let mut rng = Rng::new(seed.wrapping_mul(1 << 20).wrapping_add(op));
     let mut plans = vec![
@@ -46,7 +46,7 @@ struct Tally {
 struct Sweep<'a> {
     run: &'a Run,
     tally: &'a Tally,
-    /// What was found in images that were seen before: the hash of their state.
+    /// Hashes of the states found in images, by the images' fingerprints.
     seen: BTreeMap<u64, u64>,
 }
 
@@ -55,7 +55,7 @@ impl Sweep<'_> {
         |fs| self.run.kind.options(fs, self.run.seed)
     }
 
-    /// Checks one image, and with `again` crashes in its recovery.
+    /// Checks one image. With `again`, also crashes during its recovery.
     fn check(&mut self, op: u64, plan: &CrashPlan, deep: bool, again: bool) -> Result<(), String> {
         let image = self.run.fs.crash_image(&plan.clone().at_op(op));
         self.tally.images.fetch_add(1, Relaxed);
@@ -84,8 +84,9 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Crashes after every operation of the recovery. What a loss of power left stays as it was
-    /// found; what a killed process left may still be lost, but no more than the bounds say.
+    /// Crashes after every operation of the recovery. The state after a loss of power must stay
+    /// what it was after the first recovery. After a killed process more may be lost, within the
+    /// bounds.
     fn crash_again(
         &self,
         op: u64,
@@ -97,7 +98,7 @@ impl Sweep<'_> {
         image.record_history();
         let options = self.options();
         check::recover(&image, &options, self.run.kind.keys(), false)?;
-        // Of a killed process, what was not synced may still be lost.
+        // After a killed process, unsynced writes may still be lost.
         let least = if state.is_some() { least } else { self.run.model.least(op, true) };
         let mut seen = BTreeMap::new();
         for second in 0..=image.op_count() {
@@ -134,7 +135,7 @@ fn find(model: &Model, state: u64, least: usize, most: usize) -> Result<usize, S
     })
 }
 
-/// Sweeps one workload: every crash point, or the one that is replayed.
+/// Sweeps one workload: every crash point, or the one to replay.
 fn sweep(seed: u64, tally: &Tally) -> Result<(), String> {
     let run = Run::new(seed).finish();
     let only_op = std::env::var("MINIKV_CRASH_OP").ok().map(|op| op.parse::<u64>().unwrap());
@@ -165,7 +166,7 @@ fn sweep(seed: u64, tally: &Tally) -> Result<(), String> {
     Ok(())
 }
 
-/// Sweeps seeds one after another, on all processors, until there were enough images.
+/// Sweeps one seed after another, on all processors, until enough images were checked.
 #[test]
 fn sweep_of_crash_points() {
     let wanted = setting("MINIKV_CRASH_IMAGES", 10_000);

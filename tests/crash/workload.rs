@@ -1,5 +1,5 @@
-//! What a database is put through: steps drawn by seed, with small buffers, so that a few hundred
-//! writes meet flushes, compactions, full MANIFESTs and new logs.
+//! The workloads: steps drawn from a seed, with small buffers, so that a few hundred writes cause
+//! flushes, compactions, full MANIFESTs and new logs.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::rng::Rng;
 
 pub const DIR: &str = "/db";
 
-/// What is done, and how often relative to the rest.
+/// A step of a workload. Each kind of workload weighs the steps differently.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Put,
@@ -32,7 +32,7 @@ pub struct Kind {
     weights: &'static [(Step, usize)],
     steps: usize,
     keys: usize,
-    /// One in so many writes is synced; 0 for none.
+    /// One write in this many is synced; 0 for none.
     sync_one_in: usize,
     reuse_logs: bool,
     write_buffer_bytes: usize,
@@ -114,7 +114,7 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// The options of this kind on `fs`. The seed orders background work.
+    /// Returns the options of this kind for `fs`. The seed determines the order of background work.
     pub fn options(&self, fs: &SimFs, seed: u64) -> Options {
         options(fs, seed).write_buffer_bytes(self.write_buffer_bytes).reuse_logs(self.reuse_logs)
     }
@@ -155,7 +155,7 @@ impl Kind {
             Step::Put => vec![(self.key(rng), Some(self.value(rng)))],
             Step::Delete => vec![(self.key(rng), None)],
             Step::Batch => (0..2 + rng.below(8)).map(|_| self.op(rng)).collect(),
-            // Over several pages, and now and then over a block of the log.
+            // Spans several pages, and sometimes a block boundary of the log.
             Step::LargeBatch => {
                 let len = if rng.one_in(3) { 12_000 } else { 3_000 };
                 (0..3).map(|_| (self.key(rng), Some(rng.bytes(len)))).collect()
@@ -165,7 +165,7 @@ impl Kind {
     }
 }
 
-/// Small buffers and files on `fs`.
+/// Returns options with small buffers and files on `fs`.
 pub fn options(fs: &SimFs, seed: u64) -> Options {
     Options::default()
         .create_if_missing(true)
@@ -197,13 +197,13 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
     }
 }
 
-/// A workload under way.
+/// A running workload.
 pub struct Run {
     pub kind: Kind,
     pub fs: SimFs,
     pub seed: u64,
     pub model: Model,
-    /// A failed write's operations: they may be there after the next reopen, or not.
+    /// Operations of failed writes, which the next reopen may or may not bring back.
     pub in_doubt: Vec<Vec<Op>>,
     rng: Rng,
     db: Option<Db>,
@@ -226,7 +226,7 @@ impl Run {
         }
     }
 
-    /// One line to tell by which workload this is.
+    /// Returns one line that identifies the workload.
     pub fn describe(&self) -> String {
         format!("workload seed {} ({})", self.seed, self.kind.name)
     }
@@ -239,7 +239,7 @@ impl Run {
         self.db.is_some()
     }
 
-    /// Ends as a process does.
+    /// Ends as a process ends, without a close.
     pub fn end(&mut self) {
         self.db = None;
     }
@@ -250,7 +250,8 @@ impl Run {
         Ok(())
     }
 
-    /// Closes the database, if one is open: by saying so, or as the end of a process would.
+    /// Closes the database, if one is open: explicitly if `says_so`, otherwise as the end of a
+    /// process does.
     pub fn shut(&mut self, says_so: bool) -> Result<(), Error> {
         match self.db.take() {
             Some(db) if says_so => {
@@ -262,7 +263,7 @@ impl Run {
         }
     }
 
-    /// Runs to the end without a fault, and remembers every operation.
+    /// Runs to the end without a fault, recording every operation.
     pub fn finish(mut self) -> Run {
         self.fs.record_history();
         self.open().unwrap_or_else(|error| panic!("{}: {error}", self.describe()));
@@ -270,7 +271,7 @@ impl Run {
         self
     }
 
-    /// One more step; false at the end.
+    /// Does one more step. Returns false at the end.
     pub fn step(&mut self) -> Result<bool, Error> {
         if self.steps_left == 0 {
             self.db = None;

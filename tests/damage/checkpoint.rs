@@ -1,4 +1,4 @@
-//! Checkpoints: consistent, apart from the original, and never half of one.
+//! Checkpoints: consistent, independent of the original, and never half made.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn a_checkpoint_of_an_open_database_is_one_moment() {
         std::thread::spawn(move || {
             let mut n = 0u64;
             while !stop.load(Relaxed) || n < 2000 {
-                // Key 0 is never behind another, and never more than one ahead.
+                // Key 0 is never older than another key, and never more than one round ahead.
                 for key in 0..4 {
                     db.put(format!("key{key:04}"), n.to_string()).unwrap();
                 }
@@ -85,13 +85,13 @@ fn a_directory_with_something_in_it_is_refused() {
     assert_eq!(fs.list(Path::new("/other")).unwrap(), ["file"]);
     let error = minikv::checkpoint(DIR, COPY, &options(&fs)).unwrap_err();
     assert!(matches!(error, Error::Locked { .. }), "{error}");
-    // An empty one is fine.
+    // An empty directory is accepted.
     fs.create_dir(Path::new(COPY)).unwrap();
     db.checkpoint(COPY).unwrap();
     assert!(open_copy(options(&fs)) == made.entries);
 }
 
-/// EXDEV, as between filesystems.
+/// `EXDEV` is the error of a link from one filesystem to another.
 #[test]
 fn where_there_are_no_links_tables_are_copied() {
     const EXDEV: i32 = 18;
@@ -155,7 +155,7 @@ fn a_crash_while_a_checkpoint_is_made_leaves_none_or_all_of_it() {
     assert!(open_copy(on(&left)) == made.entries, "durable when it returns");
 }
 
-/// Puts numbers under the keys 0 to 199, round and round, until `stop`.
+/// Puts increasing numbers under 200 keys in turn, until `stop`.
 fn write_rounds(db: &Db, stop: &AtomicBool) {
     for number in 0u64.. {
         db.put((number % 200).to_be_bytes(), [number.to_be_bytes(); 60].concat()).unwrap();

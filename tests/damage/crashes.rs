@@ -1,5 +1,5 @@
-//! A crash after every operation of a repair: repaired again, the database is as good as if it had
-//! not been.
+//! A crash after every operation of a repair. A second repair then gives a database as good as if
+//! the first had not crashed.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn check(made: &Made, found: &Entries, first: &RepairReport, again: &RepairRepor
     }
 }
 
-/// So many images were tried.
+/// Crashes after every operation of the repair of `files`. Returns the number of images tried.
 fn crash_everywhere(made: &Made, files: &Files, exact: Option<&Entries>, what: &str) -> usize {
     let fs = files.load_sim(7);
     fs.record_history();
@@ -40,7 +40,7 @@ fn crash_everywhere(made: &Made, files: &Files, exact: Option<&Entries>, what: &
             let plan = plan.at_op(op);
             let what = format!("{what}: {plan}");
             let image = fs.crash_image(&plan);
-            // Without a repair: what is right, or an error.
+            // Without a second repair, a read is right or an error.
             if let Ok(db) = Db::open_read_only(DIR, sim_options(&image))
                 && let Ok(entries) = db.iter().unwrap().collect::<minikv::Result<Vec<_>>>()
             {

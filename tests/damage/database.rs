@@ -1,5 +1,5 @@
 //! A database of about 64 KiB with several levels, overwrites, deletes and a live log; every state
-//! it went through; and its files, to be damaged.
+//! it went through; and its files, for the tests to damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,14 +27,14 @@ impl Files {
         Files(names.map(|name| (name.clone(), read(fs, &dir.join(name)))).collect())
     }
 
-    /// A filesystem in memory with these files.
+    /// Returns a filesystem in memory with these files.
     pub fn load(&self) -> MemFs {
         let fs = MemFs::new();
         self.put_into(&fs);
         fs
     }
 
-    /// A simulated one, on which they are durable.
+    /// Returns a simulated filesystem on which these files are durable.
     pub fn load_sim(&self, seed: u64) -> SimFs {
         let fs = SimFs::new(seed);
         self.put_into(&fs);
@@ -49,7 +49,7 @@ impl Files {
         }
     }
 
-    /// The names that end or begin so, in order.
+    /// Returns the names that begin or end with `part`, in order.
     pub fn named(&self, part: &str) -> Vec<String> {
         let names = self.0.keys().filter(|name| name.starts_with(part) || name.ends_with(part));
         names.cloned().collect()
@@ -100,25 +100,25 @@ pub fn options(fs: &MemFs) -> Options {
     options_on(Arc::new(fs.clone()))
 }
 
-/// A database, and what is true of it.
+/// A database, and what it must hold.
 #[derive(Clone, Debug)]
 pub struct Made {
     pub files: Files,
-    /// What it must hold.
+    /// The entries that it must hold.
     pub entries: Entries,
-    /// Every value that a key ever had.
+    /// Every value that each key ever had.
     pub history: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
-    /// The hash of each state, after so many commits.
+    /// Hashes of the states, by the number of commits.
     pub states: Vec<u64>,
 }
 
-/// How the database is written.
+/// How the database is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub seed: u64,
     pub commits: usize,
     pub compression: Compression,
-    /// Whether compactions are left to be done.
+    /// Whether everything is compacted shortly before the last commits.
     pub compacted: bool,
 }
 
@@ -142,7 +142,7 @@ impl Made {
             logs.last().map_or(0, |log| fs.len(&path(log)).unwrap())
         };
         let mut commit = 0;
-        // The last log is to have something in it.
+        // The last log must have some records.
         while commit < shape.commits || log_bytes(&fs) < 1200 {
             let mut batch = WriteBatch::new();
             let mut state = made.states[commit];
@@ -174,13 +174,13 @@ impl Made {
         made
     }
 
-    /// All keys there may be.
+    /// Returns all keys that can occur.
     pub fn keys() -> impl Iterator<Item = Vec<u8>> {
         (0..500).map(|i| format!("key{i:04}").into_bytes())
     }
 }
 
-/// What a database holds, read forward, backward and by key.
+/// Reads all entries forward, backward and by key. The three must agree.
 pub fn read_all(db: &Db) -> Result<Entries> {
     let forward = db.iter()?.collect::<Result<Vec<_>>>()?;
     let mut backward = db.iter()?.rev().collect::<Result<Vec<_>>>()?;
@@ -193,7 +193,7 @@ pub fn read_all(db: &Db) -> Result<Entries> {
     Ok(entries)
 }
 
-/// Whether a key is in a range that a repair says is lost.
+/// Returns whether a key is in a range that a repair reported as lost.
 pub fn is_lost(lost: &[LostRange], key: &[u8]) -> bool {
     lost.iter().any(|range| {
         range.from.as_deref().is_none_or(|from| from <= key)

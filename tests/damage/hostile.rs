@@ -1,5 +1,5 @@
-//! Tables and logs that no engine wrote, with sound checksums: bugs that engines of this format
-//! had, one test each. What each one did elsewhere stands before it.
+//! Tables and logs with valid checksums that no engine wrote: bugs that engines of this format had,
+//! one test each. The comment before a test tells what happened elsewhere.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ fn scan(fs: &MemFs) -> minikv::Result<usize> {
     db.iter()?.try_fold(0, |count, entry| entry.map(|_| count + 1))
 }
 
-/// That a table is refused in every way it can be read, with its name; that a repair saves what
-/// is sound, and the database is then as any other.
+/// Checks that every way of reading a table is refused with an error that names it, that a repair
+/// saves what is sound, and that the database is usable after it.
 fn expect_refused(table: &[u8], what: &str) {
     let fs = load(&with_tables(&[(1, 9, table)]));
     let error = scan(&fs).expect_err(what);
@@ -48,12 +48,12 @@ fn expect_refused(table: &[u8], what: &str) {
     scan(&fs).unwrap();
 }
 
-/// A table of one block of these entries.
+/// Returns a table with one block of `entries`.
 fn table(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     table_of(&block(entries), 0, 1, &[])
 }
 
-/// A table of these blocks, each with its separator.
+/// Returns a table of `blocks`, each with its separator.
 fn table_of_blocks(blocks: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<u8> {
     let mut table = Vec::new();
     let index: Vec<_> = blocks
@@ -65,8 +65,8 @@ fn table_of_blocks(blocks: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<u8> 
     table
 }
 
-/// LevelDB reads the sequence number before the start of a key that is shorter than it, and
-/// asserts only in a debug build.
+/// For a key shorter than 8 bytes, LevelDB reads the sequence number from before its start; only a
+/// debug build asserts.
 #[test]
 fn an_internal_key_shorter_than_8_bytes_is_an_error() {
     for len in 0..8 {
@@ -76,8 +76,8 @@ fn an_internal_key_shorter_than_8_bytes_is_an_error() {
     assert_eq!(scan(&load(&with_tables(&[(1, 9, &table(&[sound]))]))).unwrap(), 1);
 }
 
-/// A compaction that writes keys on as they come makes tables that overlap, and is stopped only
-/// when the MANIFEST refuses them; or it begins again and again.
+/// A compaction that copies keys in the order it meets them makes overlapping tables. It is stopped
+/// only when the MANIFEST refuses them, or restarts again and again.
 #[test]
 fn a_table_with_keys_out_of_order_is_left_alone_by_compactions() {
     let entry =
@@ -107,8 +107,8 @@ fn a_table_with_keys_out_of_order_is_left_alone_by_compactions() {
     }
 }
 
-/// A compaction in parts looks for the begin of a part in the index. Of a table whose keys do not
-/// ascend it could lose what lies between the end of one part and the begin of the next.
+/// A compaction in parts seeks the start of each part in the index. In a table whose keys do not
+/// ascend, it could lose the entries between the end of one part and the start of the next.
 #[test]
 fn no_entry_of_a_table_with_keys_out_of_order_is_lost_between_parts() {
     let key = |n: usize| format!("k{n:03}").into_bytes();
@@ -138,7 +138,7 @@ fn no_entry_of_a_table_with_keys_out_of_order_is_lost_between_parts() {
     assert!(refused > 1000);
 }
 
-/// A size of 2^31 or 2^64 in a handle is added to an offset, or allocated, before it is compared
+/// Engines add a size near 2^31 or 2^64 to an offset, or allocate that much, before they compare it
 /// with the file.
 #[test]
 fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
@@ -149,7 +149,7 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
     for size in sizes.into_iter().chain([u64::MAX - 5, u64::MAX - 1, u64::MAX]) {
         for offset in [0, 10, u64::MAX - size] {
             let odd = BlockHandle { offset, size };
-            // In the index.
+            // A handle in the index.
             let mut table = Vec::new();
             put_block(&mut table, &sound[..20], 0);
             let metaindex = put_block(&mut table, &[0, 0, 0, 0, 1, 0, 0, 0], 0);
@@ -157,7 +157,7 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
             let index = put_block(&mut table, &block(&[(separator, handle_bytes(odd))]), 0);
             table.extend_from_slice(&Footer { metaindex, index }.encode());
             expect_refused(&table, &format!("{odd:?} in the index"));
-            // In the footer, for the index.
+            // The index's handle in the footer.
             let at = table.len() - 48;
             table.truncate(at);
             table.extend_from_slice(&Footer { metaindex, index: odd }.encode());
@@ -166,7 +166,7 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
     }
 }
 
-/// Two lengths of an entry whose sum overflows 32 bits pass a check of the sum.
+/// Two lengths in an entry whose sum overflows 32 bits pass a check of the sum.
 #[test]
 fn entry_lengths_that_overflow_32_bits_are_errors() {
     let max = u32::MAX;
@@ -179,14 +179,14 @@ fn entry_lengths_that_overflow_32_bits_are_errors() {
         data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
         expect_refused(&table_of(&data, 0, 1, &[]), &format!("{lens:?}"));
     }
-    // A length of over 32 bits.
+    // A length of more than 32 bits.
     let mut data = vec![0, 9];
     put_varint64(&mut data, 1 << 32);
     data.extend_from_slice(&internal_key(b"k", 1, KeyKind::Value));
     data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
     expect_refused(&table_of(&data, 0, 1, &[]), "2^32");
 
-    // And in a batch of a log.
+    // The same in a batch of a log.
     for len in [max, max - 4, 1 << 31] {
         let mut batch = [&1u64.to_le_bytes()[..], &1u32.to_le_bytes(), &[1]].concat();
         put_varint32(&mut batch, len);
@@ -197,8 +197,8 @@ fn entry_lengths_that_overflow_32_bits_are_errors() {
     }
 }
 
-/// An index that names one block again and again: each is a sound block, and reading the table
-/// takes as long as the index is.
+/// An index that names one block again and again. Each reference is to a sound block, and reading
+/// the table takes time in proportion to the index.
 #[test]
 fn an_index_that_names_a_block_twice_is_an_error() {
     let entry = [(internal_key(b"key", 1, KeyKind::Value), b"v".to_vec())];
@@ -207,11 +207,11 @@ fn an_index_that_names_a_block_twice_is_an_error() {
     }
 }
 
-/// A restart in the middle of an entry, where bytes of a key look like one: walks go past it, and
-/// searches and walks back begin there.
+/// A restart in the middle of an entry, at bytes that look like an entry. Iteration passes over it,
+/// but searches and backward steps start there.
 #[test]
 fn a_restart_inside_an_entry_is_seen_by_verify_and_repaired() {
-    // The value of the first entry is an entry by itself.
+    // The value of the first entry is itself an encoded entry.
     let inner = [&[0u8, 9, 1][..], &internal_key(b"x", 1, KeyKind::Value), b"y"].concat();
     let first = (internal_key(b"a", 3, KeyKind::Value), inner.clone());
     let second = (internal_key(b"k", 2, KeyKind::Value), b"v".to_vec());
@@ -227,7 +227,7 @@ fn a_restart_inside_an_entry_is_seen_by_verify_and_repaired() {
     scan(&fs).unwrap();
 }
 
-/// All files below a directory, with their contents.
+/// Returns all files below a directory, with their contents.
 fn contents_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -242,7 +242,7 @@ fn contents_of(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// Everything that minikv does to a database; what it says of each is not asked.
+/// Does everything that minikv can do to a database, and ignores the results.
 fn do_everything(evil: &Path, copy: &Path) {
     let options = || Options::default().create_if_missing(true).reuse_logs(true);
     let _ = Db::open_read_only(evil, options());
@@ -258,7 +258,7 @@ fn do_everything(evil: &Path, copy: &Path) {
     let _ = minikv::destroy(evil, &options());
 }
 
-/// A database with tables, a live log, and one file in `lost/`.
+/// Makes a database with tables, a live log, and one file in `lost/`.
 fn make_database(dir: &Path) {
     let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
     for key in ["a", "b"] {
@@ -271,7 +271,7 @@ fn make_database(dir: &Path) {
     std::fs::write(dir.join("lost/000001.log"), b"kept").unwrap();
 }
 
-/// A directory from a stranger may hold links to what is outside of it.
+/// A directory from a stranger may hold links to files outside of it.
 #[test]
 fn links_in_a_database_lead_minikv_to_nothing_outside_of_it() {
     let home = tempfile::tempdir().unwrap();
@@ -308,7 +308,7 @@ fn links_in_a_database_lead_minikv_to_nothing_outside_of_it() {
     }
 }
 
-/// Makes the live log begin with a bad record.
+/// Damages the first record of the live log.
 fn damage_log(dir: &Path) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -340,7 +340,7 @@ fn a_link_in_place_of_lost_is_refused_by_what_would_follow_it() {
     assert!(contents_of(&victim) == before.0);
 }
 
-/// Another name of a file may be in a directory of somebody else.
+/// A file may have a second name, in a directory of somebody else.
 #[test]
 fn a_file_with_another_name_is_replaced_and_not_emptied() {
     let home = tempfile::tempdir().unwrap();
@@ -352,7 +352,7 @@ fn a_file_with_another_name_is_replaced_and_not_emptied() {
     assert_eq!(std::fs::read(&mine).unwrap(), b"precious");
 }
 
-/// As `cp -al` makes it, or a snapshot by hard links.
+/// A copy as `cp -al` makes it, or a snapshot by hard links.
 #[test]
 fn a_database_copied_by_hard_links_and_then_written_leaves_the_original_alone() {
     let home = tempfile::tempdir().unwrap();
@@ -380,7 +380,7 @@ fn a_database_copied_by_hard_links_and_then_written_leaves_the_original_alone() 
     assert_eq!(db.iter().unwrap().count(), 3 + 3);
 }
 
-/// Numbers of new files come after those of all files there are, and must not wrap round to those.
+/// New files get numbers above those of all existing files; these must not wrap round.
 #[test]
 fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
     let names = |number: u64| {
@@ -409,7 +409,7 @@ fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
             assert_eq!(Db::open(&path, Options::default()).unwrap().iter().unwrap().count(), 3);
         }
     }
-    // The largest that is usable.
+    // The largest usable number.
     for name in names((1 << 62) - 100) {
         let home = tempfile::tempdir().unwrap();
         make_database(home.path());

@@ -1,15 +1,16 @@
 //! Damaged databases: opened, read, compacted, verified, repaired.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! | --- | --- |
-//! | `database` | a small database with everything in it, its files, and what it must hold |
-//! | `sweep` | every byte of it changed, and every truncation |
+//! | `database` | a small database of every kind of content, its files, and what it must hold |
+//! | `sweep` | every byte of it changed, and every file cut at every length |
 //! | `hostile` | tables and logs that no engine wrote |
 //! | `repair` | what a repair saves, and what it must not bring back |
 //! | `crashes` | a crash after every operation of a repair |
 //! | `checkpoint` | copies, and crashes while they are made |
 //!
-//! `MINIKV_SWEEP_STRIDE` says every how many bytes one is changed; 1 takes some minutes.
+//! `MINIKV_SWEEP_STRIDE` is the distance in bytes from one changed byte to the next; 1 takes some
+//! minutes.
 
 mod checkpoint;
 mod crashes;

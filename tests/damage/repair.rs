@@ -17,7 +17,7 @@ fn shapes() -> Vec<Shape> {
     ]
 }
 
-/// Repairs, after a dry run that must say the same and change nothing.
+/// Repairs, after a dry run that must return the same report and change nothing.
 fn repair(fs: &MemFs, what: &str) -> RepairReport {
     let before = Files::of(fs);
     let dry = minikv::repair(DIR, &options(fs), RepairOptions::default().dry_run(true));
@@ -32,7 +32,8 @@ fn repair(fs: &MemFs, what: &str) -> RepairReport {
     report
 }
 
-/// Every key has its value, outside of what the report says is lost; there, a value it once had.
+/// Checks that every key has its value outside of the ranges reported as lost, and in these, if
+/// anything, a value it once had.
 fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
     for key in Made::keys() {
         let (got, due) = (found.get(&key), made.entries.get(&key));
@@ -45,7 +46,7 @@ fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
     assert!(found.keys().all(|key| made.history.contains_key(key)), "{what}");
 }
 
-/// Repairs damaged files and checks everything there is to check.
+/// Repairs damaged files and checks everything that can be checked.
 fn repaired(files: &Files, what: &str) -> (RepairReport, Entries) {
     let fs = files.load();
     let report = repair(&fs, what);
@@ -61,14 +62,14 @@ fn repaired(files: &Files, what: &str) -> (RepairReport, Entries) {
     let found = read_all(&db).unwrap_or_else(|error| panic!("{what}: {error}"));
     db.compact_range::<&[u8]>(..).unwrap();
     assert!(read_all(&db).unwrap() == found, "{what}: compacting changed what is read");
-    // What is written now is newer than all there was.
+    // New writes must hide everything written before them.
     for key in Made::keys().step_by(9) {
         db.put(&key, "new").unwrap();
     }
     for key in Made::keys().step_by(9) {
         assert_eq!(db.get(&key).unwrap().as_deref(), Some(&b"new"[..]), "{what}");
     }
-    // Nothing was deleted: the bytes of every file that was damaged are still there.
+    // Nothing was deleted: the bytes of every damaged file are kept.
     for quarantined in &report.quarantined {
         let name = quarantined.path.file_name().unwrap().to_str().unwrap();
         assert!(crate::database::read(&fs, &quarantined.kept) == files.0[name], "{what}: {name}");
@@ -81,7 +82,7 @@ fn full(made: &Made, files: &Files, what: &str) {
     check(made, &found, &report, what);
 }
 
-/// LevelDB's repair rewrites every MANIFEST and moves every log into a table, damaged or not.
+/// LevelDB's repair rewrites every MANIFEST and turns every log into a table, damaged or not.
 #[test]
 fn repair_of_a_healthy_database_changes_nothing() {
     for shape in shapes() {
@@ -96,8 +97,9 @@ fn repair_of_a_healthy_database_changes_nothing() {
     }
 }
 
-/// LevelDB's puts every table at level 0, where the higher number counts as newer: what a
-/// compaction wrote last, the oldest data, hides what was written after it.
+/// LevelDB's repair puts every table into level 0, where a higher number counts as newer. The
+/// output of the last compaction, which holds the oldest data, then hides what was written after
+/// that data.
 #[test]
 fn repair_that_resurrects_or_reorders() {
     for shape in shapes() {
@@ -132,7 +134,7 @@ fn a_manifest_damaged_or_cut_anywhere_loses_nothing() {
                 let what = format!("{what} of {manifest} at {at}, {shape:?}");
                 let sound = minikv::verify(DIR, &options(&files.load())).unwrap();
                 if sound.is_sound() {
-                    // A record cut short that nobody relied on.
+                    // A record was cut short whose loss changes nothing.
                     let db = Db::open(DIR, options(&files.load())).unwrap();
                     assert!(read_all(&db).unwrap() == made.entries, "{what}");
                     continue;
@@ -155,14 +157,14 @@ fn a_damaged_table_loses_its_damaged_blocks_only() {
                 let what = format!("flip of {table} at {at}, {shape:?}");
                 let files = made.files.flip(&table, at, 0x10);
                 if minikv::verify(DIR, &options(&files.load())).unwrap().is_sound() {
-                    // The padding of the footer.
+                    // The flipped byte is padding of the footer.
                     assert!(at > len - 48, "{what}");
                     continue;
                 }
                 let (report, found) = repaired(&files, &what);
                 check(&made, &found, &report, &what);
                 let doubtful = Made::keys().filter(|key| is_lost(&report.lost, key)).count();
-                // A block of level 0 spans more keys than it has.
+                // A block in level 0 spans more keys than it holds.
                 let is_dense = report.tables.iter().all(|table| table.level > Some(0));
                 let most = if shape.compression == Compression::None { 80 } else { 160 };
                 assert!(doubtful <= most || !is_dense, "{what}: {doubtful} keys: {report:#?}");
@@ -179,7 +181,7 @@ fn a_damaged_table_loses_its_damaged_blocks_only() {
     }
 }
 
-/// Index and a data block both: blocks are found by their checksums.
+/// Both the index and a data block are damaged; the other blocks are found by their checksums.
 #[test]
 fn a_table_with_a_damaged_index_and_a_damaged_block_keeps_the_others() {
     let mut large = 0;
@@ -202,8 +204,8 @@ fn a_table_with_a_damaged_index_and_a_damaged_block_keeps_the_others() {
     assert!(large > 5, "{large}");
 }
 
-/// Everything at once, and no MANIFEST: still nothing that was not there, or that the report does
-/// not tell of.
+/// Everything at once, and no MANIFEST: still nothing appears that was never written, or whose loss
+/// the report does not tell.
 #[test]
 fn damaged_tables_without_a_manifest() {
     for shape in shapes() {
@@ -220,7 +222,7 @@ fn damaged_tables_without_a_manifest() {
     }
 }
 
-/// A damaged log ends at its first bad record, as an open has it; what is left out is kept.
+/// A damaged log ends at its first bad record, as in an open; what is left out is kept.
 #[test]
 fn a_damaged_log_ends_where_an_open_ends_it() {
     let made = Made::new(SHAPE);
@@ -245,8 +247,8 @@ fn a_damaged_log_ends_where_an_open_ends_it() {
     assert!(damaged > 20, "{damaged}");
 }
 
-/// A crash after a compaction left some of its inputs, and the MANIFEST is gone. What the
-/// compaction dropped, a deleted key, is still in one of them; the tombstone is not.
+/// A crash after a compaction left some of its inputs, and the MANIFEST is gone. One of these
+/// inputs still holds a deleted key that the compaction dropped; none holds the tombstone.
 #[test]
 fn inputs_of_a_finished_compaction_bring_nothing_back() {
     let fs = MemFs::new();
@@ -272,11 +274,11 @@ fn inputs_of_a_finished_compaction_bring_nothing_back() {
         let db = Db::open(DIR, crate::database::options(&fs)).unwrap();
         (report, read_all_keys(&db))
     };
-    // With the tables of before the compaction alone, the tombstone does it.
+    // With only the tables from before the compaction, the tombstone hides the deleted key.
     let manifest = inputs.named("MANIFEST").remove(0);
     let (_, found) = keys(&inputs.without(&manifest));
     assert_eq!(found, ["a=old", "m=new", "z=old"]);
-    // And with the oldest of them beside the compaction's output, that does.
+    // With the oldest of them beside the compaction's output, the output does.
     let manifest = after.named("MANIFEST").remove(0);
     let mut leftover = after.without(&manifest);
     leftover.0.insert(input[0].clone(), inputs.0[&input[0]].clone());
@@ -291,7 +293,7 @@ fn read_all_keys(db: &Db) -> Vec<String> {
     entries.map(|(key, value)| format!("{}={}", text(&key), text(&value))).collect()
 }
 
-/// A log whose memtable is a table already is not replayed over newer tables.
+/// A log whose memtable was flushed is not replayed over newer tables.
 #[test]
 fn an_old_log_is_not_replayed_over_what_is_newer() {
     let fs = MemFs::new();

@@ -1,5 +1,5 @@
-//! Every byte of a database changed in two ways, and every file cut at every length. What is read
-//! then is right, or an error; and where reading is an error, `verify` says why.
+//! Every byte of a database changed in two ways, and every file cut at every length. Reads then are
+//! right or fail; and if they fail, `verify` reports the damage.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -11,7 +11,7 @@ use minikv::{Compression, Db};
 
 use crate::database::{DIR, Entries, Files, Made, SHAPE, Shape, hash_of, options, path, read_all};
 
-/// What a damaged database may hold: a state from this many commits on.
+/// The states that a damaged database may hold, as numbers of commits.
 struct Allowed<'a> {
     made: &'a Made,
     states: Range<usize>,
@@ -33,7 +33,7 @@ enum Change {
     Cut,
 }
 
-/// Whether the damage was seen by anyone.
+/// Tries one damaged database. Returns whether anything reported the damage.
 fn try_one(files: &Files, allowed: &Allowed<'_>, what: &str) -> bool {
     let fs = files.load();
     let mut seen = false;
@@ -69,7 +69,7 @@ fn try_one(files: &Files, allowed: &Allowed<'_>, what: &str) -> bool {
     seen
 }
 
-/// Changes every `stride`th byte of every file, beginning with the one of this number.
+/// Changes every `stride`th byte of every file, starting at `offset`.
 fn sweep(made: &Made, stride: usize, offset: usize) -> (usize, usize) {
     let all = made.states.len();
     let first_log = made.files.named(".log").into_iter().next().expect("a live log");
@@ -133,8 +133,8 @@ fn the_database_has_everything_in_it() {
     assert!(report.is_sound(), "{:#?}", report.faults);
 }
 
-/// What follows the last record left cannot be missed by looking at the MANIFEST alone. The open
-/// would take the database for an older one, and remove the tables it does not know of.
+/// The MANIFEST alone does not show that records after its last one are lost. An open would take
+/// the database for an older one, and remove the tables that this MANIFEST does not name.
 #[test]
 fn a_manifest_cut_between_two_records_is_refused_or_right() {
     let made = Made::new(SHAPE);
@@ -170,7 +170,7 @@ fn a_changed_byte_gives_what_is_right_or_an_error() {
         "{cases} changes of {} bytes, {seen} of them seen: no wrong answer",
         made.files.bytes()
     );
-    // What nobody sees is what nobody reads: the padding of footers, say.
+    // Damage that nothing reports is in bytes that nothing reads, such as the padding of footers.
     assert!(seen * 100 > cases * 95, "{seen} of {cases} were seen");
 }
 

@@ -1,5 +1,6 @@
-//! What the documentation says, held against the code: bytes, figures, names and links.
+//! The documentation checked against the code: bytes, figures, names and links.
 
+mod figures;
 mod names;
 mod public;
 mod tour;
@@ -32,8 +33,8 @@ fn page(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The bytes of the blocks fenced as `hex`, by the name behind that word. A line is bytes, then
-/// two spaces and a note.
+/// Returns the bytes of the blocks fenced as `hex`, by the name that follows this word. A line has
+/// bytes, and may have two spaces and a note after them.
 fn hex_dumps(markdown: &str) -> BTreeMap<&str, Vec<u8>> {
     let mut dumps = BTreeMap::new();
     for block in markdown.split("```hex ").skip(1) {
@@ -85,7 +86,7 @@ fn the_filter_block_of_the_example_is_what_the_builder_makes() {
     assert_eq!(hex_dumps(&page)["two blocks"], builder.finish());
 }
 
-/// The rows of a Markdown table whose first cell is a number, cell by cell.
+/// Returns the rows of a Markdown table whose first cell is a number, cell by cell.
 fn rows(markdown: &str) -> impl Iterator<Item = Vec<&str>> {
     markdown.lines().filter_map(|line| {
         let cells: Vec<&str> = line.strip_prefix('|')?.trim_end_matches('|').split('|').collect();
@@ -113,7 +114,7 @@ fn the_predicted_rates_are_those_of_the_formula() {
     assert_eq!(seen, (2..=20).collect());
 }
 
-/// The targets of Markdown links, without what follows a `#`.
+/// Returns the targets of Markdown links, without anything after a `#`.
 fn links(markdown: &str) -> impl Iterator<Item = &str> {
     let targets = markdown.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter_map(|target| target.split('#').next())
@@ -142,13 +143,13 @@ fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What is written `like_this` in the running text of a page.
+/// Returns what is written `like_this` in the running text of a page.
 fn code_spans(markdown: &str) -> Vec<&str> {
     let outside_fences = markdown.split("```").step_by(2);
     outside_fences.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
 }
 
-/// Pages name what is in the code: `Type::method`, `module::function`, `function()`, `file.rs`.
+/// Names on pages exist in the code: `Type::method`, `module::function`, `function()`, `file.rs`.
 /// Names of LevelDB's are given with their file and are left out.
 #[test]
 fn names_of_the_code_are_in_the_code() {
@@ -216,7 +217,7 @@ fn a_method_of_another_type_is_not_in_the_code() {
     assert_eq!(names::path_of("no path"), None);
 }
 
-/// Each known bug has tests, which are there.
+/// Each known bug lists tests, and these exist.
 #[test]
 fn tests_of_known_bugs_are_there() {
     let mut files = Vec::new();

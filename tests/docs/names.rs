@@ -1,26 +1,26 @@
-//! The names that source files define, by type and by module: a reader of rustfmt's layout, not of
-//! the language.
+//! The names that source files define, by type and by module. This understands rustfmt's layout,
+//! not the language.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
-/// How far rustfmt indents what is inside a block.
+/// The indentation that rustfmt gives to the inside of a block.
 const INDENT: usize = 4;
 
-/// What is defined where.
+/// The names defined in some source files.
 #[derive(Default)]
 pub struct Names {
-    /// Methods, constants, variants and fields of each type.
+    /// Methods, constants, variants and fields, by type.
     members: BTreeMap<String, BTreeSet<String>>,
-    /// Functions, types and modules by the module they are in, its file's name.
+    /// Functions, types and modules, by the module they are in, which is named after its file.
     items: BTreeMap<String, BTreeSet<String>>,
     functions: BTreeSet<String>,
     /// Items outside of blocks, without modules and re-exports.
     defined: BTreeSet<String>,
 }
 
-/// The names of `span` if it is a path or a call: `Type::method`, `function()`.
+/// Returns the names in `span` if it is a path or a call: `Type::method`, `function()`.
 pub fn path_of(span: &str) -> Option<Vec<&str>> {
     let (path, call) = match span.split_once('(') {
         Some((path, rest)) => (path, rest.ends_with(')')),
@@ -32,7 +32,7 @@ pub fn path_of(span: &str) -> Option<Vec<&str>> {
         let first = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
         first && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
-    // `Some(..)` and `Ok(..)` are no calls of functions.
+    // `Some(..)` and `Ok(..)` are not calls of functions.
     let call = call && path.starts_with(|c: char| c.is_ascii_lowercase());
     (names.iter().all(is_name) && (call || names.len() > 1)).then_some(names)
 }
@@ -54,7 +54,8 @@ impl Names {
         names
     }
 
-    /// Whether the last two names of `path` belong together, or a single one is a function.
+    /// Returns whether the last two names of `path` belong together; a single name must be a
+    /// function.
     pub fn contain(&self, path: &[&str]) -> bool {
         match path {
             [.., owner, name] => {
@@ -79,8 +80,8 @@ impl Names {
 
     fn read(&mut self, module: &str, source: &str) {
         let mut macro_name = String::new();
-        // The blocks around the line: how far each is indented, what it is of, and whether it has
-        // fields or variants.
+        // The blocks around the line: the indentation of each, the type it belongs to, and whether
+        // it has fields or variants.
         let mut around: Vec<(usize, String, bool)> = Vec::new();
         for line in source.lines() {
             let code = line.trim_start();
@@ -116,7 +117,7 @@ impl Names {
                     around.push((indent, name, kind != "trait"));
                 }
             } else if code.starts_with("impl $") {
-                // Of whatever type the macro is called with, further down.
+                // Applies to whatever type the macro is called with, further down.
                 around.push((indent, format!("{macro_name}!"), false));
             } else if let Some(owner) = implemented(code) {
                 around.push((indent, owner, false));
@@ -128,7 +129,8 @@ impl Names {
     }
 }
 
-/// The name of a macro that is called with the name of a type: `reads!(Db);`.
+/// Returns the name of a macro that is called with the name of a type, and that type:
+/// `reads!(Db);`.
 fn call_with_a_type(code: &str) -> Option<(&str, String)> {
     let (name, rest) = code.split_once("!(")?;
     let of = rest.strip_suffix(");")?;
@@ -136,7 +138,7 @@ fn call_with_a_type(code: &str) -> Option<(&str, String)> {
     is_type.then(|| (name, of.to_string()))
 }
 
-/// Without what says who may use an item, and how.
+/// Returns `code` without visibility and qualifiers.
 fn unqualified(code: &str) -> &str {
     let mut rest = code;
     loop {
@@ -153,7 +155,7 @@ fn unqualified(code: &str) -> &str {
     }
 }
 
-/// The kind and name of an item.
+/// Returns the kind and name of an item.
 fn definition(code: &str) -> Option<(&'static str, String)> {
     let code = unqualified(code);
     for kind in ["fn", "struct", "enum", "trait", "mod", "const", "static", "type"] {
@@ -164,7 +166,7 @@ fn definition(code: &str) -> Option<(&'static str, String)> {
     None
 }
 
-/// What a line inside a block of a type adds to it: an item, or a field or variant.
+/// Returns what a line inside a type's block adds to the type: an item, a field or a variant.
 fn member(code: &str, fields: bool) -> Option<String> {
     match definition(code) {
         Some((_, name)) => Some(name),
@@ -173,7 +175,7 @@ fn member(code: &str, fields: bool) -> Option<String> {
     }
 }
 
-/// The type of an `impl` block.
+/// Returns the type of an `impl` block.
 fn implemented(code: &str) -> Option<String> {
     let rest = code.strip_prefix("impl").filter(|_| code.ends_with('{'))?;
     let rest = match rest.strip_prefix('<') {
@@ -185,7 +187,7 @@ fn implemented(code: &str) -> Option<String> {
     words(of).last()
 }
 
-/// What follows the `>` that ends the parameters which `text` begins with.
+/// Returns what follows the `>` that closes the generic parameters at the start of `text`.
 fn after_generics(text: &str) -> &str {
     let mut depth = 1;
     for (at, c) in text.char_indices() {
@@ -201,7 +203,7 @@ fn after_generics(text: &str) -> &str {
     ""
 }
 
-/// The words of `text`.
+/// Returns the words of `text`.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| !word.is_empty()).map(str::to_string)

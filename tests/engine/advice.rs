@@ -1,4 +1,4 @@
-//! Advice from the lookups that a database saw itself.
+//! Advice on filters from the lookups that a database has served.
 
 use minikv::advice::Sureness;
 use minikv::{Comparator, Db, Error, FilterLayout, Options};
@@ -9,7 +9,7 @@ fn key(i: u32) -> String {
     format!("key{i:05}")
 }
 
-/// Four overlapping tables of level 0: every get without filters looks into several blocks.
+/// Makes overlapping tables in level 0, so that without filters every get reads several blocks.
 fn filled(dir: &std::path::Path, options: Options) -> Db {
     let db = Db::open(dir, options.write_buffer_bytes(4 << 20)).unwrap();
     for round in 0..3 {
@@ -26,7 +26,7 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     let dir = tempfile::tempdir().unwrap();
     let db = filled(dir.path(), small().filter(FilterLayout::Block, 10));
     let mut blocks = 0;
-    // Within the first thousand gets all are kept.
+    // The first thousand gets are all sampled.
     for i in 0..900 {
         let (value, trace) = db.get_traced(format!("{}/absent", key(i * 6))).unwrap();
         assert_eq!(value, None);
@@ -35,7 +35,7 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     let before = db.stats();
     let advice = db.filter_advice().unwrap();
     assert_eq!((advice.gets, advice.sampled, advice.absent, advice.in_memory), (900, 900, 900, 0));
-    // What the tables have was replayed, and came to what the gets did.
+    // The sampled gets, replayed on the tables, cost what the real ones did.
     assert_eq!((advice.now.blocks_per_get * 900.0).round() as u64, blocks);
     assert_eq!(advice.now.filter_bytes, filter_bytes(&db));
     assert_eq!(advice.tables_read, (3, 3));
@@ -49,7 +49,7 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     let same =
         advice.tried.iter().find(|t| (t.layout, t.bits_per_key) == (FilterLayout::Block, 10));
     assert_eq!(same.unwrap().saving, advice.now, "the same filters, made again");
-    // Asking for advice is no lookup.
+    // Asking for advice does not count as a lookup.
     let after = db.stats();
     assert_eq!((after.gets, after.reads), (before.gets, before.reads));
     let text = advice.to_string();
@@ -57,7 +57,8 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     assert!(text.contains("Confident for lookups like these"), "{text}");
 }
 
-/// With no filters at all, the same tables pin their indexes only.
+/// Returns the bytes of filters: what `db` pins beyond the same tables without filters, which pin
+/// only their indexes.
 fn filter_bytes(db: &Db) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let bare = filled(dir.path(), small().filter(FilterLayout::None, 0));
@@ -98,7 +99,7 @@ fn what_memtables_answer_wants_no_filter() {
     assert_eq!((advice.layout, advice.blocks_per_get), (FilterLayout::None, 0.0));
 }
 
-/// Whoever only reads has lookups too.
+/// A read-only database serves lookups too.
 #[test]
 fn a_database_opened_for_reading_only_advises() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Compactions that the user asks for: what they give back, and what goes on beside them.
+//! Manual compactions: the space they free, and the work that continues beside them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,12 +12,12 @@ fn key(number: u32) -> String {
     format!("key{number:08}")
 }
 
-/// A value of a kilobyte that no compression makes less of.
+/// Returns an incompressible value of one kilobyte.
 fn kilobyte(number: u32) -> Vec<u8> {
     Rng::new(number.into()).bytes(1024)
 }
 
-/// The levels that hold tables.
+/// Returns the levels that hold tables.
 fn levels(db: &Db) -> Vec<usize> {
     let stats = db.stats();
     let levels = stats.levels.iter().enumerate();
@@ -31,7 +31,8 @@ fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
         let path = dir.path().join(whole_first.to_string());
         let db = Db::open(&path, small()).unwrap();
         (0..1000).for_each(|i| db.put(key(i), kilobyte(i)).unwrap());
-        // A level deep down that nothing above meets, and one that is met in part.
+        // Once with all data in a deep level that nothing above overlaps, once with levels that
+        // partly overlap.
         if whole_first {
             db.compact_range::<&str>(..).unwrap();
         }
@@ -78,7 +79,7 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
     let written = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // How many automatic ones there are beside one of everything is a matter of time.
+            // How many automatic compactions run beside one of everything depends on timing.
             for _ in 0..100 {
                 let before = into_level1(&db);
                 db.compact_range::<&str>(..).unwrap();
@@ -92,12 +93,12 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
         while compacting.load(Ordering::SeqCst) {
             let i = written.fetch_add(1, Ordering::SeqCst) as u32;
             db.put(key(i * 7919 % 10_000), kilobyte(i)).unwrap();
-            // A writer that the background could keep up with if it were let.
+            // Slow enough for the background to keep up, if it may run.
             std::thread::sleep(Duration::from_micros(200));
         }
     });
     let beside = most_beside.load(Ordering::SeqCst);
-    // A compaction of everything needs one of them itself, and one that runs already ends first.
+    // The manual compaction counts for one into level 1 itself, and one may already be running.
     assert!(beside > 2, "{beside} beside {} puts", written.load(Ordering::SeqCst));
     for i in 0..10_000 {
         assert!(db.get(key(i)).unwrap().is_some());

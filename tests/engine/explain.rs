@@ -1,4 +1,4 @@
-//! A get told step by step, against its counters and against what is really there.
+//! Explanations of gets, checked against the counters and against what the files really hold.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use minikv::{
 
 use crate::recount;
 
-/// A filter that holds nothing and always says the same.
+/// A filter that stores nothing and always gives the same answer.
 #[derive(Debug)]
 struct Says {
     may_match: bool,
@@ -71,13 +71,13 @@ fn sources(told: &Explanation) -> Vec<BlockSource> {
     told.steps.iter().filter_map(source).collect()
 }
 
-/// Blocks of 512 bytes, and no flush or compaction but those that are asked for.
+/// Options with blocks of 512 bytes. Only the flushes and compactions that a test asks for happen.
 fn small() -> Options {
     Options::default().create_if_missing(true).block_bytes(512)
 }
 
-/// A sorted table, two newer ones at level 0, overwritten and deleted keys, and a memtable on top.
-/// Keys are even.
+/// Makes a sorted table, two newer ones in level 0, overwritten and deleted keys, and a memtable
+/// above them. Keys are even.
 fn layers(options: Options) -> (tempfile::TempDir, Db) {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), options.create_if_missing(true)).unwrap();
@@ -127,7 +127,7 @@ fn every_counter_is_the_sum_of_the_steps_and_of_the_statistics() {
         assert_eq!(without.total().all_filter_checks(), 0);
         assert_eq!(with.total().tables_considered, without.total().tables_considered);
 
-        // The statistics have both gets of each explanation, and the plain get.
+        // The statistics count both gets of each explanation, and the plain get.
         let after = db.stats();
         assert_eq!(after.gets - before.gets, 3 * gets);
         assert_eq!(after.gets_found - before.gets_found, 3 * found);
@@ -184,7 +184,7 @@ fn steps_come_in_the_order_of_the_read_path() {
     assert_eq!((entry.kind, entry.value_bytes, entry.seq), (KeyKind::Value, 6, told.seq));
     assert_eq!(told.filters, FilterUse::NoTables);
 
-    // Deleted (7 divides 35), so the tables below are not asked.
+    // The key was deleted (7 divides 35), so the tables below are not searched.
     let told = db.explain("key000070").unwrap();
     recount::check(&told);
     assert_eq!(told.value, None);
@@ -192,7 +192,7 @@ fn steps_come_in_the_order_of_the_read_path() {
     assert_eq!((entry.kind, entry.value_bytes), (KeyKind::Deletion, 0));
     assert!(told.to_string().contains("the key is deleted"), "{told}");
 
-    // Written once, so every table in range is asked.
+    // The key was written once, so every table in range is searched.
     let told = db.explain("key000004").unwrap();
     recount::check(&told);
     assert_eq!(told.value.as_deref(), Some(&b"first value of 2"[..]));
@@ -254,7 +254,7 @@ fn a_false_positive_is_told_as_one() {
     assert!(told.to_string().contains("(false positive): the key is not there"), "{told}");
     assert_eq!(told.trace.data_blocks(), told.unfiltered.as_ref().unwrap().data_blocks());
 
-    // And a bloom filter's own: one bit a key is wrong often.
+    // A real bloom filter: with one bit per key it is often wrong.
     let (_dir, db) = layers(small().filter_policy(Some(Arc::new(BloomFilterPolicy::new(1)))));
     let told = (0..).map(|i| db.explain(format!("key{:06}", 2 * i + 1)).unwrap());
     let told = told.take(3000).find(|told| verdicts(told).contains(&Verdict::FalsePositive));
@@ -299,7 +299,8 @@ fn a_snapshot_is_explained_as_of_its_moment() {
     assert_eq!((told.seq, told.value.as_deref()), (snapshot.sequence(), Some(&b"old"[..])));
     let told = db.explain_with(&ReadOptions::default().snapshot(&snapshot), "b").unwrap();
     recount::check(&told);
-    // The filter knows no sequences: it says "maybe" of a key that is too new.
+    // The filter knows no sequence numbers: it says "maybe" for a key that is too new to be
+    // visible.
     assert_eq!(told.value, None);
     assert_eq!(verdicts(&told), [Verdict::FalsePositive]);
     assert_eq!(db.explain("b").unwrap().value.as_deref(), Some(&b"new"[..]));

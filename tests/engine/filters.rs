@@ -1,4 +1,4 @@
-//! Filters of every kind and layout: what they save, and that they change no answer.
+//! Filters of every kind and layout: what they save, and that they never change an answer.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,7 +16,8 @@ use crate::small;
 const LAYOUTS: [FilterLayout; 4] =
     [FilterLayout::None, FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
 
-/// Even numbers, some of them twice, some deleted; level 0 and one below have tables.
+/// Puts even numbers, some of them twice, and deletes some. Level 0 and a level below it have
+/// tables.
 fn fill(dir: &Path, options: Options) -> Db {
     let db = Db::open(dir, options).unwrap();
     let key = |i: u32| format!("{:06}", 2 * i);
@@ -73,7 +74,7 @@ fn every_layout_gives_the_same_answers() {
             assert_eq!(db.get_with(&unfiltered, key).unwrap(), *answer);
         }
     }
-    // Whatever a table has, a database opened with other options reads it.
+    // A database opened with other options reads whatever filters a table has.
     drop(dbs);
     for (layout, dir) in &dirs {
         for other in LAYOUTS {
@@ -124,7 +125,7 @@ fn levels_may_have_filters_of_their_own() {
     assert_eq!(checks(deepest), (0, 0));
     assert!(reads.levels[deepest].data_blocks() > 5_000);
 
-    // The same database with LevelDB's filters on that level only.
+    // Now with LevelDB's filters on that level only.
     let options = options.filter_at_level(deepest, FilterLayout::Block, 10);
     db.close().unwrap();
     let db = Db::open(dir.path(), options).unwrap();
@@ -156,7 +157,7 @@ fn a_moved_table_keeps_its_filter() {
     assert!(below > 0, "tables came below with their filters");
 }
 
-/// Counts nothing, and is not LevelDB's.
+/// A policy other than LevelDB's.
 #[derive(Debug)]
 struct Custom(BloomFilterPolicy);
 
@@ -186,7 +187,7 @@ fn a_custom_policy_stays_the_per_block_one() {
     let options = small().filter(FilterLayout::Table, 12).filter_policy(custom());
     let options = options.filter_at_level(0, FilterLayout::Block, 10);
     fill(dir.path(), options).close().unwrap();
-    // With the policy every table has a filter; LevelDB's policy knows none of them.
+    // Every table has a filter of the custom policy, which LevelDB's policy ignores.
     for (policy, known) in [(custom(), true), (bloom(), false)] {
         let db = Db::open_read_only(dir.path(), small().filter_policy(policy)).unwrap();
         for i in 0..1_000 {
@@ -213,7 +214,7 @@ fn filters_that_cannot_be_are_refused() {
     Db::open(dir.path(), small().filter(FilterLayout::None, 0)).unwrap();
 }
 
-/// Some keys without a prefix, among those of forty prefixes; several levels.
+/// Puts keys of forty prefixes and some keys without one, over several levels.
 fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>>) {
     let db = Db::open(dir, options).unwrap();
     let mut model = BTreeMap::new();
@@ -224,7 +225,7 @@ fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>
         for _ in 0..400 {
             let key = match rng.below(9) {
                 0 => format!("{:02}", rng.below(40)),
-                // Each round leaves prefixes out: those are what filters can tell.
+                // Each round leaves some prefixes out, so that filters can exclude its tables.
                 _ => format!("{:02}/{:03}", rng.below(8) * 5 + round % 5, rng.below(60)),
             };
             if rng.one_in(6) {
@@ -256,7 +257,7 @@ fn scans_of_a_prefix_leave_tables_out_and_miss_nothing() {
     for layout in [FilterLayout::Block, FilterLayout::Table] {
         let dir = tempfile::tempdir().unwrap();
         let options = small().filter(layout, 16).filter_prefix(DelimitedPrefix::new(b'/'));
-        // The same tables each time, however fast compactions are.
+        // Deterministic background work makes the same tables each time.
         let (db, model) = fill_prefixes(dir.path(), options.inline_background(Some(1)));
         let unfiltered = ReadOptions::default().use_filter(false);
         let mut prefixes: Vec<String> = (0..45).map(|i| format!("{i:02}/")).collect();
@@ -280,7 +281,7 @@ fn scans_of_a_prefix_leave_tables_out_and_miss_nothing() {
         assert!(reads.prefix_filter_negatives > 100, "{reads:?}");
         assert!(reads.prefix_filter_checks > reads.prefix_filter_negatives);
 
-        // A prefix that no table has costs no index search and no block.
+        // A prefix that is in no table costs no index search and no block.
         let before = db.stats().reads.total();
         assert_eq!(db.prefix("17x/").unwrap().count(), 0);
         let after = db.stats().reads.total();

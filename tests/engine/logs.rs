@@ -1,4 +1,4 @@
-//! What a log is beside its records: what it is cut to, when, and what a process leaves that ends.
+//! When a log is cut to its records, and what a process that ends leaves of it.
 
 use std::io;
 use std::path::Path;
@@ -12,14 +12,14 @@ use crate::small;
 
 type Events = Arc<Mutex<Vec<&'static str>>>;
 
-/// Files in memory; notes what happens to logs and to the lock.
+/// A filesystem in memory that records what happens to logs and to the lock.
 #[derive(Debug, Default)]
 struct NotingFs {
     inner: MemFs,
     events: Events,
 }
 
-/// A log or a lock that notes its end.
+/// A log or a lock that records when it is dropped.
 #[derive(Debug)]
 struct Noting<T> {
     inner: T,
@@ -122,7 +122,8 @@ impl Fs for NotingFs {
     }
 }
 
-/// A log that is dropped is cut to its records. Whoever holds the lock by then may have appended.
+/// A log is cut to its records when dropped. After the lock is released that would be too late:
+/// another process may have appended to the log.
 #[test]
 fn logs_are_done_with_before_the_lock_is_given_up() {
     for (puts, close, snapshot) in
@@ -166,7 +167,7 @@ fn logs(dir: &Path) -> Vec<std::path::PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|extension| extension == "log")).collect()
 }
 
-/// The number of records of a log that others may be writing, and how it ends.
+/// Reads a log that others may be writing. Returns the number of its records, and how it ends.
 fn read(path: &Path) -> (usize, Tail) {
     let mut reader = LogReader::of_batches(DiskFs.open(path).unwrap(), path).unwrap();
     let mut records = 0;

@@ -1,4 +1,4 @@
-//! The engine as a program meets it: one test for each promise.
+//! The engine as a program meets it, one test for each promise.
 
 mod advice;
 mod compaction;
@@ -31,7 +31,7 @@ fn small() -> Options {
 }
 
 fn disk_bytes(dir: &std::path::Path) -> u64 {
-    // The background may remove a file between its listing and the look at it.
+    // The background may remove a file after it was listed.
     let files = std::fs::read_dir(dir).unwrap().filter_map(|entry| entry.unwrap().metadata().ok());
     files.map(|metadata| metadata.len()).sum()
 }
@@ -112,7 +112,7 @@ fn a_filter_that_says_no_saves_the_data_block() {
         let absent = format!("{:06}", 2 * i + 1);
         let (value, trace) = db.get_traced(&absent).unwrap();
         assert_eq!(value, None);
-        // A key between two tables needs no filter.
+        // Tables whose range does not include the key are not counted, and need no filter.
         let trace = trace.total();
         let tables = trace.tables_considered;
         assert_eq!(trace.filter_checks, tables);

@@ -1,5 +1,5 @@
-//! Panics in the middle of what threads share: in a filter policy, a comparator or a filesystem.
-//! Everyone who waits gets an error, `health` says why, and nothing acknowledged is lost.
+//! Panics in a filter policy, a comparator or a filesystem, while threads share what they call.
+//! Everyone who waits gets an error, `health` gives the reason, and nothing acknowledged is lost.
 
 use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -19,7 +19,7 @@ use minikv::{
 
 const MESSAGE: &str = "the trap was sprung";
 
-/// Panics while it is armed, in threads whose name begins so.
+/// Panics while armed, in threads whose name starts with `thread`.
 #[derive(Clone, Debug)]
 struct Trap {
     armed: Arc<AtomicBool>,
@@ -43,12 +43,12 @@ impl Trap {
     }
 }
 
-/// A panic that prints nothing.
+/// Panics without printing a message.
 fn spring() {
     resume_unwind(Box::new(MESSAGE));
 }
 
-/// LevelDB's filter, with a trap where a table is begun.
+/// LevelDB's filter policy, with a trap at the start of each table.
 #[derive(Debug)]
 struct TrapPolicy(BloomFilterPolicy, Trap);
 
@@ -71,7 +71,7 @@ impl FilterPolicy for TrapPolicy {
     }
 }
 
-/// Byte order, with a trap.
+/// Bytewise order, with a trap.
 #[derive(Debug)]
 struct TrapOrder(Trap);
 
@@ -100,7 +100,7 @@ fn synced() -> WriteOptions {
     WriteOptions::default().sync(true)
 }
 
-/// Runs `work` in a thread of its own: it fails rather than hangs.
+/// Runs `work` in a thread of its own, and fails if that hangs.
 #[track_caller]
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
@@ -138,8 +138,8 @@ fn fill(db: &Db, numbers: std::ops::Range<usize>) {
     numbers.for_each(|number| db.put(key(number), number.to_string().repeat(20)).unwrap());
 }
 
-/// Writes tables of level 0, with four of which a compaction is due, until the background fails:
-/// how many writes were acknowledged.
+/// Writes tables of level 0, four of which make a compaction due, until the background fails.
+/// Returns the number of acknowledged writes.
 fn fill_until_it_fails(db: &Db) -> usize {
     for number in 0..2000 {
         if db.put(key(number), number.to_string().repeat(20)).is_err() {
@@ -171,7 +171,7 @@ fn a_policy_that_panics_in_a_flush_fails_all_who_wait_and_loses_nothing() {
     let waiters = [Db::flush, Db::wait_idle, |db: &Db| db.compact_range::<&str>(..)];
     assert_panicked(in_time(move || (db.flush(), db).0), "a flush");
     let db = open(with_policy(&fs, &trap));
-    // Two memtables wait for their flush, and then so does the writer.
+    // With two memtables waiting for their flush, the writer waits too.
     let writer = db.clone();
     let error = in_time(move || {
         let mut puts = (300..).map(|number| writer.put(key(number % 300), vec![7; 1000]));
@@ -214,7 +214,7 @@ fn a_policy_that_panics_in_a_compaction_fails_all_who_wait_and_loses_nothing() {
     assert_filled(&db, 0..done);
 }
 
-/// The number of table files, and of tables in the version.
+/// Returns the number of table files, and of tables in the version.
 fn tables(fs: &MemFs, db: &Db) -> (usize, usize) {
     let names = fs.list(Path::new("/db")).unwrap();
     let files = names.iter().filter(|name| name.ends_with(".ldb")).count();
@@ -225,7 +225,7 @@ fn tables(fs: &MemFs, db: &Db) -> (usize, usize) {
 #[test]
 fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
     if thread::available_parallelism().is_ok_and(|cores| cores.get() < 2) {
-        return; // a compaction has one part then
+        return; // a compaction then has a single part
     }
     let (fs, trap) = (MemFs::new(), Trap::new("minikv-merge"));
     let db = open(with_policy(&fs, &trap));
@@ -248,8 +248,8 @@ fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
     assert_filled(&db, 0..2000);
 }
 
-/// The first write of the armed log waits until the others are in the queue; the second, which is
-/// that of a group, panics.
+/// The first write to the log, with the trap armed, waits until the others are in the queue. The
+/// second, which is that of a group, panics.
 #[test]
 fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
     const WRITERS: usize = 8;
@@ -307,7 +307,7 @@ fn a_comparator_that_panics_fails_flushes_and_looks_for_work_and_leaves_reads_al
     let scanned = |db: &Db| db.iter().unwrap().map(Result::unwrap).count();
     (0..500).for_each(|number| db.put(key(number), "").unwrap());
     trap.arm(true);
-    // A read is its caller's own: the panic goes on there.
+    // A read runs in its caller's thread, where the panic goes on.
     assert!(catch_unwind(AssertUnwindSafe(|| scanned(&db))).is_err());
     assert_eq!(db.health().state, HealthState::Good);
     let flusher = db.clone();
@@ -323,7 +323,7 @@ fn a_comparator_that_panics_fails_flushes_and_looks_for_work_and_leaves_reads_al
     assert_eq!(scanned(&open(options())), 500);
 }
 
-/// The comparator is asked which tables to merge, before any of them is taken.
+/// Choosing tables to merge calls the comparator, before any of them is marked as taken.
 #[test]
 fn a_comparator_that_panics_when_compactions_are_chosen_ends_no_thread() {
     let (fs, trap) = (MemFs::new(), Trap::new("minikv-compact"));
@@ -337,7 +337,7 @@ fn a_comparator_that_panics_when_compactions_are_chosen_ends_no_thread() {
     trap.arm(false);
     let waiter = db.clone();
     in_time(move || {
-        // Of two threads that panic the second may come after the first resume.
+        // Two threads panic, the second possibly after the first resume.
         while waiter.resume().and_then(|()| waiter.wait_idle()).is_err() {
             thread::yield_now();
         }
@@ -361,7 +361,7 @@ fn a_replayed_log_and_a_policy_that_panics_fail_synced_writes_and_close() {
     assert_filled(&open(with_policy(&fs, &trap)), 0..100);
 }
 
-/// A damaged log is made a table by the open itself, in its caller's thread.
+/// With a damaged log the open itself writes a table, in its caller's thread.
 #[test]
 fn a_policy_that_panics_in_open_leaves_the_database_unlocked_and_whole() {
     let (dir, trap) = (tempfile::tempdir().unwrap(), Trap::new(""));
@@ -385,7 +385,8 @@ fn a_policy_that_panics_in_open_leaves_the_database_unlocked_and_whole() {
     assert_filled(&Db::open(dir.path(), options()).unwrap(), 0..100);
 }
 
-/// A filesystem that panics at operations on such a file, while it is armed.
+/// Makes the filesystem panic at operations of `kind` on files whose name contains `part`, while
+/// armed.
 fn trapped(fs: &SimFs, trap: &Trap, kind: OpKind, part: &'static str) {
     let trap = trap.clone();
     fs.set_hook(move |operation| {
@@ -395,7 +396,7 @@ fn trapped(fs: &SimFs, trap: &Trap, kind: OpKind, part: &'static str) {
     });
 }
 
-/// The path of the MANIFEST that `CURRENT` names.
+/// Returns the path of the MANIFEST that `CURRENT` names.
 fn manifest_of(fs: &SimFs) -> std::path::PathBuf {
     let mut name = [0; 32];
     let current = fs.open(Path::new("/db/CURRENT")).unwrap();
@@ -425,7 +426,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
         let flushed = in_time(move || flusher.flush());
         let waiter = db.clone();
         assert_panicked(in_time(move || waiter.wait_idle()), during);
-        // The table was there when its log could not be removed.
+        // The flush may have succeeded: removing the log comes after it.
         flushed.map_or_else(|error| assert_panicked::<()>(Err(error), during), drop);
         assert_read_only(&db, during);
         trap.arm(false);
@@ -437,7 +438,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
             let manifest = manifest_of(&fs);
             db.resume().unwrap();
             db.put_with(&synced(), "last", "").unwrap();
-            // Half an edit may be in it.
+            // The MANIFEST may hold half an edit, so it must not be written again.
             let written = |entry: &JournalEntry| entry.path == manifest && entry.kind == kind;
             let journal = fs.journal();
             let later = journal.iter().filter(|entry| entry.number > panicked_at);
@@ -450,7 +451,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
     }
 }
 
-/// The panic comes after the merge, when the names of its tables are to be made durable.
+/// The panic comes after the merge, when the names of its tables are made durable.
 #[test]
 fn a_compaction_that_panics_at_its_end_frees_its_inputs() {
     let (fs, trap) = (SimFs::new(1), Trap::new("minikv-compact"));
@@ -493,14 +494,15 @@ fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alo
     fill(&db, 0..300);
     trapped(&fs, &trap, OpKind::Create, "copy");
     trap.arm(true);
-    // A checkpoint is its caller's own.
+    // A checkpoint runs in its caller's thread.
     assert!(catch_unwind(AssertUnwindSafe(|| db.checkpoint("/copy"))).is_err());
     trap.arm(false);
     fill(&db, 300..600);
     db.checkpoint("/copy2").unwrap();
     let copy = Db::open("/copy2", crate::small().fs(Arc::new(fs.clone()))).unwrap();
     assert_filled(&copy, 0..600);
-    // Tables that a compaction leaves are removed by whoever comes by, cursors among them.
+    // Tables that a compaction leaves are removed by any thread that comes along, also one that
+    // drops a cursor.
     let cursor = db.cursor().unwrap();
     db.compact_range::<&str>(..).unwrap();
     trapped(&fs, &trap, OpKind::Remove, "ldb");

@@ -1,4 +1,4 @@
-//! What reads see while writes, flushes and compactions go on.
+//! What reads see while writes, flushes and compactions are running.
 
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -210,7 +210,8 @@ fn a_read_only_open_sees_the_log_beside_a_writer_and_touches_nothing() {
         files.sort();
         files
     };
-    // The writer may be making its next log, empty as yet, which is no work that idle waits for.
+    // The background may still be creating the next, empty log, which `wait_idle` does not wait
+    // for.
     let mut before = listing();
     loop {
         std::thread::sleep(Duration::from_millis(100));
@@ -314,7 +315,7 @@ fn a_prefix_is_continued_from_any_key_and_ends_where_it_ends() {
     }
 }
 
-/// Reads when its thread ends, and notes whether that went well.
+/// Reads when its thread ends, and reports whether that succeeded.
 struct ReadsLast(RefCell<Option<(Db, mpsc::Sender<bool>)>>);
 
 impl Drop for ReadsLast {
@@ -338,7 +339,7 @@ fn a_destructor_of_a_thread_local_can_read() {
     db.flush().unwrap();
     let (sender, went_well) = mpsc::channel();
     let read = |db: &Db| assert_eq!(db.get("c").unwrap().unwrap(), "c");
-    // The destructors run in one order or the other: both come up here.
+    // Destructors may run in either order; this covers both.
     for reads_first in [true, false] {
         let (db, sender) = (db.clone(), sender.clone());
         let thread = thread::spawn(move || {

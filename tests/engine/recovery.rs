@@ -1,4 +1,4 @@
-//! What a reopen finds, in every state that a clean or killed process, or damage, can leave.
+//! What a reopen finds, in every state that a closed or killed process, or damage, can leave.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,8 @@ fn a_killed_process_loses_nothing_it_was_told_is_written() {
     for i in 0..3000 {
         db.put(format!("{i:05}"), format!("{i}")).unwrap();
     }
-    // The files of a process that was killed here; nothing moves while they are copied.
+    // Once idle, the files are those of a process killed here, and do not change while they are
+    // copied.
     db.wait_idle().unwrap();
     let killed = copy(dir.path());
     let before = contents(&db);
@@ -117,7 +118,7 @@ fn damage_inside_a_log_is_told_kept_aside_and_never_skipped() {
     assert_eq!((lost[0].offset, lost[0].bytes), (end_of_a, bytes.len() as u64 - end_of_a));
     let kept = dir.path().join("lost").join(log.file_name().unwrap());
     assert_eq!(fs::read(kept).unwrap(), bytes);
-    // What is written now must not be taken along by the damage before it.
+    // The earlier damage must not take new writes with it.
     db.put("d", "4").unwrap();
     drop(db);
     let db = Db::open(dir.path(), small()).unwrap();
@@ -209,7 +210,7 @@ fn a_second_open_says_who_holds_the_lock() {
     Db::open(dir.path(), small()).unwrap();
 }
 
-/// Between the first look and the lock another process makes the database.
+/// Another process creates the database between the first check and the lock.
 #[test]
 fn whether_a_database_exists_is_decided_under_the_lock() {
     let fs = SimFs::new(1);
@@ -224,7 +225,7 @@ fn whether_a_database_exists_is_decided_under_the_lock() {
     });
     let error = Db::open("/db", options(&fs)).unwrap_err();
     assert!(matches!(error, Error::DatabaseExists { .. }), "{error}");
-    // The other way round: it was there, and is gone.
+    // The reverse: the database existed, and is removed.
     let (other, was_removed) = (fs.clone(), AtomicBool::new(false));
     fs.set_hook(move |operation| {
         if operation.kind == OpKind::Lock && !was_removed.swap(true, Relaxed) {
@@ -262,7 +263,8 @@ fn a_database_whose_directory_was_made_again_leaves_the_new_one_alone() {
     assert!(found.iter().all(|(_, value)| value.starts_with('2')));
 }
 
-/// A copy of a database, or an older state of it, put in its place while it is open.
+/// The directory of an open database is replaced by a copy of the database, or an older state of
+/// it.
 #[test]
 fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
     let home = tempfile::tempdir().unwrap();
@@ -276,7 +278,7 @@ fn nothing_is_read_or_copied_from_a_database_that_took_the_place_of_this_one() {
         let entry = entry.unwrap();
         fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
     }
-    // From here on files of the same names are in both.
+    // From here on, both have files of the same names.
     let db = Db::open(&path, small()).unwrap();
     let other = Db::open(&copy, small()).unwrap();
     fs::rename(&path, home.path().join("away")).unwrap();
@@ -385,7 +387,7 @@ fn another_comparator_is_refused_by_name() {
     assert_eq!(contents(&Db::open(dir.path(), backwards()).unwrap()).len(), 3);
 }
 
-/// Upper and lower case are the same key.
+/// An order in which upper and lower case are the same key.
 #[derive(Debug)]
 struct CaseBlind;
 
@@ -434,7 +436,7 @@ fn what_nothing_names_is_removed_though_the_manifest_is_reused() {
     let options = || small().reuse_logs(true);
     Db::open(dir.path(), options()).unwrap().put("a", "1").unwrap();
     let live = files(dir.path(), "");
-    // As a process leaves it that failed while it made a MANIFEST: CURRENT does not name it yet.
+    // A process that failed while it made a MANIFEST leaves this: CURRENT does not name it yet.
     for stale in ["MANIFEST-000090", "000091.ldb", "000092.dbtmp"] {
         fs::write(dir.path().join(stale), "half made").unwrap();
     }

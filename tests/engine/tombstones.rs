@@ -1,4 +1,4 @@
-//! Tombstones in the way of scans: the background takes them away.
+//! Tombstones in the way of scans: background compactions remove them.
 
 use minikv::fs::SimFs;
 use minikv::{Db, Options};
@@ -8,15 +8,16 @@ use super::small;
 const ENTRIES: u32 = 40_000;
 const DELETED: u32 = 20_000;
 
-/// A crawl reads hundreds. What is too short to be one, and a last table too small to be worth a
-/// compaction, may be left.
+/// Maximum number of blocks that a scan may read after the compactions; a crawl reads hundreds.
+/// Runs of tombstones too short for a crawl may be left, and a last table too small for a
+/// compaction.
 const FEW_BLOCKS: u64 = 80;
 
 fn key(number: u32) -> String {
     format!("{number:08}")
 }
 
-/// Entries in one level, the first half of them deleted, all in tables.
+/// Puts all entries into one level and deletes the first half of them; everything is in tables.
 fn half_deleted(db: &Db) {
     (0..ENTRIES).for_each(|i| db.put(key(i), "a value of some length").unwrap());
     db.compact_range::<&str>(..).unwrap();
@@ -24,7 +25,7 @@ fn half_deleted(db: &Db) {
     db.flush().unwrap();
 }
 
-/// Data blocks that a cursor reads to come to the first entry.
+/// Returns the number of data blocks that a cursor reads to reach the first entry.
 fn blocks_to_first(db: &Db) -> u64 {
     let before = db.stats().reads.total().data_blocks();
     let mut cursor = db.cursor().unwrap();
@@ -68,7 +69,7 @@ fn tables_that_were_there_before_are_compacted_after_a_scan_crawled_over_them() 
         let snapshot = db.snapshot();
         (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
         db.flush().unwrap();
-        // Nothing follows that would make the background look again.
+        // Nothing makes the background check again.
         drop(snapshot);
         db.close().unwrap();
         let db = Db::open("db", quiet()).unwrap();
@@ -91,7 +92,8 @@ fn tombstones_that_a_snapshot_holds_are_left_until_it_is_gone() {
     (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    // Level 0 may have been compacted for its number of tables, but nothing goes round.
+    // Level 0 may have been compacted because of its number of tables, but nothing is compacted
+    // over and over.
     blocks_to_first(&db);
     db.wait_idle().unwrap();
     let before = compactions(&db);

@@ -1,4 +1,5 @@
-//! Keys with very many versions: cursors do not walk them, counted in comparisons.
+//! Keys with very many versions. Cursors do not walk through the versions, as counted by
+//! comparisons.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use minikv::fs::MemFs;
 use minikv::{Comparator, Cursor, Db, Options, Snapshot};
 
-/// The order of bytes, counting.
+/// Bytewise order that counts its calls.
 #[derive(Debug, Default)]
 struct Counting(AtomicU64);
 
@@ -61,7 +62,7 @@ fn a_cursor_passes_a_hundred_thousand_versions_of_a_key_in_few_steps() {
             let backward: Vec<_> = expected.iter().rev().copied().collect();
             check(&mut cursor, &backward, Cursor::prev);
         }
-        // At any entry, turn round.
+        // Changes direction at every entry.
         for (key, value) in &expected {
             assert!(cursor.seek(key).unwrap() && cursor.value() == value.as_bytes());
             let is_first = !cursor.prev().unwrap();
@@ -86,11 +87,11 @@ fn check(
     }
 }
 
-/// The state at a snapshot's moment.
+/// The state at the time of a snapshot.
 type State = BTreeMap<Vec<u8>, u64>;
 
-/// Few keys with hundreds of versions each, some deleted, in the memtable and in tables: cursors at
-/// old and new snapshots go both ways, turn round and seek, as a map does.
+/// A few keys with hundreds of versions each, some deleted, in the memtable and in tables. Cursors
+/// at old and new snapshots move both ways, change direction and seek as in a map.
 #[test]
 fn cursors_among_many_versions_move_as_in_a_map() {
     let db = Db::open("/db", options().write_buffer_bytes(100 << 10)).unwrap();
@@ -103,7 +104,7 @@ fn cursors_among_many_versions_move_as_in_a_map() {
     };
     let mut key = vec![b'c'];
     for number in 0..12_000u64 {
-        // Runs of one key, some with another key now and then.
+        // Runs of one key, sometimes interrupted by another.
         if number.is_multiple_of(150) || below(30) == 0 {
             key = vec![b'a' + below(6) as u8];
         }
@@ -123,7 +124,7 @@ fn cursors_among_many_versions_move_as_in_a_map() {
     }
     for (snapshot, state) in &snapshots {
         let mut cursor = snapshot.cursor().unwrap();
-        // `None` where the cursor is at no entry.
+        // `None` if the cursor is at no entry.
         let mut at: Option<Vec<u8>> = None;
         for _ in 0..60 {
             let target = vec![b'a' + below(6) as u8];

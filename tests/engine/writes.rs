@@ -1,4 +1,4 @@
-//! Writes large, small and many.
+//! Large, small and many writes.
 
 use minikv::{Db, Error, Options, WriteBatch};
 
@@ -164,7 +164,7 @@ fn stalls_are_counted_with_their_cause() {
     use std::sync::Arc;
 
     use minikv::fs::SimFs;
-    // Level 0 fills faster than one slow disk empties it, or flushes lag: either is counted.
+    // Either level 0 fills faster than one slow disk empties it, or flushes lag; both are counted.
     let fs = SimFs::new(3);
     let options = small().write_buffer_bytes(1 << 10).fs(Arc::new(fs));
     let db = Db::open("/db", options).unwrap();

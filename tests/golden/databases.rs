@@ -1,7 +1,7 @@
-//! Whole databases written by C++ LevelDB, goleveldb and Chromium, entry by entry.
+//! Whole databases written by C++ LevelDB, goleveldb and Chromium, compared entry by entry.
 //!
-//! `tests/fixtures/README.md` tells what each is for and the form of `expected.tsv`. Every test
-//! works on a copy: opening a database changes it.
+//! `tests/fixtures/README.md` says what each one is for and describes the form of `expected.tsv`.
+//! Every test works on a copy, because opening a database changes it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::{bytes, fixture, hex, number, read_fixture, read_json, sha256, text, 
 
 /// What a database must hold.
 pub struct Expected {
-    /// The value of each key as `expected.tsv` writes it.
+    /// The value of each key, in the form of `expected.tsv`.
     pub entries: BTreeMap<Vec<u8>, String>,
     pub absent_keys: Vec<Vec<u8>>,
     dump_sha256: String,
@@ -40,7 +40,7 @@ impl Expected {
     }
 }
 
-/// A value as `expected.tsv` writes it.
+/// Returns a value in the form of `expected.tsv`.
 pub fn in_tsv(value: &[u8]) -> String {
     match value.len() {
         0..=1024 => hex(value),
@@ -66,14 +66,14 @@ impl Copy {
     }
 }
 
-/// Every file of a directory with its bytes.
+/// Returns every file of a directory with its bytes.
 pub fn files(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
     let name = |entry: &fs::DirEntry| entry.file_name().into_string().expect("a UTF-8 name");
     entries.map(|entry| (name(&entry), fs::read(entry.path()).expect("a file"))).collect()
 }
 
-/// What the two kinds of handle have in common, as far as these tests go.
+/// The methods that these tests use on both kinds of handle.
 trait Reads {
     fn get_with(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>>;
     fn iter(&self) -> Result<Iter>;
@@ -97,7 +97,8 @@ impl Reads for ReadOnlyDb {
     }
 }
 
-/// Every entry forward, backward and by get; no other; and none of the absent keys.
+/// Checks every entry forward, backward and by get, that there are no others, and that the absent
+/// keys are not found.
 fn check(db: &impl Reads, expected: &Expected) {
     let mut forward = Vec::new();
     let mut dump = Sha256::new();
@@ -139,7 +140,7 @@ fn read_only(case: &str) {
     }
 }
 
-/// Opens for writing, and again after each kind of change.
+/// Opens a database for writing, and again after each kind of change.
 fn read_write(case: &str, options: impl Fn() -> Options) {
     let mut expected = Expected::read(case);
     let copy = Copy::of(case);
@@ -251,7 +252,7 @@ fn a_foreign_comparator_is_refused_by_name() {
     assert!(files(&copy.db) == before, "a refused open changed the directory");
 }
 
-/// C++ LevelDB's filter and goleveldb's have different names, and both are asked.
+/// C++ LevelDB's filter and goleveldb's have different names; both are used.
 #[test]
 fn filters_of_both_names_save_data_blocks() {
     for case in ["leveldb-cpp/02-flushed-bloom10-snappy", "goleveldb/02-flushed-bloom10-snappy"] {

@@ -1,4 +1,4 @@
-//! Gets explained in databases of C++ LevelDB, goleveldb and Chromium, opened for reading only.
+//! Explanations of gets in databases of C++ LevelDB, goleveldb and Chromium, opened read-only.
 
 use minikv::explain::{FilterUse, Step, TableFilter, Verdict};
 use minikv::{Db, Options, ReadOnlyDb};
@@ -12,8 +12,8 @@ fn open(case: &str, options: Options) -> (Copy, ReadOnlyDb) {
     (copy, db)
 }
 
-/// Every key and near misses, with filters and without: the steps are those that were counted,
-/// filters do not lie, and what they save is blocks.
+/// Explains gets of every key and of near misses, with filters and without: the steps add up to the
+/// counters, no filter hides a key, and filters save blocks.
 #[test]
 fn explanations_add_up_in_every_database() {
     let mut verdicts = 0;
@@ -66,7 +66,7 @@ fn a_database_without_filters_is_told_to_have_none() {
     assert_eq!(db.explain(&key).unwrap().filters, FilterUse::NoPolicy);
 }
 
-/// What a reader sees, to the letter.
+/// The text that a reader sees, to the letter.
 #[test]
 fn a_get_through_three_levels_of_leveldb_reads_like_this() {
     let (_copy, db) = open("leveldb-cpp/04-levels", Options::default());

@@ -1,6 +1,7 @@
-//! The files of this crate against those of LevelDB, goleveldb and Chromium, byte for byte.
+//! The files that this crate writes and reads, compared byte for byte with those of LevelDB,
+//! goleveldb and Chromium.
 //!
-//! What the fixtures hold, and the programs that made them, is told in each JSON file's `about`.
+//! The `about` of each JSON file says what the fixture holds and which program made it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ mod verify;
 #[path = "../support/recount.rs"]
 mod recount;
 
-/// The path of a fixture.
+/// Returns the path of a fixture.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
@@ -33,7 +34,7 @@ fn read_json(name: &str) -> Value {
     serde_json::from_slice(&read_fixture(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The items of a JSON list, of which there must be some: a test over none tests nothing.
+/// Returns the items of a JSON list, which must not be empty: a test over no items tests nothing.
 fn items<'a>(parent: &'a Value, name: &str) -> &'a [Value] {
     let items = parent[name].as_array().unwrap_or_else(|| panic!("{name} is no list"));
     assert!(!items.is_empty(), "{name} is empty");
@@ -48,7 +49,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// The bytes of a JSON string in hex.
+/// Returns the bytes of a JSON string in hex.
 fn bytes(value: &Value) -> Vec<u8> {
     unhex(text(value))
 }
@@ -70,7 +71,7 @@ fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// A file held in memory.
+/// A file in memory.
 #[derive(Debug)]
 struct Contents(Vec<u8>);
 

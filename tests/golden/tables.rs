@@ -1,4 +1,4 @@
-//! Whole tables of C++ LevelDB: written again byte for byte, and read.
+//! Whole tables of C++ LevelDB: read, and written again byte for byte.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -42,7 +42,7 @@ struct Case {
     options: TableOptions,
 }
 
-/// The lines of the input as a table holds them.
+/// Returns the lines of the input as entries of a table.
 fn entries(input: &str, order: &KeyOrder) -> Entries {
     let mut entries = Entries::new();
     for (line, seq) in input.lines().zip(1..) {

@@ -1,4 +1,4 @@
-//! Small questions, and the answers of the LevelDB library.
+//! Single functions, compared with the answers of the LevelDB library.
 
 use std::io;
 use std::path::Path;
@@ -41,7 +41,8 @@ fn comparator() {
     }
 }
 
-/// The keys of a case: listed, or told as "key i is "key" then i as 8 decimal digits".
+/// Returns the keys of a case, which are listed or described as
+/// `key i is "key" then i as 8 decimal digits`.
 fn bloom_keys(case: &Value) -> Vec<Vec<u8>> {
     let keys: Vec<Vec<u8>> = match case["keys"].as_array() {
         Some(keys) => keys.iter().map(bytes).collect(),
@@ -93,7 +94,7 @@ fn bloom_filters_that_nobody_makes() {
     }
 }
 
-/// A file being written, of which the test keeps a clone.
+/// A file being written; the test keeps a clone to see the bytes.
 #[derive(Clone, Debug, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -112,7 +113,7 @@ impl WriteFile for Written {
     }
 }
 
-/// The batch of a record: none or one put, whose value byte i is (i * 7 + c) mod 251.
+/// Returns the batch of a record: empty, or one put in whose value byte i is (i * 7 + c) mod 251.
 fn batch_of(record: &Value) -> WriteBatch {
     let mut batch = WriteBatch::new();
     if let Some(key) = record["batch"]["key"].as_str() {
@@ -140,7 +141,7 @@ fn assert_batch(record: &Value, payload: &[u8]) {
     assert_eq!(puts, read.len());
 }
 
-/// Checks each fragment's place, type and length by its header.
+/// Checks the offset, type and length in each fragment's header.
 fn assert_fragments(record: &Value, file: &[u8]) {
     for fragment in items(record, "fragments") {
         let header = RecordHeader::decode(&file[number(&fragment[0]) as usize..]).unwrap();
@@ -176,7 +177,7 @@ fn logs() {
     }
 }
 
-/// The edit that a list of fields tells.
+/// Returns the edit that a list of fields describes.
 fn edit_of(fields: &[Value]) -> VersionEdit {
     let mut edit = VersionEdit::default();
     let level = |field: &Value| number(&field[1]) as usize;

@@ -1,11 +1,11 @@
-//! `verify` over every database of the fixtures: no fault, and no file changed.
+//! `verify` on every database of the fixtures: it finds no fault and changes no file.
 
 use minikv::{Error, Options};
 
 use crate::databases::{Copy, files};
 use crate::fixture;
 
-/// The folders that hold a `db`.
+/// Returns the folders that hold a `db`.
 fn cases() -> Vec<String> {
     let mut cases = Vec::new();
     for maker in ["leveldb-cpp", "goleveldb", "chromium"] {

@@ -1,8 +1,8 @@
-//! The rules of the house that a machine can check: layers, lengths, doors to the disk and to
-//! other threads.
+//! Rules for the source code that a test can check: layers, lengths, and where the disk and other
+//! threads may be used.
 //!
-//! Folders of `src/` are layers with a number, and an import goes only to a lower number. Each
-//! rule is a function from a file to its violations, and has a test that it can fail.
+//! The folders of `src/` are layers with numbers, and an import goes only to a lower number. Each
+//! rule is a function from a file to its violations, and has a test that shows it can fail.
 
 mod source;
 
@@ -32,15 +32,16 @@ const MAX_LINES: usize = 500;
 /// Files that may be longer, with the reason.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-/// Files that may say `unsafe`, with the reason.
+/// Files that may use `unsafe`, with the reason.
 const UNSAFE_FILES: &[(&str, &str)] = &[
     ("src/fs/mapped.rs", "maps the end of a log, which takes a system call off each put"),
     ("tests/interop/src/ffi.rs", "calls the C API of LevelDB, in a package of its own"),
     ("benches/peers/src/leveldb.rs", "calls the C API of LevelDB, in a package of its own"),
 ];
 
-/// What waits, what threads share, and time come from `base::sync`, where shuttle can stand in for
-/// them; but for these, with the reason. Files of `src/`, and how the paths begin.
+/// Exceptions to the rule that blocking, shared and timed things come from `base::sync`, where
+/// shuttle can replace them. Each is a file of `src/`, the start of the allowed paths, and the
+/// reason.
 const SYNC_EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("src/table/counts.rs", "std::sync::atomic", "counts, which decide nothing"),
     ("src/engine/stats/metrics.rs", "std::sync::atomic", "counts, which decide nothing"),
@@ -73,13 +74,13 @@ fn layer_number(name: &str) -> Option<u32> {
     LAYERS.iter().find(|(layer, _)| *layer == name).map(|(_, number)| *number)
 }
 
-/// The modules a file of `src/` is in: `[table, reader]` for `src/table/reader.rs`.
+/// Returns the modules that a file of `src/` is in: `[table, reader]` for `src/table/reader.rs`.
 fn module(path: &str) -> Vec<&str> {
     let inner = path.strip_prefix("src/").unwrap_or(path).trim_end_matches(".rs");
     inner.split('/').filter(|part| !matches!(*part, "mod" | "lib")).collect()
 }
 
-/// An import goes to a lower layer, or stays in its own.
+/// An import goes to a lower layer or stays in its own.
 fn imports_go_down(file: &Source) -> Vec<String> {
     let module = module(&file.path);
     let Some(&own) = module.first() else { return Vec::new() };
@@ -107,7 +108,7 @@ fn imports_go_down(file: &Source) -> Vec<String> {
     violations
 }
 
-/// Outside of tests only `src/fs` touches the disk.
+/// Outside of tests, only `src/fs` touches the disk.
 fn only_fs_touches_the_disk(file: &Source) -> Vec<String> {
     if file.path.starts_with("src/fs/") {
         return Vec::new();
@@ -118,7 +119,7 @@ fn only_fs_touches_the_disk(file: &Source) -> Vec<String> {
         .collect()
 }
 
-/// What is shared between threads is reached through `base::sync`.
+/// Whatever threads share or wait for comes from `base::sync`.
 fn threads_meet_in_sync(file: &Source) -> Vec<String> {
     if file.path.starts_with("src/base/sync/") {
         return Vec::new();
@@ -135,7 +136,7 @@ fn threads_meet_in_sync(file: &Source) -> Vec<String> {
         .collect()
 }
 
-/// What a file names that threads wait for or meet at, without `base::sync`.
+/// Returns what a file uses of that kind without `base::sync`.
 fn shared_things(file: &Source) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for root in ["parking_lot", "arc_swap", "triomphe"] {
@@ -158,7 +159,7 @@ fn shared_things(file: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// A file has room for one subject.
+/// A file is short enough for a single subject.
 fn files_are_short(file: &Source) -> Vec<String> {
     let lines = file.shipped_lines();
     if lines <= MAX_LINES || LONG_FILES.iter().any(|(path, _)| *path == file.path) {
@@ -180,7 +181,7 @@ fn nothing_is_unsafe(file: &Source) -> Vec<String> {
     named.map(|(at, _)| format!("{}:{}: unsafe", file.path, file.line(at))).collect()
 }
 
-/// Every `#[allow]` and `#[expect]`, also inside of a `cfg_attr`, says why.
+/// Every `#[allow]` and `#[expect]` has a reason, also inside of a `cfg_attr`.
 fn exceptions_have_reasons(file: &Source) -> Vec<String> {
     let mut violations = Vec::new();
     for (at, word) in words(&file.code) {
@@ -269,7 +270,7 @@ fn listed_exceptions_are_still_needed() {
     }
 }
 
-/// What `rule` says of `text` as the file `path`, as the lines it names.
+/// Returns the lines that `rule` reports in `text`, taken as the file `path`.
 fn lines_named(rule: fn(&Source) -> Vec<String>, path: &str, text: &str) -> Vec<usize> {
     let violations = rule(&Source::new(path, text));
     let line = |violation: &String| violation.split(':').nth(1).and_then(|line| line.parse().ok());

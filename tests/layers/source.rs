@@ -1,17 +1,18 @@
-//! A source file as the rules see it: comments and literals blanked, test code known.
+//! A source file as the rules see it: comments and literals are blanked, and test code is known.
 
 use std::ops::Range;
 use std::path::Path;
 
-/// One Rust file. All texts have the same length in bytes, so offsets go from one to another.
+/// A Rust file. All three texts have the same length in bytes, so that an offset applies to each.
 pub struct Source {
-    /// From the root of the repository, with `/`.
+    /// Path from the root of the repository, with `/`.
     pub path: String,
-    /// As it is.
+    /// The text as it is.
     pub text: String,
-    /// With the inside of comments, strings and character literals blanked.
+    /// The text with the inside of comments, strings and character literals blanked.
     pub code: String,
-    /// `code` with the items under `#[cfg(test)]` blanked too; all of it in a test module.
+    /// `code` with the items under `#[cfg(test)]` blanked too. In a test module, everything is
+    /// blank.
     pub shipped: String,
 }
 
@@ -26,17 +27,17 @@ impl Source {
         Source { path: path.to_string(), text: text.to_string(), code, shipped }
     }
 
-    /// The line of a byte offset, from 1.
+    /// Returns the line of a byte offset, counted from 1.
     pub fn line(&self, offset: usize) -> usize {
         self.text[..offset].matches('\n').count() + 1
     }
 
-    /// How many lines hold code outside of `#[cfg(test)]` items.
+    /// Returns the number of lines that hold code outside of `#[cfg(test)]` items.
     pub fn shipped_lines(&self) -> usize {
         self.shipped.lines().filter(|line| !line.trim().is_empty()).count()
     }
 
-    /// The files and folders of modules that this file declares under `#[cfg(test)]`.
+    /// Returns the files and folders of modules that this file declares under `#[cfg(test)]`.
     fn test_modules(&self) -> Vec<String> {
         let folder = match self.path.rsplit_once('/') {
             Some((folder, "mod.rs" | "lib.rs" | "main.rs")) => folder.to_string(),
@@ -58,7 +59,7 @@ impl Source {
         modules
     }
 
-    /// Says that all of it is test code.
+    /// Marks the whole file as test code.
     fn set_test(&mut self) {
         let mut shipped = std::mem::take(&mut self.shipped).into_bytes();
         blank(&mut shipped);
@@ -66,7 +67,7 @@ impl Source {
     }
 }
 
-/// Blanks the files that others declare as test modules.
+/// Blanks the files that other files declare as test modules.
 pub fn mark_tests(sources: &mut [Source]) {
     let modules: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
     for source in sources {
@@ -80,7 +81,7 @@ pub fn mark_tests(sources: &mut [Source]) {
     }
 }
 
-/// Reads every Rust file under `root/folder` for each folder, but for build output.
+/// Reads every Rust file under `root/folder` for each folder, except build output.
 pub fn read_all(root: &Path, folders: &[&str]) -> Vec<Source> {
     let mut sources = Vec::new();
     for folder in folders {
@@ -117,7 +118,7 @@ fn blank(bytes: &mut [u8]) {
     }
 }
 
-/// Blanks comments, and what is between the quotes of strings and characters.
+/// Blanks comments and the contents of strings and character literals.
 fn blank_literals(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -177,7 +178,7 @@ fn string_end(bytes: &[u8], from: usize) -> usize {
     bytes.len()
 }
 
-/// The number of hashes, if a raw string begins with the `r` at `from`.
+/// Returns the number of hashes if a raw string begins with the `r` at `from`.
 fn raw_hashes(bytes: &[u8], from: usize) -> Option<usize> {
     let before = from.checked_sub(1).map(|i| bytes[i]);
     let prefixed = matches!(before, Some(b'b' | b'c')) && (from < 2 || !is_ident(bytes[from - 2]));
@@ -197,7 +198,7 @@ fn raw_string_end(bytes: &[u8], from: usize) -> usize {
     found.map_or(bytes.len(), |n| body + n + close.len())
 }
 
-/// The end of the character literal at `from`, or of the quote if it begins a lifetime.
+/// Returns the end of the character literal at `from`, or of the quote if it begins a lifetime.
 fn char_end(text: &str, from: usize) -> usize {
     let rest = &text[from + 1..];
     let mut chars = rest.char_indices();
@@ -214,7 +215,7 @@ fn char_end(text: &str, from: usize) -> usize {
     }
 }
 
-/// Where the items under `#[cfg(test)]` are, attributes included.
+/// Returns the ranges of items under `#[cfg(test)]`, including their attributes.
 fn test_items(code: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut from = 0;
@@ -231,7 +232,7 @@ fn test_items(code: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// The end of the item that follows at `from`, past further attributes.
+/// Returns the end of the item that follows at `from`, after any further attributes.
 fn item_end(code: &str, from: usize) -> usize {
     let mut i = from;
     let mut is_use = false;
@@ -255,7 +256,7 @@ fn item_end(code: &str, from: usize) -> usize {
     code.len()
 }
 
-/// The end of the bracket that opens at `open`.
+/// Returns the end of the bracket that opens at `open`.
 pub fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0;
     for (n, byte) in code.bytes().enumerate().skip(open) {
@@ -271,7 +272,7 @@ pub fn closing(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// The identifiers of `code`, with their offsets.
+/// Returns the identifiers of `code`, with their offsets.
 pub fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     let starts = |i: usize| {
         let bytes = code.as_bytes();
@@ -283,8 +284,8 @@ pub fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Every path that begins with the word `root`, with the offset of the word. The braces of a
-/// `use` are multiplied out: `crate::{a, b::c}` gives `[a]` and `[b, c]`.
+/// Returns every path that begins with the word `root`, with the offset of the word. The braces of
+/// a `use` are expanded: `crate::{a, b::c}` gives `[a]` and `[b, c]`.
 pub fn paths(code: &str, root: &str) -> Vec<(usize, Vec<String>)> {
     let mut found = Vec::new();
     for (offset, word) in words(code) {
@@ -298,7 +299,7 @@ pub fn paths(code: &str, root: &str) -> Vec<(usize, Vec<String>)> {
     found
 }
 
-/// Reads one branch of a `use` tree and returns what is left behind it.
+/// Reads one branch of a `use` tree and returns the rest of `code`.
 fn tree<'a>(code: &'a str, stem: &mut Vec<String>, leaves: &mut Vec<Vec<String>>) -> &'a str {
     let code = code.trim_start();
     if let Some(mut rest) = code.strip_prefix('{') {

@@ -1,5 +1,5 @@
-//! How much memory hostile files take: at most 128 MiB for a database of up to 1 MiB, whatever its
-//! bytes say about lengths. The allocator of this binary counts.
+//! The memory that hostile files take: at most 128 MiB for a database of up to 1 MiB, whatever
+//! lengths its bytes claim. The allocator of this binary counts.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn options(fs: &MemFs) -> Options {
     Options::default().fs(Arc::new(fs.clone())).inline_background(Some(1))
 }
 
-/// A snappy block of one entry, whose value is so many zeros.
+/// Returns a snappy block of one entry whose value is `value_bytes` zeros.
 fn snappy_bomb(value_bytes: usize) -> Vec<u8> {
     let mut start = vec![0, 9];
     put_varint32(&mut start, value_bytes as u32);
@@ -40,7 +40,7 @@ fn snappy_bomb(value_bytes: usize) -> Vec<u8> {
     literal(&mut stored, &start);
     let mut left = value_bytes;
     while left > 0 {
-        // A copy of the byte before.
+        // Copies the byte before.
         let len = left.min(64);
         stored.extend_from_slice(&[((len - 1) << 2) as u8 | 2, 1, 0]);
         left -= len;
@@ -49,7 +49,7 @@ fn snappy_bomb(value_bytes: usize) -> Vec<u8> {
     stored
 }
 
-/// A batch whose header says `count` operations.
+/// Returns a batch whose header claims `count` operations.
 fn batch_of(count: u32, ops: &[u8]) -> Vec<u8> {
     let mut bytes = 1u64.to_le_bytes().to_vec();
     bytes.extend_from_slice(&count.to_le_bytes());
@@ -143,7 +143,7 @@ fn cases() -> Vec<(&'static str, Files)> {
     cases
 }
 
-/// Everything that reads it.
+/// Does everything that reads a database. Returns which of it succeeded.
 fn use_it(fs: &MemFs) -> [bool; 4] {
     let scan = |db: minikv::ReadOnlyDb| -> minikv::Result<usize> {
         for entry in db.iter()? {
@@ -189,7 +189,7 @@ fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
         );
         worst = worst.max((peak, what));
         assert!(outcomes[3], "{what}: repair failed");
-        // The bombs are sound tables.
+        // The bombs are valid tables.
         let is_read = matches!(what, "a bomb" | "empty keys deleted" | "six tables of level 0");
         assert!(outcomes[0] || !is_read, "{what}: not read");
         let is_refused = what == "one table at each level";
@@ -197,6 +197,6 @@ fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
     }
     let (peak, what) = worst;
     assert!(peak <= LIMIT_BYTES, "{} MiB: {what}", peak >> 20);
-    // The counting works: some input does take memory.
+    // Shows that the counting works: some input does take memory.
     assert!(peak > 4 << 20, "{peak} bytes: {what}");
 }

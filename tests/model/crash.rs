@@ -1,16 +1,16 @@
-//! What must be left after a crash: all of it if the process was killed, and after a loss of
-//! power some prefix of the writes that has every synced one.
+//! What must be left after a crash: everything if the process was killed, and after a loss of power
+//! a prefix of the writes that includes every synced one.
 
 use crate::order::{Entry, Model};
 
-/// One key set to a value, or deleted.
+/// One key that is set or deleted.
 pub type Change = (Vec<u8>, Option<Vec<u8>>);
 
-/// The writes of which it is not known that they would survive a loss of power.
+/// The writes that might not survive a loss of power.
 #[derive(Debug)]
 pub struct Journal {
     durable: Model,
-    /// Later writes, oldest first; the changes of each are all or nothing.
+    /// Later writes, oldest first. The changes of each write are all or nothing.
     writes: Vec<Vec<Change>>,
 }
 
@@ -23,7 +23,7 @@ impl Journal {
         self.writes.push(changes);
     }
 
-    /// The model whose entries are `found`, out of those that a loss of power may leave.
+    /// Returns the model whose entries are `found`, out of those that a loss of power may leave.
     pub fn survivor(&self, found: &[Entry]) -> Option<Model> {
         let mut model = self.durable.clone();
         let mut writes = self.writes.iter();

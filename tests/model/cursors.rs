@@ -1,7 +1,7 @@
-//! Cursors both ways beside a writer, in a memtable that grows and is put in order all the time:
-//! nothing acknowledged before a call is missing, and each scan shows one moment.
+//! Cursors in both directions beside a writer, in a memtable that grows and is put in order all the
+//! time. They must miss nothing acknowledged before a call, and each scan must show one moment.
 //!
-//! `MINIKV_CURSOR_SECONDS` is how long each of two runs takes.
+//! `MINIKV_CURSOR_SECONDS` is the duration of each of two runs.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,27 +15,27 @@ use minikv::{Cursor, Db, WriteBatch};
 use crate::home::Home;
 use crate::rng::Rng;
 
-/// More than there are cores: a reader should be stopped anywhere.
+/// More than there are cores, so that a reader can be interrupted anywhere.
 const READERS: u64 = 8;
-/// Keys of the series, which are overwritten in turns.
+/// Number of keys in the series, which are overwritten in turn.
 const KEYS: u64 = 200;
 const BATCH: u64 = 50;
 
-/// How far the writer is; each number is acknowledged.
+/// The writer's progress; each number is acknowledged.
 struct Scene {
     db: Db,
     is_over: AtomicBool,
-    /// Puts of the series: number `i` to key `i % KEYS`.
+    /// Puts of the series: number `i` goes to key `i % KEYS`.
     series: AtomicU64,
-    /// Puts of keys that ascend, above all others.
+    /// Puts of ascending keys, above all others.
     ascending: AtomicU64,
-    /// Batches that set all keys of one prefix to their number.
+    /// Batches that set all keys of one prefix to the batch's number.
     batches: AtomicU64,
-    /// Scans that were compared.
+    /// Number of scans that were checked.
     scans: AtomicU64,
 }
 
-/// Scatters the keys, so that any leaf may be the one that is split.
+/// Scatters the keys, so that any leaf can be the one that is split.
 fn series_key(number: u64) -> Vec<u8> {
     format!("a{:03}", number % KEYS * 77 % KEYS).into_bytes()
 }
@@ -91,7 +91,7 @@ pub fn run(home: &Home, seed: u64) {
     }
 }
 
-/// Ends all threads, also when a check panics.
+/// Ends all threads when dropped, also by a failed check.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -140,8 +140,8 @@ impl Scene {
         }
     }
 
-    /// The value of each key says when it was written, so the highest one says what the others
-    /// must be.
+    /// The value of each key says when it was written, so the highest value determines all the
+    /// others.
     fn scan_series(&self, forward: bool) {
         let done = self.series.load(SeqCst);
         let iter = self.db.prefix("a").unwrap();
@@ -233,7 +233,7 @@ impl Scene {
     }
 }
 
-/// Checks that an entry is not older than the newest of its key that was acknowledged.
+/// Checks that an entry is no older than the newest acknowledged one of its key.
 fn check_in_series(key: &[u8], value: &[u8], done: u64) {
     assert_eq!(key, series_key(number(value)));
     assert!(number(value) + KEYS > done, "{} is there, after {done}", number(value));

@@ -1,4 +1,4 @@
-//! Where the database under test lives.
+//! The filesystem and directory of the database under test.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use minikv::Options;
 use minikv::fs::sim::{CrashPlan, SimFs};
 use minikv::fs::{DiskFs, Fs, MemFs};
 
-/// A directory on some filesystem, gone when dropped.
+/// A directory on some filesystem, removed when dropped.
 pub struct Home {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
@@ -31,7 +31,7 @@ impl Home {
         Home { fs: Arc::new(fs.clone()), dir, sim: Some(fs), _disk: None }
     }
 
-    /// The home as a crash at this moment leaves it, if it can crash.
+    /// Returns what a crash at this moment leaves of the home, if the filesystem can crash.
     pub fn after_crash(&self, plan: &CrashPlan) -> Option<Home> {
         self.sim.as_ref().map(|fs| Home::simulated(fs.crash_image(plan)))
     }
@@ -44,7 +44,7 @@ impl Home {
         &self.dir
     }
 
-    /// Default options on this filesystem.
+    /// Returns default options for this filesystem.
     pub fn options(&self) -> Options {
         Options::default().fs(self.fs.clone())
     }

@@ -4,13 +4,13 @@ use crate::rng::Rng;
 
 #[derive(Clone, Copy, Debug)]
 pub enum KeySpace {
-    /// Forty keys: mostly overwrites.
+    /// Forty keys, so that most puts overwrite.
     Tiny,
     /// Keys of a few prefixes, some of which are prefixes of others.
     Prefixed,
-    /// Short keys of edge bytes, the empty one among them, and a long one now and then.
+    /// Short keys of edge bytes, including the empty key, and an occasional long one.
     Binary,
-    /// Twenty thousand keys of one length.
+    /// Twenty thousand keys of equal length.
     Wide,
 }
 
@@ -48,7 +48,7 @@ impl KeySpace {
     }
 }
 
-/// A value that tells which operation wrote it, of any size, compressible or not.
+/// Returns a value of any size, compressible or not, that says which operation wrote it.
 pub fn value(rng: &mut Rng, operation: u64) -> Vec<u8> {
     let len = match rng.below(1000) {
         0..100 => 0,

@@ -1,4 +1,4 @@
-//! Sizes at which something usually gives: one large value, one large batch, many deletes.
+//! Sizes at which something usually fails: one large value, one large batch, many deletes.
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,12 +14,12 @@ fn open(dir: &Path) -> Db {
 fn bytes_on_disk(dir: &Path) -> u64 {
     let entries =
         std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
-    // One that is removed meanwhile counts nothing.
+    // A file that is removed meanwhile does not count.
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Waits until the directory has less than `limit` bytes: the thread that let go of a table last
-/// removes it, whichever that is. Fails after a minute.
+/// Waits until the directory has less than `limit` bytes: whichever thread releases a table last
+/// removes it. Fails after a minute.
 fn wait_until_below(dir: &Path, limit: u64) {
     let began = Instant::now();
     while bytes_on_disk(dir) >= limit {
@@ -117,7 +117,7 @@ fn a_million_deletes_give_their_space_back() {
     assert!(bytes_on_disk(home.path()) < 256 << 10);
 }
 
-/// Tables a reader can reach stay, and go when the last reader lets go of them.
+/// A table stays as long as a reader can reach it, and is removed when the last reader releases it.
 #[test]
 fn tables_live_as_long_as_their_readers() {
     const ENTRIES: u32 = 20_000;

@@ -1,10 +1,11 @@
 //! Recorded histories of many threads, checked for linearizability.
 //!
-//! Every operation takes a number when it is called and one when it returned. A history is right
-//! if its operations can be put in an order, each at one moment between its two numbers, in which
-//! a plain array answers as the database did. The search for one is that of Wing and Gong, which
-//! remembers what it tried (Lowe). A batch is one operation; so is a snapshot or an iterator,
-//! whenever it is read: what it shows is the moment when it was made.
+//! Every operation takes a number when it is called and another when it has returned. A history is
+//! linearizable if its operations can be put in an order, each at one moment between its two
+//! numbers, in which a plain array gives the answers that the database gave. The search for such an
+//! order is Wing and Gong's, with Lowe's memory of what was already tried. A batch is one
+//! operation. So is a snapshot or an iterator, whenever it is read: it shows the moment at which it
+//! was made.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -26,9 +27,9 @@ type State = [Value; KEYS];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Op {
-    /// In one batch: keys and what they became.
+    /// In one batch: keys and their new values.
     Write(Vec<(usize, Value)>),
-    /// At one moment: keys and what was found.
+    /// At one moment: keys and the values found.
     Read(Vec<(usize, Value)>),
 }
 
@@ -40,7 +41,7 @@ struct Event {
 }
 
 impl Op {
-    /// The state after it, if it can be the next.
+    /// Returns the state after this operation, or `None` if it cannot come next.
     fn apply(&self, state: &State) -> Option<State> {
         match self {
             Op::Write(writes) => {
@@ -55,7 +56,7 @@ impl Op {
     }
 }
 
-/// Whether there is an order that explains the history from `state` on.
+/// Returns whether some order explains the history from `state` on.
 fn is_linearizable(state: State, history: &[Event]) -> bool {
     assert!(history.len() <= 64, "a bit for each");
     explain(state, history, 0, &mut HashSet::new())
@@ -64,7 +65,7 @@ fn is_linearizable(state: State, history: &[Event]) -> bool {
 fn explain(state: State, history: &[Event], done: u64, tried: &mut HashSet<(u64, State)>) -> bool {
     let is_left = |at: &usize| done & 1 << at == 0;
     let left = || (0..history.len()).filter(is_left);
-    // What was called after another returned cannot come before it.
+    // An operation called after another returned cannot come before it.
     let Some(first_return) = left().map(|at| history[at].returned).min() else { return true };
     left().filter(|&at| history[at].called < first_return).any(|at| {
         let Some(next) = history[at].op.apply(&state) else { return false };
@@ -77,12 +78,12 @@ fn key(key: usize) -> [u8; 1] {
     [b'a' + key as u8]
 }
 
-/// Which key it is.
+/// Returns the index of a key.
 fn at(key: &[u8]) -> usize {
     usize::from(key[0] - b'a')
 }
 
-/// What an iterator says of some keys: those that it does not come to are not there.
+/// Returns what an iterator found for a range of keys; keys that it did not reach are absent.
 fn found_by(
     entries: impl IntoIterator<Item = <Iter as Iterator>::Item>,
     keys: Range<usize>,
@@ -96,7 +97,7 @@ fn found_by(
     found
 }
 
-/// Long enough that memtables fill.
+/// Long enough to fill memtables.
 fn bytes(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(1 + number as usize % 9)
 }
@@ -189,7 +190,7 @@ impl Stress {
         Event { called, returned, op: Op::Read(found) }
     }
 
-    /// One history of all threads, and a read of everything after it.
+    /// Runs one history of all threads, and then reads everything.
     fn round(&self, seed: u64) -> Vec<Event> {
         let start = Barrier::new(THREADS);
         let mut history: Vec<Event> = thread::scope(|scope| {
@@ -216,7 +217,7 @@ impl Stress {
     }
 }
 
-/// Histories of four threads, while memtables are flushed and tables compacted all the time.
+/// Checks histories of four threads, while memtables are flushed and tables compacted all the time.
 pub fn run(dir: &std::path::Path, options: Options, seed: u64, rounds: u64) {
     println!("{rounds} histories, MINIKV_SEED={seed}");
     let options = options.create_if_missing(true).write_buffer_bytes(2000).max_file_bytes(500);
@@ -249,7 +250,7 @@ pub fn run(dir: &std::path::Path, options: Options, seed: u64, rounds: u64) {
     assert!(overlapping as u64 > rounds / 10, "{overlapping}");
 }
 
-/// Ends the thread in the background, also when a check panics.
+/// Ends the background thread when dropped, also by a failed check.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -273,11 +274,11 @@ fn read(called: u64, returned: u64, found: &[(usize, Value)]) -> Event {
 #[test]
 fn made_up_histories_that_are_right_are_explained() {
     let empty = [None; KEYS];
-    // A read at once with a write may see it or not; and another, after the first, as well.
+    // A read concurrent with a write may see it or not, and so may a second read after the first.
     for found in [None, Some(1)] {
         assert!(is_linearizable(empty, &[write(0, 3, &[(0, Some(1))]), read(1, 2, &[(0, found)])]));
     }
-    // Two writes at once, in either order, as long as all agree.
+    // Two concurrent writes may come in either order, as long as all reads agree.
     let writes = [write(0, 9, &[(0, Some(1))]), write(1, 8, &[(0, Some(2))])];
     for (first, then) in [(Some(1), Some(2)), (Some(2), Some(1))] {
         let reads = [read(2, 3, &[(0, first)]), read(4, 5, &[(0, then)])];

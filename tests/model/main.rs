@@ -1,6 +1,6 @@
-//! minikv against a `BTreeMap`: long random runs, every answer compared.
+//! minikv compared with a `BTreeMap` in long random runs, answer by answer.
 //!
-//! Each run prints its seed; `MINIKV_SEED=N` repeats it. `MINIKV_OPS=N` sets the number of
+//! Each run prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_OPS=N` is the number of
 //! operations of each run.
 
 mod crash;
@@ -43,7 +43,7 @@ const PLAIN: Config = Config {
     change_options: false,
 };
 
-/// Most operations are done in memory: on a disk they mostly wait for it.
+/// Runs most operations in memory, because on a disk they mostly wait for it.
 fn check(config: Config) {
     let operations = operations(40_000);
     run(config.clone(), Home::in_memory(), rng::seed(), operations);
@@ -100,7 +100,7 @@ fn keys_of_which_some_are_equal() {
     check(Config { name: "case-blind", keys, order, bloom_bits: None, ..PLAIN });
 }
 
-/// A crash every 150 operations or so, of the process or of the machine.
+/// A crash about every 150 operations, of the process or of the machine.
 #[test]
 fn what_crashes_leave() {
     for reuse_logs in [false, true] {

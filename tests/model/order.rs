@@ -12,10 +12,10 @@ use minikv::{BytewiseComparator, Comparator};
 pub enum Order {
     Bytewise,
     Reverse,
-    /// By lower-case letters first, then by bytes: no two keys are equal.
+    /// By lower-case letters first, then by bytes, so that no two keys are equal.
     Alphabetical,
-    /// By lower-case letters alone: keys that differ only in case are one key. Filters tell such
-    /// keys apart, so there must be none.
+    /// By lower-case letters alone: keys that differ only in case are the same key. Filters would
+    /// tell such keys apart, so there must be none.
     CaseBlind,
 }
 
@@ -84,7 +84,7 @@ impl Eq for Key {}
 
 pub type Entry = (Rc<[u8]>, Rc<[u8]>);
 
-/// What the database must hold. A clone models a snapshot.
+/// What the database must hold. A clone is the model of a snapshot.
 #[derive(Clone, Debug)]
 pub struct Model {
     order: Order,
@@ -105,7 +105,7 @@ impl Model {
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        // A map keeps the old of two equal keys; the newest write is what a database shows.
+        // Of two equal keys a map keeps the old one; a database shows the newest.
         let key = self.key(key);
         let entries = Rc::make_mut(&mut self.entries);
         entries.remove(&key);

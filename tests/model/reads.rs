@@ -1,4 +1,4 @@
-//! What `Db`, `ReadOnlyDb` and `Snapshot` read in the same way.
+//! The reads that `Db`, `ReadOnlyDb` and `Snapshot` share.
 
 use std::ops::Bound;
 

@@ -20,7 +20,7 @@ use crate::rng::Rng;
 
 const LEVELS: usize = 7;
 
-/// What a run is like.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub name: &'static str,
@@ -30,7 +30,7 @@ pub struct Config {
     pub compression: Compression,
     pub reuse_logs: bool,
     pub cache_bytes: usize,
-    /// Opens with another filter, compression and reuse of logs each time.
+    /// Whether each open uses another filter, another compression and another `reuse_logs`.
     pub change_options: bool,
 }
 
@@ -60,23 +60,23 @@ impl Config {
     }
 }
 
-/// A handle to read through, the options to do it with, and what it must show.
+/// A handle to read through, the options to read with, and the state it must show.
 struct View {
     handle: Box<dyn Reads>,
     options: ReadOptions,
     model: Model,
-    /// Whether only reads that take the options show the model.
+    /// Whether only reads with these options show the model.
     needs_options: bool,
 }
 
-/// A cursor kept over later writes, and what it must show.
+/// A cursor that is kept while writes go on, and the state it must show.
 struct Walk {
     cursor: Cursor,
     model: Model,
     at: Option<Entry>,
 }
 
-/// An iterator kept over later writes, and what it has left to yield.
+/// An iterator that is kept while writes go on, and the entries it must still yield.
 struct Pass {
     iter: Iter,
     left: VecDeque<Entry>,
@@ -94,7 +94,7 @@ pub struct Run {
     snapshots: Vec<(Snapshot, Model)>,
     walks: Vec<Walk>,
     passes: Vec<Pass>,
-    /// Levels that had tables when looked at.
+    /// Levels that were seen to have tables.
     levels: [bool; LEVELS],
 }
 
@@ -109,7 +109,7 @@ impl Drop for Run {
     }
 }
 
-/// Runs `operations` random operations and returns which levels had tables.
+/// Runs `operations` random operations. Returns which levels had tables.
 pub fn run(config: Config, home: Home, seed: u64, operations: u64) -> [bool; LEVELS] {
     println!("«{}»: {operations} operations, MINIKV_SEED={seed}", config.name);
     let mut rng = Rng::new(seed);
@@ -175,7 +175,7 @@ impl Run {
         self.all_is_durable();
     }
 
-    /// A key of the key space: half of the time one that is there, sometimes a near miss.
+    /// Returns a random key: half of the time one that exists, sometimes a near miss.
     fn key(&mut self) -> Vec<u8> {
         let mut key = self.config.keys.key(&mut self.rng);
         if self.rng.one_in(2)
@@ -191,7 +191,7 @@ impl Run {
         key
     }
 
-    /// Brings the model up to date with a write that succeeded.
+    /// Applies a successful write to the model.
     fn written(&mut self, changes: Vec<Change>, sync: bool) {
         for (key, value) in &changes {
             self.model.set(key, value.as_deref());
@@ -323,7 +323,7 @@ impl Run {
         self.exhaust(Pass { iter: handle.iter(&options).unwrap(), left: model.all().into() });
     }
 
-    /// Takes all of `pass`, mostly from one end, sometimes from both.
+    /// Takes all entries of `pass`, mostly from one end, sometimes from both.
     fn exhaust(&mut self, mut pass: Pass) {
         let style = self.rng.below(3);
         let most = if self.rng.one_in(5) { usize::MAX } else { 50 };
@@ -402,7 +402,7 @@ impl Run {
         self.snapshots.push((self.db().snapshot(), self.model.clone()));
     }
 
-    /// Keeps the number of snapshots, cursors and iterators in bounds.
+    /// Drops some views, to bound the number of snapshots, cursors and iterators.
     fn drop_a_view(&mut self) {
         if !self.snapshots.is_empty() {
             let i = self.rng.below(self.snapshots.len());
@@ -436,7 +436,7 @@ impl Run {
         }
     }
 
-    /// Goes on with what a crash leaves, while the background may be doing anything.
+    /// Continues with what a crash leaves, whatever the background was doing.
     fn crash(&mut self) {
         let seed = self.rng.next();
         let plans = [
@@ -470,7 +470,7 @@ impl Run {
         self.passes.clear();
     }
 
-    /// Closes and opens again, sometimes with a look from a read-only handle in between.
+    /// Closes and reopens, sometimes with a read-only handle in between.
     fn reopen(&mut self) {
         self.drop_views();
         let db = self.db.take().expect("open between operations");
@@ -528,7 +528,7 @@ fn owned(entry: minikv::Result<(Bytes, Bytes)>) -> Entry {
     ((&*key).into(), (&*value).into())
 }
 
-/// Compares without printing all of both on failure.
+/// Compares the entries one by one, so that a failure does not print all of them.
 fn assert_same(found: Vec<Entry>, expected: &[Entry]) {
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!(found, expected);

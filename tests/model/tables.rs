@@ -1,7 +1,7 @@
 //! Every table that a view names can be read, however many tables come and go meanwhile.
 //!
-//! Options as small as they go: each few writes are a table of their own, compactions run all the
-//! time, and sixteen tables at most are open, so that nearly every read opens a file by its name.
+//! The options are as small as possible: every few writes make a table, compactions run all the
+//! time, and at most sixteen tables are open, so that nearly every read opens a file by its name.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use crate::home::Home;
 use crate::rng::Rng;
 
 const KEYS: usize = 400;
-/// Iterators and snapshots that are held while tables go.
+/// Number of iterators and snapshots that are held while tables are removed.
 const HELD: usize = 6;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -35,13 +35,14 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     format!("{:03}", rng.below(KEYS)).into_bytes()
 }
 
-/// Runs `operations` of one thread that knows what it must read, beside others that only demand
-/// that every read succeeds.
+/// Runs `operations` in one thread that knows what it must read, beside others that only check that
+/// every read succeeds.
 pub fn run(home: &Home, seed: u64, operations: u64) {
     println!("{operations} operations over tiny tables, MINIKV_SEED={seed}");
     let mut rng = Rng::new(seed);
     let mut model = Model::new();
-    // Iterators outlive the handle they were made of; the directory stays locked until they go.
+    // Iterators may outlive the handle they came from; the directory stays locked until they are
+    // dropped.
     let mut left = operations;
     while left > 0 {
         let now = left.min(1 + rng.below(3000) as u64);
@@ -64,7 +65,7 @@ pub fn run(home: &Home, seed: u64, operations: u64) {
     }
 }
 
-/// Ends the other threads, also where this one panics.
+/// Ends the other threads when dropped, also by a panic.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -73,7 +74,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// A view that is kept while tables go, and what it must show.
+/// A view that is held while tables are removed, and the state it must show.
 enum Held {
     Iter(Box<Iter>, Model),
     Snapshot(Snapshot, Model),
@@ -88,7 +89,7 @@ impl Held {
     }
 }
 
-/// Reads from both ends at once.
+/// Reads from both ends alternately.
 fn check(mut iter: Iter, model: &Model) {
     let mut due = model.iter();
     let mut backward = true;
@@ -135,7 +136,7 @@ fn step(db: &Db, model: &mut Model, held: &mut Vec<Held>, rng: &mut Rng) {
     }
 }
 
-/// Reads, in any direction and from anywhere, for as long as there are writes.
+/// Reads in any direction and from anywhere, as long as there are writes.
 fn look(db: &Db, writing: &AtomicBool, mut rng: Rng) {
     while writing.load(Ordering::SeqCst) {
         let mut cursor = db.cursor().unwrap();

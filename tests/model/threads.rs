@@ -1,8 +1,8 @@
-//! Writers and readers at once, while tables are flushed and compacted under them.
+//! Concurrent writers and readers, while tables are flushed and compacted under them.
 //!
-//! Each writer owns a range of keys and writes, in one batch, two keys that are always equal and
-//! a third that is there for even numbers only. Numbers only grow. So a reader knows what it must
-//! see without knowing how far a writer is.
+//! Each writer owns a range of keys. In one batch it writes two keys that are always equal, and a
+//! third that exists only for even numbers. Numbers only grow. So a reader knows what it must see
+//! without knowing how far a writer is.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ fn key(writer: usize, group: usize, part: &str) -> String {
     format!("w{writer}/{group:03}/{part}")
 }
 
-/// A value that says `number` and is long enough to fill tables.
+/// Returns a value that starts with `number` and is long enough to fill tables.
 fn value(number: u64) -> Vec<u8> {
     [&number.to_be_bytes()[..], &vec![number as u8; 40 + number as usize % 100]].concat()
 }
@@ -41,12 +41,12 @@ struct Scene<'a> {
     home: &'a Home,
     seed: u64,
     rounds: u64,
-    /// Per writer and group, the last number whose write has returned.
+    /// The number of the last write that has returned, by writer and group.
     acknowledged: Vec<Vec<AtomicU64>>,
     writing: AtomicUsize,
 }
 
-/// Counts a writer out, also when it panics, so that the others end.
+/// Counts a writer as finished when dropped, also by a panic, so that the other threads end.
 struct Writing<'a>(&'a AtomicUsize);
 
 impl Drop for Writing<'_> {
@@ -182,7 +182,7 @@ impl Scene<'_> {
         found
     }
 
-    /// Reads everything in one pass, which must be a view of one moment too.
+    /// Reads everything in one pass, which must show one moment too.
     fn scan(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
         let iter = self.db.iter().unwrap();
         let entries = match rng.one_in(2) {
@@ -195,7 +195,7 @@ impl Scene<'_> {
         found
     }
 
-    /// Opens the directory read-only, as another process would, again and again.
+    /// Opens the directory read-only again and again, as another process would.
     fn look_from_outside(&self) {
         let mut rng = self.rng(300);
         while self.writing.load(Ordering::SeqCst) > 0 {
@@ -210,7 +210,7 @@ impl Scene<'_> {
         }
     }
 
-    /// Flushes and compacts for as long as there are writers.
+    /// Flushes and compacts as long as there are writers.
     fn tidy(&self) {
         let mut rng = self.rng(200);
         while self.writing.load(Ordering::SeqCst) > 0 {

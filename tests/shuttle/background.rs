@@ -1,4 +1,4 @@
-//! What the background does in more than one thread: compactions in parts, and logs made ahead.
+//! Background work in more than one thread: compactions in parts, and logs created ahead of time.
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
@@ -18,8 +18,8 @@ fn value(round: usize) -> String {
     round.to_string().repeat(100)
 }
 
-/// Tables of 800 bytes that overlap: more than two outputs of 256 bytes, so that two threads share
-/// a merge of them.
+/// Makes overlapping tables of 800 bytes, more than two outputs of 256 bytes, so that two threads
+/// share their merge.
 fn fill(db: &Db) {
     for round in 0..ROUNDS {
         let mut batch = WriteBatch::new();
@@ -29,7 +29,7 @@ fn fill(db: &Db) {
     }
 }
 
-/// Every key with the value of the last round, whichever way it is read.
+/// Checks that every read finds each key with the value of the last round.
 fn assert_all(snapshot: &Snapshot) {
     let expected: Vec<_> = (0..KEYS).map(|n| (key(n).into(), value(ROUNDS - 1).into())).collect();
     let found: Vec<_> = snapshot.iter().unwrap().map(Result::unwrap).collect();
@@ -72,13 +72,13 @@ fn the_parts_of_a_compaction_are_the_whole_beside_readers_and_a_writer() {
         assert_all(&db.snapshot());
         db.wait_idle().unwrap();
         let live = live_tables(&db);
-        // Whoever took the last look at a table removes it, maybe only now.
+        // The thread that releases a table last removes it, possibly only now.
         db.close().unwrap();
         assert_eq!(tables(&fs).len(), live);
     });
 }
 
-/// A full disk strikes one of the parts, or the install after them.
+/// A full disk strikes one of the parts, or their installation.
 #[test]
 fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
     check(|| {
@@ -104,8 +104,8 @@ fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
     });
 }
 
-/// Whether `done` holds within some steps of the other threads: an automatic compaction that went
-/// on beside a manual one may be about to remove its inputs.
+/// Returns whether `done` holds within some steps of the other threads: an automatic compaction
+/// that ran beside a manual one may still have to remove its inputs.
 fn soon(done: impl Fn() -> bool) -> bool {
     (0..1000).any(|_| {
         shuttle::thread::yield_now();
@@ -113,7 +113,8 @@ fn soon(done: impl Fn() -> bool) -> bool {
     })
 }
 
-/// Six values fill a memtable twice: the flush makes the next log, or has not yet, when it is full.
+/// Six values fill a memtable twice. When it is full, the flush may or may not have created the
+/// next log.
 #[test]
 fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
     const WRITES: usize = 6;
@@ -145,7 +146,7 @@ fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
             count
         };
         assert_eq!(all(&db), 2 * WRITES);
-        // The last write of each writer was synced, and with it all that came before.
+        // The last write of each writer was synced, and so was everything before it.
         let crashed = open(&fs.crash_image(&CrashPlan::strict()));
         assert_eq!(all(&crashed), 2 * WRITES, "after a loss of power");
         drop(crashed);

@@ -23,8 +23,8 @@ fn block(value_bytes: usize) -> Block {
     Block::new(builder.finish()).unwrap()
 }
 
-/// Looks for a block as a read does: finds the right one, or puts it there, in the memory of one
-/// that left if there is such. Holds it for a while.
+/// Looks for a block as a read does: finds the right one, or inserts it, reusing the memory of an
+/// evicted block if there is any. Holds it for a while.
 fn read(table: &TableBlocks, at: usize, value_bytes: usize) {
     let contents = block(value_bytes);
     let here = table.get(at).and_then(|found| found.to_block()).unwrap_or_else(|| {
@@ -38,7 +38,7 @@ fn read(table: &TableBlocks, at: usize, value_bytes: usize) {
     assert_eq!(here.as_ref(), contents.as_ref(), "another's block");
 }
 
-/// The cache has room for two blocks or three; each table has three.
+/// The cache has room for two or three blocks; each table has three.
 #[test]
 fn tables_leave_the_block_cache_while_others_make_room() {
     check(|| {
@@ -54,7 +54,7 @@ fn tables_leave_the_block_cache_while_others_make_room() {
                         read(&shared, at, 50 + at);
                         assert!(cache.usage_bytes() <= 700);
                     }
-                    // Others may be about to take a block of it.
+                    // Other threads may be about to evict one of its blocks.
                     thread::yield_now();
                     drop(own);
                 })
@@ -69,7 +69,7 @@ fn tables_leave_the_block_cache_while_others_make_room() {
     });
 }
 
-/// Tables 1, 2 and 3, each holding its own number, and a cache of two open ones.
+/// Returns tables 1, 2 and 3, each holding its own number, and a cache of two open tables.
 fn open_tables() -> (TableCache, Vec<Arc<TableSlot>>) {
     let fs = MemFs::new();
     fs.create_dir(Path::new("/db")).unwrap();
@@ -124,7 +124,7 @@ fn more_tables_than_may_be_open_are_read_and_forgotten() {
                         assert_eq!(number_in(&cache, slot), slot.number);
                         assert!(cache.open_tables() <= 2);
                     }
-                    // As when a compaction has replaced it.
+                    // As if a compaction had replaced the table.
                     cache.forget(&slots[thread]);
                 })
             })
@@ -132,7 +132,7 @@ fn more_tables_than_may_be_open_are_read_and_forgotten() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let open = slots.iter().filter(|slot| slot.table.load().is_some()).count();
         assert_eq!(cache.open_tables(), open);
-        // Room is not lost by any of that.
+        // None of that may cost room in the cache.
         for slot in slots.iter().chain(&slots) {
             assert_eq!(number_in(&cache, slot), slot.number);
         }

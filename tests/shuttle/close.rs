@@ -6,7 +6,7 @@ use shuttle::thread::{self, JoinHandle};
 
 use crate::{check, open, options, sync, tables};
 
-/// Anything but success and "closed" is wrong.
+/// Returns whether a call succeeded. The only error allowed is "closed".
 fn or_closed(result: Result<()>) -> bool {
     match result {
         Ok(()) => true,
@@ -15,7 +15,7 @@ fn or_closed(result: Result<()>) -> bool {
     }
 }
 
-/// Writes until the database is closed: how many writes were acknowledged.
+/// Writes until the database is closed. The thread returns the number of acknowledged writes.
 fn writer(db: &Db, name: &'static str, synced: bool) -> JoinHandle<usize> {
     let db = db.clone();
     thread::spawn(move || {
@@ -54,7 +54,7 @@ fn close_beside_writers_flush_and_compactions_lets_all_return_and_loses_nothing(
     });
 }
 
-/// A synced write waits until what the last open replayed is in tables.
+/// A synced write waits until the data replayed by the last open is in tables.
 #[test]
 fn close_beside_a_synced_write_after_replay_loses_nothing() {
     check(|| {
@@ -76,7 +76,7 @@ fn close_beside_a_synced_write_after_replay_loses_nothing() {
     });
 }
 
-/// Two that close, and one that waits for quiet.
+/// Two threads close, and one waits for background work to end.
 #[test]
 fn close_twice_beside_one_that_waits_for_quiet() {
     check(|| {

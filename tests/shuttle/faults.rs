@@ -1,4 +1,4 @@
-//! A fault while others wait.
+//! A fault while other threads wait.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn key(writer: usize, number: usize) -> String {
     format!("{writer}.{number}")
 }
 
-/// The writes of one thread: which were acknowledged.
+/// Does the writes of one thread. Returns which of them were acknowledged.
 fn write(db: &Db, writer: usize) -> [bool; 2] {
     std::array::from_fn(|number| {
         match db.put_with(&sync((writer + number).is_multiple_of(2)), key(writer, number), "1") {
@@ -41,7 +41,7 @@ fn assert_same(db: &Db, acknowledged: &[[bool; 2]]) {
     assert_eq!(db.iter().unwrap().map(Result::unwrap).count(), backward);
 }
 
-/// Strikes one of the writes; then there is one who resumes.
+/// Makes one of the writes fail, while another thread calls `resume`.
 fn strike_and_resume(fault: fn() -> Fault, write_buffer_bytes: usize) {
     let fs = SimFs::new(1);
     let options = || options(&fs).write_buffer_bytes(write_buffer_bytes);
@@ -54,13 +54,13 @@ fn strike_and_resume(fault: fn() -> Fault, write_buffer_bytes: usize) {
             thread::spawn(move || write(&db, writer))
         })
         .collect();
-    // Before the fault there is nothing to do.
+    // Before the fault, `resume` has nothing to do.
     for _ in 0..3 {
         db.resume().unwrap();
         thread::yield_now();
     }
     let acknowledged: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-    // The fault may have come after that.
+    // The fault may have come later.
     fs.clear_faults();
     db.resume().unwrap();
     assert_eq!(db.health().state, HealthState::Good);
@@ -77,20 +77,20 @@ fn a_failed_append_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(2), 16 << 10));
 }
 
-/// Each group fills a memtable, so that flushes are under way when it is resumed.
+/// Each group fills a memtable, so flushes are running during the resume.
 #[test]
 fn a_failed_append_beside_flushes_leaves_nobody_waiting_and_loses_nothing() {
     check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(6), 1));
 }
 
-/// The background flushes nothing after a failure: who waits for that must be told.
+/// After a failure the background flushes nothing; threads that wait for a flush must be told.
 #[test]
 fn a_failed_append_leaves_nobody_waiting_for_a_flush_or_for_quiet() {
     check(|| {
         let fs = SimFs::new(1);
         let db = open(&fs);
         db.put("a", "1").unwrap();
-        // The first record of the log that the flush begins comes before it.
+        // The first matching write is the first record of the log that the flush starts.
         fs.inject(Fault::torn_write(9).path("*.log").nth(2));
         let (flusher, waiter) = (db.clone(), db.clone());
         let others = [
@@ -116,7 +116,7 @@ fn a_failed_flush_leaves_nobody_waiting_and_resume_lets_them_write_again() {
     check(|| strike_and_resume(|| Fault::no_space().path("*.ldb"), 1));
 }
 
-/// The writer that failed, one that resumes and one that closes.
+/// One thread's write fails, one resumes and one closes.
 #[test]
 fn close_beside_resume_lets_both_return() {
     check(|| {
@@ -137,7 +137,7 @@ fn close_beside_resume_lets_both_return() {
     });
 }
 
-/// A filesystem that panics at the `nth` operation of a kind on such a file, and never again.
+/// Makes the filesystem panic once, at the `nth` operation of `kind` on files with this extension.
 fn panic_once(fs: &SimFs, kind: OpKind, extension: &'static str, nth: usize) {
     let seen = AtomicUsize::new(0);
     fs.set_hook(move |operation| {
@@ -148,7 +148,8 @@ fn panic_once(fs: &SimFs, kind: OpKind, extension: &'static str, nth: usize) {
     });
 }
 
-/// Writers and one who waits for a flush, while a leader or the background panics: all return.
+/// Writers and a thread that waits for a flush, while a leader or the background panics: all
+/// return.
 fn panic_and_resume(kind: OpKind, extension: &'static str, nth: usize, buffer_bytes: usize) {
     let fs = SimFs::new(1);
     let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(buffer_bytes)).unwrap();

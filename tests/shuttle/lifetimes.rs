@@ -1,4 +1,4 @@
-//! What outlives the handle: iterators, cursors, snapshots.
+//! Iterators, cursors and snapshots that outlive the handle.
 
 use minikv::fs::MemFs;
 use minikv::{Db, Error};
@@ -6,7 +6,7 @@ use shuttle::thread;
 
 use crate::{check, live_tables, open, options, tables};
 
-/// The keys "0", "1", "2" in tables, one each.
+/// Returns a database with the keys "0", "1", "2", each in a table of its own.
 fn filled(fs: &MemFs) -> Db {
     let db = open(fs);
     for key in ["0", "1", "2"] {
@@ -16,7 +16,7 @@ fn filled(fs: &MemFs) -> Db {
     db
 }
 
-/// Overwrites everything, and merges it with what was there.
+/// Overwrites everything, and merges it with what was there before.
 fn overwrite(db: &Db) {
     for key in ["0", "1", "2"] {
         db.put(key, "new").unwrap();
@@ -78,7 +78,7 @@ fn a_table_is_removed_after_its_last_reader_and_not_before() {
     });
 }
 
-/// The last handle goes in one thread, what it gave out in others.
+/// One thread drops the last handle, others what it gave out.
 #[test]
 fn handle_and_readers_go_in_any_order() {
     check(|| {

@@ -1,17 +1,17 @@
 //! Small scenes of several threads, each run under many schedules.
 //!
-//! Everything in the library that may wait, and every atomic that decides something, is shuttle's
-//! here, and shuttle decides at each of them which thread goes on: at random, or by priorities
-//! that change at a few random moments (PCT). Who waits for ever is a deadlock, which it finds by
-//! itself. See `src/base/sync`.
+//! Everything in the library that may block, and every atomic that decides something, is shuttle's
+//! here. At each of them shuttle decides which thread goes on: at random, or by priorities that
+//! change at a few random moments (PCT). It reports a thread that waits for ever as a deadlock. See
+//! `src/base/sync`.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg shuttle" cargo test --target-dir target/shuttle --test shuttle
 //! ```
 //!
-//! `MINIKV_SCHEDULES` is how many schedules a scene gets, of either kind; `MINIKV_SEED` is where
-//! they begin, the time if it is not set. A failure writes its schedule to a file, and prints how
-//! to run that one again.
+//! `MINIKV_SCHEDULES` is the number of schedules of each kind that a scene gets. `MINIKV_SEED` is
+//! the first seed (default: the time). A failure writes its schedule to a file, and prints how to
+//! run it again.
 #![cfg(shuttle)]
 
 mod background;
@@ -32,8 +32,8 @@ use minikv::{Compression, Db, Options, WriteOptions};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
 use shuttle::{Config, FailurePersistence, Runner};
 
-/// PCT with this depth finds for certain, in the long run, what needs so many events in a certain
-/// order.
+/// Number of events whose order PCT can find. Any bug that needs this many events in a certain
+/// order is found in the long run; a larger number takes longer.
 const PCT_DEPTH: usize = 3;
 
 fn number(name: &str) -> Option<u64> {
@@ -69,10 +69,10 @@ fn check(scene: fn()) {
     println!("{} schedules of {} scenes: nothing lost, nobody waits for ever", done.0, done.1);
 }
 
-/// Schedules and scenes so far.
+/// Numbers of schedules and scenes so far.
 static DONE: Mutex<(usize, usize)> = Mutex::new((0, 0));
 
-/// Says how to run a schedule again, if one fails.
+/// If a schedule fails, prints how to run it again.
 struct Hint<'a> {
     name: &'a str,
     seed: u64,
@@ -110,7 +110,7 @@ fn sync(yes: bool) -> WriteOptions {
     WriteOptions::default().sync(yes)
 }
 
-/// The tables in the directory.
+/// Returns the table files in the directory.
 fn tables(fs: &MemFs) -> Vec<String> {
     let mut names = fs.list(Path::new(DIR)).unwrap();
     names.retain(|name| name.ends_with(".ldb"));
@@ -118,7 +118,7 @@ fn tables(fs: &MemFs) -> Vec<String> {
     names
 }
 
-/// How many tables the database has.
+/// Returns the number of tables in the database.
 fn live_tables(db: &Db) -> usize {
     let files = |level| db.property(&format!("leveldb.num-files-at-level{level}")).unwrap();
     (0..7).map(|level| files(level).parse::<usize>().unwrap()).sum()

@@ -27,14 +27,14 @@ fn get(db: &Db, key: &str) -> u64 {
     parse(&db.get(key).unwrap().expect("a key that was never deleted"))
 }
 
-/// What a snapshot has for all keys: the same.
+/// Returns the value in a snapshot, which must be the same for all keys.
 fn value_in(snapshot: &Snapshot) -> u64 {
     let values = KEYS.map(|key| parse(&snapshot.get(key).unwrap().expect("there at all times")));
     assert_eq!(values[0], values[1], "a batch seen in part");
     values[0]
 }
 
-/// Reads in every way while `done` goes up: at least what was done before.
+/// Reads in every way while `done` goes up, and checks that nothing done before is missed.
 fn read(db: &Db, done: &AtomicU64) {
     let at_least = done.load(SeqCst);
     assert!(get(db, KEYS[1]) >= at_least, "an acknowledged write is missed");
@@ -52,7 +52,7 @@ fn read(db: &Db, done: &AtomicU64) {
     assert!(get(db, KEYS[0]) >= entries[0], "time goes back");
 }
 
-/// What a cursor finds that goes backward: the same for all keys.
+/// Returns the value that a cursor finds going backward, which must be the same for all keys.
 fn value_backward(db: &Db) -> u64 {
     let mut cursor = db.cursor().unwrap();
     let mut found = Vec::new();
@@ -86,7 +86,8 @@ fn write_and_read(db: Db, steps: u64, work: fn(&Db, u64)) {
     assert_eq!(get(&db, KEYS[0]), steps);
 }
 
-/// A flush leaves out what nobody sees any more: two versions of a key in one memtable.
+/// A flush drops versions that nobody sees any more, here one of two versions of a key in a
+/// memtable.
 #[test]
 fn readers_miss_nothing_while_memtables_are_flushed() {
     check(|| {
@@ -107,7 +108,7 @@ fn readers_miss_nothing_while_tables_are_compacted() {
     });
 }
 
-/// Every write freezes a memtable; four tables are compacted in the background.
+/// Every write freezes a memtable, and the background compacts four tables.
 #[test]
 fn readers_miss_nothing_while_the_background_works() {
     check(|| {
@@ -117,7 +118,7 @@ fn readers_miss_nothing_while_the_background_works() {
     });
 }
 
-/// The order of a memtable is made when a cursor asks: one makes it while another waits for it.
+/// A memtable is put in order when a cursor asks for it: one thread does so while another waits.
 #[test]
 fn cursors_see_all_of_a_memtable_that_is_put_in_order_meanwhile() {
     const BEFORE: usize = 4;
@@ -132,7 +133,7 @@ fn cursors_see_all_of_a_memtable_that_is_put_in_order_meanwhile() {
         put(0..BEFORE);
         assert_eq!(db.iter().unwrap().count(), BEFORE);
         put(BEFORE..BEFORE + AFTER);
-        // The leaf gets too large, and is split by whoever comes first.
+        // The leaf becomes too large, and the first cursor to come splits it.
         let other = db.clone();
         let other = thread::spawn(move || other.iter().unwrap().count());
         assert_eq!(db.iter().unwrap().rev().count(), BEFORE + AFTER);

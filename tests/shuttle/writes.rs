@@ -17,7 +17,7 @@ fn key(writer: usize, batch: usize, part: usize) -> String {
     format!("{writer}.{batch}.{part}")
 }
 
-/// A batch of two keys that no other batch has.
+/// Returns a batch of two keys that are in no other batch.
 fn batch(writer: usize, number: usize) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(key(writer, number, 0), "first");
@@ -25,7 +25,8 @@ fn batch(writer: usize, number: usize) -> WriteBatch {
     batch
 }
 
-/// How many batches of each writer there are: whole ones, and the first of each.
+/// Returns the number of batches seen of each writer, which must be whole and the writer's first
+/// ones.
 fn batches_seen(snapshot: &Snapshot) -> [usize; WRITERS] {
     let has = |writer, number, part| snapshot.contains_key(key(writer, number, part)).unwrap();
     let seen = std::array::from_fn(|writer| {
@@ -40,7 +41,7 @@ fn batches_seen(snapshot: &Snapshot) -> [usize; WRITERS] {
         }
         seen
     });
-    // Each write has a number, and all up to the snapshot's are seen: a prefix.
+    // Every write has a number, and all numbers up to the snapshot's are seen: a prefix.
     let entries = snapshot.iter().unwrap().map(Result::unwrap).count();
     assert_eq!(entries as u64, snapshot.sequence());
     assert_eq!(snapshot.iter().unwrap().rev().map(Result::unwrap).count(), entries);
@@ -82,7 +83,7 @@ fn writers_in_the_queue_are_all_served_and_each_batch_is_whole() {
     });
 }
 
-/// The leader waits for flushes while the others wait for it.
+/// The leader waits for flushes while the others wait for the leader.
 #[test]
 fn writers_in_the_queue_are_served_while_each_group_fills_a_memtable() {
     check(|| {
@@ -94,7 +95,7 @@ fn writers_in_the_queue_are_served_while_each_group_fills_a_memtable() {
     });
 }
 
-/// A copy is what there was at one moment.
+/// A checkpoint is the state at one moment.
 #[test]
 fn a_checkpoint_beside_writers_is_a_prefix() {
     check(|| {

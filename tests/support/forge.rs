@@ -34,7 +34,7 @@ pub fn files_of(fs: &MemFs) -> Files {
     names.into_iter().map(|name| (name.clone(), read(fs, &Path::new(DIR).join(name)))).collect()
 }
 
-/// A log of these records, as bytes.
+/// Returns a log of these records, as bytes.
 pub fn log_of(records: &[Vec<u8>]) -> Vec<u8> {
     let fs = MemFs::new();
     let path = Path::new("/log");
@@ -45,7 +45,7 @@ pub fn log_of(records: &[Vec<u8>]) -> Vec<u8> {
     read(&fs, path)
 }
 
-/// A database of one MANIFEST that says this.
+/// Returns a database with one MANIFEST that holds these edits.
 pub fn with_edits(edits: Vec<VersionEdit>) -> Files {
     let records: Vec<Vec<u8>> = edits
         .into_iter()
@@ -100,7 +100,7 @@ pub fn put_block(table: &mut Vec<u8>, contents: &[u8], id: u8) -> BlockHandle {
     handle
 }
 
-/// A block of entries that share nothing, each a restart.
+/// Returns a block of entries that share no prefixes, each of them a restart.
 pub fn block(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     let mut block = Vec::new();
     let mut restarts = Vec::new();
@@ -123,7 +123,7 @@ pub fn handle_bytes(handle: BlockHandle) -> Vec<u8> {
     bytes
 }
 
-/// A table of one stored block that its index names `times` times.
+/// Returns a table of one stored block that its index names `times` times.
 pub fn table_of(contents: &[u8], id: u8, times: usize, meta: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut table = Vec::new();
     let data = put_block(&mut table, contents, id);

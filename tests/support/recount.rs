@@ -1,10 +1,9 @@
-//! The counters of a get, made again from the steps that its explanation tells.
+//! The counters of a get, computed again from the steps of its explanation.
 
 use minikv::explain::{BlockSource, Explanation, Step, Verdict};
 use minikv::{LevelTrace, ReadTrace};
 
-/// Checks that the counters are those of the steps, and that the answer is what the last one
-/// found.
+/// Checks that the counters add up from the steps, and that the answer is what the last step found.
 pub fn check(told: &Explanation) {
     assert_eq!(recount(&told.steps), told.trace, "{told}");
     let found = match told.steps.last() {
@@ -27,7 +26,7 @@ fn check_text(told: &Explanation) {
     }
 }
 
-/// The counters, from nothing but the steps.
+/// Returns the counters, computed from nothing but the steps.
 pub fn recount(steps: &[Step]) -> ReadTrace {
     let mut trace = ReadTrace::default();
     let mut level = 0;
@@ -50,7 +49,7 @@ pub fn recount(steps: &[Step]) -> ReadTrace {
     trace
 }
 
-/// A step inside a table.
+/// Counts a step inside a table.
 fn inside(step: &Step, then: &[Step], trace: &mut LevelTrace) {
     let found = || match then.iter().find(|step| ends_table(step)) {
         Some(Step::Entry(_)) => 1,

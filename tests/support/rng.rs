@@ -1,6 +1,6 @@
 //! Seeded random numbers: splitmix64.
 
-/// The seed of a random test: `MINIKV_SEED` if it is set, otherwise a fresh one.
+/// Returns the seed of a random test: `MINIKV_SEED` if it is set, otherwise a fresh one.
 pub fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     match std::env::var("MINIKV_SEED") {
@@ -27,7 +27,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number less than `limit`.
+    /// Returns a number less than `limit`.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
@@ -40,7 +40,7 @@ impl Rng {
         &items[self.below(items.len())]
     }
 
-    /// Bytes that do not compress.
+    /// Returns bytes that do not compress.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }

@@ -1,6 +1,6 @@
-//! LevelDB's C API (`leveldb/c.h`), as far as it is needed here, behind safe types.
+//! The parts of LevelDB's C API (`leveldb/c.h`) that are needed here, behind safe types.
 //!
-//! Every `leveldb_*` object is made and destroyed by the type that holds it, so pointers are
+//! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
 //! never null, and never used after they were destroyed. Slices are passed as pointer and length,
 //! and the library copies them before it returns.
 #![allow(unsafe_code, reason = "the one module that calls C")]
@@ -128,16 +128,16 @@ unsafe extern "C" {
     fn leveldb_free(pointer: *mut c_void);
 }
 
-/// How LevelDB opens a database: its options, and a comparator of reverse byte order.
+/// LevelDB's options, and whether to use a comparator of reverse byte order.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub create_if_missing: bool,
     pub paranoid_checks: bool,
     pub write_buffer_bytes: usize,
-    /// LevelDB makes at least 1 KiB of it.
+    /// LevelDB uses at least 1 KiB.
     pub block_bytes: usize,
     pub block_restart_interval: usize,
-    /// LevelDB makes at least 1 MiB of it.
+    /// LevelDB uses at least 1 MiB.
     pub max_file_bytes: usize,
     pub cache_bytes: usize,
     pub snappy: bool,
@@ -165,7 +165,7 @@ impl Default for Settings {
     }
 }
 
-/// LevelDB's options with what they point to.
+/// LevelDB's options, and the objects they point to.
 struct Options {
     options: *mut COptions,
     cache: *mut CCache,
@@ -245,7 +245,7 @@ extern "C" fn reverse_compare(
     b.cmp(a) as c_int
 }
 
-/// A slice that C gave.
+/// Returns a slice passed by C.
 ///
 /// # Safety
 /// `len` bytes at `pointer` are readable and unchanged for `'a`, or `len` is 0.
@@ -257,7 +257,7 @@ unsafe fn bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
     unsafe { slice::from_raw_parts(pointer, len) }
 }
 
-/// Passes a place for an error to `call`.
+/// Passes a location for an error to `call`, and returns the error if one was stored.
 fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T, String> {
     let mut error: *mut c_char = null_mut();
     let value = call(&mut error);
@@ -348,7 +348,7 @@ impl LevelDb {
         }
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, String> {
         let mut len = 0;
         // SAFETY: the database is open; a value found is `len` bytes of the library's allocator,
@@ -366,7 +366,7 @@ impl LevelDb {
         }
     }
 
-    /// Every entry, in the order of keys or its reverse.
+    /// Returns every entry, in the order of keys or its reverse.
     pub fn entries(&self, backward: bool) -> Result<Vec<Entry>, String> {
         let mut entries = Vec::new();
         // SAFETY: the iterator is made, used and destroyed here; key and value are copied before
@@ -393,16 +393,16 @@ impl LevelDb {
         }
     }
 
-    /// Compacts the keys from `start` to `limit`; `None` is the beginning or the end.
+    /// Compacts the keys from `start` to `limit`; `None` is the first or the last key.
     pub fn compact_range(&self, start: Option<&[u8]>, limit: Option<&[u8]>) {
-        // An empty slice is a key, so its pointer is not null.
+        // An empty slice is a valid key, so its pointer must not be null.
         let parts = |key: Option<&[u8]>| key.map_or((null(), 0), |key| (key.as_ptr(), key.len()));
         let ((start, start_len), (limit, limit_len)) = (parts(start), parts(limit));
         // SAFETY: the database is open; slices as the module says, and null is none.
         unsafe { leveldb_compact_range(self.db, start, start_len, limit, limit_len) }
     }
 
-    /// A property, e.g. `leveldb.num-files-at-level0`.
+    /// Returns a property, such as `leveldb.num-files-at-level0`.
     pub fn property(&self, name: &str) -> Option<String> {
         let name = CString::new(name).expect("a name has no NUL");
         // SAFETY: a value found is a C string of the library's allocator, copied and freed once.
@@ -429,7 +429,7 @@ impl Drop for LevelDb {
     }
 }
 
-/// LevelDB's repair of the database in `path`.
+/// Runs LevelDB's repair on the database in `path`.
 pub fn repair(path: &Path, settings: &Settings) -> Result<(), String> {
     let options = Options::new(settings);
     let name = c_path(path);

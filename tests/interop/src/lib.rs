@@ -1,10 +1,10 @@
-//! The C++ LevelDB library, to hold minikv against: a safe handle over its C API.
+//! The C++ LevelDB library, to compare minikv with: a safe wrapper of its C API.
 
 pub mod ffi;
 
 pub use ffi::{LevelDb, Settings, repair};
 
-/// The value that minikv puts under the key of a number in a workload of some kind.
+/// Returns the value that minikv puts under a key in a workload of `kind`.
 pub fn value_of(key: &str, kind: u64, number: u64) -> Vec<u8> {
     let number = number as usize;
     let len = match kind / 3 {

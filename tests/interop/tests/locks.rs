@@ -1,4 +1,4 @@
-//! Only one process has a database open, whichever engine it uses.
+//! Only one process can have a database open, whichever engine it uses.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use minikv::{Db, Error, Options};
 use minikv_interop::{LevelDb, Settings};
 
-/// A process that tried to open a database; it is let go when dropped.
+/// A process that tried to open a database. It is ended when this is dropped.
 struct Holder {
     process: Child,
     said: String,
@@ -54,7 +54,7 @@ fn minikv_is_refused_what_leveldb_holds() {
         other => panic!("not refused: {other:?}"),
     }
     Db::open_read_only(home.path(), Options::default()).expect("reading needs no lock");
-    // Neither try may have let go of LevelDB's lock.
+    // Neither attempt may have released LevelDB's lock.
     assert!(matches!(Db::open(home.path(), options()), Err(Error::Locked { .. })));
     drop(holder);
     Db::open(home.path(), options()).expect("free again");
@@ -81,7 +81,7 @@ fn minikv_is_refused_what_minikv_holds() {
     assert!(refused.said.contains(&std::process::id().to_string()), "{}", refused.said);
     let again = Db::open(home.path(), options());
     assert!(matches!(again, Err(Error::Locked { .. })), "opened twice in one process: {again:?}");
-    // The failed second open must not have let go of the first one's lock.
+    // The failed second open must not have released the lock of the first.
     let refused = Holder::start("leveldb", home.path());
     assert!(refused.said.starts_with("refused: "), "{}", refused.said);
     drop(db);

@@ -1,9 +1,9 @@
 //! Writes to a database in a process of its own, until it is done or killed:
 //! `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`.
 //!
-//! KIND says how large the values of minikv are, and how often they are synced; LevelDB's are
-//! small and synced. How many puts are acknowledged is in the file ACKS. What the library answers
-//! to a failed open goes to standard output, after `refused: `.
+//! KIND determines the size of minikv's values and how often they are synced; LevelDB's are small
+//! and all synced. The number of acknowledged puts is written to the file ACKS. If an open fails,
+//! the library's error goes to standard output, after `refused: `.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,7 @@
 //! minikv and C++ LevelDB on the same directories, checked against a model.
 //!
-//! Each test prints its seed; `MINIKV_SEED=N` repeats it. `MINIKV_ROUNDS=N` sets how many
-//! databases each test makes.
+//! Each test prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_ROUNDS=N` is the number of
+//! databases that each test makes.
 
 #[path = "../../../support/rng.rs"]
 mod rng;
@@ -27,7 +27,7 @@ fn rounds(default: usize) -> usize {
     }
 }
 
-/// One database, its model, and how it is made.
+/// One database, its model, and the options it is made with.
 struct Scene {
     _home: TempDir,
     dir: PathBuf,
@@ -46,7 +46,7 @@ impl Scene {
         Scene { _home: home, dir, rng, shape, model: Model::new() }
     }
 
-    /// Writes `batches` random batches, with a compaction now and then.
+    /// Writes `batches` random batches, with an occasional compaction.
     fn write(&mut self, engine: &dyn Engine, batches: usize) {
         for _ in 0..batches {
             let batch = match self.rng.one_in(1000) {
@@ -71,7 +71,7 @@ impl Scene {
         engine.compact(*self.rng.pick(&bounds));
     }
 
-    /// A few spans of writing by `side`, each with an open and a close.
+    /// Lets `side` open the database, write and close it, a few times.
     fn make(&mut self, side: Side, levels: &mut [bool; 7]) {
         for span in 0..1 + self.rng.below(4) {
             let engine = side.open(&self.dir, &self.shape);
@@ -88,7 +88,7 @@ impl Scene {
         }
     }
 
-    /// Too little for LevelDB to begin anything in the background.
+    /// Writes too little for LevelDB to start background work.
     fn write_little(&mut self, engine: &dyn Engine) {
         for i in 0..self.rng.below(50) {
             let key = format!("left/{i}").into_bytes();
@@ -99,7 +99,7 @@ impl Scene {
     }
 
     fn check_with(&mut self, side: Side, dir: &Path) {
-        // A reader's options need not be the writer's.
+        // A reader may have other options than the writer.
         let shape = self.shape.other(&mut self.rng);
         check(&*side.open(dir, &shape), &self.model, &shape, &mut self.rng);
     }
@@ -115,8 +115,8 @@ fn files(dir: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// Copies a database that may be open: of what two looks in a row saw alike, since the
-/// background may still be removing files.
+/// Copies a database that may be open. Because the background may still be removing files, it
+/// copies only what two looks in a row saw alike.
 fn copy(dir: &Path, to: &Path) {
     let settled = loop {
         if let (Ok(first), Ok(second)) = (files(dir), files(dir))
@@ -135,14 +135,14 @@ fn copy(dir: &Path, to: &Path) {
 fn leveldb_reads_what_minikv_wrote() {
     let (seed, mut levels) = (rng::seed(), [false; 7]);
     let mut round = 0;
-    // Which levels fill depends on the shapes drawn: go on until three were seen.
+    // The random shapes decide which levels fill, so this continues until three levels were used.
     while round < rounds(12) || levels.iter().filter(|used| **used).count() < 3 {
         assert!(round < 20 * rounds(12), "levels with tables: {levels:?}");
         let mut scene = Scene::new("minikv writes", seed, round);
         scene.make(Side::Minikv, &mut levels);
         let dir = scene.dir.clone();
         scene.check_with(Side::LevelDb, &dir);
-        // And once more what LevelDB has made of it.
+        // minikv reads what LevelDB has made of it.
         scene.check_with(Side::Minikv, &dir);
         round += 1;
     }
@@ -192,7 +192,7 @@ fn both_write_in_turns() {
     }
 }
 
-/// A copy made under an open database is what a killed process leaves.
+/// A copy made while the database is open is what a killed process leaves.
 #[test]
 fn each_reads_what_the_other_left_open() {
     let seed = rng::seed();
@@ -218,7 +218,7 @@ fn each_reads_what_the_other_left_open() {
     }
 }
 
-/// LevelDB looks for its own filter's name only.
+/// LevelDB looks only for its own filter's name.
 #[test]
 fn leveldb_reads_tables_with_filters_it_does_not_know() {
     let seed = rng::seed();
@@ -255,8 +255,8 @@ fn leveldb_reads_tables_with_filters_it_does_not_know() {
     }
 }
 
-/// Before LevelDB's repair the database is one sorted run and a log: of more it would put every
-/// table at level 0 and search them by number, whatever their age.
+/// Before LevelDB's repair, the database is one sorted run and a log. With more, LevelDB would put
+/// every table into level 0 and search them by number, regardless of their age.
 #[test]
 fn leveldb_repairs_ours_without_loss() {
     let seed = rng::seed();
@@ -278,8 +278,8 @@ fn leveldb_repairs_ours_without_loss() {
     }
 }
 
-/// A checkpoint of an open database; and what our repair makes of one that lost its CURRENT, its
-/// MANIFEST, or the end of that.
+/// A checkpoint of an open database; and what minikv's repair makes of one that lost its CURRENT,
+/// its MANIFEST, or the MANIFEST's end.
 #[test]
 fn leveldb_reads_checkpoints_and_what_minikv_repaired() {
     let seed = rng::seed();

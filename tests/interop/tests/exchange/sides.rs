@@ -14,7 +14,7 @@ use minikv_interop::{LevelDb, Settings};
 use crate::rng::Rng;
 use crate::workload::{Model, absent};
 
-/// Options both engines have.
+/// Options that both engines have.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub write_buffer_bytes: usize,
@@ -23,7 +23,7 @@ pub struct Shape {
     pub max_file_bytes: usize,
     pub snappy: bool,
     pub bloom_bits: Option<u32>,
-    /// What LevelDB knows nothing of.
+    /// Options that only minikv has.
     pub layout: FilterLayout,
     pub prefix_filter: bool,
     pub reuse_logs: bool,
@@ -48,7 +48,7 @@ impl Shape {
         }
     }
 
-    /// Another shape for the same database: all but the order of keys may change.
+    /// Returns another shape for the same database. Only the order of keys must stay.
     pub fn other(self, rng: &mut Rng) -> Shape {
         Shape { reverse: self.reverse, ..Shape::random(rng) }
     }
@@ -104,7 +104,7 @@ impl Comparator for Reverse {
     }
 }
 
-/// What is read from a database, whoever opened it.
+/// A database open for reading, by either engine.
 pub trait Reader {
     fn get(&self, key: &[u8]) -> Option<Vec<u8>>;
     fn entries(&self, backward: bool) -> Vec<Entry>;
@@ -216,7 +216,8 @@ impl Side {
     }
 }
 
-/// Every entry forward, backward and by get, no other, and none of the neighbours.
+/// Checks every entry forward, backward and by get, that there are no others, and that neighbouring
+/// keys are not found.
 pub fn check(reader: &dyn Reader, model: &Model, shape: &Shape, rng: &mut Rng) {
     let mut forward = reader.entries(false);
     let mut backward = reader.entries(true);

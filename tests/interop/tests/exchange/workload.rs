@@ -1,4 +1,4 @@
-//! Random operations over keys and values at the edges of the formats, and their model.
+//! Random operations on keys and values at the limits of the formats, and their model.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ pub fn apply(model: &mut Model, batch: &[Op]) {
     }
 }
 
-/// A batch that has every edge once: empty keys and values, NULs, runs of 0xff, every byte, long
-/// keys, values around the sizes of varints and log blocks, and one of 1 MiB.
+/// Returns a batch that has every edge case once: empty keys and values, NULs, runs of 0xff, every
+/// byte, long keys, values around the sizes of varints and log blocks, and one of 1 MiB.
 pub fn edges(rng: &mut Rng) -> Vec<Op> {
     let mut keys: Vec<Vec<u8>> = (0..=255).map(|byte| vec![byte]).collect();
     for len in [2, 3, 8, 300] {
@@ -41,7 +41,7 @@ fn value_of(rng: &mut Rng, len: usize) -> Vec<u8> {
     }
 }
 
-/// A key out of a few thousand: of shared prefixes, of one length, or of edge bytes.
+/// Returns one of a few thousand keys: with shared prefixes, of equal length, or of edge bytes.
 fn key(rng: &mut Rng) -> Vec<u8> {
     match rng.below(10) {
         0..4 => format!("user:{:06}", rng.below(3000)).into_bytes(),
@@ -54,7 +54,7 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     }
 }
 
-/// A batch, mostly of one operation.
+/// Returns a batch, usually of one operation.
 pub fn batch(rng: &mut Rng) -> Vec<Op> {
     let len = match rng.below(30) {
         0 => 0,
@@ -73,7 +73,7 @@ pub fn batch(rng: &mut Rng) -> Vec<Op> {
     (0..len).map(|_| op(rng)).collect()
 }
 
-/// Keys that are not in `model`: neighbours of those that are.
+/// Returns keys that are not in `model`: neighbours of those that are.
 pub fn absent(rng: &mut Rng, model: &Model) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
     for present in model.keys().filter(|_| rng.one_in(5)) {

@@ -1,8 +1,8 @@
-//! minikv is killed; LevelDB or goleveldb opens what it leaves, writes, and is closed or killed;
-//! then everyone finds everything.
+//! minikv is killed; LevelDB or goleveldb opens what it leaves, writes to it, and is closed or
+//! killed; then every engine must find everything.
 //!
-//! `MINIKV_KILLED_ROUNDS` says how often (30 if it is not set), `MINIKV_SEED` where to begin.
-//! goleveldb is Debian's; without it its turns are left out.
+//! `MINIKV_KILLED_ROUNDS` is the number of rounds (default 30), `MINIKV_SEED` the seed. goleveldb
+//! comes from Debian's package; without it, its turns are skipped.
 
 #[path = "../../../support/rng.rs"]
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
@@ -35,7 +35,7 @@ fn settings(program: &str) -> Settings {
     }
 }
 
-/// The program of `go/goleveldb.go`; `None`, and a word about it, where it cannot be built.
+/// Builds the program of `go/goleveldb.go`. Returns `None`, and prints why, if that fails.
 fn goleveldb(dir: &Path) -> Option<PathBuf> {
     let program = dir.join("goleveldb");
     let built = Command::new("go")
@@ -55,14 +55,14 @@ fn goleveldb(dir: &Path) -> Option<PathBuf> {
     }
 }
 
-/// What came of one writing process.
+/// The outcome of one writing process.
 enum Wrote {
-    /// So many puts are acknowledged.
+    /// Number of acknowledged puts.
     Acked(u64),
     Refused,
 }
 
-/// Runs a process that notes in `acks` what it has done; kills it some time after it began.
+/// Runs a process that counts its acknowledged puts in `acks`, and kills it after a while.
 fn run(command: &mut Command, acks: &Path, kill_after: Option<Duration>) -> Wrote {
     let _ = fs::remove_file(acks);
     let acked = || fs::read(acks).ok()?.try_into().ok().map(u64::from_le_bytes);
@@ -88,9 +88,9 @@ struct Scene {
     dir: PathBuf,
     rng: Rng,
     goleveldb: Option<PathBuf>,
-    /// What is acknowledged.
+    /// All acknowledged entries.
     model: Model,
-    /// How much was written by others, and who refused what: counted by program.
+    /// Puts by each other program, and refusals by each.
     counts: BTreeMap<String, u64>,
     spans: u32,
 }
@@ -138,7 +138,7 @@ impl Scene {
         self.count("puts by minikv", acked);
     }
 
-    /// Whether every log ends with its last record.
+    /// Returns whether every log ends with its last record.
     fn ends_clean(&self) -> bool {
         let is_clean = |path: PathBuf| {
             let mut reader = LogReader::of_batches(DiskFs.open(&path).unwrap(), &path).unwrap();
@@ -149,7 +149,8 @@ impl Scene {
         entries.filter(|path| path.extension().is_some_and(|name| name == "log")).all(is_clean)
     }
 
-    /// Another program writes, and is killed or not. One that refuses leaves the database alone.
+    /// Lets another program write, and possibly kills it. A program that refuses must leave the
+    /// database alone.
     fn another_writes(&mut self, program: &str) {
         let (prefix, acks) = (self.next_prefix(), self.home.path().join("acks"));
         let count = (1 + self.rng.below(400)).to_string();
@@ -180,7 +181,7 @@ impl Scene {
         }
     }
 
-    /// Everything that is acknowledged is in `entries`.
+    /// Checks that `entries` has everything acknowledged.
     fn check(&self, who: &str, entries: impl IntoIterator<Item = Entry>) {
         let found: HashMap<Vec<u8>, Vec<u8>> = entries.into_iter().collect();
         for (key, value) in &self.model {
@@ -188,7 +189,7 @@ impl Scene {
             let is_right = found.get(key).map(|found| found == value);
             assert_eq!(is_right, Some(true), "{who}: {key_text}");
         }
-        // One more for each process that was killed.
+        // A killed process may have written one more entry than it reported.
         assert!(found.len() <= self.model.len() + self.spans as usize, "{who} finds too much");
     }
 
@@ -258,7 +259,7 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
     let seed = rng::seed();
     let mut scene = Scene::new(seed);
     for round in 0..rounds {
-        // Every third with logs that are never longer than their records.
+        // Every third round uses logs that are never longer than their records.
         let plain = round % 3 == 2;
         println!("round {round} of MINIKV_SEED={seed}, plain logs: {plain}");
         scene.begin_round();
@@ -267,7 +268,7 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
         let others = match (&scene.goleveldb, plain, clean) {
             (None, ..) => &["leveldb", "paranoid", "reuse"][..],
             (_, false, _) => &["reuse", "leveldb", "paranoid", "reuse", "default"],
-            // What follows a torn record is lost to LevelDB itself.
+            // LevelDB itself loses what it writes after a torn record.
             (_, true, false) => &["leveldb", "paranoid", "default"],
             (_, true, true) => &["strict", "leveldb", "strict", "paranoid", "default", "reuse"],
         };
@@ -284,13 +285,13 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
         let after = scene.counts.get("refused by paranoid").copied();
         assert!(!plain || before == after, "LevelDB refused a plain log");
     }
-    // A record that crosses a block can be caught without its last fragment, rarely.
+    // Rarely, the kill hits a record that crosses a block before its last fragment is written.
     let refused = scene.counts.get("refused by paranoid").copied().unwrap_or(0);
     assert!(refused <= 1 + rounds / 50, "{refused} refused by LevelDB with paranoid_checks");
     println!("{rounds} killed logs continued, seed {seed}: nothing lost; {:?}", scene.counts);
 }
 
-/// Files of a simulated disk, on a real one.
+/// Copies the files of a simulated disk to a real one.
 fn export(fs: &SimFs, to: &Path) {
     fs::create_dir(to).unwrap();
     for name in fs.list(Path::new("/db")).unwrap() {
