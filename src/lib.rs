@@ -108,9 +108,9 @@ pub use engine::stats::metrics::StallCause;
 pub use engine::stats::property::{LevelStats, Stalls, Stats};
 pub use engine::stats::trace::ReadTrace;
 pub use explain::Explanation;
-pub use filter::{
-    BloomFilterPolicy, DelimitedPrefix, FilterGenerator, FilterPolicy, FixedPrefix, PrefixExtractor,
-};
+pub use filter::bloom::BloomFilterPolicy;
+pub use filter::policy::{FilterGenerator, FilterPolicy};
+pub use filter::prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
 pub use table::counts::LevelTrace;

@@ -478,7 +478,7 @@ mod tests {
         let default = Options::default();
         assert_eq!(bits(&default, 0), [10, 0, 0]);
         let options = default
-            .filter_prefix(crate::filter::FixedPrefix::new(4))
+            .filter_prefix(crate::filter::prefix::FixedPrefix::new(4))
             .filter(FilterLayout::Both, 12)
             .filter_at_level(1, FilterLayout::Block, 8)
             .filter_at_level(2, FilterLayout::Table, 16)
@@ -526,7 +526,7 @@ mod tests {
     fn keys_that_are_equal_in_other_bytes_get_no_filters() {
         let options = Options::default().comparator(Arc::new(CaseBlind));
         assert_eq!(bits(&options.clone().filter(FilterLayout::Both, 10), 0), [0, 0, 0]);
-        let prefix = options.filter_prefix(crate::filter::FixedPrefix::new(4));
+        let prefix = options.filter_prefix(crate::filter::prefix::FixedPrefix::new(4));
         assert!(prefix.checked().unwrap_err().to_string().contains("test.CaseBlind"));
     }
 }

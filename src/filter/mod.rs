@@ -15,8 +15,8 @@ pub(crate) mod policy;
 pub(crate) mod prefix;
 pub(crate) mod whole_table;
 
-pub use block::{FilterBlockBuilder, FilterBlockReader};
-pub use bloom::BloomFilterPolicy;
-pub use policy::{AliasedFilterPolicy, FilterGenerator, FilterPolicy, InternalFilterPolicy};
-pub use prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
-pub use whole_table::{TableFilter, TableFilterBuilder};
+pub(crate) use block::{FilterBlockBuilder, FilterBlockReader};
+pub(crate) use bloom::BloomFilterPolicy;
+pub(crate) use policy::{AliasedFilterPolicy, FilterPolicy};
+pub(crate) use prefix::PrefixExtractor;
+pub(crate) use whole_table::{TableFilter, TableFilterBuilder};

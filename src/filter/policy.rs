@@ -106,7 +106,7 @@ impl FilterPolicy for InternalFilterPolicy {
 /// A wrapper for a policy whose filter was found under one of its aliases: `may_match` calls the
 /// policy's `may_match_alias`.
 #[derive(Clone, Debug)]
-pub struct AliasedFilterPolicy(pub Arc<dyn FilterPolicy>);
+pub(crate) struct AliasedFilterPolicy(pub Arc<dyn FilterPolicy>);
 
 impl FilterPolicy for AliasedFilterPolicy {
     fn name(&self) -> &str {

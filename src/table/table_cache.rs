@@ -266,7 +266,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::filter::{FilterGenerator, FilterPolicy};
+    use crate::filter::FilterPolicy;
+    use crate::filter::policy::FilterGenerator;
     use crate::format::key::{KeyKind, internal_key};
     use crate::table::reader::BlockReadOptions;
     use crate::table::sink::NoSink;

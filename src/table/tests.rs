@@ -389,7 +389,7 @@ impl FilterPolicy for OldName {
         self.0.may_match(key, filter)
     }
 
-    fn generator(&self) -> Box<dyn crate::filter::FilterGenerator> {
+    fn generator(&self) -> Box<dyn crate::filter::policy::FilterGenerator> {
         self.0.generator()
     }
 }

@@ -32,7 +32,7 @@ impl Sources {
             } else {
                 let text = fs::read_to_string(&path).unwrap();
                 // Unit tests are at the end of a file.
-                let shipped = text.split("\n#[cfg(test)]\nmod ").next().unwrap();
+                let shipped = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap();
                 self.0.insert(path, shipped.to_string());
             }
         }
@@ -215,6 +215,8 @@ fn wrapped(head: &str, names: &BTreeSet<String>) -> String {
 fn listing(src: &Path) -> String {
     let sources = Sources::read(src);
     let mut text = String::new();
+    // What several modules show is listed once.
+    let mut listed = BTreeSet::new();
     for module in modules(&sources, src, &[]) {
         let path: Vec<&str> = module.iter().map(String::as_str).collect();
         let file = if path.is_empty() { src.join("lib.rs") } else { sources.module(src, &path) };
@@ -222,6 +224,9 @@ fn listing(src: &Path) -> String {
         text += &format!("\n{}\n", shown.join("::"));
         let mut plain = BTreeSet::new();
         for (name, file) in items(&sources, src, &file) {
+            if !listed.insert((name.clone(), file.clone())) {
+                continue;
+            }
             let members = members(&sources, src, &file, &name);
             if members.is_empty() {
                 plain.insert(name);
