@@ -24,6 +24,8 @@ const LAYERS: &[(&str, u32)] = &[
     ("advice", 6),
     ("explain", 6),
     ("db", 7),
+    ("files", 7),
+    ("internals", 7),
 ];
 
 const MAX_COLUMNS: usize = 100;
