@@ -20,18 +20,30 @@
 //!
 //! Start with [`Db`] and [`Options`]; `examples/` has small programs to copy.
 //!
+//! # Why minikv
+//! - **LevelDB's files.** C++ LevelDB and goleveldb open what this library writes, and it opens what
+//!   they, Chromium and others wrote. A program can switch, and switch back.
+//! - **Concurrent, in safe Rust.** Reads do not wait for writes; flushes and compactions run beside
+//!   both. `unsafe` is in one small file, which maps the end of the log.
+//! - **It explains its reads.** Every get can say which tables, filters and blocks it went through
+//!   ([`Db::explain`]), and what other filters would save ([`Db::filter_advice`]).
+//! - **Damage is never "not found".** What is wrong on disk is an [`Error`] that names the file, the
+//!   offset, and what was expected there.
+//!
 //! # Features
 //! - [`Db::put`], [`Db::get`], [`Db::delete`], atomic [`WriteBatch`]es, [`Snapshot`]s, iterators
 //!   over ranges and prefixes and [`Cursor`]s, both ways.
-//! - C++ LevelDB and goleveldb open what this library writes, and it opens what they write.
-//! - Bloom filters, and a view of what they save: [`Db::get_traced`], [`Db::explain`],
-//!   [`Db::filter_advice`], [`Stats`].
+//! - Bloom filters by block and filters by table, and counters of what they save:
+//!   [`Db::get_traced`], [`Stats`].
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
-//! - [`fs::SimFs`], a filesystem that crashes and fails on demand, for tests of your own.
 //!
-//! One Cargo feature: `zstd`, for tables compressed with zstd. LevelDB 1.23 and older cannot read
-//! those.
+//! | Cargo feature | what it adds |
+//! | --- | --- |
+//! | `zstd` | tables compressed with zstd, which LevelDB 1.23 and older cannot read |
+//! | `sim` | `fs::SimFs`, a filesystem that crashes and fails on demand, for tests |
+//!
+//! None is on by default.
 //!
 //! # Durability
 //! A write survives the end of the process as soon as it returns, and a loss of power too if

@@ -1,5 +1,5 @@
 //! The filesystem as the engine sees it: a trait, which tests can implement by a simulation, and
-//! the only way to the disk. [`DiskFs`] is the disk, [`MemFs`] keeps files in memory, and [`SimFs`]
+//! the only way to the disk. [`DiskFs`] is the disk, [`MemFs`] keeps files in memory, and `SimFs`
 //! crashes and fails on demand.
 //!
 //! Errors are plain [`io::Error`]s; callers add the operation and the path.
@@ -19,6 +19,7 @@ mod named;
 mod namespace;
 pub(crate) mod ordered;
 mod retry;
+#[cfg(any(test, feature = "sim"))]
 pub mod sim;
 #[cfg(test)]
 mod suite;
@@ -32,6 +33,7 @@ use std::sync::{Arc, Weak};
 pub use disk::DiskFs;
 pub use mem::MemFs;
 pub(crate) use named::{absolute, has_other_names, sync_dir};
+#[cfg(any(test, feature = "sim"))]
 pub use sim::SimFs;
 
 /// A filesystem. Thread-safe; shared as `Arc<dyn Fs>`.

@@ -45,6 +45,7 @@ pub(super) enum NameOp<F> {
 
 impl<F> NameOp<F> {
     /// Returns the names that the change affects.
+    #[cfg(any(test, feature = "sim"))]
     pub fn places(&self) -> impl Iterator<Item = &Place> {
         let (first, second) = match self {
             NameOp::Set { at, .. } | NameOp::Remove { at } => (at, None),
@@ -273,6 +274,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
 
 impl<F: Copy + Ord> Namespace<F> {
     /// Returns every file that has a name, even in a directory that has none.
+    #[cfg(any(test, feature = "sim"))]
     pub fn named_files(&self) -> BTreeSet<F> {
         let nodes = self.dirs.values().flat_map(|entries| entries.values());
         nodes
