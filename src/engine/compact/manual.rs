@@ -17,7 +17,8 @@ use crate::base::{Error, Result};
 use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of, hull, is_free};
 use crate::engine::version::{KeyRange, TableFile, Version};
-use crate::engine::worker::{COMPACTION_NICE, give_way, take};
+use crate::engine::state::Manual;
+use crate::engine::worker::{COMPACTION_NICE, claim, lower_priority};
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::UserComparator;
@@ -27,15 +28,6 @@ use crate::format::key::UserComparator;
 /// `docs/performance.md` has the figures.
 const PIECE_TABLES: u64 = 128;
 
-/// A manual compaction under way, as the background sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Manual {
-    /// The level that is to hold everything; `None` before that is known.
-    pub output_level: Option<usize>,
-    /// Whether it waits for tables that automatic compactions have.
-    pub waits: bool,
-}
-
 /// The one manual compaction there may be at a time, from its first step to its last.
 struct Turn<'a>(&'a Engine);
 
@@ -43,19 +35,20 @@ impl<'a> Turn<'a> {
     /// Waits until no other is under way.
     fn take(engine: &'a Engine) -> Turn<'a> {
         let mut state = engine.state.lock();
-        while state.manual.is_some() {
+        while state.compactions.manual.is_some() {
             engine.wait_for_change(&mut state);
         }
-        state.manual = Some(Manual { output_level: None, waits: false });
-        // Who asks wants to know whether it goes now.
-        state.forgive_compactions();
+        state.compactions.manual = Some(Manual { output_level: None, waits: false });
+        // The caller asked for it: what failed before is tried again.
+        let version = state.version.clone();
+        state.compactions.forgive(&version);
         Turn(engine)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().manual = None;
+        self.0.state.lock().compactions.manual = None;
         self.0.changed.notify_all();
         self.0.reads.work.notify_all();
         // Versions that were looked at for a moment may have been the last to name some tables.
@@ -124,7 +117,7 @@ impl Engine {
         thread::scope(|scope| {
             let builder = thread::Builder::new().name("minikv-manual".to_owned());
             let spawned = builder.spawn_scoped(scope, || {
-                give_way(COMPACTION_NICE);
+                lower_priority(COMPACTION_NICE);
                 self.compact_in_pieces(range)
             });
             let thread =
@@ -138,7 +131,7 @@ impl Engine {
             let mut state = self.state.lock();
             let Some(request) = Request::new(self, &state.version, range) else { return Ok(()) };
             let output_level = Some(request.output_level);
-            state.manual = Some(Manual { output_level, waits: false });
+            state.compactions.manual = Some(Manual { output_level, waits: false });
             request
         };
         for level in 0..=request.output_level {
@@ -163,7 +156,7 @@ impl Engine {
             return;
         }
         let Some(compaction) = self.pick(&state) else { return };
-        let compaction = take(&mut state, compaction);
+        let compaction = claim(&mut state, compaction);
         drop(state);
         // What went wrong is in the state.
         let _ = self.run_compaction(compaction);
@@ -183,13 +176,13 @@ impl Engine {
                 break Ok(None);
             };
             if self.is_free_to_run(&state, &piece) {
-                break Ok(Some((take(&mut state, piece), last_key)));
+                break Ok(Some((claim(&mut state, piece), last_key)));
             }
-            let damaged = |file: &Arc<TableFile>| state.pinned.get(&file.number).cloned();
+            let damaged = |file: &Arc<TableFile>| state.compactions.damaged.get(&file.number).cloned();
             if let Some(error) = piece.input_files().find_map(damaged) {
                 break Err(error);
             }
-            if state.closing {
+            if state.lifecycle.closing {
                 break Err(Error::Closed);
             }
             set_waits(&mut state, true);
@@ -204,7 +197,7 @@ impl Engine {
     fn is_free_to_run(&self, state: &State, piece: &Compaction) -> bool {
         let order = self.reads.order.user();
         piece.input_files().all(is_free)
-            && !state.running.iter().any(|other| other.collides(piece, order))
+            && !state.compactions.running.iter().any(|other| other.collides(piece, order))
     }
 
     /// The next piece of a level, after the user key `done`, and where it ends: what the level has
@@ -245,7 +238,7 @@ impl Engine {
 
 /// Says whether the manual compaction waits, and returns whether it did before.
 fn set_waits(state: &mut State, waits: bool) -> bool {
-    let Some(manual) = &mut state.manual else { return false };
+    let Some(manual) = &mut state.compactions.manual else { return false };
     std::mem::replace(&mut manual.waits, waits)
 }
 

@@ -43,12 +43,12 @@ impl Engine {
         let result = self.contain("a compaction", merge_or_move);
         let mut state = self.state.lock();
         compaction.mark(false);
-        state.running.retain(|running| !Arc::ptr_eq(running, &compaction));
+        state.compactions.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
-            Ok(()) => state.compaction_succeeded(),
+            Ok(()) => state.compactions.succeeded(),
             // A panic says nothing of the inputs.
             Err(Error::Closed | Error::Panicked { .. }) => {}
-            Err(error) => state.compaction_failed(&compaction, error),
+            Err(error) => state.compactions.failed(&compaction, error),
         }
         drop(state);
         self.changed.notify_all();
@@ -120,7 +120,7 @@ impl Engine {
             if to.is_some_and(|to| order.compare(entry.user_key, to).is_ge()) {
                 break;
             }
-            let useless = retention.is_shadowed(&entry).map_err(|error| merge.place(error))?
+            let useless = retention.is_shadowed(&entry).map_err(|error| merge.locate(error))?
                 || (entry.kind == KeyKind::Deletion
                     && retention.all_see(entry.seq)
                     && !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key)));

@@ -191,7 +191,7 @@ impl Engine {
     /// The threads that a compaction may take for itself.
     fn idle_cores(&self) -> usize {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-        let running = self.state.lock().running.len().max(1);
+        let running = self.state.lock().compactions.running.len().max(1);
         // In one thread parts come one after the other, so that tests see them everywhere.
         let cores = if self.inline.is_some() { 2 } else { cores.min(MAX_PARTS) };
         (cores / running).max(1)

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::base::sync::{ArcSwap, Condvar, Guard, Mutex};
+use crate::base::sync::{ArcSwap, Condvar, Guard, LockRank, Mutex};
 use crate::engine::memtable::Memtable;
 use crate::engine::stats::sample::LookupSample;
 use crate::engine::stats::totals::ReadTotals;
@@ -89,7 +89,7 @@ impl ReadState {
             sample: LookupSample::default(),
             view: ArcSwap::from_pointee(view),
             visible_seq: AtomicU64::new(visible_seq),
-            snapshots: Mutex::default(),
+            snapshots: Mutex::ranked(LockRank::Snapshots, BTreeMap::new()),
             _lock: lock,
         }
     }

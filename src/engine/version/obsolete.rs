@@ -25,7 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use crate::base::sync::Mutex;
+use crate::base::sync::{LockRank, Mutex};
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
@@ -59,7 +59,7 @@ impl Trash {
         Trash {
             fs,
             dir: dir.to_path_buf(),
-            tables: Mutex::default(),
+            tables: Mutex::ranked(LockRank::Leaf, Tables::default()),
             is_empty: AtomicBool::new(true),
             lock: None,
         }

@@ -85,7 +85,7 @@ impl Engine {
         let result = self.contain("a write", lead);
         drop(commit);
         self.queue.leave(&group, &result);
-        self.give_a_turn();
+        self.maybe_run_inline();
         result
     }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::sync::{Condvar, Instant, Mutex, yield_until};
+use crate::base::sync::{Condvar, Instant, LockRank, Mutex, yield_until};
 use crate::base::{Error, Result};
 use crate::format::batch::WriteBatch;
 use crate::format::key::MAX_KEY_OR_VALUE_BYTES;
@@ -74,11 +74,18 @@ impl Write<'_> {
 }
 
 /// Who may write next. Thread-safe.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WriteQueue {
     line: Mutex<Line>,
-    /// Told when as many wait as a leader wants.
+    /// Notified when as many writers wait as the leader wants.
     gathered: Condvar,
+}
+
+impl Default for WriteQueue {
+    fn default() -> WriteQueue {
+        let line = Mutex::ranked(LockRank::Line, Line::default());
+        WriteQueue { line, gathered: Condvar::new() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -146,8 +153,8 @@ impl WriteQueue {
         let waiter = Arc::new(Waiter {
             sync,
             bytes: batch.contents().len(),
-            batch: Mutex::new(batch),
-            signal: Mutex::new(Signal::Wait),
+            batch: Mutex::ranked(LockRank::Leaf, batch),
+            signal: Mutex::ranked(LockRank::Leaf, Signal::Wait),
             signalled: Condvar::new(),
         });
         line.waiting.push_back(waiter.clone());
