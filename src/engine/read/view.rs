@@ -118,6 +118,7 @@ impl ReadState {
 
     /// Makes writes up to `seq` visible.
     pub fn set_visible_seq(&self, seq: SeqNo) {
+        debug_assert!(seq >= self.visible_seq(), "what was visible stays visible");
         self.visible_seq.store(seq, Ordering::Release);
     }
 
@@ -130,6 +131,7 @@ impl ReadState {
         if seqs.last() != Some(&visible) {
             seqs.push(visible);
         }
+        debug_assert!(seqs.is_sorted_by(|a, b| a < b), "no snapshot is of the future");
         seqs
     }
 
@@ -197,6 +199,7 @@ impl HeldSeq {
 impl Drop for HeldSeq {
     fn drop(&mut self) {
         let mut snapshots = self.state.snapshots.lock();
+        debug_assert!(snapshots.contains_key(&self.seq), "{} was held", self.seq);
         if let Some(count) = snapshots.get_mut(&self.seq) {
             *count -= 1;
             if *count == 0 {
