@@ -13,7 +13,7 @@ pub struct Retention {
     /// Sequence numbers at which the database is read, ascending.
     held: Vec<SeqNo>,
     order: UserComparator,
-    /// User key of the last entry that was not of the same key as the one before.
+    /// User key of the last entry.
     key: Vec<u8>,
     /// Sequence number of the last entry; `None` before the first.
     newer: Option<SeqNo>,
