@@ -191,3 +191,96 @@ impl CompactionState {
 fn broken(is_broken: bool, rule: &str) -> Result<(), String> {
     if is_broken { Err(rule.to_owned()) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::BytewiseComparator;
+    use crate::base::sync::atomic::Ordering::Relaxed;
+    use crate::engine::compact::plan::{Compaction, Inputs};
+    use crate::engine::version::obsolete::Trash;
+    use crate::format::edit::{NewFile, VersionEdit};
+    use crate::format::key::{InternalComparator, KeyKind, internal_key};
+    use crate::fs::{Fs, MemFs};
+
+    fn order() -> InternalComparator {
+        InternalComparator::new(Arc::new(BytewiseComparator))
+    }
+
+    fn memtable() -> Arc<Memtable> {
+        Arc::new(Memtable::new(order().user(), 1 << 20))
+    }
+
+    fn frozen(first_log: u64) -> Frozen {
+        Frozen { mem: memtable(), first_log, bytes: 0 }
+    }
+
+    /// The state of an engine with one table, 7, and the logs 3 to 5, of which the last is current.
+    fn state() -> State {
+        let fs = Arc::new(MemFs::new());
+        let trash = Arc::new(Trash::new(fs, std::path::Path::new("db")));
+        let key = internal_key(b"key", 1, KeyKind::Value).to_vec();
+        let file =
+            NewFile { level: 1, number: 7, file_bytes: 1, smallest: key.clone(), largest: key };
+        let edit = VersionEdit { new_files: vec![file], ..VersionEdit::default() };
+        let version = Version::default().apply(&edit, &order(), &trash).unwrap();
+        let memtables = VecDeque::from([frozen(3), frozen(3), frozen(4)]);
+        State::new(memtable(), 5, memtables, Arc::new(version), 3..=5)
+    }
+
+    /// The rule that a sound state breaks after `change`.
+    fn broken_by(change: impl FnOnce(&mut State)) -> String {
+        let mut state = state();
+        change(&mut state);
+        state.check().unwrap_err()
+    }
+
+    fn compaction(state: &State) -> Arc<Compaction> {
+        let inputs = Inputs(vec![(1, state.version.level(1).to_vec())]);
+        let version = state.version.clone();
+        Arc::new(Compaction::from_inputs(version, order().user(), inputs, 2, false))
+    }
+
+    #[test]
+    fn a_broken_rule_of_the_memtables_and_logs_is_found() {
+        let rule = broken_by(|state| state.frozen.swap(0, 2));
+        assert_eq!(rule, "a later memtable begins in an earlier log");
+        let rule = broken_by(|state| state.frozen.push_back(frozen(6)));
+        assert_eq!(rule, "a later memtable begins in an earlier log");
+        let rule = broken_by(|state| state.frozen[2].mem = state.mem.clone());
+        assert_eq!(rule, "the memtable that writes go to is frozen");
+        let rule = broken_by(|state| drop(state.logs.on_disk.remove(&5)));
+        assert_eq!(rule, "the log of the memtable is not on disk");
+        let rule = broken_by(|state| {
+            let fs = MemFs::new();
+            let dir = std::path::Path::new("db");
+            fs.create_dir(dir).unwrap();
+            state.logs.spare = Some(SpareLog::create(&fs, dir, 6, true).unwrap());
+            state.logs.on_disk.insert(6, Some(10));
+        });
+        assert_eq!(rule, "the spare log is not empty");
+    }
+
+    #[test]
+    fn a_broken_rule_of_the_compactions_is_found() {
+        let rule = broken_by(|state| state.compactions.failures = 1);
+        assert_eq!(rule, "failures of compactions without an error");
+        let rule = broken_by(|state| state.compactions.not_before = Some(Instant::now()));
+        assert_eq!(rule, "a back-off without a failure");
+        let rule = broken_by(|state| state.compactions.running.push(compaction(state)));
+        assert_eq!(rule, "an input is free to be taken");
+        let rule = broken_by(|state| drop(state.compactions.damaged.insert(7, Error::Closed)));
+        assert_eq!(rule, "a damaged table is free to be taken");
+        let rule = broken_by(|state| {
+            let compaction = compaction(state);
+            compaction.mark(true);
+            state.compactions.running.push(compaction);
+            state.compactions.damaged.insert(7, Error::Closed);
+        });
+        assert_eq!(rule, "a damaged table is being compacted");
+        let mut state = state();
+        state.version.level(1)[0].compacting.store(true, Relaxed);
+        state.compactions.damaged.insert(7, Error::Closed);
+        assert_eq!(state.check(), Ok(()));
+    }
+}

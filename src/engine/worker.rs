@@ -242,7 +242,14 @@ impl Engine {
             _ => 0..NUM_LEVELS,
         };
         let (order, oldest_held) = (self.reads.order.user(), self.reads.oldest_held_seq());
-        pick::pick(&state.version, order, &self.options, &state.compactions.running, levels, oldest_held)
+        pick::pick(
+            &state.version,
+            order,
+            &self.options,
+            &state.compactions.running,
+            levels,
+            oldest_held,
+        )
     }
 
     /// Waits until no flush or compaction runs or is due.
@@ -262,7 +269,8 @@ impl Engine {
             if state.lifecycle.closing {
                 return Err(Error::Closed);
             }
-            let busy = state.flushing || !state.frozen.is_empty() || !state.compactions.running.is_empty();
+            let busy =
+                state.flushing || !state.frozen.is_empty() || !state.compactions.running.is_empty();
             if !busy && state.compactions.manual.is_none() {
                 if self.pick(&state).is_none() {
                     debug_assert_eq!(state.check(), Ok(()));

@@ -20,8 +20,8 @@ use crate::base::sync::thread;
 use crate::base::{Error, Result};
 use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, bytes_of, clean_cut_of, hull, is_free};
-use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::engine::state::Manual;
+use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::engine::worker::{COMPACTION_NICE, claim, lower_priority};
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
@@ -141,7 +141,9 @@ impl Engine {
         };
         for level in 0..=request.output_level {
             let mut done = None;
-            while let Some((piece, last_key)) = self.claim_piece(&request, level, done.as_deref())? {
+            while let Some((piece, last_key)) =
+                self.claim_piece(&request, level, done.as_deref())?
+            {
                 self.run_compaction(piece)?;
                 self.relieve_level0();
                 done = Some(last_key);
@@ -183,7 +185,8 @@ impl Engine {
             if self.is_free_to_run(&state, &piece) {
                 break Ok(Some((claim(&mut state, piece), last_key)));
             }
-            let damaged = |file: &Arc<TableFile>| state.compactions.damaged.get(&file.number).cloned();
+            let damaged =
+                |file: &Arc<TableFile>| state.compactions.damaged.get(&file.number).cloned();
             if let Some(error) = piece.input_files().find_map(damaged) {
                 break Err(error);
             }

@@ -120,7 +120,8 @@ impl Engine {
     /// Returns whether each table ends before the next one begins, by user keys.
     fn are_disjoint(&self, files: &[NewFile]) -> bool {
         let order = self.reads.order.user();
-        files.is_sorted_by(|a, b| order.compare(user_key(&a.largest), user_key(&b.smallest)).is_lt())
+        files
+            .is_sorted_by(|a, b| order.compare(user_key(&a.largest), user_key(&b.smallest)).is_lt())
     }
 
     /// Merges the entries of one part. After an error, removes its outputs and stops the others.

@@ -4,8 +4,8 @@
 //!    bytes, and the target of each is ten times that of the level above.
 //! 2. Levels at or over their target are tried in the order of their scores, the share of the
 //!    target that they fill.
-//! 3. From level 0 all tables that are free are taken; from another level, the table that overlaps
-//!    the fewest bytes of the next level for its own size.
+//! 3. From level 0 all tables are taken, unless a compaction has one of them; from another level,
+//!    the free table that overlaps the fewest bytes of the next level for its own size.
 //! 4. If no level yields a compaction, a table of many tombstones is taken, which scans would have
 //!    to step over ([`tombstones`](crate::engine::version::tombstones)).
 //!
@@ -134,15 +134,16 @@ fn pick_tombstones(
     Some(if has_below { compaction } else { compaction.merging() })
 }
 
-/// Returns the compaction of all free tables of level 0: they mostly overlap, and reads have to ask
-/// each of them.
+/// Returns the compaction of all tables of level 0, unless a compaction has one of them. Tables there
+/// mostly overlap, and reads have to ask each of them.
 fn pick_level0(
     version: &Arc<Version>,
     order: &UserComparator,
     options: &Options,
 ) -> Option<Compaction> {
     let files = version.level(0);
-    // One at a time: what a second one took could be newer than what the first still holds.
+    // One compaction of level 0 at a time: the tables of a second one could be newer than those of
+    // the first, and reach level 1 before them.
     if !files.iter().all(is_free) {
         return None;
     }
