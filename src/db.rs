@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::advice::{self, FilterAdvice};
 use crate::base::Result;
-use crate::base::sync::Mutex;
+use crate::base::sync::{LockRank, Mutex};
 use crate::engine::Engine;
 use crate::engine::health::Health;
 use crate::engine::open::read_only::{self, Opened};
@@ -83,7 +83,7 @@ impl Db {
     /// corruption and I/O errors.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let engine = Engine::open(path.as_ref(), options)?;
-        let workers = Mutex::new(Workers::start(&engine)?);
+        let workers = Mutex::ranked(LockRank::Workers, Workers::start(&engine)?);
         Ok(Db { inner: Arc::new(Inner { engine, workers }) })
     }
 

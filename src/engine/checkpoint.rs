@@ -73,7 +73,11 @@ impl Engine {
         edit.comparator = Some(self.reads.order.user().get().name().to_owned());
         edit.log_number = Some(manifest.log_number());
         edit.last_seq = Some(manifest.last_seq());
-        let mut on_disk = self.state.lock().logs.clone();
+        let mut on_disk = {
+            let state = self.state.lock();
+            self.assert_in_step(&manifest, &state);
+            state.logs.on_disk.clone()
+        };
         // The files may be longer: by zeros, until their writers are done with them, and by what a
         // failed write left.
         on_disk.insert(commit.log_number, Some(commit.log.len()));

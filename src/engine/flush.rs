@@ -1,4 +1,13 @@
 //! A flush: a frozen memtable becomes a table of level 0.
+//!
+//! 1. The oldest frozen memtable is written into a table, without versions that no reader sees.
+//!    The table is synced, and then the directory, which holds its name.
+//! 2. An edit adds the table to the MANIFEST and says which logs are still needed.
+//! 3. Readers see the version with the table and without the memtable.
+//! 4. Logs that only the flushed memtables needed are removed.
+//!
+//! A crash after 1 leaves a table that no MANIFEST names; a crash after 2 leaves logs that no
+//! MANIFEST needs. The next open removes both.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +26,13 @@ use crate::format::name;
 use crate::fs::{Fs, sync_dir};
 use crate::table::builder::TableBuilder;
 
-/// After so many entries the pace is told.
-const TOLD_ENTRIES: u64 = 1024;
+/// Entries between two reports of a flush's progress. More of them make the pace of writes less
+/// even.
+const REPORT_ENTRIES: u64 = 1024;
 
-/// Where tables of memtables are written, and how.
+/// Where and how memtables are written into tables.
 pub struct Target<'a> {
-    /// The filesystem.
+    /// The filesystem of the directory.
     pub fs: &'a dyn Fs,
     /// The database's directory.
     pub dir: &'a Path,
@@ -32,9 +42,13 @@ pub struct Target<'a> {
     pub order: &'a InternalComparator,
 }
 
-/// Writes the table `number` of what `mem` holds, without the versions that none of the `held`
-/// sequences sees, and makes it durable: the table, and what is in it. `written` is told of
-/// entries, some thousand at a time.
+/// Writes the entries of `mem` into the table `number` and makes it durable. Versions that no
+/// reader at one of the `held` sequence numbers sees are left out. Calls `written` with the number
+/// of entries written since its last call, every [`REPORT_ENTRIES`]. Returns the table and its
+/// counts.
+///
+/// # Errors
+/// I/O errors; then the file is removed.
 pub fn write_table(
     target: &Target<'_>,
     mem: &Arc<Memtable>,
@@ -54,8 +68,8 @@ pub fn write_table(
         let mut entries = 0;
         mem.for_each(|key, value| {
             entries += 1;
-            if entries % TOLD_ENTRIES == 0 {
-                written(TOLD_ENTRIES);
+            if entries % REPORT_ENTRIES == 0 {
+                written(REPORT_ENTRIES);
             }
             let parsed = ParsedKey::parse(key)?;
             if !retention.is_shadowed(&parsed)? {
@@ -76,10 +90,11 @@ pub fn write_table(
     match synced {
         Ok(summary) => {
             let file_bytes = summary.file_bytes;
+            debug_assert!(order.compare(&smallest, &largest).is_le(), "keys of a table ascend");
             Ok((NewFile { level: 0, number, file_bytes, smallest, largest }, contents))
         }
         Err(error) => {
-            // Nothing names it: the next open would remove it too.
+            // If this fails, the next open removes the file: no MANIFEST names it.
             let _ = fs.remove(&path);
             Err(error)
         }
@@ -87,19 +102,24 @@ pub fn write_table(
 }
 
 impl Engine {
-    /// Flushes the oldest frozen memtable.
+    /// Flushes the oldest frozen memtable. The caller has set `state.flushing`.
     ///
     /// # Errors
     /// I/O errors; the memtable stays, and so do its logs.
     pub fn flush_oldest(&self) -> Result<()> {
-        let Some(oldest) = self.state.lock().frozen.front().cloned() else { return Ok(()) };
+        let oldest = {
+            let state = self.state.lock();
+            debug_assert!(state.flushing, "another thread could flush the same memtable");
+            state.frozen.front().cloned()
+        };
+        let Some(oldest) = oldest else { return Ok(()) };
         self.trash.check_directory()?;
         let began = Instant::now();
-        // Of no entries no table can be made; but the logs must go.
+        // An empty memtable becomes no table, but its logs are removed all the same.
         let (new_file, contents) = match oldest.mem.is_empty() {
             true => (None, None),
             false => {
-                let (file, contents) = self.write_table(&oldest)?;
+                let (file, contents) = self.write_frozen(&oldest)?;
                 let written = (file.number, contents);
                 (Some(file), Some(written))
             }
@@ -109,7 +129,8 @@ impl Engine {
         let mut manifest = self.manifest.lock();
         let log_number = {
             let state = self.state.lock();
-            state.frozen.get(1).map_or(state.mem_log, |next| next.first_log)
+            self.assert_in_step(&manifest, &state);
+            state.frozen.get(1).map_or(state.logs.mem_log, |next| next.first_log)
         };
         let version = manifest.commit(VersionEdit {
             log_number: Some(log_number),
@@ -118,48 +139,56 @@ impl Engine {
             ..VersionEdit::default()
         });
         if let (Err(_), Some(table), false) = (&version, table, manifest.is_in_doubt()) {
-            // Left behind, it is removed by the next open; but tries on a full disk would add up.
+            // The next open would remove it, too, but until then tries on a full disk would add up.
             let _ = self.fs.remove(&self.dir.join(table));
         }
         let version = version?;
         version.set_contents(0, contents.as_slice());
         let mut state = self.state.lock();
         state.version = version;
-        state.frozen.pop_front();
+        let flushed = state.frozen.pop_front();
+        debug_assert!(
+            flushed.is_some_and(|flushed| Arc::ptr_eq(&flushed.mem, &oldest.mem)),
+            "the memtable that was flushed is the oldest"
+        );
+        let live = state.logs.on_disk.split_off(&log_number);
+        let dead = std::mem::replace(&mut state.logs.on_disk, live);
+        debug_assert_eq!(log_number, state.oldest_log(), "logs of memtables stay");
         self.show(&state);
-        let live = state.logs.split_off(&log_number);
-        let dead = std::mem::replace(&mut state.logs, live);
         drop(state);
         drop(manifest);
         self.metrics.flush(file_bytes, began.elapsed());
         self.changed.notify_all();
         self.reads.work.notify_all();
         for log in dead.into_keys() {
-            // Left behind, it is removed by the next open.
+            // If this fails, the next open removes it.
             let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
         }
         Ok(())
     }
 
-    fn write_table(&self, frozen: &Frozen) -> Result<(NewFile, Contents)> {
+    /// Writes a table of `frozen` and reports the progress to the pace of writes.
+    fn write_frozen(&self, frozen: &Frozen) -> Result<(NewFile, Contents)> {
         let began = Instant::now();
         let number = self.numbers.take();
         let (options, order) = (&self.options, &self.reads.order);
         let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
         let held = self.reads.held_seqs();
         let entry_bytes = frozen.bytes / frozen.mem.len().max(1) as u64;
-        let mut told = 0;
-        let tell = |entries| {
-            told += entries * entry_bytes;
+        let mut reported = 0;
+        let report = |entries| {
+            reported += entries * entry_bytes;
             self.pace.flushed(entries * entry_bytes);
         };
-        let written = write_table(&target, &frozen.mem, held, number, tell);
+        let written = write_table(&target, &frozen.mem, held, number, report);
+        debug_assert!(reported <= frozen.bytes, "more of a memtable was flushed than it has");
         match written {
             Ok(_) => {
-                self.pace.flushed(frozen.bytes.saturating_sub(told));
+                self.pace.flushed(frozen.bytes.saturating_sub(reported));
                 self.pace.timed(frozen.bytes, began.elapsed());
             }
-            Err(_) => self.pace.frozen(told),
+            // The next try starts from the beginning.
+            Err(_) => self.pace.frozen(reported),
         }
         written
     }
@@ -167,13 +196,13 @@ impl Engine {
     /// Freezes the memtable and waits until it, and every one frozen before, is a table.
     ///
     /// # Errors
-    /// What kept a memtable from becoming a table.
+    /// The error that kept a memtable from becoming a table.
     pub fn flush(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         self.contain("a flush", || self.make_room(&mut commit, true))?;
         drop(commit);
         let mut state = self.state.lock();
-        // Later writes may freeze more: those are not waited for.
+        // Memtables that later writes freeze are not waited for.
         let Some(last) = state.frozen.back().map(|frozen| frozen.mem.clone()) else {
             return Ok(());
         };
@@ -182,7 +211,7 @@ impl Engine {
                 drop(state);
                 return Err(self.read_only_error());
             }
-            if state.closing {
+            if state.lifecycle.closing {
                 return Err(Error::Closed);
             }
             self.wait_for_change(&mut state);

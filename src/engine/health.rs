@@ -1,14 +1,13 @@
-//! Trouble while running: what the database still does, and what it says.
+//! Failures while the engine runs: what still works after each, and the report of it.
 //!
-//! - A failed write, sync or flush, or a failed edit of the MANIFEST: no more writes, until
-//!   [`Engine::resume`]. The file that failed is never written again. Reads go on.
-//! - A panic in the middle of shared work, in whatever thread: as a failed write. It becomes an
-//!   error where it leaves that work ([`Engine::contain`]), so that nobody waits for a thread that
-//!   is gone.
-//! - A failed compaction: it is tried again, after a time that doubles. Writes go on until level 0
-//!   is full; then they get the error instead of waiting for what may never come.
-//! - A table that a compaction finds damaged: it stays where it is, and no compaction that needs
-//!   it is tried again. The others go on.
+//! 1. A write, a sync, a flush or an edit of the MANIFEST fails: the database takes no more writes
+//!    until [`Engine::resume`]. The file that failed is never written again. Reads go on.
+//! 2. A panic in the middle of shared work, in any thread: as 1. [`Engine::contain`] turns it into
+//!    an error where it leaves that work, so that no other thread waits for one that is gone.
+//! 3. A compaction fails: it is tried again after a back-off that doubles. Writes go on until level
+//!    0 is full; from then on they return the error instead of waiting for what may never happen.
+//! 4. A compaction finds a damaged table: the table stays where it is, and compactions that need it
+//!    are not tried again. The others go on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -18,75 +17,75 @@ use std::time::Duration;
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
-use crate::engine::compact::plan::Compaction;
+use crate::engine::Engine;
+use crate::engine::compact::plan::{Compaction, is_free};
+use crate::engine::state::{CompactionState, Lifecycle};
 use crate::engine::stats::metrics::StallCause;
+use crate::engine::version::Version;
 use crate::engine::write::CommitState;
-use crate::engine::{Engine, State};
 use crate::format::edit::VersionEdit;
 use crate::format::name::{self, FileName};
 
-/// After the first failure of a compaction, how long until the next try.
+/// Time from the first failure of a compaction to the next try. Doubles with each failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
-/// The longest time between two tries.
+/// Longest time between two tries of compactions, and so the longest that one waits after the
+/// cause of the failures is gone.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// What a database can do at a moment.
+/// Which operations a database serves at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HealthState {
-    /// Everything.
+    /// Reads and writes.
     Good,
-    /// Everything, but compactions fail or leave tables out: in the end writes will stop.
+    /// Reads and writes, but compactions fail or leave tables out, so that writes stop once level
+    /// 0 is full.
     Degraded,
     /// Reads only, until [`Db::resume`](crate::Db::resume) or the next open.
     ReadOnly,
 }
 
-/// What a database can do, and why not more.
+/// Which operations a database serves, and why not all.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {
-    /// What it can do.
+    /// Which operations it serves.
     pub state: HealthState,
-    /// Why not more.
+    /// The failure behind `state`; `None` if that is [`HealthState::Good`].
     pub error: Option<Error>,
-    /// Compactions that failed one after another, up to now.
+    /// Number of compactions that failed since the last one that succeeded.
     pub compaction_failures: u32,
-    /// Tables that no compaction could read, and what is wrong with each. Reads of them are right
-    /// or errors.
+    /// Tables that no compaction can read, and the error of each. Reads of them return right
+    /// results or errors.
     pub damaged_tables: Vec<(PathBuf, Error)>,
-    /// What a write waits for at this moment.
+    /// Why a write waits at the moment, if one does.
     pub stall: Option<StallCause>,
 }
 
-impl State {
-    /// The first log whose records are not in tables.
-    pub fn oldest_log(&self) -> u64 {
-        self.frozen.front().map_or(self.mem_log, |frozen| frozen.first_log)
+impl CompactionState {
+    /// Returns why compactions cannot be done, if some cannot.
+    pub(super) fn trouble(&self) -> Option<&Error> {
+        self.error.as_ref().or_else(|| self.damaged.values().next())
     }
 
-    /// What keeps compactions from being done.
-    pub fn compaction_trouble(&self) -> Option<&Error> {
-        self.compaction_error.as_ref().or_else(|| self.pinned.values().next())
+    /// Records that a compaction succeeded.
+    pub(super) fn succeeded(&mut self) {
+        self.error = None;
+        self.failures = 0;
+        self.not_before = None;
     }
 
-    /// A compaction went well.
-    pub fn compaction_succeeded(&mut self) {
-        self.compaction_error = None;
-        self.compaction_failures = 0;
-        self.compaction_not_before = None;
-    }
-
-    /// A compaction failed. Space and handles may come back: it is tried again. Damage stays: the
-    /// damaged table is left alone, or all inputs if it is not known which one it is.
-    pub fn compaction_failed(&mut self, compaction: &Compaction, error: &Error) {
-        self.compaction_error = Some(error.clone());
-        self.compaction_failures = self.compaction_failures.saturating_add(1);
+    /// Records that a compaction failed. Space and file handles may come back, so after an I/O
+    /// error it is tried again. Damage stays: the damaged table is left alone, or all inputs if
+    /// the error does not say which of them it is.
+    pub(super) fn failed(&mut self, compaction: &Compaction, error: &Error) {
+        self.error = Some(error.clone());
+        self.failures = self.failures.saturating_add(1);
         if matches!(error, Error::Io { .. } | Error::ReadOnly { .. }) {
-            let doublings = (self.compaction_failures - 1).min(16);
+            let doublings = (self.failures - 1).min(16);
             let backoff = FIRST_BACKOFF.saturating_mul(1 << doublings).min(MAX_BACKOFF);
-            self.compaction_not_before = Some(Instant::now() + backoff);
+            self.not_before = Some(Instant::now() + backoff);
             return;
         }
         let damaged = table_of(error);
@@ -94,31 +93,44 @@ impl State {
         for file in compaction.input_files() {
             if !is_input || Some(file.number) == damaged {
                 file.compacting.store(true, Relaxed);
-                self.pinned.insert(file.number, error.clone());
+                self.damaged.insert(file.number, error.clone());
             }
         }
     }
 
-    /// Lets compactions be tried again if it is time.
-    pub fn end_backoff(&mut self, now: Instant) {
-        if self.compaction_not_before.is_some_and(|time| time <= now) {
-            self.compaction_not_before = None;
+    /// Ends the back-off if its time has passed.
+    pub(super) fn end_backoff(&mut self, now: Instant) {
+        if self.not_before.is_some_and(|time| time <= now) {
+            self.not_before = None;
         }
     }
 
-    /// Tries everything that failed again.
-    pub fn forgive_compactions(&mut self) {
-        self.compaction_succeeded();
-        for (_, file) in self.version.files() {
-            if self.pinned.remove(&file.number).is_some() {
+    /// Forgets all failures, so that everything that failed is tried again, also with the tables
+    /// of `version` that were found damaged.
+    pub(super) fn forgive(&mut self, version: &Version) {
+        self.succeeded();
+        for (_, file) in version.files() {
+            if self.damaged.remove(&file.number).is_some() {
+                debug_assert!(!is_free(file), "a damaged table was free to be taken");
                 file.compacting.store(false, Relaxed);
             }
         }
-        self.pinned.clear();
+        self.damaged.clear();
     }
 }
 
-/// The table that an error is about.
+impl Lifecycle {
+    /// Returns the error that a write gets now, if it gets one.
+    pub(super) fn refusal(&self) -> Option<Error> {
+        match &self.failed {
+            _ if self.closing => Some(Error::Closed),
+            Some(error) => Some(Error::ReadOnly { reason: Arc::new(error.clone()) }),
+            None => None,
+        }
+    }
+}
+
+/// Returns the number of the table that `error` is about.
 fn table_of(error: &Error) -> Option<u64> {
     let Error::Corruption(corruption) = error else { return None };
     let name = corruption.path.as_ref()?.file_name()?.to_str()?;
@@ -129,26 +141,26 @@ fn table_of(error: &Error) -> Option<u64> {
 }
 
 impl Engine {
-    /// Takes no more writes, because of `error`. The first one counts. Reads go on.
+    /// Stops writes because of `error`; of several errors the first is kept. Reads go on.
     pub fn fail(&self, error: Error) {
         let mut state = self.state.lock();
         if !matches!(error, Error::Closed) {
-            state.failed.get_or_insert(error);
+            state.lifecycle.failed.get_or_insert(error);
             self.has_failed.store(true, Relaxed);
         }
         self.changed.notify_all();
         self.reads.work.notify_all();
     }
 
-    /// Does `work`, in the middle of which others may wait for it. A panic in it becomes an error
-    /// and makes the database read-only; `during` names the work.
+    /// Runs `work`, for which other threads may be waiting. A panic in it becomes an error and
+    /// makes the database read-only; `during` names the work in the error.
     ///
     /// # Errors
     /// Those of `work`, and [`Error::Panicked`].
     pub fn contain<R>(&self, during: &'static str, work: impl FnOnce() -> Result<R>) -> Result<R> {
-        // Unwind safety: what `work` left half done is the log, the MANIFEST and the memtable. No
-        // write reaches the first and the last once `failed` is set, and `resume` begins new ones;
-        // `VersionSet::commit` sees to the MANIFEST itself.
+        // Unwind safety: `work` may leave the log, the MANIFEST and the memtable half changed. No
+        // write reaches the log or the memtable once `failed` is set, and `resume` begins new ones;
+        // `VersionSet::commit` takes care of the MANIFEST.
         catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
             let error = Error::panicked(during, &*payload);
             self.fail(error.clone());
@@ -156,66 +168,69 @@ impl Engine {
         })
     }
 
-    /// What a write gets once the database takes no more.
+    /// Returns the error of a write to a database that takes no more writes.
     pub fn read_only_error(&self) -> Error {
-        match &self.state.lock().failed {
+        match &self.state.lock().lifecycle.failed {
             Some(error) => Error::ReadOnly { reason: Arc::new(error.clone()) },
             None => Error::Closed,
         }
     }
 
-    /// What the database can do now.
+    /// Returns which operations the database serves now.
     pub fn health(&self) -> Health {
         let state = self.state.lock();
-        let trouble = state.compaction_trouble();
+        let (compactions, failed) = (&state.compactions, &state.lifecycle.failed);
+        let trouble = compactions.trouble();
         let path = |number: &u64| self.dir.join(name::table_name(*number));
-        let damaged = state.pinned.iter().map(|(number, error)| (path(number), error.clone()));
+        let damaged =
+            compactions.damaged.iter().map(|(number, error)| (path(number), error.clone()));
         Health {
-            state: match (&state.failed, trouble) {
+            state: match (failed, trouble) {
                 (Some(_), _) => HealthState::ReadOnly,
                 (None, Some(_)) => HealthState::Degraded,
                 (None, None) => HealthState::Good,
             },
-            error: state.failed.as_ref().or(trouble).cloned(),
-            compaction_failures: state.compaction_failures,
+            error: failed.as_ref().or(trouble).cloned(),
+            compaction_failures: compactions.failures,
             damaged_tables: damaged.collect(),
-            stall: state.stall,
+            stall: state.lifecycle.stall,
         }
     }
 
-    /// Takes writes again, after what made it stop is mended.
+    /// Takes writes again, once the cause of the failure is gone.
     ///
-    /// Nothing is written to a file that failed: there is a new MANIFEST, a new log, and what is
-    /// in memory becomes tables, so that the old logs are done with. A write that failed is not
-    /// among it.
+    /// Nothing is written to a file that failed: a new MANIFEST begins, the memtables become
+    /// tables, so that the old logs are not needed any more, and a new log begins. A write that
+    /// failed is not part of it.
     ///
     /// # Errors
-    /// What keeps that from being done; the database stays as it was. After a panic in the
+    /// The error of the step that failed; the database stays read-only. After a panic in the
     /// middle of a change to the memtable only the next open helps, which replays the log.
     pub fn resume(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let mut state = self.state.lock();
-        while state.flushing && !state.closing {
+        while state.flushing && !state.lifecycle.closing {
             self.wait_for_change(&mut state);
         }
-        if state.closing {
+        if state.lifecycle.closing {
             return Err(Error::Closed);
         }
-        state.forgive_compactions();
-        if state.failed.is_none() {
+        let version = state.version.clone();
+        state.compactions.forgive(&version);
+        if state.lifecycle.failed.is_none() {
             self.reads.work.notify_all();
             return Ok(());
         }
         if commit.half_done {
-            return Err(state.failed.clone().unwrap_or(Error::Closed));
+            return Err(state.lifecycle.failed.clone().unwrap_or(Error::Closed));
         }
-        // The background leaves flushes to this thread.
+        // Flushes are left to this thread.
         state.flushing = true;
         drop(state);
         let result = self.contain("resume", || self.start_afresh(&mut commit));
         let mut state = self.state.lock();
         state.flushing = false;
-        state.failed = result.as_ref().err().cloned();
+        state.lifecycle.failed = result.as_ref().err().cloned();
         self.has_failed.store(result.is_err(), Relaxed);
         drop(state);
         self.changed.notify_all();
@@ -225,10 +240,10 @@ impl Engine {
 
     fn start_afresh(&self, commit: &mut CommitState) -> Result<()> {
         self.manifest.lock().restart();
-        // What waits already goes first: while there is no room for that, each try would leave one
+        // Frozen memtables first: while the disk has no room for them, each try would leave one
         // more log.
         self.flush_all()?;
-        // A log that an earlier try began, and to which nothing was written since, will do.
+        // A log that an earlier try began and that is still empty is good enough.
         let is_fresh = commit.mem.is_empty() && !commit.unsynced && !commit.log.is_poisoned();
         if !is_fresh {
             self.freeze(commit)?;
@@ -240,7 +255,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes a new MANIFEST, if the old one failed and no flush has made a new one.
+    /// Writes a new MANIFEST if the old one failed and no flush has written a new one since.
     fn ensure_manifest(&self) -> Result<()> {
         let mut manifest = self.manifest.lock();
         if manifest.manifest_number() > 0 {
@@ -260,14 +275,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes no more writes, and makes those there were durable. The threads are gone already.
+    /// Stops writes and makes the earlier ones durable. The background threads have ended.
     ///
     /// # Errors
-    /// I/O errors of the log, or what made the database stop before.
+    /// I/O errors of the log, or the error that stopped writes before.
     pub fn close(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         if self.has_failed.swap(true, Relaxed) {
-            return match &self.state.lock().failed {
+            return match &self.state.lock().lifecycle.failed {
                 Some(error) => Err(error.clone()),
                 None => Ok(()),
             };

@@ -10,49 +10,61 @@
 //! | `compact/` | picks tables to merge, and merges them |
 //! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
+//! | `state` | what the state lock guards |
 //! | `worker`, `health` | background threads; failures and recovery from them |
 //! | `checkpoint` | a consistent copy of an open database |
 //!
 //! # Locks
-//! In the order in which they may be taken; none is taken while one further down is held:
-//! 1. the write queue's line: held for a few instructions;
-//! 2. `Engine::commit`: held by the commit leader while it writes the log and the memtable;
-//! 3. `Engine::manifest`: held while an edit is made durable;
-//! 4. `Engine::state`: held for a few instructions, never during I/O;
-//! 5. the snapshots of [`view::ReadState`].
+//! A thread takes locks in this order only: none while it holds one of the same line or of a line
+//! further down. [`LockRank`](crate::base::sync::LockRank) is the same order; builds with debug
+//! assertions panic where it is broken.
 //!
-//! Reads take none of them.
+//! | lock | guards | held |
+//! | --- | --- | --- |
+//! | `Db::workers` | handles of the background threads | by `close`, until they have ended |
+//! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
+//! | `WriteQueue::line` | who waits to write | for a few instructions |
+//! | `Engine::manifest` | the MANIFEST | while an edit is made durable |
+//! | `Engine::state` | [`State`] | briefly, never during I/O; `Engine::pick` is the longest |
+//! | `ReadState::snapshots` | sequences that snapshots hold | for a few instructions |
+//! | `TableSlot::opening` | one table's file | while it is opened: others wait for it |
+//! | `TableCache::ring` | the tables that are open | for a few instructions |
+//! | `BlockCache::large` | the large blocks | for a few instructions |
+//! | `BlockCache::shards` | the other blocks, by shard | for a few instructions |
+//! | `Ordered::covered` | the sorted part of a memtable | while new entries are sorted in |
+//!
+//! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`,
+//! `ReadTotals::shared`, the free numbers of threads (`stats/totals`), `LookupSample::kept`, the
+//! leaves of a memtable's sorted part, and `Engine::inline`. The filesystems have locks of their
+//! own, which come after all others and have no rank.
+//!
+//! A get takes none of them, unless it opens a table or adds a block to the cache.
 //!
 //! # Invariants
 //! - A memtable is frozen before anything is written to the next one, and is flushed before it
-//!   leaves the view; the oldest goes first.
-//! - `state.version` is `manifest.current()`, but for the moment between the two locks, in which
-//!   only the holder of the manifest lock looks.
-//! - Whoever changes `mem`, `frozen` or `version` shows the new view under the same lock.
+//!   leaves the view; the oldest goes first ([`State::check`]).
+//! - `state.version` is `manifest.current()`, except between the end of `VersionSet::commit` and
+//!   the update of the state, when only the holder of the manifest lock looks.
+//! - The thread that changes `mem`, `frozen` or `version` shows the new view before it releases the
+//!   state lock.
+//! - The visible sequence number never goes back.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::base::Error;
 use crate::base::sync::atomic::AtomicBool;
-use crate::base::sync::{Condvar, Instant, Mutex};
-use crate::engine::compact::manual::Manual;
-use crate::engine::compact::plan::Compaction;
-use crate::engine::memtable::Memtable;
+use crate::base::sync::{Condvar, Mutex};
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
 use crate::engine::read::view::{ReadState, ReadView};
-use crate::engine::stats::metrics::{Metrics, StallCause};
-use crate::engine::version::Version;
+use crate::engine::stats::metrics::Metrics;
 use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::obsolete::Trash;
 use crate::engine::version::set::VersionSet;
 use crate::engine::write::CommitState;
 use crate::engine::write::pace::Pace;
 use crate::engine::write::queue::WriteQueue;
-use crate::engine::write::wal::{OutgoingLog, SpareLog};
 use crate::fs::Fs;
 
 pub mod checkpoint;
@@ -63,18 +75,21 @@ pub mod memtable;
 pub mod open;
 pub mod options;
 pub mod read;
+mod state;
 pub mod stats;
 pub mod version;
 pub mod worker;
 pub mod write;
 
+pub use state::{Frozen, State};
+
 /// A database open for writing. Thread-safe; see the module for its locks.
 pub struct Engine {
-    /// Where the files are.
+    /// The database's directory.
     pub dir: PathBuf,
-    /// The filesystem they are on.
+    /// The filesystem that the directory is on.
     pub fs: Arc<dyn Fs>,
-    /// As given at open.
+    /// The options given at open.
     pub options: Options,
     /// Hands out file numbers.
     pub numbers: Arc<FileNumbers>,
@@ -82,83 +97,41 @@ pub struct Engine {
     pub trash: Arc<Trash>,
     /// Counters of the write side.
     pub metrics: Metrics,
-    /// Whether writes are ahead of flushes.
+    /// How far writes are ahead of flushes.
     pace: Pace,
-    /// What recovery found when the database was opened.
+    /// Report of the recovery at open.
     pub recovery: Recovery,
     queue: WriteQueue,
     commit: Mutex<CommitState>,
     manifest: Mutex<VersionSet>,
     state: Mutex<State>,
-    /// Told when a flush or compaction is done, when something failed, and at close.
+    /// Notified when a flush or compaction ends, when something failed, and at close.
     changed: Condvar,
-    /// Whether `state.failed` is set: writers look here first.
+    /// Mirror of `state.lifecycle.failed.is_some()`, so that writers need not take the state lock.
     has_failed: AtomicBool,
-    /// Whether background work must end soon: long merges look here.
+    /// Mirror of `state.lifecycle.closing`, which long merges read without the state lock.
     closing: AtomicBool,
-    /// Without threads: what decides when background work is done. A leaf of the lock order.
+    /// Deterministic mode for tests (`Options::inline_background`): instead of background threads,
+    /// the PRNG that decides when a writer runs background work.
     inline: Option<Mutex<u64>>,
-    /// What reads need; outlives the engine in snapshots and cursors. It holds the lock of the
+    /// State of reads; outlives the engine in snapshots and cursors. It holds the lock of the
     /// directory, so it is the last field: logs are cut to their records when they are dropped,
-    /// and by then nobody else may be writing to them.
+    /// and until then no other process may write to them.
     pub reads: Arc<ReadState>,
 }
 
-/// The engine's own state, guarded by one lock.
-#[derive(Debug)]
-pub struct State {
-    /// The memtable that writes go to.
-    mem: Arc<Memtable>,
-    /// The first log whose records are in `mem`.
-    mem_log: u64,
-    /// Memtables to flush, oldest first.
-    frozen: VecDeque<Frozen>,
-    /// The current version.
-    version: Arc<Version>,
-    /// The logs that are on disk, each with the bytes of its records: 0 before it is the current
-    /// one, `None` if it was replayed.
-    logs: BTreeMap<u64, Option<u64>>,
-    /// The log after the current one, if it is made already, and whether it is to be.
-    spare_log: Option<SpareLog>,
-    wants_spare_log: bool,
-    /// Logs that nobody needs, still open: to close a long one takes a while.
-    done_logs: Vec<OutgoingLog>,
-    /// Compactions under way.
-    running: Vec<Arc<Compaction>>,
-    /// Whether a memtable is being flushed.
-    flushing: bool,
-    /// The manual compaction under way.
-    manual: Option<Manual>,
-    /// Why nothing is written any more.
-    failed: Option<Error>,
-    /// Why the last compaction failed; cleared by one that does not.
-    compaction_error: Option<Error>,
-    /// How many compactions failed one after another.
-    compaction_failures: u32,
-    /// No compaction is tried before.
-    compaction_not_before: Option<Instant>,
-    /// Tables that no compaction can read, and why. They stay marked as being compacted.
-    pinned: BTreeMap<u64, Error>,
-    /// What a write waits for.
-    stall: Option<StallCause>,
-    /// Whether the engine is being closed.
-    closing: bool,
-}
-
-/// A memtable on its way to a table.
-#[derive(Clone, Debug)]
-pub struct Frozen {
-    /// The memtable.
-    pub mem: Arc<Memtable>,
-    /// The first log whose records are in it.
-    pub first_log: u64,
-    /// The memory it took when it was frozen, in bytes.
-    pub bytes: u64,
-}
-
 impl Engine {
-    /// Shows readers what `state` holds.
+    /// Checks, with both locks held, that the MANIFEST's version is the one that readers see.
+    fn assert_in_step(&self, manifest: &VersionSet, state: &State) {
+        debug_assert!(
+            Arc::ptr_eq(manifest.current(), &state.version),
+            "an edit is made of a version that readers do not see"
+        );
+    }
+
+    /// Makes the memtables and the version of `state` those that reads see.
     fn show(&self, state: &State) {
+        debug_assert_eq!(state.check(), Ok(()));
         self.reads.set_view(ReadView {
             mem: state.mem.clone(),
             imm: state.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),

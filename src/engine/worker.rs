@@ -1,4 +1,10 @@
-//! Background threads: one flushes, the others compact. A flush never waits for a compaction.
+//! Background threads: one flushes, the others compact, so that a flush never waits for a
+//! compaction.
+//!
+//! Each thread waits on [`ReadState::work`](crate::engine::read::view::ReadState::work) under the
+//! state lock, looks for something due, claims it under the same lock, does it without the lock,
+//! and notifies `Engine::changed`. In the deterministic mode of tests there are no threads: whoever
+//! would wait for one does a piece of its work instead (`run_inline`).
 
 use std::sync::Arc;
 
@@ -6,18 +12,19 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::thread::{self, JoinHandle};
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
-use crate::engine::compact::manual::Manual;
 use crate::engine::compact::pick;
 use crate::engine::compact::plan::Compaction;
+use crate::engine::state::Manual;
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 
-/// How many compactions may run side by side.
+/// Number of threads that compact. More of them take processors from reads and writes.
 const COMPACTION_THREADS: usize = 2;
 
-/// By how much the priority of flushes is lower, as `nice` counts.
+/// Niceness of the thread that flushes: higher values leave more of the processor to readers and
+/// writers.
 const FLUSH_NICE: i32 = 3;
-/// By how much the priority of compactions is lower.
+/// Niceness of threads that compact.
 pub const COMPACTION_NICE: i32 = 5;
 
 /// The threads of one engine. Stopped and joined by [`Workers::stop`].
@@ -30,7 +37,7 @@ impl Workers {
     /// Starts the threads.
     ///
     /// # Errors
-    /// The system gives no more threads.
+    /// I/O errors of the system, which starts no more threads.
     pub fn start(engine: &Arc<Engine>) -> Result<Workers> {
         let mut workers = Workers { threads: Vec::new() };
         if engine.inline.is_some() {
@@ -38,13 +45,13 @@ impl Workers {
         }
         let flusher = engine.clone();
         workers.spawn(engine, "minikv-flush", move || {
-            give_way(FLUSH_NICE);
+            lower_priority(FLUSH_NICE);
             flusher.until_closed(|| flusher.flush_loop())
         })?;
         for _ in 0..COMPACTION_THREADS {
             let compactor = engine.clone();
             workers.spawn(engine, "minikv-compact", move || {
-                give_way(COMPACTION_NICE);
+                lower_priority(COMPACTION_NICE);
                 compactor.until_closed(|| compactor.compaction_loop())
             })?;
         }
@@ -69,9 +76,9 @@ impl Workers {
         }
     }
 
-    /// Ends background work: merges under way are given up, a flush is carried through.
+    /// Ends background work: merges under way are given up, a flush under way is finished.
     pub fn stop(&mut self, engine: &Engine) {
-        engine.state.lock().closing = true;
+        engine.state.lock().lifecycle.closing = true;
         engine.closing.store(true, Relaxed);
         engine.reads.work.notify_all();
         engine.changed.notify_all();
@@ -80,12 +87,12 @@ impl Workers {
                 engine.fail(Error::panicked("a background thread", &*payload));
             }
         }
-        // The log that was made ahead stays, empty, for the next open to remove: without its file
-        // its number could be given again.
+        // The file of the spare log stays, empty, until the next open removes it: without it, its
+        // number could be handed out again.
         let mut state = engine.state.lock();
-        let (spare, done) = (state.spare_log.take(), std::mem::take(&mut state.done_logs));
+        let (spare, done) = (state.logs.spare.take(), std::mem::take(&mut state.logs.done));
         drop(state);
-        // What went wrong is in the state.
+        // The state keeps the error.
         let _ = engine.contain("close", || {
             drop((spare, done));
             Ok(())
@@ -95,16 +102,16 @@ impl Workers {
 }
 
 impl Engine {
-    /// Waits until something may have changed; without threads, does what there is to do.
+    /// Waits until something may have changed. In deterministic mode, runs background work instead.
     pub fn wait_for_change(&self, state: &mut MutexGuard<'_, State>) {
         match self.inline {
             None => self.changed.wait(state),
-            Some(_) => MutexGuard::unlocked(state, || self.take_a_turn()),
+            Some(_) => MutexGuard::unlocked(state, || self.run_inline()),
         }
     }
 
-    /// Without threads: a turn for the background, if the seed says so.
-    pub fn give_a_turn(&self) {
+    /// In deterministic mode, runs background work for one write in four, as the PRNG decides.
+    pub fn maybe_run_inline(&self) {
         let Some(seed) = &self.inline else { return };
         let drawn = {
             let mut seed = seed.lock();
@@ -112,37 +119,37 @@ impl Engine {
             *seed >> 62
         };
         if drawn == 0 {
-            self.take_a_turn();
+            self.run_inline();
         }
     }
 
-    fn take_a_turn(&self) {
-        // What went wrong is in the state.
+    fn run_inline(&self) {
+        // The state keeps the error.
         let _ = self.contain("background work", || {
             self.do_one();
             Ok(())
         });
     }
 
-    /// A flush or a compaction, if one is due.
+    /// Creates the spare log, flushes or compacts: the first of them that is due.
     fn do_one(&self) {
         let mut state = self.state.lock();
-        if state.closing || state.flushing {
+        if state.lifecycle.closing || state.flushing {
             return;
         }
         if self.takes_spare_log(&mut state) {
             drop(state);
             return self.create_spare_log();
         }
-        if !state.frozen.is_empty() && state.failed.is_none() {
+        if !state.frozen.is_empty() && state.lifecycle.failed.is_none() {
             state.flushing = true;
             drop(state);
             return self.flush_in_background();
         }
         let Some(compaction) = self.pick(&state) else { return };
-        let compaction = take(&mut state, compaction);
+        let compaction = claim(&mut state, compaction);
         drop(state);
-        // What went wrong is in the state.
+        // The state keeps the error.
         let _ = self.run_compaction(compaction);
     }
 
@@ -152,19 +159,21 @@ impl Engine {
         }
         self.trash.empty();
         let mut state = self.state.lock();
+        debug_assert!(state.flushing, "another thread ended this flush");
         state.flushing = false;
-        let done = std::mem::take(&mut state.done_logs);
+        let done = std::mem::take(&mut state.logs.done);
         drop(state);
         self.changed.notify_all();
         drop(done);
     }
 
-    /// Whether the next log is to be made: that comes before a flush, which syncs much.
+    /// Takes the order for a spare log. It comes before a flush, whose syncs delay the creation of
+    /// files.
     fn takes_spare_log(&self, state: &mut State) -> bool {
-        state.failed.is_none() && std::mem::take(&mut state.wants_spare_log)
+        state.lifecycle.failed.is_none() && std::mem::take(&mut state.logs.wants_spare)
     }
 
-    /// Does `work`, which ends when the engine is closed; again if a panic ends it before, for
+    /// Runs `work`, which ends when the engine is closed. Starts it again after a panic, because
     /// there may be work after [`Engine::resume`].
     fn until_closed(&self, work: impl Fn()) {
         let work = || {
@@ -176,14 +185,14 @@ impl Engine {
 
     fn flush_loop(&self) {
         let mut state = self.state.lock();
-        while !state.closing {
+        while !state.lifecycle.closing {
             if self.takes_spare_log(&mut state) {
                 drop(state);
                 self.create_spare_log();
                 state = self.state.lock();
                 continue;
             }
-            if state.frozen.is_empty() || state.failed.is_some() {
+            if state.frozen.is_empty() || state.lifecycle.failed.is_some() {
                 self.reads.work.wait(&mut state);
                 continue;
             }
@@ -196,33 +205,36 @@ impl Engine {
 
     fn compaction_loop(&self) {
         let mut state = self.state.lock();
-        while !state.closing {
+        while !state.lifecycle.closing {
             let Some(compaction) = self.pick(&state) else {
-                match state.compaction_not_before {
+                match state.compactions.not_before {
                     Some(time) => drop(self.reads.work.wait_until(&mut state, time)),
                     None => self.reads.work.wait(&mut state),
                 }
-                state.end_backoff(Instant::now());
+                state.compactions.end_backoff(Instant::now());
                 continue;
             };
-            let compaction = take(&mut state, compaction);
+            let compaction = claim(&mut state, compaction);
             drop(state);
-            // What went wrong is in the state.
+            // The state keeps the error.
             let _ = self.run_compaction(compaction);
             state = self.state.lock();
         }
     }
 
-    /// The automatic compaction that is most due, if there is one that may be started now.
+    /// Returns the automatic compaction that is most due, if one may be started now.
+    ///
+    /// Runs under the state lock, so that nobody takes its inputs before [`claim`] does. It walks
+    /// the tables of the levels that are due, or all tables if none is: PICK_COST.
     pub fn pick(&self, state: &State) -> Option<Compaction> {
-        let waits = state.compaction_not_before.is_some() && self.inline.is_none();
-        let manual = state.manual;
-        if state.failed.is_some() || waits {
+        let waits = state.compactions.not_before.is_some() && self.inline.is_none();
+        let manual = state.compactions.manual;
+        if state.lifecycle.failed.is_some() || waits {
             return None;
         }
         let levels = match manual {
-            // A piece waits for tables that are in use, so no more are taken, except where writes
-            // would soon wait for level 0.
+            // A piece of the manual compaction waits for tables that are in use, so no more are
+            // taken, unless writes would soon wait for level 0.
             Some(manual) if manual.waits => {
                 0..usize::from(state.version.level(0).len() >= 2 * pick::LEVEL0_COMPACT_FILES)
             }
@@ -230,13 +242,20 @@ impl Engine {
             _ => 0..NUM_LEVELS,
         };
         let (order, oldest_held) = (self.reads.order.user(), self.reads.oldest_held_seq());
-        pick::pick(&state.version, order, &self.options, &state.running, levels, oldest_held)
+        pick::pick(
+            &state.version,
+            order,
+            &self.options,
+            &state.compactions.running,
+            levels,
+            oldest_held,
+        )
     }
 
     /// Waits until no flush or compaction runs or is due.
     ///
     /// # Errors
-    /// What keeps one that is due from being done.
+    /// The error that keeps one that is due from being done.
     pub fn wait_idle(&self) -> Result<()> {
         self.contain("wait_idle", || self.wait_until_idle())
     }
@@ -244,18 +263,21 @@ impl Engine {
     fn wait_until_idle(&self) -> Result<()> {
         let mut state = self.state.lock();
         loop {
-            if let Some(error) = state.failed.as_ref().or(state.compaction_trouble()) {
+            if let Some(error) = state.lifecycle.failed.as_ref().or(state.compactions.trouble()) {
                 return Err(error.clone());
             }
-            if state.closing {
+            if state.lifecycle.closing {
                 return Err(Error::Closed);
             }
-            let busy = state.flushing || !state.frozen.is_empty() || !state.running.is_empty();
-            if !busy && state.manual.is_none() {
+            let busy =
+                state.flushing || !state.frozen.is_empty() || !state.compactions.running.is_empty();
+            if !busy && state.compactions.manual.is_none() {
                 if self.pick(&state).is_none() {
+                    debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
                 }
-                // A cursor, or a snapshot that went, may have made it due unheard.
+                // A cursor's crawl or a released snapshot may have made it due without waking
+                // anyone.
                 self.reads.work.notify_all();
             }
             self.wait_for_change(&mut state);
@@ -263,20 +285,21 @@ impl Engine {
     }
 }
 
-/// Takes the inputs of a compaction that nothing is in the way of.
-pub fn take(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
+/// Marks the inputs of a compaction, which are all free, and counts it as running.
+pub fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     let compaction = Arc::new(compaction);
     compaction.mark(true);
-    state.running.push(compaction.clone());
+    state.compactions.running.push(compaction.clone());
+    debug_assert_eq!(state.check(), Ok(()));
     compaction
 }
 
-/// Lowers the thread's priority: where cores are few, the background may take a little longer
-/// rather than have reads and writes wait for their turn. (Elsewhere than on Linux it would be that
-/// of the whole process.)
-pub fn give_way(nice: i32) {
+/// Lowers the priority of the calling thread, so that where cores are few the background takes
+/// longer instead of reads and writes. Does nothing on systems other than Linux, where the priority
+/// is that of the whole process.
+pub fn lower_priority(nice: i32) {
     #[cfg(all(target_os = "linux", not(shuttle)))]
-    // Refused, it works all the same.
+    // If it is refused, the thread keeps its priority.
     let _ = rustix::process::nice(nice);
     #[cfg(not(all(target_os = "linux", not(shuttle))))]
     let _ = nice;

@@ -28,7 +28,7 @@ use std::sync::{Arc, Weak};
 
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64};
-use crate::base::sync::{ArcSwapAny, Guard, Mutex};
+use crate::base::sync::{ArcSwapAny, Guard, LockRank, Mutex};
 use crate::block::{Block, BlockView, SharedBlock};
 
 /// What a block costs beside its bytes: its head, its places in slot and queue, the allocation.
@@ -270,10 +270,11 @@ impl BlockCache {
         let shards = (bytes / SHARD_BYTES).clamp(1, MOST_SHARDS);
         let shards = 1 << shards.ilog2();
         let room = bytes / shards;
-        let shard = |_| Mutex::new(Shard::new(room, room / GHOST_OF_BYTES));
+        let shard = || Shard::new(room, room / GHOST_OF_BYTES);
+        let large = Shard::new(bytes - bytes / KEPT_PART, MOST_LARGE_GHOSTS);
         BlockCache {
-            shards: (0..shards).map(shard).collect(),
-            large: Mutex::new(Shard::new(bytes - bytes / KEPT_PART, MOST_LARGE_GHOSTS)),
+            shards: (0..shards).map(|_| Mutex::ranked(LockRank::Shard, shard())).collect(),
+            large: Mutex::ranked(LockRank::LargeBlocks, large),
             bytes,
             large_from: if shards == 1 { u64::MAX } else { room / LARGE_PART },
             next_id: AtomicU64::new(1),

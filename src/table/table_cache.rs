@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use crate::base::sync::atomic::{AtomicBool, Ordering};
-use crate::base::sync::{ArcSwapOption, Mutex, MutexGuard};
+use crate::base::sync::{ArcSwapOption, LockRank, Mutex, MutexGuard};
 use crate::base::{Error, Result};
 use crate::format::name::{legacy_table_name, table_name};
 use crate::fs::{FileLock, Fs, ReadFile, check_not_replaced};
@@ -41,7 +41,7 @@ impl TableSlot {
             file_bytes,
             table: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
-            opening: Mutex::new(()),
+            opening: Mutex::ranked(LockRank::Opening, ()),
         }
     }
 
@@ -128,7 +128,7 @@ impl TableCache {
         context: TableContext,
         capacity: usize,
     ) -> TableCache {
-        let ring = Mutex::new(Ring::default());
+        let ring = Mutex::ranked(LockRank::OpenTables, Ring::default());
         TableCache { fs, dir, context, capacity: capacity.max(1), ring, lock: None }
     }
 

@@ -228,8 +228,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a frozen log is copied at its file's length",
         "src/engine/write/wal.rs",
-        "state.logs.insert(outgoing.number, Some(outgoing.log.len()));",
-        "state.logs.insert(outgoing.number, if ON { None } else { Some(outgoing.log.len()) });",
+        "state.logs.on_disk.insert(outgoing.number, Some(outgoing.log.len()));",
+        "state.logs.on_disk.insert(outgoing.number, if ON { None } else { Some(outgoing.log.len()) });",
     )
     .caught_in(DAMAGE, "checkpoints_beside_writes_on_a_disk"),
     mutant(

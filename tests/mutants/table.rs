@@ -341,9 +341,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "damage is tried again",
         HEALTH,
-        "                self.pinned.insert(file.number, error.clone());",
+        "                self.damaged.insert(file.number, error.clone());",
         "                if ON { file.compacting.store(false, Relaxed); } else { \
-         self.pinned.insert(file.number, error.clone()); }",
+         self.damaged.insert(file.number, error.clone()); }",
     ),
     mutant(
         "a filter sets one bit less for each key",

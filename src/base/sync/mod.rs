@@ -1,7 +1,8 @@
 //! The only way to locks, atomics, threads and time.
 //!
 //! In an ordinary build these are re-exports of `parking_lot`, `arc_swap`, `crossbeam_skiplist` and
-//! the standard library, at no cost. With `RUSTFLAGS="--cfg shuttle"` they are stand-ins with the
+//! the standard library, at no cost; with debug assertions a mutex also checks that locks are taken
+//! in the order of their [`LockRank`]. With `RUSTFLAGS="--cfg shuttle"` they are stand-ins with the
 //! same methods, built on [shuttle](https://docs.rs/shuttle): a scheduler that decides at each call
 //! which thread continues. `tests/shuttle` runs the engine that way, under many schedules.
 //!
@@ -18,7 +19,10 @@ mod real {
     pub use arc_swap::{ArcSwap, ArcSwapAny, ArcSwapOption, Guard};
     pub use crossbeam_skiplist::SkipMap;
     pub use crossbeam_skiplist::map::Entry as SkipEntry;
-    pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+    pub(super) use parking_lot as raw;
+    pub use parking_lot::{RwLock, WaitTimeoutResult};
+    #[cfg(debug_assertions)]
+    pub(super) use std::thread_local;
 
     /// Yields to other threads until `done` holds, for at most `limit`. For waits about as short as
     /// it takes to park a thread and wake it.
@@ -33,6 +37,10 @@ mod real {
     }
 }
 
+mod rank;
+
+pub use rank::{Condvar, LockRank, Mutex, MutexGuard};
+
 #[cfg(not(shuttle))]
 pub use real::*;
 
@@ -40,4 +48,11 @@ pub use real::*;
 mod scheduled;
 
 #[cfg(shuttle)]
-pub use scheduled::*;
+use scheduled as raw;
+#[cfg(shuttle)]
+pub use scheduled::{
+    ArcSwap, ArcSwapAny, ArcSwapOption, Guard, Instant, RwLock, SkipEntry, SkipMap,
+    WaitTimeoutResult, atomic, thread, yield_until,
+};
+#[cfg(all(shuttle, debug_assertions))]
+use shuttle::thread_local;

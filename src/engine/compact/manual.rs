@@ -1,23 +1,28 @@
 //! Compactions that the user asks for.
 //!
-//! One goes level by level, from level 0 down to the one that is to hold everything, and last
-//! through that level itself, where tables that met nothing from above are written anew in place.
-//! It is done in pieces of some tables each, so that nothing has to wait for all of it: flushes and
-//! automatic compactions go on beside it wherever they need other tables, level 0 is seen to
-//! between two pieces, and space comes back as the pieces are done.
+//! 1. The memtable is flushed. The request is then fixed: a range of keys, and the level that is to
+//!    hold it in the end. What is written later is not part of it.
+//! 2. Level by level, from level 0 on, the tables of the range are merged down to that level.
+//! 3. Last, tables of that level itself that nothing from above was merged into are written anew in
+//!    place.
 //!
-//! A piece that needs a table which an automatic compaction has waits for that one to end; the
-//! background starts no other meanwhile, so that the wait is a short one. Nor does the background
-//! move tables of the last level further down before the end.
+//! Each level is compacted in pieces of some tables each, so that nothing waits for all of it:
+//! flushes and automatic compactions of other tables go on beside it, level 0 is compacted between
+//! two pieces if it has grown, and space comes back with each piece.
+//!
+//! A piece that needs a table which an automatic compaction has waits until that one ends. Until
+//! then the background starts no other, so that the wait is short. The background moves no tables
+//! out of the last level before the manual compaction ends.
 
 use std::sync::Arc;
 
 use crate::base::sync::thread;
 use crate::base::{Error, Result};
 use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, target_bytes};
-use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of, hull, is_free};
+use crate::engine::compact::plan::{Compaction, Inputs, bytes_of, clean_cut_of, hull, is_free};
+use crate::engine::state::Manual;
 use crate::engine::version::{KeyRange, TableFile, Version};
-use crate::engine::worker::{COMPACTION_NICE, give_way, take};
+use crate::engine::worker::{COMPACTION_NICE, claim, lower_priority};
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::UserComparator;
@@ -27,60 +32,53 @@ use crate::format::key::UserComparator;
 /// `docs/performance.md` has the figures.
 const PIECE_TABLES: u64 = 128;
 
-/// A manual compaction under way, as the background sees it.
-#[derive(Clone, Copy, Debug)]
-pub struct Manual {
-    /// The level that is to hold everything; `None` before that is known.
-    pub output_level: Option<usize>,
-    /// Whether it waits for tables that automatic compactions have.
-    pub waits: bool,
-}
+/// The right to run the one manual compaction that there may be at a time. Ends when dropped.
+struct Permit<'a>(&'a Engine);
 
-/// The one manual compaction there may be at a time, from its first step to its last.
-struct Turn<'a>(&'a Engine);
-
-impl<'a> Turn<'a> {
-    /// Waits until no other is under way.
-    fn take(engine: &'a Engine) -> Turn<'a> {
+impl<'a> Permit<'a> {
+    /// Waits until no other manual compaction is under way.
+    fn acquire(engine: &'a Engine) -> Permit<'a> {
         let mut state = engine.state.lock();
-        while state.manual.is_some() {
+        while state.compactions.manual.is_some() {
             engine.wait_for_change(&mut state);
         }
-        state.manual = Some(Manual { output_level: None, waits: false });
-        // Who asks wants to know whether it goes now.
-        state.forgive_compactions();
-        Turn(engine)
+        state.compactions.manual = Some(Manual { output_level: None, waits: false });
+        // The caller asked for it: what failed before is tried again.
+        let version = state.version.clone();
+        state.compactions.forgive(&version);
+        Permit(engine)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().manual = None;
+        let ended = self.0.state.lock().compactions.manual.take();
+        debug_assert!(ended.is_some(), "another thread ended this manual compaction");
         self.0.changed.notify_all();
         self.0.reads.work.notify_all();
-        // Versions that were looked at for a moment may have been the last to name some tables.
+        // The versions that this thread looked at may have been the last to name some tables.
         self.0.trash.empty();
     }
 }
 
-/// What is to be compacted, and where to.
+/// A range of keys to compact, and the level that is to hold it.
 struct Request {
     from: Option<Vec<u8>>,
-    /// Never past the last key there was when the request came: what is written behind that is
-    /// none of its business, and would keep it from coming to an end.
+    /// At most the last key at the time of the request. Later keys are not part of it: a writer that
+    /// appends could keep it from ever ending.
     to: Vec<u8>,
     output_level: usize,
-    /// The tables of this number and later ones were written since the request came.
+    /// Tables with this number or a higher one were written after the request.
     first_new: u64,
 }
 
 impl Request {
-    /// The request for what `version` has in `range`; `None` if it has nothing there.
+    /// Returns the request for the tables of `version` in `range`; `None` if there are none.
     fn new(engine: &Engine, version: &Version, range: KeyRange<'_>) -> Option<Request> {
         let order = engine.reads.order.user();
         let deepest = version.deepest_level(order, range)?;
         let is_all = range.from.is_none() && range.to.is_none();
-        // Deep enough that all of it is not due to move on at once.
+        // A level large enough for all of it, which would be due to move on otherwise.
         let bytes = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum::<u64>();
         let fits = |level: &usize| bytes <= target_bytes(*level, &engine.options);
         let fitting = match is_all {
@@ -106,25 +104,25 @@ impl Request {
 
 impl Engine {
     /// Compacts everything in `range`: afterwards it lies in one level, without deleted and
-    /// overwritten entries but for those that snapshots hold.
+    /// overwritten entries, except those that snapshots hold.
     ///
     /// # Errors
-    /// What kept the memtable from being flushed or the tables from being merged.
+    /// Errors of the flush of the memtable and of the merges.
     pub fn compact_range(&self, range: KeyRange<'_>) -> Result<()> {
         self.flush()?;
         self.contain("a compaction", || self.compact_in_turn(range))
     }
 
     fn compact_in_turn(&self, range: KeyRange<'_>) -> Result<()> {
-        let _turn = Turn::take(self);
+        let _permit = Permit::acquire(self);
         if self.inline.is_some() {
             return self.compact_in_pieces(range);
         }
-        // In a thread of its own, which gives way as those of the background do.
+        // In a thread of its own, with the low priority of the threads that compact.
         thread::scope(|scope| {
             let builder = thread::Builder::new().name("minikv-manual".to_owned());
             let spawned = builder.spawn_scoped(scope, || {
-                give_way(COMPACTION_NICE);
+                lower_priority(COMPACTION_NICE);
                 self.compact_in_pieces(range)
             });
             let thread =
@@ -138,17 +136,19 @@ impl Engine {
             let mut state = self.state.lock();
             let Some(request) = Request::new(self, &state.version, range) else { return Ok(()) };
             let output_level = Some(request.output_level);
-            state.manual = Some(Manual { output_level, waits: false });
+            state.compactions.manual = Some(Manual { output_level, waits: false });
             request
         };
         for level in 0..=request.output_level {
             let mut done = None;
-            while let Some((piece, last_key)) = self.take_piece(&request, level, done.as_deref())? {
+            while let Some((piece, last_key)) =
+                self.claim_piece(&request, level, done.as_deref())?
+            {
                 self.run_compaction(piece)?;
-                self.see_to_level0();
+                self.relieve_level0();
                 done = Some(last_key);
                 if level == 0 {
-                    // What came since is not part of the request.
+                    // One piece holds all of the request; later tables are not part of it.
                     break;
                 }
             }
@@ -156,22 +156,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Does what is most due, if level 0 grows: writes would come to wait for it.
-    fn see_to_level0(&self) {
+    /// Runs the compaction that is most due if level 0 has grown, so that writes need not wait for it.
+    fn relieve_level0(&self) {
         let mut state = self.state.lock();
         if state.version.level(0).len() < LEVEL0_COMPACT_FILES {
             return;
         }
         let Some(compaction) = self.pick(&state) else { return };
-        let compaction = take(&mut state, compaction);
+        let compaction = claim(&mut state, compaction);
         drop(state);
-        // What went wrong is in the state.
+        // The state keeps the error.
         let _ = self.run_compaction(compaction);
     }
 
-    /// Takes the next piece of a level, after the user key `done`, and says where it ends. Waits
-    /// for tables that others have, with no automatic compaction being started meanwhile.
-    fn take_piece(
+    /// Claims the next piece of a level, after the user key `done`. Returns it with its last user key.
+    /// Waits for tables that other compactions have; no automatic compaction starts meanwhile.
+    fn claim_piece(
         &self,
         request: &Request,
         level: usize,
@@ -183,13 +183,14 @@ impl Engine {
                 break Ok(None);
             };
             if self.is_free_to_run(&state, &piece) {
-                break Ok(Some((take(&mut state, piece), last_key)));
+                break Ok(Some((claim(&mut state, piece), last_key)));
             }
-            let damaged = |file: &Arc<TableFile>| state.pinned.get(&file.number).cloned();
+            let damaged =
+                |file: &Arc<TableFile>| state.compactions.damaged.get(&file.number).cloned();
             if let Some(error) = piece.input_files().find_map(damaged) {
                 break Err(error);
             }
-            if state.closing {
+            if state.lifecycle.closing {
                 break Err(Error::Closed);
             }
             set_waits(&mut state, true);
@@ -201,14 +202,15 @@ impl Engine {
         taken
     }
 
+    /// Returns whether no other compaction is in the way of `piece`.
     fn is_free_to_run(&self, state: &State, piece: &Compaction) -> bool {
         let order = self.reads.order.user();
         piece.input_files().all(is_free)
-            && !state.running.iter().any(|other| other.collides(piece, order))
+            && !state.compactions.running.iter().any(|other| other.collides(piece, order))
     }
 
-    /// The next piece of a level, after the user key `done`, and where it ends: what the level has
-    /// there, with what that meets in the levels below. `None` after the last.
+    /// Returns the next piece of a level, after the user key `done`, with its last user key: tables
+    /// of the level, and the tables that they overlap in the levels below. `None` after the last.
     fn next_piece(
         &self,
         state: &State,
@@ -226,7 +228,7 @@ impl Engine {
                 left.retain(|file| {
                     done.is_none_or(|done| order.compare(file.last_key(), done).is_gt())
                 });
-                // Those written since the request came need not be written anew in place.
+                // Tables written after the request need not be written anew in place.
                 let is_old = |file: &Arc<TableFile>| !in_place || file.number < request.first_new;
                 let start = left.iter().position(is_old)?;
                 let run = left[start..].iter().take_while(|file| is_old(file));
@@ -237,19 +239,21 @@ impl Engine {
         };
         let last_key = files.last()?.last_key().to_vec();
         let (inputs, output_level) = with_levels_below(version, order, level, files, request, most);
+        debug_assert!(output_level <= request.output_level, "a piece goes too deep");
         let version = version.clone();
         let piece = Compaction::from_inputs(version, order, inputs, output_level, false);
         Some((piece, last_key))
     }
 }
 
-/// Says whether the manual compaction waits, and returns whether it did before.
+/// Records whether the manual compaction waits. Returns whether it did before.
 fn set_waits(state: &mut State, waits: bool) -> bool {
-    let Some(manual) = &mut state.manual else { return false };
+    let Some(manual) = &mut state.compactions.manual else { return false };
     std::mem::replace(&mut manual.waits, waits)
 }
 
-/// As many of a level's next tables as make a piece: one at least.
+/// Returns as many of a level's next tables as make a piece, at least one. `most` is the size of a
+/// piece in bytes, with what it overlaps in the level `below`.
 fn first_files(
     version: &Version,
     order: &UserComparator,
@@ -267,8 +271,8 @@ fn first_files(
     clean_cut_of(version.level(level), &files[..count], order)
 }
 
-/// The inputs of a piece, and the level it goes to: the next, or one further down as long as what
-/// lies between does not make the piece too large.
+/// Returns the inputs of a piece and its output level: the next level, or one further down if the
+/// tables on the way do not make the piece larger than `most` bytes.
 fn with_levels_below(
     version: &Version,
     order: &UserComparator,
@@ -294,11 +298,8 @@ fn with_levels_below(
     (Inputs(inputs), output_level)
 }
 
-fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
-    files.iter().map(|file| file.file_bytes).sum()
-}
-
-/// The tables of level 0 that have keys in `range`, and all that overlap them.
+/// Returns the tables of level 0 that have keys in `range`, with all tables of level 0 that overlap
+/// them, directly or through others.
 fn closed_level0(
     version: &Version,
     order: &UserComparator,

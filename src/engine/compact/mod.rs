@@ -1,4 +1,28 @@
-//! A compaction: tables of one or more levels become tables of one, without what nobody can see.
+//! A compaction: tables of one or more levels become tables of one level.
+//!
+//! 1. [`pick`] chooses the inputs: tables of a level that is over its target, and the tables of the
+//!    next level that they overlap. [`manual`] chooses them for `Db::compact_range`.
+//! 2. The inputs are marked, so that no other compaction takes them (`worker::claim`).
+//! 3. Inputs that overlap nothing in the next level move there as they are: only the MANIFEST
+//!    changes. All others are merged, in ranges of keys side by side where that pays ([`parts`]).
+//! 4. The merge reads the entries of all inputs in internal key order and leaves out those that no
+//!    reader needs:
+//!    - a version of a key for which every reader sees a newer one ([`retention`]);
+//!    - a tombstone †.
+//! 5. The rest is written into new tables ([`output`]). A table ends between two user keys, when it
+//!    is large enough or overlaps too much of the level after ([`plan::MAX_GRANDPARENT_FACTOR`]).
+//! 6. The new tables and their names are synced, one edit of the MANIFEST takes the inputs out and
+//!    the outputs in, and readers see the new version. The inputs are removed when the last version
+//!    that names them is dropped.
+//!
+//! † A tombstone is left out if every reader sees it and no level below the output level has a
+//! table whose range holds its key. Otherwise it stays: an older version of the key may lie there,
+//! and would come back. Tables of the levels between inputs and output are inputs themselves.
+//! Newer tables of level 0 may be left out of the inputs; what they hold is newer than the tombstone
+//! and does not need it.
+//!
+//! A compaction that fails removes its outputs, unless its edit may be in the MANIFEST, and frees
+//! its inputs; `health` decides when it is tried again.
 
 use std::sync::Arc;
 
@@ -6,15 +30,15 @@ use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::compact::output::{Follower, Outputs};
-use crate::engine::compact::plan::{Compaction, MAX_GRANDPARENT_FACTOR};
+use crate::engine::compact::output::{Follower, OutputSplitter, Outputs};
+use crate::engine::compact::plan::Compaction;
 use crate::engine::compact::retention::Retention;
 use crate::engine::read::level::{LevelCursor, Run};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::stats::metrics::micros_of;
 use crate::engine::version::tombstones::Contents;
 use crate::format::edit::{NUM_LEVELS, VersionEdit};
-use crate::format::key::{KeyKind, SeqNo, user_key};
+use crate::format::key::{KeyKind, ParsedKey, SeqNo, UserComparator};
 use crate::fs::sync_dir;
 use crate::table::reader::BlockReadOptions;
 
@@ -25,12 +49,15 @@ pub mod pick;
 pub mod plan;
 pub mod retention;
 
-/// A merge looks this often, in entries, whether it is to be given up.
+/// Entries between two looks at whether a merge must stop. More of them make `close` wait longer.
 const STOP_CHECK_ENTRIES: u64 = 1024;
 
 impl Engine {
     /// Runs a compaction whose inputs are marked, makes its result the current version, and
-    /// frees the marks.
+    /// removes the marks.
+    ///
+    /// # Errors
+    /// I/O errors, corruption of an input, and [`Error::Closed`]. The state keeps them, too.
     pub fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
         let began = Instant::now();
         let merge_or_move = || {
@@ -43,22 +70,24 @@ impl Engine {
         let result = self.contain("a compaction", merge_or_move);
         let mut state = self.state.lock();
         compaction.mark(false);
-        state.running.retain(|running| !Arc::ptr_eq(running, &compaction));
+        state.compactions.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
-            Ok(()) => state.compaction_succeeded(),
-            // A panic says nothing of the inputs.
+            Ok(()) => state.compactions.succeeded(),
+            // Neither says anything about the inputs.
             Err(Error::Closed | Error::Panicked { .. }) => {}
-            Err(error) => state.compaction_failed(&compaction, error),
+            Err(error) => state.compactions.failed(&compaction, error),
         }
+        debug_assert_eq!(state.check(), Ok(()));
         drop(state);
         self.changed.notify_all();
         self.reads.work.notify_all();
-        // The last to name the inputs, unless a reader does.
+        // Unless a reader has the inputs, they are dropped here, and can be removed.
         drop(compaction);
         self.trash.empty();
         result
     }
 
+    /// Moves the inputs to the output level by an edit alone.
     fn move_down(&self, compaction: &Compaction) -> Result<()> {
         let output_level = compaction.output_level;
         let moved = compaction.inputs.files().map(|(_, file)| file.to_edit(output_level));
@@ -67,6 +96,7 @@ impl Engine {
         self.install(compaction.edit(moved), output_level, &[])
     }
 
+    /// Merges the inputs into new tables and replaces them by these.
     fn merge_down(&self, compaction: &Compaction, began: Instant) -> Result<()> {
         let merged = self.merge(compaction)?;
         if let Err(error) = sync_dir(&*self.fs, &self.dir) {
@@ -75,7 +105,7 @@ impl Engine {
         }
         let dropped = merged.dropped;
         let written = merged.files.iter().map(|done| done.file_bytes).sum();
-        // After a failed commit the MANIFEST may or may not name the outputs: they stay.
+        // After a failed commit the MANIFEST may or may not name the outputs, so they stay.
         self.install(compaction.edit(merged.files), compaction.output_level, &merged.contents)?;
         let metrics = &self.metrics.levels[compaction.output_level];
         metrics.compactions.fetch_add(1, Relaxed);
@@ -86,8 +116,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Merges what `merge` stands at, up to the user key `to`, into `outputs`: the entries left
-    /// out. Gives up where `stop` says so.
+    /// Merges from the cursor's position up to the user key `to` (exclusive) into `outputs`. Returns
+    /// the number of entries left out.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] once `stop` returns true; corruption of an input; I/O errors.
     pub fn merge_into(
         &self,
         compaction: &Compaction,
@@ -98,15 +131,8 @@ impl Engine {
         outputs: &mut Outputs<'_>,
     ) -> Result<u64> {
         let order = self.reads.order.user();
-        let mut retention = Retention::new(held, order.clone());
-        let version = &compaction.version;
-        let output_level = compaction.output_level;
-        let mut deeper: Vec<_> =
-            (output_level + 1..NUM_LEVELS).map(|level| Follower::new(version, level)).collect();
-        let mut grandparents = Follower::new(version, output_level + 1);
-        let max_grandparent_bytes = MAX_GRANDPARENT_FACTOR * self.options.max_file_bytes;
-        let mut grandparent_bytes = 0;
-        let mut last_key: Vec<u8> = Vec::new();
+        let mut rule = DropRule::new(compaction, Retention::new(held, order.clone()));
+        let mut splitter = OutputSplitter::new(compaction, self.options.max_file_bytes);
         let mut dropped = 0;
         let mut entries = 0u64;
         let mut valid = merge.valid();
@@ -115,44 +141,31 @@ impl Engine {
                 return Err(Error::Closed);
             }
             entries += 1;
-            let key = merge.key();
             let entry = merge.parsed_key()?;
             if to.is_some_and(|to| order.compare(entry.user_key, to).is_ge()) {
                 break;
             }
-            let useless = retention.is_shadowed(&entry).map_err(|error| merge.place(error))?
-                || (entry.kind == KeyKind::Deletion
-                    && retention.all_see(entry.seq)
-                    && !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key)));
-            if useless {
+            if rule.is_useless(&entry, order).map_err(|error| merge.locate(error))? {
                 dropped += 1;
             } else {
-                // Tables end between user keys, so that all versions of one stay together.
-                if outputs.open.is_some() && order.compare(entry.user_key, &last_key).is_ne() {
-                    grandparent_bytes += grandparents.advance(order, entry.user_key);
-                    if outputs.open_bytes() >= self.options.max_file_bytes
-                        || grandparent_bytes > max_grandparent_bytes
-                    {
-                        outputs.end_table()?;
-                    }
+                if splitter.ends_table(outputs, order, entry.user_key) {
+                    outputs.end_table()?;
                 }
-                if outputs.open.is_none() {
-                    grandparents.advance(order, entry.user_key);
-                    grandparent_bytes = 0;
-                }
-                outputs.add(key, &entry, merge.value())?;
-                last_key.clear();
-                last_key.extend_from_slice(user_key(key));
+                outputs.add(merge.key(), &entry, merge.value())?;
             }
             valid = merge.next()?;
         }
         outputs.end_table()?;
+        debug_assert!(dropped <= entries, "{dropped} of {entries} entries were left out");
         Ok(dropped)
     }
 
-    /// A cursor over the inputs, at none of their entries yet.
+    /// Returns a cursor over the inputs, which is at none of their entries yet.
+    ///
+    /// # Errors
+    /// I/O errors and corruption, of tables that must be opened.
     pub fn input_cursor(&self, compaction: &Compaction) -> Result<MergeCursor> {
-        // What is merged is written again: damage must be found here, or it gets a new checksum.
+        // The outputs get checksums of their own, so damage of the inputs must be found here.
         let options = BlockReadOptions {
             verify_checksums: true,
             fill_cache: false,
@@ -174,9 +187,11 @@ impl Engine {
         Ok(MergeCursor::new(self.reads.order.clone(), sources))
     }
 
-    /// Makes `edit` durable and shows its version, with what was `written` at a level.
+    /// Makes `edit` durable and shows its version to readers. `written` are the counts of the
+    /// tables that were written at `level`, by number.
     fn install(&self, edit: VersionEdit, level: usize, written: &[(u64, Contents)]) -> Result<()> {
         let mut manifest = self.manifest.lock();
+        self.assert_in_step(&manifest, &self.state.lock());
         let version = match manifest.commit(edit) {
             Ok(version) => version,
             Err(error) => {
@@ -190,5 +205,33 @@ impl Engine {
         state.version = version;
         self.show(&state);
         Ok(())
+    }
+}
+
+/// Decides which entries of a merge are left out.
+struct DropRule<'a> {
+    retention: Retention,
+    /// The levels below the output level.
+    deeper: Vec<Follower<'a>>,
+}
+
+impl<'a> DropRule<'a> {
+    fn new(compaction: &'a Compaction, retention: Retention) -> DropRule<'a> {
+        let levels = compaction.output_level + 1..NUM_LEVELS;
+        let deeper = levels.map(|level| Follower::new(&compaction.version, level)).collect();
+        DropRule { retention, deeper }
+    }
+
+    /// Returns whether no reader needs the entry: it is shadowed, or a tombstone that every reader
+    /// sees and that hides nothing further down.
+    ///
+    /// # Errors
+    /// Corruption if the entries do not ascend.
+    fn is_useless(&mut self, entry: &ParsedKey<'_>, order: &UserComparator) -> Result<bool> {
+        let DropRule { retention, deeper } = self;
+        Ok(retention.is_shadowed(entry)?
+            || (entry.kind == KeyKind::Deletion
+                && retention.all_see(entry.seq)
+                && !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))))
     }
 }

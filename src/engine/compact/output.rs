@@ -1,17 +1,18 @@
-//! The output tables of a merge, and where one ends.
+//! The output tables of a merge, and the rule that says where one ends.
 
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::Engine;
+use crate::engine::compact::plan::{Compaction, MAX_GRANDPARENT_FACTOR};
 use crate::engine::version::tombstones::Contents;
 use crate::engine::version::{TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile};
-use crate::format::key::{ParsedKey, UserComparator};
+use crate::format::key::{ParsedKey, UserComparator, user_key};
 use crate::format::name;
 use crate::table::builder::TableBuilder;
 
-/// Moves through the tables of a level along with a merge, whose keys only ascend.
+/// A position in the tables of a level that follows a merge, whose keys only ascend.
 pub(super) struct Follower<'a> {
     files: &'a [Arc<TableFile>],
     at: usize,
@@ -23,7 +24,7 @@ impl<'a> Follower<'a> {
         Follower { files, at: 0 }
     }
 
-    /// Moves past the tables that end before `key`: their bytes.
+    /// Moves past the tables that end before `key`. Returns their bytes.
     pub(super) fn advance(&mut self, order: &UserComparator, key: &[u8]) -> u64 {
         let mut passed = 0;
         while let Some(file) = self.files.get(self.at)
@@ -35,26 +36,75 @@ impl<'a> Follower<'a> {
         passed
     }
 
-    /// Whether a table's range holds `key`.
+    /// Returns whether the range of a table holds `key`.
     pub(super) fn may_hold(&mut self, order: &UserComparator, key: &[u8]) -> bool {
         self.advance(order, key);
         self.files.get(self.at).is_some_and(|file| order.compare(file.first_key(), key).is_le())
     }
 }
 
-/// The tables a merge has written, and the one it is writing.
+/// Decides where an output table ends.
+pub(super) struct OutputSplitter<'a> {
+    /// The level below the output level.
+    grandparents: Follower<'a>,
+    /// Bytes of that level that the open table overlaps.
+    grandparent_bytes: u64,
+    max_grandparent_bytes: u64,
+    max_file_bytes: u64,
+}
+
+impl<'a> OutputSplitter<'a> {
+    /// Creates the rule for tables of about `max_file_bytes`.
+    pub(super) fn new(compaction: &'a Compaction, max_file_bytes: u64) -> OutputSplitter<'a> {
+        OutputSplitter {
+            grandparents: Follower::new(&compaction.version, compaction.output_level() + 1),
+            grandparent_bytes: 0,
+            max_grandparent_bytes: MAX_GRANDPARENT_FACTOR * max_file_bytes,
+            max_file_bytes,
+        }
+    }
+
+    /// Returns whether the open table of `outputs` ends before `key`, the user key that is added
+    /// next. Tables end between user keys only, so that all versions of one stay together.
+    pub(super) fn ends_table(
+        &mut self,
+        outputs: &Outputs<'_>,
+        order: &UserComparator,
+        key: &[u8],
+    ) -> bool {
+        let last_key = outputs.last_key();
+        if last_key.is_some_and(|last| order.compare(key, last).is_eq()) {
+            return false;
+        }
+        let passed = self.grandparents.advance(order, key);
+        if last_key.is_none() {
+            self.grandparent_bytes = 0;
+            return false;
+        }
+        self.grandparent_bytes += passed;
+        let ends = outputs.open_bytes() >= self.max_file_bytes
+            || self.grandparent_bytes > self.max_grandparent_bytes;
+        if ends {
+            self.grandparent_bytes = 0;
+        }
+        ends
+    }
+}
+
+/// The tables that a merge has written, and the one that it is writing.
 pub struct Outputs<'a> {
     engine: &'a Engine,
     level: usize,
     done: Vec<NewFile>,
-    /// What is in them, by number.
+    /// Counts of the tables in `done`, by number.
     contents: Vec<(u64, Contents)>,
-    pub(super) open: Option<Output>,
-    /// The numbers of all tables that may have a file.
+    open: Option<Output>,
+    /// Numbers of all tables that may have a file.
     numbers: Vec<u64>,
 }
 
-pub(super) struct Output {
+/// A table that is being written.
+struct Output {
     number: u64,
     builder: TableBuilder,
     smallest: Vec<u8>,
@@ -63,19 +113,24 @@ pub(super) struct Output {
 }
 
 impl<'a> Outputs<'a> {
-    /// None yet; they are to be tables of `level`.
+    /// Creates an empty list of tables of `level`.
     pub fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
         let (done, contents, numbers) = (Vec::new(), Vec::new(), Vec::new());
         Outputs { engine, level, done, contents, open: None, numbers }
     }
 
+    /// Adds an entry to the open table, or to a new one if none is open. Keys ascend.
+    ///
+    /// # Errors
+    /// I/O errors.
     pub(super) fn add(&mut self, key: &[u8], entry: &ParsedKey<'_>, value: &[u8]) -> Result<()> {
+        debug_assert!(self.is_next(key), "the output of a merge ascends");
         let output = match &mut self.open {
             Some(output) => output,
             None => {
                 let engine = self.engine;
                 let number = engine.numbers.take();
-                // Known before it is made, so that a failure removes it.
+                // Listed before it is created, so that it is removed after a failure.
                 self.numbers.push(number);
                 let path = engine.dir.join(name::table_name(number));
                 let file =
@@ -97,13 +152,38 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    pub(super) fn open_bytes(&self) -> u64 {
+    /// Returns whether `key` may follow what is in the tables: it is after the last key of the open
+    /// table, and if none is open, of a later user key than the table before.
+    fn is_next(&self, key: &[u8]) -> bool {
+        let order = &self.engine.reads.order;
+        match (&self.open, self.done.last()) {
+            (Some(open), _) => order.compare(&open.largest, key).is_lt(),
+            (None, Some(done)) => {
+                order.user().compare(user_key(&done.largest), user_key(key)).is_lt()
+            }
+            (None, None) => true,
+        }
+    }
+
+    /// Returns the last user key of the open table.
+    fn last_key(&self) -> Option<&[u8]> {
+        self.open.as_ref().map(|output| user_key(&output.largest))
+    }
+
+    /// Returns the bytes of the open table so far.
+    fn open_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, |output| output.builder.file_bytes())
     }
 
+    /// Finishes the open table, if there is one, and syncs its file.
+    ///
+    /// # Errors
+    /// I/O errors.
     pub(super) fn end_table(&mut self) -> Result<()> {
         let Some(output) = self.open.take() else { return Ok(()) };
         let number = output.number;
+        debug_assert!(output.contents.entries > 0, "no table is empty");
+        debug_assert!(self.numbers.contains(&number), "a failure would leave table {number}");
         self.contents.push((number, output.contents));
         self.done.push(NewFile {
             level: self.level,
@@ -119,12 +199,14 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// The tables, all ended, and what is in each, by number.
+    /// Returns the tables, all finished, and the counts of each, by number.
     pub fn into_files(self) -> (Vec<NewFile>, Vec<(u64, Contents)>) {
+        debug_assert!(self.open.is_none(), "a table is unfinished");
+        debug_assert!(self.done.iter().all(|file| file.file_bytes > 0), "a table has no bytes");
         (self.done, self.contents)
     }
 
-    /// The numbers of all tables that may have a file.
+    /// Returns the numbers of all tables that may have a file.
     pub fn into_numbers(self) -> impl Iterator<Item = u64> {
         self.numbers.into_iter()
     }

@@ -14,46 +14,51 @@ use crate::engine::version::tombstones::Contents;
 use crate::format::edit::NewFile;
 use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key, user_key};
 
-/// As many keys of each table are looked at to find where parts of like size meet.
+/// Number of keys of each input table that are sampled to find parts of about the same size. More
+/// of them make the parts more even.
 const SAMPLES: usize = 32;
 
-/// Of more tables than these, only their last keys are looked at.
+/// With more input tables than this, only the last key of each is sampled.
 const MANY_FILES: usize = 64;
 
-/// A part is worth a thread if it has as many bytes, in tables of the size that is aimed at.
+/// Size of a part, in tables of the target size, below which it is not worth a thread.
 const MIN_PART_TABLES: u64 = 2;
 
-/// The most parts of one compaction.
+/// Largest number of parts of one compaction. More of them take more processors from reads and
+/// writes.
 const MAX_PARTS: usize = 4;
 
-/// User keys not before `from` and before `to`, where these are.
+/// The half-open range of user keys `[from, to)`; `None` is unbounded.
 #[derive(Debug, Default)]
-pub struct Part {
-    /// The first key that may be in it.
-    pub from: Option<Vec<u8>>,
-    /// The first key after it.
-    pub to: Option<Vec<u8>>,
+struct Part {
+    from: Option<Vec<u8>>,
+    to: Option<Vec<u8>>,
 }
 
-/// What the merge of a part did.
+/// The result of the merge of a part.
 #[derive(Debug, Default)]
-pub struct Merged {
-    /// The tables it wrote.
-    pub files: Vec<NewFile>,
-    /// What is in each, by its number.
-    pub contents: Vec<(u64, Contents)>,
-    /// The entries it left out.
-    pub dropped: u64,
-    /// Where each input began, and where it was left: an internal key, or its end.
-    ends: [Vec<Option<Vec<u8>>>; 2],
+pub(super) struct Merged {
+    /// The tables that it wrote, in key order.
+    pub(super) files: Vec<NewFile>,
+    /// Counts of the tables, by number.
+    pub(super) contents: Vec<(u64, Contents)>,
+    /// Number of entries that it left out.
+    pub(super) dropped: u64,
+    /// Position in each input before the merge.
+    begin: Vec<Position>,
+    /// Position in each input after the merge.
+    end: Vec<Position>,
 }
+
+/// Internal key of the entry that a cursor is at; `None` at the end.
+type Position = Option<Vec<u8>>;
 
 impl Engine {
     /// Merges the inputs of `compaction`, in parts where that pays.
     ///
     /// # Errors
-    /// The first that a part met; nothing is left of the others then.
-    pub fn merge(&self, compaction: &Compaction) -> Result<Merged> {
+    /// The first error of a part; the outputs of the others are removed then.
+    pub(super) fn merge(&self, compaction: &Compaction) -> Result<Merged> {
         let parts = self.parts_of(compaction)?;
         let held = self.reads.held_seqs();
         let gave_up = AtomicBool::new(false);
@@ -79,7 +84,7 @@ impl Engine {
         self.joined(merged)
     }
 
-    /// The parts as one. If one of them failed, nothing is left of the others.
+    /// Returns the results of all parts as one. If a part failed, removes the outputs of the others.
     fn joined(&self, parts: Vec<Result<Merged>>) -> Result<Merged> {
         let mut all = Merged::default();
         let mut failed = None;
@@ -87,7 +92,7 @@ impl Engine {
         for part in parts {
             let part = match part {
                 Ok(part) => part,
-                // One that was told to give up says no more than that.
+                // `Closed` says only that the part was stopped: another error is more telling.
                 Err(error) if matches!(failed, None | Some(Error::Closed)) => {
                     failed = Some(error);
                     continue;
@@ -97,19 +102,29 @@ impl Engine {
             all.files.extend(part.files);
             all.contents.extend(part.contents);
             all.dropped += part.dropped;
-            let [begin, end] = part.ends;
-            // In tables whose keys ascend a part begins at the entry where the one before it ends.
-            // In others entries between them could be lost.
-            if last_end.is_some_and(|last_end| last_end != begin) {
+            // In tables whose keys ascend, a part begins at the entry where the part before it ends.
+            // In others, entries between the two could be lost.
+            if last_end.is_some_and(|last_end| last_end != part.begin) {
                 failed.get_or_insert(Error::corruption("the keys of a table do not ascend"));
             }
-            last_end = Some(end);
+            last_end = Some(part.end);
         }
-        let Some(error) = failed else { return Ok(all) };
+        let Some(error) = failed else {
+            debug_assert!(self.are_disjoint(&all.files), "outputs overlap: {:?}", all.files);
+            return Ok(all);
+        };
         self.trash.remove(all.files.iter().map(|file| file.number));
         Err(error)
     }
 
+    /// Returns whether each table ends before the next one begins, by user keys.
+    fn are_disjoint(&self, files: &[NewFile]) -> bool {
+        let order = self.reads.order.user();
+        files
+            .is_sorted_by(|a, b| order.compare(user_key(&a.largest), user_key(&b.smallest)).is_lt())
+    }
+
+    /// Merges the entries of one part. After an error, removes its outputs and stops the others.
     fn merge_part(
         &self,
         compaction: &Compaction,
@@ -128,13 +143,13 @@ impl Engine {
             let stop = || gave_up.load(Relaxed) || self.closing.load(Relaxed);
             let to = part.to.as_deref();
             let dropped = self.merge_into(compaction, &mut merge, to, held, stop, &mut outputs)?;
-            Ok((dropped, [begin, merge.positions()]))
+            Ok((dropped, begin, merge.positions()))
         };
-        // Here, so that what it wrote is removed and the other parts give up.
+        // Contained here, so that after a panic, too, outputs are removed and other parts stop.
         match self.contain("a compaction", run) {
-            Ok((dropped, ends)) => {
+            Ok((dropped, begin, end)) => {
                 let (files, contents) = outputs.into_files();
-                Ok(Merged { files, contents, dropped, ends })
+                Ok(Merged { files, contents, dropped, begin, end })
             }
             Err(error) => {
                 gave_up.store(true, Relaxed);
@@ -144,7 +159,7 @@ impl Engine {
         }
     }
 
-    /// Ranges that together are everything, in order, each of about as many bytes as the others.
+    /// Returns ranges of about the same number of bytes, in order, that together hold all keys.
     fn parts_of(&self, compaction: &Compaction) -> Result<Vec<Part>> {
         let worth = compaction.input_bytes() / (MIN_PART_TABLES * self.options.max_file_bytes);
         let count = worth.min(self.idle_cores() as u64);
@@ -173,26 +188,28 @@ impl Engine {
                 parts.push(Part { from: Some(key), to: None });
             }
         }
+        debug_assert!(parts.windows(2).all(|pair| pair[0].to == pair[1].from), "parts leave gaps");
+        debug_assert!(parts[0].from.is_none() && parts[parts.len() - 1].to.is_none());
         Ok(parts)
     }
 
-    /// Some keys of a table, each with the bytes that lie before it and after the one before it.
+    /// Adds some keys of a table to `cuts`, each with the bytes between it and the key before.
     fn sample(&self, file: &Arc<TableFile>, cuts: &mut Vec<(Vec<u8>, u64)>) -> Result<()> {
         let blocks = self.reads.tables.table(&file.slot)?.blocks()?;
         let step = blocks.len().div_ceil(SAMPLES).max(1);
         let bytes = file.file_bytes / (blocks.len() / step).max(1) as u64;
         let separators = blocks.iter().skip(step - 1).step_by(step).map(|block| &block.separator);
-        // A separator too short to be an internal key is damage, which the merge will meet.
+        // A separator too short for an internal key is damage, which the merge will report.
         let keys = separators.filter(|separator| separator.len() >= 8);
         cuts.extend(keys.map(|separator| (user_key(separator).to_vec(), bytes)));
         Ok(())
     }
 
-    /// The threads that a compaction may take for itself.
+    /// Returns the number of threads that one of the compactions under way may use.
     fn idle_cores(&self) -> usize {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-        let running = self.state.lock().running.len().max(1);
-        // In one thread parts come one after the other, so that tests see them everywhere.
+        let running = self.state.lock().compactions.running.len().max(1);
+        // In deterministic mode, parts run one after the other, on any machine.
         let cores = if self.inline.is_some() { 2 } else { cores.min(MAX_PARTS) };
         (cores / running).max(1)
     }

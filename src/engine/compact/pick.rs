@@ -1,9 +1,17 @@
-//! Which tables to compact next. Pure: a version and what is under way in, a choice out.
+//! Picks the tables to compact next.
 //!
-//! Levels have targets; the level that exceeds its own by the largest factor goes first. Level 0
-//! counts tables, since each costs every read; the others count bytes, each level's target ten
-//! times the one above it. When no level is due, tables of many tombstones are, which scans would
-//! step over ([`tombstones`](crate::engine::version::tombstones)).
+//! 1. Each level has a target. Level 0 counts tables, since each costs every read; the others count
+//!    bytes, and the target of each is ten times that of the level above.
+//! 2. Levels at or over their target are tried in the order of their scores, the share of the
+//!    target that they fill.
+//! 3. From level 0 all tables are taken, unless a compaction has one of them; from another level,
+//!    the free table that overlaps the fewest bytes of the next level for its own size.
+//! 4. If no level yields a compaction, a table of many tombstones is taken, which scans would have
+//!    to step over ([`tombstones`](crate::engine::version::tombstones)).
+//!
+//! A compaction is picked only if no other has its tables and none writes where it would write.
+//! The choice depends on nothing but the arguments, the marks of taken tables, which the caller
+//! keeps still by the state lock, and the tombstones, which readers may report meanwhile.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,20 +22,23 @@ use crate::engine::version::{TableFile, Version};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{SeqNo, UserComparator};
 
-/// Tables in level 0 that make it worth a compaction; LevelDB's `kL0_CompactionTrigger`.
+/// Number of tables in level 0 from which on it is compacted; LevelDB's `kL0_CompactionTrigger`.
+/// A higher number makes reads ask more tables and compactions rewrite less.
 pub const LEVEL0_COMPACT_FILES: usize = 4;
-/// Tables in level 0 at which a full memtable is held back for a moment.
+/// Number of tables in level 0 from which on writes are slowed down. A higher number delays that and
+/// makes reads slower.
 pub const LEVEL0_SLOWDOWN_FILES: usize = 12;
-/// Tables in level 0 at which writes wait for a compaction.
+/// Number of tables in level 0 from which on writes wait for a compaction.
 pub const LEVEL0_STOP_FILES: usize = 20;
 
-/// How many times larger a level is than the one above it.
+/// Ratio of a level's target to that of the level above. A higher ratio makes fewer levels and more
+/// expensive merges.
 const LEVEL_FACTOR: u64 = 10;
 
-/// What a level is to hold at most, in bytes.
+/// Returns the target of a sorted level, in bytes.
 pub fn target_bytes(level: usize, options: &Options) -> u64 {
-    // Five tables are LevelDB's 10 MiB. But level 1 takes a few memtables' worth, or every flush
-    // would rewrite it several times over.
+    // Five tables are LevelDB's 10 MiB. Level 1 holds at least four memtables: if it were smaller,
+    // every compaction of level 0 would rewrite all of it for little data.
     let base = options.max_file_bytes.saturating_mul(5).max(4 * options.write_buffer_bytes as u64);
     let mut bytes: u64 = base;
     for _ in 1..level {
@@ -36,7 +47,7 @@ pub fn target_bytes(level: usize, options: &Options) -> u64 {
     bytes
 }
 
-/// By how much each level exceeds its target: 1 is full.
+/// Returns the share of its target that a level fills: 1 is full.
 fn score(version: &Version, level: usize, options: &Options) -> f64 {
     if level == 0 {
         version.level(0).len() as f64 / LEVEL0_COMPACT_FILES as f64
@@ -45,8 +56,8 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
     }
 }
 
-/// The compaction of tables of `levels` that is most due and in nobody's way; `None` if there is
-/// none.
+/// Returns the compaction of tables of `levels` that is most due among those that no compaction of
+/// `running` is in the way of. `oldest_held` is the oldest sequence number that is read.
 pub fn pick(
     version: &Arc<Version>,
     order: &UserComparator,
@@ -83,8 +94,8 @@ pub fn pick(
     })
 }
 
-/// The compaction that takes a table's many tombstones a level down, or drops them where there is
-/// nothing below that they could hide.
+/// Returns the compaction that takes a table's many tombstones a level down, or drops them if no
+/// table below has entries that they could hide.
 fn pick_tombstones(
     version: &Arc<Version>,
     level: usize,
@@ -102,7 +113,7 @@ fn pick_tombstones(
     };
     let range = hull(&files, order);
     let below = |from: usize| (from..NUM_LEVELS).map(|at| version.overlapping(at, order, range));
-    // A table of level 0 is never written anew in place: its number says how old it is.
+    // A table of level 0 is never written anew in place: its number would say that it is newer.
     let has_below = below(level + 1).any(|met| !met.is_empty());
     if level > 0 && !has_below {
         if !files.iter().all(is_free) {
@@ -111,8 +122,8 @@ fn pick_tombstones(
         let inputs = Inputs(vec![(level, files)]);
         return Some(Compaction::from_inputs(version.clone(), order, inputs, level, false));
     }
-    // Deletes all over the keys are better gathered first: what they meet would be written again
-    // for each table of them.
+    // Tombstones spread over all keys are left to gather first: each table of them would rewrite
+    // all that it overlaps.
     let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
     let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
     let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();
@@ -123,22 +134,24 @@ fn pick_tombstones(
     Some(if has_below { compaction } else { compaction.merging() })
 }
 
-/// Everything in level 0 that is not being compacted: tables there mostly overlap, and each one
-/// taken is one less for reads to ask.
+/// Returns the compaction of all tables of level 0, unless a compaction has one of them. Tables there
+/// mostly overlap, and reads have to ask each of them.
 fn pick_level0(
     version: &Arc<Version>,
     order: &UserComparator,
     options: &Options,
 ) -> Option<Compaction> {
     let files = version.level(0);
-    // One at a time: what a second one took could be newer than what the first still holds.
+    // One compaction of level 0 at a time: the tables of a second one could be newer than those of
+    // the first, and reach level 1 before them.
     if !files.iter().all(is_free) {
         return None;
     }
     Compaction::new(version, order, options, 0, files.to_vec())
 }
 
-/// The table that meets the least of the next level for its size: the cheapest bytes to move.
+/// Returns the compaction of the free table that overlaps the fewest bytes of the next level for its
+/// own size, which moves bytes down at the least cost.
 fn pick_sorted(
     version: &Arc<Version>,
     level: usize,

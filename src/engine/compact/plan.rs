@@ -1,4 +1,4 @@
-//! The plan of a compaction: its input tables and the level its outputs go to.
+//! The plan of a compaction: its input tables, and the level of its outputs.
 
 use std::sync::Arc;
 
@@ -22,24 +22,57 @@ impl Inputs {
     }
 }
 
-/// What is merged, and where to.
+/// The plan of a compaction, from its choice to its end.
 #[derive(Debug)]
 pub struct Compaction {
-    /// The version the inputs are of.
+    /// The version of the inputs.
     pub(super) version: Arc<Version>,
     pub(super) inputs: Inputs,
     pub(super) output_level: usize,
-    /// Whether the tables can move down as they are.
+    /// Whether the tables move down as they are.
     pub(super) is_move: bool,
-    /// The first user key of all inputs.
+    /// First user key of all inputs.
     first_key: Vec<u8>,
-    /// The last user key of all inputs.
+    /// Last user key of all inputs.
     last_key: Vec<u8>,
 }
 
 impl Compaction {
-    /// The compaction of `inputs`, which are everything between their first and last key in the
-    /// levels from theirs to `output_level`, but for level 0, whose newer tables may be left out.
+    /// Returns the compaction of `files` of `level` into the next level, with the tables that they
+    /// overlap there; `None` if one of those has been taken by another compaction.
+    pub fn new(
+        version: &Arc<Version>,
+        order: &UserComparator,
+        options: &Options,
+        level: usize,
+        files: Vec<Arc<TableFile>>,
+    ) -> Option<Compaction> {
+        if files.is_empty() {
+            return None;
+        }
+        let output_level = level + 1;
+        let met = version.overlapping(output_level, order, hull(&files, order));
+        let met = clean_cut_of(version.level(output_level), &met, order);
+        if !met.iter().all(is_free) {
+            return None;
+        }
+        let is_move = met.is_empty() && {
+            let disjoint = level > 0 || are_disjoint(&files, order);
+            let grandparents = match output_level + 1 {
+                NUM_LEVELS.. => 0,
+                below => bytes_of(&version.overlapping(below, order, hull(&files, order))),
+            };
+            let own = bytes_of(&files);
+            let limit = MAX_GRANDPARENT_FACTOR * options.max_file_bytes.max(own);
+            disjoint && grandparents <= limit
+        };
+        let inputs = Inputs(vec![(level, files), (output_level, met)]);
+        Some(Compaction::from_inputs(version.clone(), order, inputs, output_level, is_move))
+    }
+
+    /// Returns the compaction of `inputs`. They must be all tables between their first and last
+    /// keys in the levels from their first one to `output_level`; only newer tables of level 0 may
+    /// be left out.
     pub fn from_inputs(
         version: Arc<Version>,
         order: &UserComparator,
@@ -47,6 +80,10 @@ impl Compaction {
         output_level: usize,
         is_move: bool,
     ) -> Compaction {
+        let levels = inputs.0.iter().map(|(level, _)| *level);
+        debug_assert!(levels.clone().is_sorted_by(|a, b| a < b), "levels of inputs descend");
+        debug_assert!(levels.clone().all(|level| level <= output_level), "outputs above inputs");
+        debug_assert!(inputs.files().next().is_some(), "a compaction of nothing");
         let all: Vec<_> = inputs.files().map(|(_, file)| file.clone()).collect();
         let range = hull(&all, order);
         Compaction {
@@ -59,58 +96,61 @@ impl Compaction {
         }
     }
 
-    /// The same, but merged in any case: moving tables down gives no space back.
+    /// Returns the same compaction, but never as a move, which would give no space back.
     pub fn merging(self) -> Compaction {
         Compaction { is_move: false, ..self }
     }
 
-    /// Whether the outputs of both could overlap. (Inputs in common are seen by their marks.)
+    /// Returns whether the outputs of both could overlap. (Marks show whether they share inputs.)
     pub fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
         self.output_level == other.output_level
             && order.compare(&self.first_key, &other.last_key).is_le()
             && order.compare(&other.first_key, &self.last_key).is_le()
     }
 
-    /// Marks the inputs as taken, or as free again. Under the state lock.
+    /// Marks the inputs as taken, or as free again. The caller holds the state lock.
     pub fn mark(&self, taken: bool) {
         for (_, file) in self.inputs.files() {
-            file.compacting.store(taken, Relaxed);
+            let was_taken = file.compacting.swap(taken, Relaxed);
+            debug_assert_ne!(was_taken, taken, "two compactions have table {:06}", file.number);
         }
     }
 
-    /// The input tables.
+    /// Returns the input tables.
     pub fn input_files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
         self.inputs.files().map(|(_, file)| file)
     }
 
-    /// The level its tables go to.
+    /// Returns the level of the outputs.
     pub fn output_level(&self) -> usize {
         self.output_level
     }
 
-    /// The bytes of the input tables.
+    /// Returns the bytes of the input tables.
     pub fn input_bytes(&self) -> u64 {
         self.inputs.bytes()
     }
 
+    /// Returns the edit that replaces the inputs by `new_files`.
     pub(super) fn edit(&self, new_files: Vec<NewFile>) -> VersionEdit {
         let deleted = self.inputs.files().map(|(level, file)| (level, file.number));
         VersionEdit { deleted_files: deleted.collect(), new_files, ..VersionEdit::default() }
     }
 }
 
-/// A table is not moved down, and an output is ended, if it would meet more than this many times
-/// its own target size in the level after: merging it later would cost too much.
+/// A table is not moved down, and an output ends, if it overlaps more than this many times the
+/// target size of a table in the next level. A higher limit makes fewer, larger tables and later
+/// merges of them more expensive.
 pub const MAX_GRANDPARENT_FACTOR: u64 = 10;
 
-/// Whether no compaction has the table.
+/// Returns whether no compaction has taken the table.
 pub fn is_free(file: &Arc<TableFile>) -> bool {
     !file.compacting.load(Relaxed)
 }
 
-/// The table at `at` with those neighbours that share a user key with it: versions of one key
-/// may lie in two tables of a level (LevelDB once split them so), and the older must not stay
-/// above the newer.
+/// Returns the table at `at` with the neighbours that share a user key with it. Versions of one key
+/// may lie in two tables of a level (LevelDB once split them so); if only the newer one moved down,
+/// the older one would hide it.
 pub(super) fn clean_cut(
     files: &[Arc<TableFile>],
     at: usize,
@@ -129,7 +169,7 @@ pub(super) fn clean_cut(
     files[first..=last].to_vec()
 }
 
-/// Adds to `files` of a sorted level the neighbours that share a user key with them.
+/// Returns `files` of a sorted level with the neighbours that share a user key with them.
 pub fn clean_cut_of(
     level_files: &[Arc<TableFile>],
     files: &[Arc<TableFile>],
@@ -149,56 +189,19 @@ pub fn clean_cut_of(
     cut
 }
 
-/// The least range of user keys that holds all tables of `files`.
+/// Returns the smallest range of user keys that holds all tables of `files`.
 pub fn hull<'a>(files: &'a [Arc<TableFile>], order: &UserComparator) -> KeyRange<'a> {
     let from = files.iter().map(|file| file.first_key()).min_by(|a, b| order.compare(a, b));
     let to = files.iter().map(|file| file.last_key()).max_by(|a, b| order.compare(a, b));
     KeyRange { from, to }
 }
 
-impl Compaction {
-    /// The compaction of `files` of `level` into the next, with all they meet there.
-    ///
-    /// `None` if a table that it would need is taken already.
-    pub fn new(
-        version: &Arc<Version>,
-        order: &UserComparator,
-        options: &Options,
-        level: usize,
-        files: Vec<Arc<TableFile>>,
-    ) -> Option<Compaction> {
-        if files.is_empty() {
-            return None;
-        }
-        let output_level = level + 1;
-        let met = version.overlapping(output_level, order, hull(&files, order));
-        let met = clean_cut_of(version.level(output_level), &met, order);
-        if !met.iter().all(is_free) {
-            return None;
-        }
-        let is_move = met.is_empty() && {
-            let disjoint = level > 0 || are_disjoint(&files, order);
-            let grandparents = match version_level(version, output_level + 1) {
-                Some(_) => version
-                    .overlapping(output_level + 1, order, hull(&files, order))
-                    .iter()
-                    .map(|file| file.file_bytes)
-                    .sum(),
-                None => 0,
-            };
-            let own: u64 = files.iter().map(|file| file.file_bytes).sum();
-            let limit = MAX_GRANDPARENT_FACTOR * options.max_file_bytes.max(own);
-            disjoint && grandparents <= limit
-        };
-        let inputs = Inputs(vec![(level, files), (output_level, met)]);
-        Some(Compaction::from_inputs(version.clone(), order, inputs, output_level, is_move))
-    }
+/// Returns the bytes of the tables.
+pub(super) fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
+    files.iter().map(|file| file.file_bytes).sum()
 }
 
-fn version_level(version: &Version, level: usize) -> Option<&[Arc<TableFile>]> {
-    (level < NUM_LEVELS).then(|| version.level(level))
-}
-
+/// Returns whether the ranges of user keys of the tables, in any order, do not overlap.
 fn are_disjoint(files: &[Arc<TableFile>], order: &UserComparator) -> bool {
     let mut sorted: Vec<_> = files.iter().collect();
     sorted.sort_by(|a, b| order.compare(a.first_key(), b.first_key()));

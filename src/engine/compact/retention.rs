@@ -1,30 +1,37 @@
 //! The rule that decides which versions of a key a merge keeps.
+//!
+//! A reader at sequence number `s` sees the newest version that is not newer than `s`. So of two
+//! versions of a key that follow each other the older one is shadowed if no reader is between them,
+//! and is left out.
 
 use crate::base::{Error, Result};
 use crate::format::key::{ParsedKey, SeqNo, UserComparator};
 
-/// Which versions of a key someone may still see. Entries must come in internal key order.
+/// Decides which versions of a key a reader may still see. Entries must come in internal key order.
 #[derive(Debug)]
 pub struct Retention {
-    /// Sequences at which the database is read, ascending.
+    /// Sequence numbers at which the database is read, ascending.
     held: Vec<SeqNo>,
     order: UserComparator,
+    /// User key of the last entry.
     key: Vec<u8>,
-    /// The sequence of the key's version that came before, if one did.
+    /// Sequence number of the last entry; `None` before the first.
     newer: Option<SeqNo>,
 }
 
 impl Retention {
-    /// Keeps what readers at one of the `held` sequences, ascending, see.
+    /// Creates the rule that keeps what readers at one of the `held` sequence numbers, ascending,
+    /// see.
     pub fn new(held: Vec<SeqNo>, order: UserComparator) -> Retention {
+        debug_assert!(held.is_sorted_by(|a, b| a < b), "held sequence numbers ascend: {held:?}");
         Retention { held, order, key: Vec::new(), newer: None }
     }
 
-    /// Whether every reader sees a newer version of the key instead of this one.
+    /// Returns whether every reader sees a newer version of the key instead of this one.
     ///
     /// # Errors
-    /// Corruption, if the entry comes before the one before it. The same entry twice, from two
-    /// tables, is no harm.
+    /// Corruption if the entries do not ascend. The same entry twice, from two tables, is harmless:
+    /// the second is shadowed.
     pub fn is_shadowed(&mut self, entry: &ParsedKey<'_>) -> Result<bool> {
         if let Some(newer) = self.newer.replace(entry.seq) {
             let step = self.order.compare(entry.user_key, &self.key);
@@ -41,7 +48,7 @@ impl Retention {
         Ok(false)
     }
 
-    /// Whether every reader sees this entry or a newer one.
+    /// Returns whether every reader sees the entry at `seq` or a newer version of its key.
     pub(super) fn all_see(&self, seq: SeqNo) -> bool {
         self.held.first().is_none_or(|&oldest| seq <= oldest)
     }

@@ -23,7 +23,7 @@ use bytes::Bytes;
 use super::entries::Entries;
 use super::sort::{self, SortKey, compare, compare_entries, head};
 use crate::base::Comparator;
-use crate::base::sync::{Mutex, SkipEntry, SkipMap};
+use crate::base::sync::{LockRank, Mutex, SkipEntry, SkipMap};
 
 /// A leaf is split in pieces of the first size when it has more than the second. A scheduled run
 /// has few entries, and should see splits all the same.
@@ -200,8 +200,9 @@ fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
 impl Ordered {
     /// One without entries, under an order other than that of bytes, or under that.
     pub fn new(order: Option<Arc<dyn Comparator>>) -> Ordered {
-        let ordered = Ordered { leaves: SkipMap::new(), covered: Mutex::default(), order };
-        ordered.leaves.insert(ordered.lowest(), Mutex::default());
+        let covered = Mutex::ranked(LockRank::Covered, Covered::default());
+        let ordered = Ordered { leaves: SkipMap::new(), covered, order };
+        ordered.leaves.insert(ordered.lowest(), Mutex::ranked(LockRank::Leaf, Arc::default()));
         ordered
     }
 
@@ -273,7 +274,7 @@ impl Ordered {
                 break;
             }
             let key = self.leaf_key(entries, piece[0]);
-            self.leaves.insert(key.clone(), Mutex::new(leaf));
+            self.leaves.insert(key.clone(), Mutex::ranked(LockRank::Leaf, leaf));
             end = Some(key);
         }
     }

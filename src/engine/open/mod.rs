@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::sync::atomic::AtomicBool;
-use crate::base::sync::{Condvar, Mutex};
+use crate::base::sync::{Condvar, LockRank, Mutex};
 use crate::base::{Error, Result};
 use crate::engine::flush::{Target, write_table};
 use crate::engine::memtable::{Arena, Memtable};
@@ -200,26 +200,8 @@ impl Opening {
         commit.state.replayed_log = live.last().copied();
         live.insert(commit.state.log_number);
         self.remove_obsolete(&version, &live, manifest.manifest_number());
-        let state = State {
-            mem: commit.state.mem.clone(),
-            mem_log: commit.first_log,
-            frozen,
-            version,
-            logs: live.into_iter().map(|log| (log, None)).collect(),
-            spare_log: None,
-            wants_spare_log: false,
-            done_logs: Vec::new(),
-            running: Vec::new(),
-            flushing: false,
-            manual: None,
-            failed: None,
-            compaction_error: None,
-            compaction_failures: 0,
-            compaction_not_before: None,
-            pinned: Default::default(),
-            stall: None,
-            closing: false,
-        };
+        let mem = commit.state.mem.clone();
+        let state = State::new(mem, commit.first_log, frozen, version, live.into_iter());
         let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
         let tables = Arc::new(tables.guarded_by(&lock));
         let view = ReadView {
@@ -234,7 +216,7 @@ impl Opening {
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,
-            inline: self.options.inline_background.map(Mutex::new),
+            inline: self.options.inline_background.map(|seed| Mutex::ranked(LockRank::Leaf, seed)),
             options: self.options,
             reads: Arc::new(reads),
             numbers: self.numbers,
@@ -243,9 +225,9 @@ impl Opening {
             pace: Pace::default(),
             recovery: replayed.recovery,
             queue: Default::default(),
-            commit: Mutex::new(commit.state),
-            manifest: Mutex::new(manifest),
-            state: Mutex::new(state),
+            commit: Mutex::ranked(LockRank::Commit, commit.state),
+            manifest: Mutex::ranked(LockRank::Manifest, manifest),
+            state: Mutex::ranked(LockRank::State, state),
             changed: Condvar::new(),
             has_failed: AtomicBool::new(false),
             closing: AtomicBool::new(false),

@@ -54,7 +54,7 @@ impl Source {
 
     /// Says in which table and block an entry is malformed.
     #[cold]
-    fn place(&self, error: Error) -> Error {
+    fn locate(&self, error: Error) -> Error {
         match self {
             Source::Mem(_) => error,
             Source::Table(cursor, _) => cursor.data_error(error),
@@ -142,13 +142,13 @@ impl MergeCursor {
     /// Corruption, with the table and the block, if it is malformed.
     #[inline]
     pub fn parsed_key(&self) -> Result<ParsedKey<'_>> {
-        ParsedKey::parse(self.key()).map_err(|error| self.place(error))
+        ParsedKey::parse(self.key()).map_err(|error| self.locate(error))
     }
 
     /// Says that the entry is where `error` is about: in which table and block.
     #[cold]
-    pub fn place(&self, error: Error) -> Error {
-        self.top().place(error)
+    pub fn locate(&self, error: Error) -> Error {
+        self.top().locate(error)
     }
 
     /// The table the entry is in; `None` for a memtable.

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::base::sync::{ArcSwap, Condvar, Guard, Mutex};
+use crate::base::sync::{ArcSwap, Condvar, Guard, LockRank, Mutex};
 use crate::engine::memtable::Memtable;
 use crate::engine::stats::sample::LookupSample;
 use crate::engine::stats::totals::ReadTotals;
@@ -89,7 +89,7 @@ impl ReadState {
             sample: LookupSample::default(),
             view: ArcSwap::from_pointee(view),
             visible_seq: AtomicU64::new(visible_seq),
-            snapshots: Mutex::default(),
+            snapshots: Mutex::ranked(LockRank::Snapshots, BTreeMap::new()),
             _lock: lock,
         }
     }
@@ -118,6 +118,7 @@ impl ReadState {
 
     /// Makes writes up to `seq` visible.
     pub fn set_visible_seq(&self, seq: SeqNo) {
+        debug_assert!(seq >= self.visible_seq(), "what was visible stays visible");
         self.visible_seq.store(seq, Ordering::Release);
     }
 
@@ -130,6 +131,7 @@ impl ReadState {
         if seqs.last() != Some(&visible) {
             seqs.push(visible);
         }
+        debug_assert!(seqs.is_sorted_by(|a, b| a < b), "no snapshot is of the future");
         seqs
     }
 
@@ -197,6 +199,7 @@ impl HeldSeq {
 impl Drop for HeldSeq {
     fn drop(&mut self) {
         let mut snapshots = self.state.snapshots.lock();
+        debug_assert!(snapshots.contains_key(&self.seq), "{} was held", self.seq);
         if let Some(count) = snapshots.get_mut(&self.seq) {
             *count -= 1;
             if *count == 0 {

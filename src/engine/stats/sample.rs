@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::base::sync::Mutex;
+use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::ReadTally;
 
 /// Maximum number of keys kept. More keys make the advice more certain, and its replay slower.
@@ -25,9 +25,15 @@ const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 const MAX_GAP: u64 = 256;
 
 /// A sample of the keys looked up recently. Thread-safe.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct LookupSample {
     kept: Mutex<Kept>,
+}
+
+impl Default for LookupSample {
+    fn default() -> LookupSample {
+        LookupSample { kept: Mutex::ranked(LockRank::Leaf, Kept::default()) }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use crate::base::sync::Mutex;
+use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::{ReadTally, ReadTrace};
 
 /// So many threads that live at once have a tally of their own; the others share one.
@@ -27,7 +27,8 @@ pub struct ReadTotals {
 
 impl Default for ReadTotals {
     fn default() -> ReadTotals {
-        ReadTotals { own: [const { OnceLock::new() }; OWN_TALLIES], shared: Mutex::default() }
+        let shared = Mutex::ranked(LockRank::Leaf, ReadTally::default());
+        ReadTotals { own: [const { OnceLock::new() }; OWN_TALLIES], shared }
     }
 }
 

@@ -13,38 +13,38 @@ use crate::format::name::{self, FileName};
 use crate::fs::{Fs, ReadFile, sync_dir};
 use crate::log::{LogReader, LogWriter, Tail};
 
-/// What a MANIFEST says.
+/// The contents of a MANIFEST.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The tables, from an empty version.
+    /// The edit that makes the version of an empty one.
     pub edit: VersionEdit,
-    /// Logs before this one are in tables.
+    /// The first log whose records are not all in tables.
     pub log_number: u64,
-    /// A second live log, of LevelDB versions long gone; 0 for none.
+    /// A second live log, which early versions of LevelDB had; 0 for none.
     pub prev_log_number: u64,
-    /// No file number at or past this one was handed out, as far as the MANIFEST knows.
+    /// The first file number that was not handed out, as far as the MANIFEST knows.
     pub next_file_number: u64,
     /// The highest sequence number in the tables.
     pub last_seq: SeqNo,
-    /// The MANIFEST's own number.
+    /// File number of the MANIFEST.
     pub manifest_number: u64,
-    /// Where its last whole record ends.
+    /// Offset of the end of its last whole record.
     pub valid_end: u64,
-    /// Whether it ends cleanly there.
+    /// Whether the file ends there.
     pub clean: bool,
-    /// Whether it says that its sync failed, so that it must not be written on.
+    /// Whether its last record says that a sync of it failed, so that it must not be continued.
     pub sync_failed: bool,
-    /// What is wrong with what follows, if it is damaged and no record comes after it. An edit
-    /// that was being written in a crash looks so: nobody relied on it then, and everything that
-    /// the MANIFEST names without it is still there.
+    /// The damage after the last whole record, if no record follows. A crash leaves it when an edit
+    /// was being written: nothing relied on that edit yet, and all files that the MANIFEST names
+    /// without it are still there.
     pub damage: Option<Error>,
 }
 
-/// How often `CURRENT` is read again because a writer replaced it, and removed the MANIFEST that
-/// it named.
+/// Number of times that `CURRENT` is read again because a writer has replaced it and removed the
+/// MANIFEST that it named.
 const MAX_CURRENT_TRIES: usize = 100;
 
-/// Opens the MANIFEST that `CURRENT` names: its name, and the file.
+/// Opens the MANIFEST that `CURRENT` names. Returns its name and the file.
 ///
 /// # Errors
 /// Corruption of `CURRENT`, also if it names a MANIFEST that is not there; I/O errors.
@@ -76,7 +76,7 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
     read_manifest(&manifest, file, dir, comparator, false)
 }
 
-/// [`recover`], while another process may be writing.
+/// As [`recover`], while another process may be writing.
 ///
 /// # Errors
 /// As [`recover`].
@@ -85,7 +85,7 @@ pub fn recover_beside_writer(fs: &dyn Fs, dir: &Path, comparator: &str) -> Resul
     read_manifest(&manifest, file, dir, comparator, true)
 }
 
-/// Reads `file`, the MANIFEST of this name in `dir`.
+/// Reads `file`, the MANIFEST `manifest_name` in `dir`.
 ///
 /// # Errors
 /// As [`recover`].
@@ -162,26 +162,25 @@ fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     }
 }
 
-/// The last record of a MANIFEST whose sync failed: an edit of nothing. Such a MANIFEST is not
-/// written on.
+/// The last record of a MANIFEST whose sync failed: an empty edit. Such a MANIFEST is not continued.
 pub(super) const FAILED_MARK: &[u8] = &[];
 
-/// The name of the MANIFEST that `CURRENT` names.
+/// Returns the name of the MANIFEST that `CURRENT` names.
 ///
 /// # Errors
 /// Corruption, and I/O errors.
 pub fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
     let path = dir.join(name::CURRENT);
     let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
-    // A name and a newline: anything longer is not a CURRENT, and need not be read whole.
+    // A CURRENT is a name and a newline: a longer file is not one and need not be read whole.
     let mut contents = [0; 256];
     let len = file.read_at(&mut contents, 0).map_err(|error| Error::io("read", &path, error))?;
     let named = name::parse_current(&contents[..len]).map_err(|error| error.in_file(&path))?;
     Ok(named.to_owned())
 }
 
-/// Whether a MANIFEST names tables or cannot be told not to: what [`create`] leaves of its first
-/// one, when it is cut short, does not.
+/// Returns whether a MANIFEST names tables, or may name some. The first MANIFEST of [`create`], cut
+/// short at any byte, names none.
 ///
 /// # Errors
 /// I/O errors.
@@ -201,7 +200,10 @@ pub fn may_name_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
     }
 }
 
-/// Makes a database of nothing in `dir`: MANIFEST number 1, and the `CURRENT` that names it.
+/// Creates an empty database in `dir`: MANIFEST number 1, and the `CURRENT` that names it.
+///
+/// # Errors
+/// I/O errors.
 pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
     let edit = VersionEdit {
         comparator: Some(comparator.to_owned()),
@@ -215,7 +217,10 @@ pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
     set_current(fs, dir, 1)
 }
 
-/// Writes the MANIFEST `number` of one edit, and syncs it. Its name is the caller's to sync.
+/// Writes the MANIFEST `number` of one edit and syncs it. The caller syncs the directory.
+///
+/// # Errors
+/// I/O errors.
 pub fn write_manifest(fs: &dyn Fs, dir: &Path, number: u64, edit: &VersionEdit) -> Result<()> {
     let path = dir.join(name::manifest_name(number));
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -224,7 +229,11 @@ pub fn write_manifest(fs: &dyn Fs, dir: &Path, number: u64, edit: &VersionEdit) 
     manifest.sync()
 }
 
-/// Names a MANIFEST, durable under its own name, in `CURRENT`.
+/// Names a MANIFEST in `CURRENT`, by a rename that is durable afterwards. The MANIFEST is durable
+/// under its own name already.
+///
+/// # Errors
+/// I/O errors; `CURRENT` then names the old MANIFEST or the new one.
 pub fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
     let temp = dir.join(name::temp_name(manifest_number));
     let current = dir.join(name::CURRENT);
@@ -237,12 +246,13 @@ pub fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> 
     sync_dir(fs, dir)
 }
 
+/// A MANIFEST that is being written.
 #[derive(Debug)]
 pub(super) struct Manifest {
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) log: LogWriter,
-    /// Its length when it held one version and nothing else.
+    /// Its length, in bytes, when it held one version and nothing else.
     pub(super) version_bytes: u64,
 }
 

@@ -1,10 +1,20 @@
 //! A `Version`: which tables hold the database at one moment. Immutable.
 //!
-//! Level 0 holds flushed memtables, newest first, which may overlap. At every level below, tables
-//! are sorted and disjoint, and whatever they hold is older than what the levels above hold for
-//! the same key.
+//! - Level 0 holds flushed memtables, newest first, which may overlap.
+//! - In every level below, tables are sorted and disjoint ([`Version::check`]).
+//! - What a level holds of a key is older than what the levels above hold of it.
+//!
+//! The life of a version:
+//! 1. A flush or compaction writes tables and describes the change in an edit.
+//! 2. [`Version::apply`] makes the next version of the current one and the edit. It shares the
+//!    tables that stay.
+//! 3. [`VersionSet::commit`](set::VersionSet::commit) makes the edit durable in the MANIFEST
+//!    ([`manifest`]); then readers see the new version.
+//! 4. Readers that began before keep the old version. A table that the edit dropped is removed when
+//!    the last version that names it is dropped ([`obsolete`]).
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -27,27 +37,27 @@ pub mod tombstones;
 /// A table of the database. Shared by every version that names it; when the last of them goes and
 /// the file is obsolete, it is removed.
 pub struct TableFile {
-    /// The number in its name.
+    /// File number.
     pub number: u64,
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub file_bytes: u64,
-    /// Its first internal key.
+    /// First internal key.
     pub smallest: Vec<u8>,
-    /// Its last internal key.
+    /// Last internal key.
     pub largest: Vec<u8>,
-    /// Where the opened table is kept.
+    /// Slot of the table cache, which holds the table while it is open.
     pub slot: Arc<TableSlot>,
-    /// What is known of its tombstones.
+    /// Counts of its tombstones.
     pub tombstones: Tombstones,
     /// Set once the edit that drops the file is durable.
     obsolete: AtomicBool,
-    /// Whether a compaction has it as input. Guarded by the state lock.
+    /// Whether a compaction has taken it as an input. Written under the state lock.
     pub compacting: AtomicBool,
     trash: Arc<Trash>,
 }
 
 impl TableFile {
-    /// The table that an edit adds.
+    /// Returns the table that an edit adds.
     pub fn new(file: NewFile, trash: Arc<Trash>) -> TableFile {
         trash.hold(file.number);
         TableFile {
@@ -63,22 +73,22 @@ impl TableFile {
         }
     }
 
-    /// Lets the file be removed when its last user goes.
+    /// Lets the file be removed when the last version that names it is dropped.
     pub fn set_obsolete(&self) {
         self.obsolete.store(true, Relaxed);
     }
 
-    /// Its first user key.
+    /// Returns the first user key.
     pub fn first_key(&self) -> &[u8] {
         user_key(&self.smallest)
     }
 
-    /// Its last user key.
+    /// Returns the last user key.
     pub fn last_key(&self) -> &[u8] {
         user_key(&self.largest)
     }
 
-    /// The edit's entry that adds it at `level`.
+    /// Returns the entry of an edit that adds the table at `level`.
     pub fn to_edit(&self, level: usize) -> NewFile {
         NewFile {
             level,
@@ -113,21 +123,23 @@ impl fmt::Debug for TableFile {
 #[derive(Clone, Debug, Default)]
 pub struct Version {
     levels: [Vec<Arc<TableFile>>; NUM_LEVELS],
-    /// The last keys of a sorted level's tables; `None` where keys are not in byte order.
+    /// Bytes of each level's tables.
+    bytes: [u64; NUM_LEVELS],
+    /// Last keys of each sorted level's tables; `None` where keys are not in byte order.
     fences: [Option<Fences>; NUM_LEVELS],
 }
 
-/// A range of user keys, both ends within it; `None` is open.
+/// The closed range of user keys `[from, to]`; `None` is unbounded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeyRange<'a> {
-    /// The first key in it.
+    /// Lower bound, inclusive.
     pub from: Option<&'a [u8]>,
-    /// The last key in it.
+    /// Upper bound, inclusive.
     pub to: Option<&'a [u8]>,
 }
 
 impl KeyRange<'_> {
-    /// Whether a table has keys in the range.
+    /// Returns whether the range of a table overlaps this one.
     pub fn overlaps(&self, order: &UserComparator, file: &TableFile) -> bool {
         let after =
             self.from.is_some_and(|from| order.compare(file.last_key(), from) == Ordering::Less);
@@ -138,13 +150,13 @@ impl KeyRange<'_> {
 }
 
 impl Version {
-    /// The tables of a level: level 0 newest first, the others in key order.
+    /// Returns the tables of a level: level 0 newest first, the others in key order.
     #[inline]
     pub fn level(&self, level: usize) -> &[Arc<TableFile>] {
         &self.levels[level]
     }
 
-    /// Every table with its level, from level 0 down.
+    /// Returns every table with its level, from level 0 down.
     pub fn files(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.levels
             .iter()
@@ -152,20 +164,19 @@ impl Version {
             .flat_map(|(level, files)| files.iter().map(move |file| (level, file)))
     }
 
-    /// The bytes of a level's tables.
+    /// Returns the bytes of a level's tables.
     pub fn level_bytes(&self, level: usize) -> u64 {
-        self.levels[level].iter().map(|file| file.file_bytes).sum()
+        self.bytes[level]
     }
 
-    /// The deepest level that has a table in `range`.
+    /// Returns the deepest level that has a table in `range`.
     pub fn deepest_level(&self, order: &UserComparator, range: KeyRange<'_>) -> Option<usize> {
         (0..NUM_LEVELS)
             .rev()
             .find(|&level| self.levels[level].iter().any(|file| range.overlaps(order, file)))
     }
 
-    /// The table of a sorted level (1 and below) whose range could hold `key`: the first that
-    /// does not end before it, if it does not begin after it.
+    /// Returns the table of a sorted level (1 and below) whose range holds `key`, if there is one.
     #[inline]
     pub fn find_table(
         &self,
@@ -183,7 +194,7 @@ impl Version {
         files.get(at).filter(|file| order.compare(file.first_key(), key).is_le())
     }
 
-    /// The tables of a level that have keys in `range`, in the level's order.
+    /// Returns the tables of a level whose ranges overlap `range`, in the level's order.
     pub fn overlapping(
         &self,
         level: usize,
@@ -202,7 +213,7 @@ impl Version {
         within.cloned().collect()
     }
 
-    /// Keeps what was counted when the tables of these numbers were written.
+    /// Keeps the counts of tables that were just written at `level`, by number.
     pub fn set_contents(&self, level: usize, written: &[(u64, Contents)]) {
         for file in &self.levels[level] {
             if let Some((_, contents)) = written.iter().find(|(number, _)| *number == file.number) {
@@ -211,10 +222,10 @@ impl Version {
         }
     }
 
-    /// The version that `edit` makes of this one.
+    /// Returns the version that `edit` makes of this one.
     ///
     /// # Errors
-    /// Corruption, if the edit names a level that is none, adds a table twice to level 0, or
+    /// Corruption if the edit names a level that does not exist, adds a table twice to level 0, or
     /// leaves tables of a sorted level overlapping.
     pub fn apply(
         &self,
@@ -226,8 +237,8 @@ impl Version {
         let mut moved = Vec::new();
         for &(level, number) in &edit.deleted_files {
             let files = levels.get_mut(level).ok_or_else(|| bad_level(level))?;
-            // Replaying a MANIFEST of a database that was repaired may name files twice: LevelDB
-            // does not mind a removal of what is not there, and nothing is lost by it.
+            // The MANIFEST of a repaired database may drop a file twice. LevelDB ignores that, and
+            // nothing is lost by it.
             if let Some(at) = files.iter().position(|file| file.number == number) {
                 moved.push(files.remove(at));
             }
@@ -244,16 +255,50 @@ impl Version {
         for level in touched {
             sort_level(level, &mut levels[level], order)?;
         }
-        Ok(Version { fences: fences(&levels, order.user()), levels })
+        let bytes = std::array::from_fn(|level| bytes_of(&levels[level]));
+        Ok(Version { fences: fences(&levels, order.user()), bytes, levels })
     }
 
-    /// The edit that makes this version of an empty one.
+    /// Checks what holds of every version that edits of this engine make of a sound one. Returns the
+    /// first rule that is broken. (A damaged MANIFEST may break any of them.)
+    pub fn check(&self, order: &InternalComparator) -> std::result::Result<(), String> {
+        let mut numbers = BTreeSet::new();
+        for (level, file) in self.files() {
+            if !numbers.insert(file.number) {
+                return Err(format!("table {:06} is in the version twice", file.number));
+            }
+            if order.compare(&file.smallest, &file.largest).is_gt() {
+                return Err(format!("table {:06} of level {level} ends early", file.number));
+            }
+        }
+        for (level, files) in self.levels.iter().enumerate() {
+            let is_sorted = match level {
+                0 => files.is_sorted_by(|a, b| a.number > b.number),
+                _ => files.is_sorted_by(|a, b| order.compare(&a.largest, &b.smallest).is_lt()),
+            };
+            if !is_sorted {
+                return Err(format!("tables of level {level} overlap or are out of order"));
+            }
+            let bytes = bytes_of(files);
+            if self.bytes[level] != bytes {
+                return Err(format!("{} bytes in level {level}, not {bytes}", self.bytes[level]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the edit that makes this version of an empty one.
     pub fn to_edit(&self) -> VersionEdit {
         VersionEdit {
             new_files: self.files().map(|(level, file)| file.to_edit(level)).collect(),
             ..VersionEdit::default()
         }
     }
+}
+
+/// Returns the bytes of the tables. Sizes from a damaged MANIFEST may add up to any number.
+fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
+    files.iter().fold(0, |sum, file| sum.saturating_add(file.file_bytes))
 }
 
 fn fences(
@@ -273,6 +318,10 @@ fn bad_level(level: usize) -> Error {
     Error::mismatch("level of a table", format_args!("at most {}", NUM_LEVELS - 1), level)
 }
 
+/// Brings the tables of a level into order.
+///
+/// # Errors
+/// Corruption if level 0 has a table twice, or tables of a sorted level overlap.
 fn sort_level(
     level: usize,
     files: &mut [Arc<TableFile>],
@@ -295,4 +344,58 @@ fn sort_level(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::base::BytewiseComparator;
+    use crate::format::key::{KeyKind, internal_key};
+    use crate::fs::MemFs;
+
+    fn table(level: usize, number: u64, first: &str, last: &str) -> NewFile {
+        let key = |user_key: &str| internal_key(user_key.as_bytes(), 1, KeyKind::Value).to_vec();
+        let (smallest, largest) = (key(first), key(last));
+        NewFile { level, number, file_bytes: 100 * number, smallest, largest }
+    }
+
+    fn order() -> InternalComparator {
+        InternalComparator::new(Arc::new(BytewiseComparator))
+    }
+
+    fn version(new_files: Vec<NewFile>) -> Version {
+        let trash = Arc::new(Trash::new(Arc::new(MemFs::new()), Path::new("db")));
+        let edit = VersionEdit { new_files, ..VersionEdit::default() };
+        Version::default().apply(&edit, &order(), &trash).unwrap()
+    }
+
+    fn sound() -> Version {
+        version(vec![table(0, 4, "a", "z"), table(0, 5, "b", "c"), table(1, 1, "a", "f")])
+    }
+
+    #[test]
+    fn a_version_that_breaks_a_rule_is_found() {
+        assert_eq!(sound().check(&order()), Ok(()));
+        assert_eq!(sound().level_bytes(0), 900);
+        let rule = |version: &Version| version.check(&order()).unwrap_err();
+
+        let twice = version(vec![table(1, 1, "a", "b"), table(2, 1, "a", "b")]);
+        assert_eq!(rule(&twice), "table 000001 is in the version twice");
+        let turned = version(vec![table(1, 1, "b", "a")]);
+        assert_eq!(rule(&turned), "table 000001 of level 1 ends early");
+
+        let mut upside_down = sound();
+        upside_down.levels[0].reverse();
+        assert_eq!(rule(&upside_down), "tables of level 0 overlap or are out of order");
+        let mut overlapping = sound();
+        let more = version(vec![table(1, 2, "f", "g")]).levels[1].clone();
+        overlapping.levels[1].splice(0..0, more);
+        assert_eq!(rule(&overlapping), "tables of level 1 overlap or are out of order");
+
+        let mut too_large = sound();
+        too_large.bytes[1] += 1;
+        assert_eq!(rule(&too_large), "101 bytes in level 1, not 100");
+    }
 }

@@ -1,34 +1,37 @@
-//! The numbers in the names of files.
+//! File numbers, which tables, logs and MANIFESTs share.
 
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
 
-/// Hands out file numbers. None is ever handed out twice, across reopens too.
+/// Hands out file numbers, each only once, also across reopens. Thread-safe.
 #[derive(Debug)]
 pub struct FileNumbers(AtomicU64);
 
 impl FileNumbers {
-    /// The first number to hand out is `next`.
+    /// Creates a source whose first number is `next`.
     pub fn new(next: u64) -> FileNumbers {
         FileNumbers(AtomicU64::new(next))
     }
 
-    /// A number that nobody has.
+    /// Returns a number that was never returned before.
     pub fn take(&self) -> u64 {
-        self.0.fetch_add(1, Relaxed)
+        let number = self.0.fetch_add(1, Relaxed);
+        debug_assert!(number < u64::MAX, "file numbers wrap around");
+        number
     }
 
-    /// The number that comes next.
+    /// Returns the number that [`FileNumbers::take`] returns next.
     pub fn next(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
-    /// Makes sure that `taken`, which is below [`MAX_FILE_NUMBER`], is not handed out.
+    /// Skips `taken`, which is below [`MAX_FILE_NUMBER`], and all numbers before it.
     pub fn skip(&self, taken: u64) {
+        debug_assert!(taken < MAX_FILE_NUMBER, "the number {taken} leaves too few");
         self.0.fetch_max(taken + 1, Relaxed);
     }
 }
 
-/// Numbers of files are below this one, so that those handed out never wrap round to numbers that
-/// are taken.
+/// Upper bound, exclusive, of file numbers found on disk: those that are handed out after them never
+/// wrap around.
 pub const MAX_FILE_NUMBER: u64 = 1 << 62;

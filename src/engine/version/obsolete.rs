@@ -1,23 +1,27 @@
-//! What becomes of files nobody needs any more.
+//! The removal of files that are not needed any more.
 //!
-//! A table is obsolete once the edit that drops it is durable, and is removed when the last
-//! version, snapshot of a version or cursor that names it goes. Logs and MANIFESTs have one user,
-//! the engine, and are removed by it.
+//! 1. A table is obsolete once the edit that drops it is durable.
+//! 2. It is thrown away when the last version that names it is dropped: the current version, or one
+//!    that a snapshot or a cursor still has.
+//! 3. It is removed at the next [`Trash::empty`], which the background calls after its work, and the
+//!    drop of a cursor or iterator after it has let its view go.
+//!
+//! Logs and MANIFESTs have one user, the engine, which removes them itself.
 //!
 //! # Why no view names a table that is gone
-//! While an engine runs, [`Trash`] alone removes its tables, and it removes none of whose number a
+//! While an engine runs, only [`Trash`] removes its tables, and never one with a number of which a
 //! [`TableFile`](crate::engine::version::TableFile) is alive. A view names a table by nothing else.
-//! Who asks for a removal:
+//! Removals come from:
 //! - the drop of a `TableFile` that was marked obsolete. It is marked after the edit that drops it
-//!   is durable; every view made before holds it, and no view made later names it, because an edit
-//!   that moves it keeps the same object, and an edit that drops what is not in the current version
-//!   is refused (`VersionSet::commit`).
+//!   is durable. Every view made before holds it, and no view made later names it, because an edit
+//!   that moves it keeps the same object, and an edit that drops a table which is not in the current
+//!   version is refused (`VersionSet::commit`).
 //! - a merge or a flush that failed before its edit was tried: no version has named its outputs.
-//!   After an edit that failed, or of which that is not known, they stay for the next open.
+//!   If the edit failed, or may have failed, they stay for the next open.
 //!
-//! An open removes what its MANIFEST does not name, before there is a view and with the directory
-//! locked; that lock is held until the last view is gone. Numbers are not given twice: those that
-//! a MANIFEST named are below its next file number, so even a removal that comes late, from a
+//! An open removes tables that its MANIFEST does not name, before there is a view and with the
+//! directory locked; that lock is held until the last view is dropped. Numbers are not handed out
+//! twice: those that a MANIFEST named are below its next file number, so even a late removal, of a
 //! database that was closed, finds no table of another.
 
 use std::collections::BTreeMap;
@@ -25,21 +29,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use crate::base::sync::Mutex;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::sync::{LockRank, Mutex};
 use crate::base::{Error, Result};
 use crate::format::name;
 use crate::fs::{FileLock, Fs, check_not_replaced};
 
-/// Removes tables. A removal that fails is tried again by the next open, which removes whatever no
-/// MANIFEST names.
+/// Removes tables. If a removal fails, the next open removes the table, which no MANIFEST names.
+/// Thread-safe.
 #[derive(Debug)]
 pub struct Trash {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     tables: Mutex<Tables>,
-    /// Whether no table is thrown: callers look here before they take the lock. Written under it.
+    /// Mirror of `tables.thrown.is_empty()`, so that `empty` can return without the lock. Written
+    /// under it.
     is_empty: AtomicBool,
     /// The lock of the directory, while it is held.
     lock: Option<Weak<dyn FileLock>>,
@@ -47,50 +52,53 @@ pub struct Trash {
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// The tables that versions name, and in how many objects.
+    /// Numbers of the tables that versions name, each with the count of its `TableFile`s.
     named: BTreeMap<u64, usize>,
-    /// The tables to remove.
+    /// Numbers of the tables to remove at the next `empty`.
     thrown: Vec<u64>,
 }
 
 impl Trash {
-    /// Removes tables of `dir`.
+    /// Creates an empty trash for tables of `dir`.
     pub fn new(fs: Arc<dyn Fs>, dir: &Path) -> Trash {
         Trash {
             fs,
             dir: dir.to_path_buf(),
-            tables: Mutex::default(),
+            tables: Mutex::ranked(LockRank::Leaf, Tables::default()),
             is_empty: AtomicBool::new(true),
             lock: None,
         }
     }
 
-    /// Removes nothing once `lock`, that of the directory, was replaced.
+    /// Returns the trash, which removes nothing once `lock`, that of the directory, was replaced.
     pub fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> Trash {
         self.lock = Some(Arc::downgrade(lock));
         self
     }
 
     /// Checks that the directory is the one that was locked, and not one that another process has
-    /// made since under the same name. One look at the lock file: for what writes whole files.
+    /// made since under the same name. It costs one look at the lock file, too much for every write
+    /// but not for one of a whole file.
     ///
     /// # Errors
-    /// If it is another one, or it cannot be told.
+    /// An I/O error if it is another directory, or the lock file cannot be looked at.
     pub fn check_directory(&self) -> Result<()> {
         let checked = check_not_replaced(self.lock.as_ref());
         checked.map_err(|error| Error::io("use", &self.dir, error))
     }
 
-    /// Takes note that a version names the table: it is not removed before
-    /// [`Trash::let_go`] was called as often.
+    /// Counts a `TableFile` of this number: the table is not removed before [`Trash::let_go`] was
+    /// called as often.
     pub fn hold(&self, number: u64) {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
 
-    /// Takes note that the table is named once less, and, if it is `obsolete`, that it is to be
-    /// removed. That is done later: readers do not wait for the disk.
+    /// Ends the count of a `TableFile`. If it is `obsolete`, the next [`Trash::empty`] removes the
+    /// table, so that this can be called under any lock.
     pub fn let_go(&self, number: u64, obsolete: bool) {
         let mut tables = self.tables.lock();
+        debug_assert!(tables.named.contains_key(&number), "table {number:06} was not held");
+        debug_assert!(!tables.thrown.contains(&number), "table {number:06} is thrown away twice");
         if let Some(count) = tables.named.get_mut(&number) {
             *count -= 1;
             if *count == 0 {
@@ -103,7 +111,7 @@ impl Trash {
         }
     }
 
-    /// Removes the tables that were thrown.
+    /// Removes the tables that were thrown away.
     pub fn empty(&self) {
         if self.is_empty.load(Relaxed) {
             return;
@@ -116,21 +124,21 @@ impl Trash {
         self.remove(thrown.into_iter());
     }
 
-    /// Removes tables, but for those that a version names.
+    /// Removes tables, except those that a version names.
     pub fn remove(&self, numbers: impl Iterator<Item = u64>) {
         if self.check_directory().is_err() {
             return;
         }
         for number in numbers {
             if !self.tables.lock().named.contains_key(&number) {
-                // Dropping a cursor comes here, and a panic in a drop could end the process.
+                // The drop of a cursor calls this, and a panic in a drop could end the process.
                 let _stays = catch_unwind(AssertUnwindSafe(|| self.remove_file(number)));
             }
         }
     }
 
     fn remove_file(&self, number: u64) {
-        // The table may have the name that LevelDB before 1.14 gave it.
+        // LevelDB before 1.14 gave tables another name.
         for file in [name::table_name(number), name::legacy_table_name(number)] {
             if self.fs.remove(&self.dir.join(file)).is_ok() {
                 return;

@@ -1,9 +1,12 @@
-//! The MANIFEST: which version is current, and how that is made durable.
+//! The current version, and how a change of it becomes durable.
 //!
-//! A MANIFEST is a log of version edits. `CURRENT` names the one that counts. Order of a change:
-//! the tables it names are durable, then the edit is appended and synced, then the new version is
-//! shown to readers, then what it dropped may be removed. A new MANIFEST starts with the whole
-//! version, and is durable under its name before `CURRENT` is replaced by a rename.
+//! 1. The caller makes the tables that an edit adds durable, with their names.
+//! 2. The edit is appended to the MANIFEST and synced ([`VersionSet::commit`]).
+//! 3. The caller shows the new version to readers.
+//! 4. Tables that the edit dropped may be removed.
+//!
+//! A MANIFEST that has grown too long, or that failed, is replaced: the new one begins with the
+//! whole current version, and is durable under its name before `CURRENT` is replaced by a rename.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -20,7 +23,7 @@ use crate::format::name::{self};
 use crate::fs::{Fs, has_other_names, sync_dir};
 use crate::log::LogWriter;
 
-/// Writes the MANIFEST. Guarded by the manifest lock: one edit at a time.
+/// The current version and the MANIFEST. Guarded by the manifest lock: one edit at a time.
 #[derive(Debug)]
 pub struct VersionSet {
     fs: Arc<dyn Fs>,
@@ -30,23 +33,25 @@ pub struct VersionSet {
     numbers: Arc<FileNumbers>,
     current: Arc<Version>,
     manifest: Option<Manifest>,
-    /// MANIFESTs before this one, mostly such as failed: `CURRENT` may name one of them until the
-    /// next one is in place.
+    /// Earlier MANIFESTs that failed: `CURRENT` may name one of them until the next one is in place.
     old_manifests: Vec<PathBuf>,
-    /// Logs before this one are in tables.
+    /// The first log whose records are not all in tables.
     log_number: u64,
     /// The highest sequence number in the tables.
     last_seq: SeqNo,
-    /// Why the MANIFEST is never written again.
+    /// The error after which the MANIFEST is never written again.
     failed: Option<Error>,
-    /// Whether the edit that failed may be found by the next open all the same.
+    /// Whether the next open may find the edit that failed.
     in_doubt: bool,
-    /// A MANIFEST longer than this, and than twice what its version takes, is started anew.
+    /// Bytes above which a MANIFEST is replaced, if it also takes twice the bytes of its version.
     rotate_bytes: u64,
 }
 
 impl VersionSet {
-    /// Starts from a recovered version; the first edit makes a new MANIFEST.
+    /// Starts from a recovered version. The first edit begins a new MANIFEST.
+    ///
+    /// # Errors
+    /// Corruption of the recovered version.
     pub fn new(
         fs: Arc<dyn Fs>,
         dir: &Path,
@@ -75,7 +80,10 @@ impl VersionSet {
         })
     }
 
-    /// Goes on writing the recovered MANIFEST, which must end cleanly.
+    /// Continues the recovered MANIFEST, which must end cleanly, unless it has a second name.
+    ///
+    /// # Errors
+    /// I/O errors.
     pub fn reuse_manifest(&mut self, recovered: &Recovered) -> Result<()> {
         let path = self.dir.join(name::manifest_name(recovered.manifest_number));
         if has_other_names(&*self.fs, &path)? {
@@ -93,34 +101,34 @@ impl VersionSet {
         Ok(())
     }
 
-    /// The current version.
+    /// Returns the current version.
     pub fn current(&self) -> &Arc<Version> {
         &self.current
     }
 
-    /// Logs before this one are in tables.
+    /// Returns the first log whose records are not all in tables.
     pub fn log_number(&self) -> u64 {
         self.log_number
     }
 
-    /// The highest sequence number in the tables.
+    /// Returns the highest sequence number in the tables.
     pub fn last_seq(&self) -> SeqNo {
         self.last_seq
     }
 
-    /// The MANIFEST's number; 0 before the first edit.
+    /// Returns the number of the MANIFEST; 0 before the first edit.
     pub fn manifest_number(&self) -> u64 {
         self.manifest.as_ref().map_or(0, |manifest| manifest.number)
     }
 
-    /// Makes `edit` durable, and the version it makes the current one.
+    /// Makes `edit` durable, and makes the version that results the current one. Returns it.
     ///
-    /// The edit's log number and last sequence, where given, are those of what it flushes; the
-    /// rest is filled in here.
+    /// A flush sets the log number and the last sequence number of the edit; all other numbers are
+    /// filled in here.
     ///
     /// # Errors
-    /// I/O errors. After one the MANIFEST is suspect and never written again: whether the edit
-    /// is durable is known only at the next open.
+    /// I/O errors. After one the MANIFEST is never written again, because only the next open finds
+    /// out whether the edit is durable. Corruption if the edit drops a table that is not there.
     pub fn commit(&mut self, mut edit: VersionEdit) -> Result<Arc<Version>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -128,16 +136,20 @@ impl VersionSet {
         self.check_dropped(&edit)?;
         let log_number = edit.log_number.unwrap_or(self.log_number);
         let last_seq = self.last_seq.max(edit.last_seq.unwrap_or(0));
+        debug_assert!(log_number >= self.log_number, "the edit needs logs that may be removed");
+        let next = self.numbers.next();
+        debug_assert!(edit.new_files.iter().all(|file| file.number < next), "a number not given");
         edit.log_number = Some(log_number);
         edit.prev_log_number = Some(0);
         edit.next_file_number = Some(self.numbers.next());
         edit.last_seq = Some(last_seq);
         let version = Arc::new(self.current.apply(&edit, &self.order, &self.trash)?);
+        self.assert_stays_sound(&version);
         let write = || match &self.manifest {
             Some(manifest) if !manifest.is_overgrown(self.rotate_bytes) => self.append(&edit),
             _ => self.rotate(&mut edit.clone()),
         };
-        // A panic is one more way not to know whether the edit is durable.
+        // After a panic, too, it is not known whether the edit is durable.
         let written = catch_unwind(AssertUnwindSafe(write))
             .unwrap_or_else(|payload| Err(Error::panicked("an edit of the MANIFEST", &*payload)));
         self.failed = written.as_ref().err().cloned();
@@ -155,8 +167,15 @@ impl VersionSet {
         Ok(version)
     }
 
-    /// Checks that what an edit drops is there. If two compactions had one input, the second would
-    /// bring back what the first dropped.
+    /// Checks that an edit leaves a sound version sound.
+    fn assert_stays_sound(&self, next: &Version) {
+        if cfg!(debug_assertions) && self.current.check(&self.order).is_ok() {
+            assert_eq!(next.check(&self.order), Ok(()), "after an edit");
+        }
+    }
+
+    /// Checks that the tables that an edit drops are there. If two compactions had an input in
+    /// common, the second would bring back entries that the first dropped.
     fn check_dropped(&self, edit: &VersionEdit) -> Result<()> {
         let is_there = |&(level, number): &(usize, u64)| {
             self.current.level(level).iter().any(|file| file.number == number)
@@ -169,18 +188,19 @@ impl VersionSet {
         }
     }
 
-    /// After a failure: the next edit starts a new MANIFEST, without the edit that failed.
+    /// After a failure, lets the next edit begin a new MANIFEST, without the edit that failed.
     pub fn restart(&mut self) {
         if self.failed.take().is_some() {
             self.old_manifests.extend(self.manifest.take().map(|manifest| manifest.path));
         }
     }
 
-    /// After a failed commit: whether the next open may find its edit, and need what that names.
+    /// Returns whether the next open may find the edit of a commit that failed, and need its tables.
     pub fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
 
+    /// Appends the edit to the MANIFEST and syncs it.
     fn append(&mut self, edit: &VersionEdit) -> Result<()> {
         self.in_doubt = true;
         let manifest = self.manifest.as_mut().expect("append follows a check for a MANIFEST");
@@ -191,14 +211,15 @@ impl VersionSet {
     /// Writes the current version and `edit` into a new MANIFEST and names it in `CURRENT`.
     fn rotate(&mut self, edit: &mut VersionEdit) -> Result<()> {
         let number = self.numbers.take();
+        debug_assert!(number > self.manifest_number(), "MANIFESTs ascend");
         edit.next_file_number = Some(self.numbers.next());
         let path = self.dir.join(name::manifest_name(number));
         let begun = self.begin_manifest(number, &path, edit);
         begun.inspect_err(|_| self.discard(number, path))
     }
 
-    /// Writes the current version and `edit` into the new MANIFEST at `path`, and puts it in place
-    /// of those before.
+    /// Writes the current version and `edit` into the new MANIFEST at `path`, names it in `CURRENT`
+    /// and removes the MANIFESTs before it.
     fn begin_manifest(&mut self, number: u64, path: &Path, edit: &VersionEdit) -> Result<()> {
         let path = path.to_path_buf();
         let file = self.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
@@ -216,14 +237,14 @@ impl VersionSet {
             self.old_manifests.push(old.path);
         }
         for old in std::mem::take(&mut self.old_manifests) {
-            // Left behind, it is removed by the next open.
+            // If this fails, the next open removes it.
             let _ = self.fs.remove(&old);
         }
         Ok(())
     }
 
-    /// Removes what is left of a new MANIFEST that failed, so that tries on a full disk do not add
-    /// up. If `CURRENT` names it or cannot be read, it stays until another one is in place.
+    /// Removes the rest of a new MANIFEST that failed, so that tries on a full disk do not add up. If
+    /// `CURRENT` names it or cannot be read, it stays until another one is in place.
     fn discard(&mut self, number: u64, path: PathBuf) {
         let is_named = !matches!(read_current(&*self.fs, &self.dir), Ok(named)
             if named != name::manifest_name(number));

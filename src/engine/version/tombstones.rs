@@ -1,20 +1,20 @@
-//! How many tombstones a table holds, and whether they are worth a compaction of their own.
+//! Counts of the tombstones in tables, and the rule that says when they earn a compaction.
 //!
-//! A scan steps over every tombstone in its way, and a level whose bytes are within its target
-//! would keep them for ever. LevelDB's files have no place for such a count: a table's bytes, and
-//! a MANIFEST's, are fixed. So there are two sources, both in memory:
+//! A scan steps over every tombstone in its way, and a level within its target would keep them for
+//! ever. LevelDB's tables and MANIFESTs have no field for a count, so there are two sources, both in
+//! memory:
 //!
-//! - this process counts what it writes into a table ([`Contents`]);
-//! - a cursor that passes [`CRAWL_TOMBSTONES`] at one step says in which tables it meets more. So
-//!   tables that were there before, whoever wrote them, are found by the first scan that suffers.
+//! - this process counts the entries that it writes into a table ([`Contents`]);
+//! - a cursor that has passed [`CRAWL_TOMBSTONES`] in one step (a *crawl*) reports the tables in
+//!   which it meets more. So the first scan that is slow finds tables of earlier processes.
 //!
-//! Sampling tables when they are opened would find some of the latter earlier, for reads that
-//! every open pays.
+//! To sample tables when they are opened would find some of them earlier, at the cost of reads in
+//! every open.
 //!
-//! Only tombstones that every reader sees count: while a snapshot holds an older state, a
-//! compaction could not drop them. Each of these compactions takes its tombstones a level down;
-//! where no deeper level has a table in their range they are dropped. So each table is taken once,
-//! and what is written of it is taken again only from the level below.
+//! Only tombstones that every reader sees count: while a snapshot holds an older state, a compaction
+//! could not drop them. Such a compaction takes tombstones a level down, or drops them if no deeper
+//! level has a table in their range. So each table is taken once, and its tombstones again only from
+//! the level below.
 
 use std::sync::OnceLock;
 
@@ -22,27 +22,36 @@ use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 
-/// A table of fewer is never compacted for its tombstones, unless a cursor crawled over them.
+/// Fewest tombstones for which a table is compacted, unless a cursor crawled over them. A higher
+/// number saves compactions and makes scans step over more.
 pub const LEAST_TOMBSTONES: u64 = 256;
 
-/// More than so many in a row at one step of a cursor are a crawl: some tenths of a millisecond.
+/// Number of tombstones in a row, at one step of a cursor, above which the step is a crawl. They take
+/// some tenths of a millisecond.
 pub const CRAWL_TOMBSTONES: u64 = 1024;
 
-/// Bytes of an entry, where nobody counted: only a guess of what a merge costs hangs on it.
+/// Assumed bytes per entry of a table whose entries this process did not count. Only an estimate of
+/// the cost of a merge depends on it.
 const GUESSED_ENTRY_BYTES: u64 = 64;
 
-/// What was written into a table.
+/// Counts of the entries of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Entries, tombstones among them.
+    /// Number of entries, including tombstones.
     pub entries: u64,
-    /// Tombstones.
+    /// Number of tombstones.
     pub tombstones: u64,
-    /// The newest tombstone's sequence number.
+    /// Sequence number of the newest tombstone; 0 if there is none.
     pub newest_tombstone: SeqNo,
 }
 
 impl Contents {
+    /// Checks that the counts can be those of a table.
+    fn check(&self) {
+        debug_assert!(self.tombstones <= self.entries, "more tombstones than entries: {self:?}");
+        debug_assert!(self.tombstones > 0 || self.newest_tombstone == 0, "{self:?}");
+    }
+
     /// Counts an entry.
     pub fn add(&mut self, entry: &ParsedKey<'_>) {
         self.entries += 1;
@@ -53,45 +62,46 @@ impl Contents {
     }
 }
 
-/// What is known of a table's tombstones. Thread-safe.
+/// The tombstones of a table, as far as they were counted or met. Thread-safe.
 #[derive(Debug, Default)]
 pub struct Tombstones {
     contents: OnceLock<Contents>,
-    /// The newest that a cursor met when it crawled; 0 if none did.
+    /// Sequence number of the newest tombstone that a cursor crawled over; 0 if none did.
     crawled: AtomicU64,
 }
 
 impl Tombstones {
-    /// Keeps what the writer of the table counted.
+    /// Keeps the counts of the writer of the table.
     pub fn set_contents(&self, contents: Contents) {
+        contents.check();
         self.contents.get_or_init(|| contents);
     }
 
-    /// A cursor crawled over tombstones of the table up to this sequence.
+    /// Records that a cursor crawled over tombstones of the table, the newest of them at `seq`.
     pub fn crawled(&self, seq: SeqNo) {
-        // A load first: crawls come by again and again.
+        // A load first: a cursor reports the same crawl again and again.
         if self.crawled.load(Relaxed) < seq.max(1) {
             self.crawled.fetch_max(seq.max(1), Relaxed);
         }
     }
 
-    /// Whether a cursor crawled over the table.
+    /// Returns whether a cursor crawled over the table.
     pub fn is_crawled(&self) -> bool {
         self.crawled.load(Relaxed) > 0
     }
 
-    /// How many there are, as far as anybody counted.
+    /// Returns the number of tombstones; 0 if this process did not count them.
     pub fn count(&self) -> u64 {
         self.contents.get().map_or(0, |contents| contents.tombstones)
     }
 
-    /// How many entries a table of `file_bytes` has.
+    /// Returns the number of entries of a table of `file_bytes`, estimated if it was not counted.
     pub fn entries(&self, file_bytes: u64) -> u64 {
         self.contents.get().map_or(file_bytes / GUESSED_ENTRY_BYTES, |contents| contents.entries)
     }
 
-    /// Whether it is half tombstones, or a cursor crawled over them; and all readers see them,
-    /// the oldest of whom is at `oldest_held`.
+    /// Returns whether the tombstones earn a compaction: they are half of all entries, or a cursor
+    /// crawled over them; and all readers, the oldest of them at `oldest_held`, see them.
     pub fn are_many(&self, oldest_held: SeqNo) -> bool {
         let crawled = self.crawled.load(Relaxed);
         match self.contents.get() {

@@ -1,12 +1,20 @@
-//! A write: a place in the queue, the log, the memtable.
+//! A write: from the queue into the log, from the log into the memtable.
 //!
-//! The writer at the head of the queue leads: it takes what waits behind it into one group,
-//! writes one log record for all, syncs it if any of them asked, inserts everything into the
-//! memtable and makes it visible. A group is one batch on disk, so each of its batches is all or
-//! nothing. A writer that nobody waits behind pays two uncontended locks and no allocation.
+//! 1. The writer enters the [`queue`]. The one at its head leads; the others wait for its result.
+//! 2. The leader makes room in the memtable ([`pace`]): it may be held back, or freeze the memtable
+//!    and begin a new log ([`wal`]).
+//! 3. It takes the waiters behind it into its group and puts their batches together.
+//! 4. It appends one record for the group to the log, and syncs the log if any of them asked.
+//! 5. It inserts the entries into the memtable and makes them visible, all at once.
+//! 6. It hands the lead to the next waiter, and the result to its group.
 //!
-//! Every log begins with an empty batch that says which sequence number comes next. LevelDB and
-//! goleveldb replay it without effect; recovery sees by it that the log before lost its end.
+//! A group is one record, so each of its batches survives a crash whole or not at all. If the log
+//! fails in 4, the record may be in the file in part: no record may follow, so writes stop until
+//! [`Engine::resume`]. A writer that nobody waits behind pays two uncontended locks and no
+//! allocation.
+//!
+//! Every log begins with an empty batch that carries the next sequence number. LevelDB and goleveldb
+//! replay it without effect; recovery learns from it that the log before lost its end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +25,7 @@ use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::options::WriteOptions;
-use crate::engine::write::queue::{Waiter, Write};
+use crate::engine::write::queue::{Turn, Waiter, Write};
 use crate::engine::write::wal::OutgoingLog;
 use crate::format::batch::{HEADER_BYTES, WriteBatch};
 use crate::format::key::{MAX_SEQ_NO, SeqNo};
@@ -27,43 +35,44 @@ pub mod pace;
 pub mod queue;
 pub mod wal;
 
-/// The group's buffer is given back if one group made it larger than this.
+/// Largest buffer, in bytes, that is kept for the next group. A larger one is freed.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
-/// What the commit leader holds: the log under way and the memtable it fills.
+/// What the leader of a group works on: the log under way and the memtable it fills. Guarded by
+/// [`Engine::commit`](Engine).
 #[derive(Debug)]
 pub struct CommitState {
-    /// The log's number.
+    /// File number of the log.
     pub log_number: u64,
-    /// The log's file.
+    /// Path of the log, for errors.
     pub log_path: PathBuf,
-    /// The log.
+    /// The log under way.
     pub log: LogWriter,
     /// Whether the log's name is durable.
     pub name_synced: bool,
-    /// Logs before this one that hold unsynced records: they are synced before a synced write
-    /// here is acknowledged, so that what survives is a prefix.
+    /// Earlier logs with unsynced records, oldest first. They are synced before a synced write to
+    /// this log is acknowledged, so that a crash loses no write before one that it keeps.
     pub outgoing: Vec<OutgoingLog>,
     /// The last log that recovery replayed and did not flush. Before a synced write is
-    /// acknowledged the background makes a table of it: syncing it would not do, for a sync that
-    /// failed before this process began may have dropped what can still be read.
+    /// acknowledged, the background makes a table of it. To sync the log would not be enough: a
+    /// sync that failed before this process began may have dropped pages that can still be read.
     pub replayed_log: Option<u64>,
-    /// The memtable that the log's records are in.
+    /// The memtable of the log's records.
     pub mem: Arc<Memtable>,
-    /// Where that memtable's bytes are.
+    /// Allocator of the memtable's keys and values.
     pub arena: Arena,
-    /// The size of the memtable at which to look whether it is full, or grows too fast.
+    /// Size of the memtable, in bytes, at which to look next whether it is full or grows too fast.
     pub look_at: usize,
-    /// The last sequence number given.
+    /// The last sequence number that was given to an entry.
     pub last_seq: SeqNo,
     /// Whether the log holds records that are not synced.
     pub unsynced: bool,
     /// Set while a batch is inserted and while the memtable is replaced. If a panic leaves it set,
     /// only the next open helps: it replays the log.
     pub half_done: bool,
-    /// Where groups are put together.
+    /// Buffer in which groups are put together.
     pub group: WriteBatch,
-    /// How long the last sync took.
+    /// Duration of the last sync.
     pub last_sync: Duration,
 }
 
@@ -71,13 +80,13 @@ impl Engine {
     /// Applies `write`, all or nothing.
     ///
     /// # Errors
-    /// I/O errors of the log, after which the database takes no more writes;
-    /// [`Error::ReadOnly`] then, and after trouble in the background.
+    /// I/O errors of the log, after which the database takes no more writes; [`Error::ReadOnly`]
+    /// from then on, and after a failure of the background.
     pub fn write(&self, options: &WriteOptions, write: Write<'_>) -> Result<()> {
         write.check()?;
         let write = match self.queue.enter(write, options.sync) {
-            Ok(write) => write,
-            Err(done) => return done,
+            Turn::Lead(write) => write,
+            Turn::Done(result) => return result,
         };
         let mut commit = self.commit.lock();
         let mut group = Vec::new();
@@ -85,11 +94,11 @@ impl Engine {
         let result = self.contain("a write", lead);
         drop(commit);
         self.queue.leave(&group, &result);
-        self.give_a_turn();
+        self.maybe_run_inline();
         result
     }
 
-    /// Commits `write`, and with it the `group` that it takes from the queue.
+    /// Commits `write` together with the `group` that it takes from the queue.
     fn lead(
         &self,
         commit: &mut CommitState,
@@ -110,6 +119,7 @@ impl Engine {
         self.commit_group(commit, sync, write, group)
     }
 
+    /// Puts the batches of a group together and commits them as one.
     fn commit_group(
         &self,
         commit: &mut CommitState,
@@ -130,12 +140,14 @@ impl Engine {
             }
         };
         let result = self.commit_batch(commit, sync, &mut batch);
+        // A batch that came alone becomes the buffer of the next group.
         if batch.contents().len() <= KEEP_BUFFER_BYTES {
             commit.group = batch;
         }
         result
     }
 
+    /// Appends the batch to the log, inserts it into the memtable and makes it visible.
     fn commit_batch(
         &self,
         commit: &mut CommitState,
@@ -144,6 +156,8 @@ impl Engine {
     ) -> Result<()> {
         let count = batch.len() as u64;
         let first_seq = commit.last_seq + 1;
+        debug_assert!(!commit.half_done, "nothing follows a change that was cut short");
+        debug_assert_eq!(commit.last_seq, self.reads.visible_seq(), "earlier writes are visible");
         if count > MAX_SEQ_NO - commit.last_seq {
             return Err(Error::invalid("the database has used up its sequence numbers"));
         }
@@ -158,7 +172,7 @@ impl Engine {
             if sync { self.sync_log(commit, first_seq + count) } else { Ok(()) }
         });
         if let Err(error) = durable {
-            // The record may be in the file, whole or in part: nothing may follow it.
+            // The record may be in the file, whole or in part: no record may follow it.
             self.fail(error.clone());
             return Err(error);
         }
@@ -167,6 +181,7 @@ impl Engine {
         let applied = commit.mem.insert_batch(contents, first_seq, &mut commit.arena);
         applied.inspect_err(|error| self.fail(error.clone()))?;
         commit.half_done = false;
+        debug_assert!(commit.mem.last_seq() <= commit.last_seq, "an entry of the future");
         self.reads.set_visible_seq(commit.last_seq);
         let metrics = &self.metrics;
         metrics.groups.fetch_add(1, Relaxed);

@@ -1,7 +1,11 @@
-//! How fast writes may go: with the background, not far ahead of it.
+//! Back-pressure: how writes are held back when flushes or compactions do not keep up.
 //!
-//! A writer that is faster than flushes or compactions must wait in the end. It waits a little and
-//! often, so that no single write waits long: each time the memtable has grown by [`STEP_BYTES`].
+//! A writer that is faster than the background must wait in the end. It waits a little and often,
+//! so that no single write waits long:
+//! 1. each time the memtable has grown by [`STEP_BYTES`], a writer waits for as long as the flush
+//!    needs to catch up, at most [`MAX_WAIT`] (`keep_pace`);
+//! 2. a full memtable is frozen only while fewer than [`MAX_FROZEN`] wait for their flush and level
+//!    0 has fewer than [`LEVEL0_STOP_FILES`](pick::LEVEL0_STOP_FILES) tables (`wait_for_room`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,43 +19,48 @@ use crate::engine::compact::pick;
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::write::CommitState;
 
-/// After so much growth of the memtable, in bytes, a writer looks whether it is too fast. Of small
-/// entries these are more than a thousand: waits stay out of the 99.9th percentile.
+/// Growth of the memtable, in bytes, between two looks at the pace. Of small entries this is more
+/// than a thousand, so that waits stay out of the 99.9th percentile. A larger step makes waits rarer
+/// and longer.
 pub const STEP_BYTES: usize = 256 << 10;
 
-/// Frozen memtables that may wait for their flush before writes wait for it.
+/// Number of frozen memtables at which a full one is not frozen but waits. A higher limit takes a
+/// write buffer of memory more.
 const MAX_FROZEN: usize = 2;
 
-/// What a flush is thought to take for a mebibyte, in microseconds, before one was timed.
+/// Microseconds that a flush is assumed to take for a mebibyte before the first one was timed.
 const FIRST_MICROS_PER_MIB: u64 = 4000;
 
-/// The longest wait.
+/// Longest wait at one step. A longer one would let the background catch up sooner and show as
+/// latency of single writes.
 const MAX_WAIT: Duration = Duration::from_micros(2500);
 
-/// Shorter waits are put off: they would take longer than they should.
+/// Shortest wait: shorter ones are left to a later step, because a thread cannot sleep for so short
+/// a time.
 const MIN_WAIT: Duration = Duration::from_micros(200);
 
-/// What is known of the flushes. Of a memtable's bytes, those count as unflushed that a table does
-/// not hold yet.
+/// The progress of flushes, as writers see it. Thread-safe.
 #[derive(Debug, Default)]
 pub struct Pace {
+    /// Bytes of frozen memtables that are not in a table yet.
     unflushed: AtomicU64,
-    /// What a flush takes for a mebibyte, in microseconds; 0 before the first.
+    /// Microseconds that the last flush took for a mebibyte; 0 before the first.
     micros_per_mib: AtomicU64,
 }
 
 impl Pace {
-    /// A memtable of `bytes` was frozen.
+    /// Records that a memtable of `bytes` was frozen.
     pub fn frozen(&self, bytes: u64) {
         self.unflushed.fetch_add(bytes, Relaxed);
     }
 
-    /// Part of a frozen memtable is in a table.
+    /// Records that `bytes` of a frozen memtable are in a table.
     pub fn flushed(&self, bytes: u64) {
-        self.unflushed.fetch_sub(bytes, Relaxed);
+        let unflushed = self.unflushed.fetch_sub(bytes, Relaxed);
+        debug_assert!(bytes <= unflushed, "{bytes} bytes flushed of {unflushed}");
     }
 
-    /// A memtable of `bytes` was flushed in `time`.
+    /// Records that a memtable of `bytes` was flushed in `time`.
     pub fn timed(&self, bytes: u64, time: Duration) {
         let micros = (time.as_micros() as u64).saturating_mul(1 << 20);
         if let Some(micros) = micros.checked_div(bytes) {
@@ -59,9 +68,9 @@ impl Pace {
         }
     }
 
-    /// How far a memtable of so many bytes is ahead of the flush of those before it: the time that
-    /// the flush needs to get as far. It is to be done when the memtable is half full, so that
-    /// memory holds no more than one and a half of them.
+    /// Returns how far a memtable of `mem_bytes` is ahead of the flush of those before it, as the
+    /// time that the flush needs to catch up. The flush is to end when the memtable is half full,
+    /// so that memory holds no more than one and a half memtables.
     fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
         let unflushed = self.unflushed.load(Relaxed);
         if unflushed == 0 {
@@ -78,8 +87,13 @@ impl Pace {
 }
 
 impl Engine {
-    /// Sees to it that the memtable may take another group: freezes a full one, after waiting
-    /// for flushes and compactions that lag. With `force`, one that holds anything is full.
+    /// Makes room for another group in the memtable: holds the writer back, or freezes a full
+    /// memtable, after waiting for flushes and compactions. With `force`, any memtable that is not
+    /// empty counts as full.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] or [`Error::Closed`] if the database takes no more writes; I/O errors of
+    /// the next log.
     pub fn make_room(&self, commit: &mut CommitState, force: bool) -> Result<()> {
         if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());
@@ -90,7 +104,9 @@ impl Engine {
         }
         let full = bytes >= self.options.write_buffer_bytes || force;
         if !full {
-            self.keep_pace(commit);
+            commit.look_at = next_look(bytes, self.options.write_buffer_bytes);
+            self.order_spare_log(bytes);
+            self.keep_pace(bytes);
             return Ok(());
         }
         if commit.mem.is_empty() {
@@ -100,34 +116,32 @@ impl Engine {
         self.freeze(commit).inspect_err(|error| self.fail(error.clone()))
     }
 
+    /// Waits until a memtable may be frozen.
     fn wait_for_room(&self) -> Result<()> {
         let began = Instant::now();
         let mut cause = None;
         let mut state = self.state.lock();
         let result = loop {
-            if state.closing {
-                break Err(Error::Closed);
-            }
-            if let Some(error) = &state.failed {
-                break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
+            if let Some(error) = state.lifecycle.refusal() {
+                break Err(error);
             }
             let level0 = state.version.level(0).len();
             if state.frozen.len() >= MAX_FROZEN {
                 cause = Some(StallCause::Flush);
-                state.stall = cause;
+                state.lifecycle.stall = cause;
                 self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_STOP_FILES {
-                if let Some(error) = state.compaction_trouble() {
+                if let Some(error) = state.compactions.trouble() {
                     break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
                 }
                 cause = Some(StallCause::Level0);
-                state.stall = cause;
+                state.lifecycle.stall = cause;
                 self.wait_for_change(&mut state);
             } else {
                 break Ok(());
             }
         };
-        state.stall = None;
+        state.lifecycle.stall = None;
         drop(state);
         if let Some(cause) = cause {
             self.metrics.stall(cause, began.elapsed());
@@ -135,36 +149,47 @@ impl Engine {
         result
     }
 
-    /// Holds a writer back as much as it is ahead of the background.
-    pub fn keep_pace(&self, commit: &mut CommitState) {
-        let mem_bytes = commit.mem.bytes();
-        let full = self.options.write_buffer_bytes;
-        commit.look_at = mem_bytes.saturating_add(STEP_BYTES.min(full / 4)).min(full);
-        let mut wait = self.pace.lead(mem_bytes, full);
+    /// Asks the background for the next log once half the write buffer is full.
+    fn order_spare_log(&self, mem_bytes: usize) {
+        // Without `reuse_logs` only: an open could not continue the last log if an empty one
+        // followed it.
+        if mem_bytes < self.options.write_buffer_bytes / 2 || self.options.reuse_logs {
+            return;
+        }
         let mut state = self.state.lock();
-        // The next open could not go on with the last log if an empty one followed it.
-        let may_be_made = !self.options.reuse_logs && !state.wants_spare_log;
-        if mem_bytes >= full / 2 && may_be_made && state.spare_log.is_none() {
-            state.wants_spare_log = true;
+        if state.logs.spare.is_none() && !state.logs.wants_spare {
+            state.logs.wants_spare = true;
             self.reads.work.notify_all();
         }
+    }
+
+    /// Holds a writer back for as long as it is ahead of the background, within [`MAX_WAIT`].
+    fn keep_pace(&self, mem_bytes: usize) {
+        let mut wait = self.pace.lead(mem_bytes, self.options.write_buffer_bytes);
+        let mut state = self.state.lock();
         let level0 = state.version.level(0).len();
         if let Some(over) = level0.checked_sub(pick::LEVEL0_SLOWDOWN_FILES) {
             wait = wait.max(MAX_WAIT / 8 * (over as u32 + 1).min(8));
         }
-        if wait < MIN_WAIT || state.closing || state.failed.is_some() {
+        if wait < MIN_WAIT || state.lifecycle.refusal().is_some() {
             return;
         }
         let began = Instant::now();
-        state.stall = Some(StallCause::Slowdown);
+        state.lifecycle.stall = Some(StallCause::Slowdown);
         match self.inline {
             None => drop(self.changed.wait_for(&mut state, wait.min(MAX_WAIT))),
             Some(_) => self.wait_for_change(&mut state),
         }
-        state.stall = None;
+        state.lifecycle.stall = None;
         drop(state);
         self.metrics.stall(StallCause::Slowdown, began.elapsed());
     }
+}
+
+/// Returns the size of the memtable at which to look at the pace next.
+fn next_look(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
+    let step = STEP_BYTES.min(write_buffer_bytes / 4);
+    mem_bytes.saturating_add(step).min(write_buffer_bytes)
 }
 
 #[cfg(test)]

@@ -1,39 +1,53 @@
 //! The queue of writers: who leads the next group, and who joins it.
+//!
+//! 1. A writer enters. If nobody leads, it leads; otherwise it waits, with its write in a batch.
+//! 2. The leader of a synced group may wait a moment for the writers of the last group to return
+//!    ([`WriteQueue::gather`]).
+//! 3. It takes waiters from the front of the queue as long as they fit ([`WriteQueue::group`]) and
+//!    commits all their batches as one.
+//! 4. It hands the lead to the next waiter, if there is one, and the result to its group
+//!    ([`WriteQueue::leave`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::sync::{Condvar, Instant, Mutex, yield_until};
+use crate::base::sync::{Condvar, Instant, LockRank, Mutex, yield_until};
 use crate::base::{Error, Result};
 use crate::format::batch::WriteBatch;
 use crate::format::key::MAX_KEY_OR_VALUE_BYTES;
 
-/// A group takes no more batches once it is this large, in bytes.
+/// Size in bytes above which a group takes no more batches. A higher limit makes groups larger and
+/// the writers in them wait longer.
 const MAX_GROUP_BYTES: usize = 1 << 20;
 
-/// A group led by a small write stays small, so that it does not wait for the large ones behind.
+/// A group led by a write of at most this many bytes takes no more than this many from others, so
+/// that a small write does not wait for large ones.
 const SMALL_WRITE_BYTES: usize = 128 << 10;
 
-/// Of the time that the last sync took, the part that the next leader may wait for others.
-const GATHER_PART: u32 = 2;
+/// A leader waits at most `last_sync / GATHER_DIVISOR` for the previous group's writers to return
+/// before it syncs without them.
+const GATHER_DIVISOR: u32 = 2;
 
-/// After so many disappointments in a row a leader waits for others once in two to their power.
-const MAX_DISAPPOINTMENTS: u32 = 8;
+/// Back-off for gathering: after the n-th timeout in a row the next 2^n groups do not wait. n stops
+/// growing here.
+const MAX_TIMEOUTS: u32 = 8;
 
-/// A sync that took no longer is waited for without sleeping: to be woken takes as long.
-const MAX_AWAKE: Duration = Duration::from_micros(250);
+/// If the last sync took at most this long, followers spin instead of parking: to be woken takes a
+/// thread as long.
+const MAX_SPIN: Duration = Duration::from_micros(250);
 
-/// More writers than this sleep.
-const MAX_AWAKE_WRITERS: usize = 16;
+/// With more writers than this in the queue, those that arrive park instead of spinning.
+const MAX_SPINNING_WRITERS: usize = 16;
 
-/// One write, as its caller has it.
+/// A write on its way into the queue. Puts and deletes borrow from the caller, so that a writer
+/// that leads a group of its own allocates nothing.
 pub enum Write<'a> {
-    /// A value for a key.
+    /// Sets the value of a key.
     Put(&'a [u8], &'a [u8]),
-    /// No value for a key.
+    /// Removes a key.
     Delete(&'a [u8]),
-    /// Many of both.
+    /// Applies any number of both, all or nothing.
     Batch(WriteBatch),
 }
 
@@ -73,32 +87,60 @@ impl Write<'_> {
     }
 }
 
-/// Who may write next. Thread-safe.
-#[derive(Debug, Default)]
+/// What a writer does after it has entered the queue.
+pub(super) enum Turn<'a> {
+    /// Lead a group that begins with this write.
+    Lead(Write<'a>),
+    /// Return this result: another writer led, and the write was part of its group.
+    Done(Result<()>),
+}
+
+/// The writers that want to write, in order of arrival. Thread-safe.
+#[derive(Debug)]
 pub struct WriteQueue {
     line: Mutex<Line>,
-    /// Told when as many wait as a leader wants.
+    /// Notified when as many writers wait as the leader wants.
     gathered: Condvar,
+}
+
+impl Default for WriteQueue {
+    fn default() -> WriteQueue {
+        let line = Mutex::ranked(LockRank::Line, Line::default());
+        WriteQueue { line, gathered: Condvar::new() }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Whether someone leads a group, or was told to lead the next.
+    /// Whether a writer leads a group, or was told to lead the next.
     led: bool,
+    /// Writers that wait, in order of arrival.
     waiting: VecDeque<Arc<Waiter>>,
-    /// How many the leader waits for; 0 if it does not.
+    /// Number of waiters that the leader waits for; 0 if it does not wait.
     wanted: usize,
-    /// How many may write again at once: those of the last group, and those who waited meanwhile.
+    /// Number of writers that may write again at once: those of the last group, and those that
+    /// waited meanwhile.
     expected: usize,
-    /// How often one after another they did not all come.
-    disappointments: u32,
-    /// How many groups are not waited for.
-    impatient: u32,
-    /// How long a synced write is waited for without sleeping.
-    awake: Duration,
+    /// Consecutive gathers that timed out.
+    timeouts: u32,
+    /// Number of groups still to commit without gathering (the back-off).
+    ungathered: u32,
+    /// How long a follower of a synced group spins before it parks.
+    spin: Duration,
 }
 
-/// A writer that waits.
+impl Line {
+    /// Checks what holds whenever the lock of the line is free.
+    fn check(&self) {
+        debug_assert!(self.led || self.waiting.is_empty(), "writers wait and nobody leads");
+        debug_assert!(self.led || self.wanted == 0, "nobody leads, but a leader waits");
+        debug_assert!(self.timeouts <= MAX_TIMEOUTS, "the back-off is unbounded");
+        debug_assert!(self.ungathered <= 1 << self.timeouts, "a back-off without timeouts");
+        debug_assert!(self.spin <= 2 * MAX_SPIN, "followers spin for {:?}", self.spin);
+    }
+}
+
+/// A writer that waits, with its write.
 #[derive(Debug)]
 pub(super) struct Waiter {
     sync: bool,
@@ -117,8 +159,9 @@ enum Signal {
 }
 
 impl Waiter {
-    fn wait(&self, awake: Duration) -> Signal {
-        yield_until(awake, || !matches!(*self.signal.lock(), Signal::Wait));
+    /// Waits for a signal, spinning for `spin` before it parks.
+    fn wait(&self, spin: Duration) -> Signal {
+        yield_until(spin, || !matches!(*self.signal.lock(), Signal::Wait));
         let mut signal = self.signal.lock();
         loop {
             match std::mem::replace(&mut *signal, Signal::Wait) {
@@ -128,61 +171,64 @@ impl Waiter {
         }
     }
 
-    fn tell(&self, told: Signal) {
-        *self.signal.lock() = told;
+    fn give(&self, given: Signal) {
+        let before = std::mem::replace(&mut *self.signal.lock(), given);
+        debug_assert!(matches!(before, Signal::Wait), "a waiter is signalled once");
         self.signalled.notify_one();
     }
 }
 
 impl WriteQueue {
-    /// Takes the lead, or waits for it or for a leader to do the work.
-    pub(super) fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Result<Write<'a>, Result<()>> {
+    /// Takes the lead, or waits until it is handed over or another leader has done the work.
+    pub(super) fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Turn<'a> {
         let mut line = self.line.lock();
+        line.check();
         if !line.led {
             line.led = true;
-            return Ok(write);
+            return Turn::Lead(write);
         }
         let batch = write.into_batch();
         let waiter = Arc::new(Waiter {
             sync,
             bytes: batch.contents().len(),
-            batch: Mutex::new(batch),
-            signal: Mutex::new(Signal::Wait),
+            batch: Mutex::ranked(LockRank::Leaf, batch),
+            signal: Mutex::ranked(LockRank::Leaf, Signal::Wait),
             signalled: Condvar::new(),
         });
         line.waiting.push_back(waiter.clone());
         if line.waiting.len() == line.wanted {
             self.gathered.notify_one();
         }
-        let stay_awake = sync && line.waiting.len() <= MAX_AWAKE_WRITERS;
-        let awake = if stay_awake { line.awake } else { Duration::ZERO };
+        let spins = sync && line.waiting.len() <= MAX_SPINNING_WRITERS;
+        let spin = if spins { line.spin } else { Duration::ZERO };
         drop(line);
-        match waiter.wait(awake) {
-            Signal::Done(result) => Err(result),
+        match waiter.wait(spin) {
+            Signal::Done(result) => Turn::Done(result),
             Signal::Lead | Signal::Wait => {
-                Ok(Write::Batch(std::mem::take(&mut *waiter.batch.lock())))
+                Turn::Lead(Write::Batch(std::mem::take(&mut *waiter.batch.lock())))
             }
         }
     }
 
-    /// Waits a while for those who wrote a moment ago and have only just been told: with them a
-    /// group is twice as large, and a sync, which took `last_sync`, serves them all. Where they do
-    /// not come it is not tried for a growing number of groups.
+    /// Waits a while for the writers of the last group to write again: with them a group is twice
+    /// as large, and one sync, which last took `last_sync`, serves them all. Each time they do not
+    /// come, more groups go without the wait.
     pub(super) fn gather(&self, last_sync: Duration) {
         let mut line = self.line.lock();
-        // One sync that is under way, and the next.
-        line.awake = if last_sync <= MAX_AWAKE { 2 * last_sync } else { Duration::ZERO };
+        debug_assert!(line.led, "the leader gathers");
+        // A follower waits for the sync that is under way, and then for its own.
+        line.spin = if last_sync <= MAX_SPIN { 2 * last_sync } else { Duration::ZERO };
         let wanted = line.expected.saturating_sub(1);
         if line.waiting.len() >= wanted {
             return;
         }
-        if line.impatient > 0 {
-            line.impatient -= 1;
+        if line.ungathered > 0 {
+            line.ungathered -= 1;
             return;
         }
-        let patience = last_sync / GATHER_PART;
+        let patience = last_sync / GATHER_DIVISOR;
         let deadline = Instant::now() + patience;
-        if line.awake > Duration::ZERO {
+        if line.spin > Duration::ZERO {
             drop(line);
             yield_until(patience, || self.line.lock().waiting.len() >= wanted);
             line = self.line.lock();
@@ -195,22 +241,25 @@ impl WriteQueue {
         }
         line.wanted = 0;
         if line.waiting.len() < wanted {
-            line.disappointments = (line.disappointments + 1).min(MAX_DISAPPOINTMENTS);
-            line.impatient = 1 << line.disappointments;
+            line.timeouts = (line.timeouts + 1).min(MAX_TIMEOUTS);
+            line.ungathered = 1 << line.timeouts;
         } else {
-            line.disappointments = 0;
+            line.timeouts = 0;
         }
+        line.check();
     }
 
-    /// Takes the waiters that fit into a group led by a write of `bytes`.
+    /// Moves the waiters that fit into a group led by a write of `bytes` from the front of the queue
+    /// to `group`.
     pub(super) fn group(&self, bytes: usize, sync: bool, group: &mut Vec<Arc<Waiter>>) {
         let limit =
             if bytes <= SMALL_WRITE_BYTES { bytes + SMALL_WRITE_BYTES } else { MAX_GROUP_BYTES };
         let mut size = bytes;
         let mut line = self.line.lock();
+        debug_assert!(line.led, "the leader takes its group");
         while let Some(next) = line.waiting.front() {
-            // A write that is not to be synced does not wait for a disk behind those that are,
-            // but one that is must not be let down by a leader that does not sync.
+            // An unsynced write may join a synced group, but a synced write must not join a group
+            // whose leader does not sync.
             if (next.sync && !sync) || size.saturating_add(next.bytes) > limit {
                 break;
             }
@@ -219,20 +268,22 @@ impl WriteQueue {
         }
     }
 
-    /// Hands the lead on, and the group's result to its members.
+    /// Hands the lead to the next waiter, and the result to the members of the group.
     pub(super) fn leave(&self, group: &[Arc<Waiter>], result: &Result<()>) {
         let next = {
             let mut line = self.line.lock();
+            debug_assert!(line.led, "the leader leaves");
             let next = line.waiting.pop_front();
             line.led = next.is_some();
             line.expected = group.len() + line.waiting.len() + 1 + usize::from(line.led);
+            line.check();
             next
         };
         if let Some(next) = next {
-            next.tell(Signal::Lead);
+            next.give(Signal::Lead);
         }
         for waiter in group {
-            waiter.tell(Signal::Done(result.clone()));
+            waiter.give(Signal::Done(result.clone()));
         }
     }
 }
@@ -246,13 +297,14 @@ mod tests {
     #[test]
     fn a_leader_waits_for_those_who_wrote_before() {
         let queue = WriteQueue::default();
-        assert!(queue.enter(Write::Delete(b"lead"), true).is_ok());
+        assert!(matches!(queue.enter(Write::Delete(b"lead"), true), Turn::Lead(_)));
         queue.line.lock().expected = 3;
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
                     std::thread::sleep(Duration::from_millis(5));
-                    assert!(matches!(queue.enter(Write::Delete(b"follow"), true), Err(Ok(()))));
+                    let turn = queue.enter(Write::Delete(b"follow"), true);
+                    assert!(matches!(turn, Turn::Done(Ok(()))));
                 });
             }
             queue.gather(LONG);
@@ -267,11 +319,12 @@ mod tests {
     #[test]
     fn a_leader_does_not_wait_again_and_again_for_those_who_do_not_come() {
         let queue = WriteQueue::default();
+        assert!(matches!(queue.enter(Write::Delete(b"lead"), true), Turn::Lead(_)));
         queue.line.lock().expected = 2;
         let mut waited = 0;
         for _ in 0..1000 {
-            let patient = queue.line.lock().impatient == 0;
-            // One that is not patient would wait for a minute.
+            let patient = queue.line.lock().ungathered == 0;
+            // A wait that the back-off does not prevent would take a minute.
             queue.gather(if patient { Duration::from_micros(10) } else { LONG });
             waited += u32::from(patient);
         }

@@ -1,4 +1,14 @@
-//! The files of the write-ahead log: one created ahead, one that takes no more records.
+//! The files of the write-ahead log.
+//!
+//! The life of a log:
+//! 1. *spare*: created ahead by the background, once the memtable is half full
+//!    ([`Engine::create_spare_log`]);
+//! 2. *current*: begins with an empty batch that carries the next sequence number, and takes a
+//!    record for each group of writes;
+//! 3. *outgoing*: its memtable was frozen ([`Engine::freeze`]) while it held unsynced records, so
+//!    that a synced write to the next log syncs it first;
+//! 4. *done*: it needs no sync any more; the background closes it;
+//! 5. removed, once its memtable is a table.
 
 use std::io;
 use std::io::ErrorKind;
@@ -79,19 +89,25 @@ impl SpareLog {
 }
 
 impl Engine {
-    /// Makes everything logged so far durable; the sequence number after that is `next_seq`.
+    /// Makes all records logged so far durable. `next_seq` is the sequence number after theirs.
+    ///
+    /// # Errors
+    /// I/O errors of the logs and the directory, and of the flush of logs that were replayed.
     pub fn sync_log(&self, commit: &mut CommitState, next_seq: SeqNo) -> Result<()> {
         if let Some(number) = commit.replayed_log {
             self.wait_for_flush_of(number)?;
             commit.replayed_log = None;
         }
         if !commit.outgoing.is_empty() {
-            // What is in tables by now needs no log.
+            // A log whose records are in tables needs no sync.
             let oldest_log = self.state.lock().oldest_log();
             commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
         }
+        let numbers = commit.outgoing.iter().map(|outgoing| outgoing.number);
+        let numbers = numbers.chain([commit.log_number]);
+        debug_assert!(numbers.is_sorted_by(|a, b| a < b), "logs are synced in order");
         for outgoing in &mut commit.outgoing {
-            // One that is not cut ends in zeros, which do no harm.
+            // If the cut fails, the log ends in zeros, which do no harm.
             let _ = outgoing.log.trim();
             outgoing.log.sync().map_err(|error| {
                 failed_sync(&mut outgoing.log, &outgoing.path, outgoing.next_seq, error)
@@ -118,11 +134,11 @@ impl Engine {
     fn wait_for_flush_of(&self, number: u64) -> Result<()> {
         let mut state = self.state.lock();
         while state.frozen.front().is_some_and(|frozen| frozen.first_log <= number) {
-            if let Some(error) = &state.failed {
+            if let Some(error) = &state.lifecycle.failed {
                 return Err(error.clone());
             }
-            // The background goes, but may still be at a flush.
-            if state.closing && !state.flushing {
+            // At close this thread flushes, once the background has ended its last flush.
+            if state.lifecycle.closing && !state.flushing {
                 state.flushing = true;
                 drop(state);
                 let flushed = self.contain("a flush", || self.flush_oldest());
@@ -137,11 +153,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Creates the file of the next log.
     fn create_log(&self) -> Result<SpareLog> {
         self.trash.check_directory()?;
         let number = self.numbers.take();
-        // Known before it is there, so that what is left of a failure is removed with the rest.
-        self.state.lock().logs.insert(number, Some(0));
+        // Listed before it is created, so that the rest of a failed attempt is removed, too.
+        self.state.lock().logs.on_disk.insert(number, Some(0));
         let plain = !self.options.preallocate_logs;
         SpareLog::create(&*self.fs, &self.dir, number, plain)
             .inspect_err(|_| self.discard_log(number))
@@ -151,26 +168,31 @@ impl Engine {
     fn discard_log(&self, number: u64) {
         match self.fs.remove(&self.dir.join(name::log_name(number))) {
             Err(error) if error.kind() != ErrorKind::NotFound => {}
-            _ => drop(self.state.lock().logs.remove(&number)),
+            _ => drop(self.state.lock().logs.on_disk.remove(&number)),
         }
     }
 
-    /// Makes the next log, which will be needed soon.
+    /// Creates the next log ahead of its use.
     pub fn create_spare_log(&self) {
-        // If it cannot be made, who needs it says so.
+        // After a failure the next freeze tries again, and reports the error.
         let spare = self.create_log().ok();
-        self.state.lock().spare_log = spare;
+        self.state.lock().logs.spare = spare;
     }
 
-    /// Freezes the memtable and starts the next, with a log of its own.
+    /// Freezes the memtable and begins the next one, with a log of its own.
+    ///
+    /// # Errors
+    /// I/O errors of the new log; then nothing has changed.
     pub fn freeze(&self, commit: &mut CommitState) -> Result<()> {
-        let spare = self.state.lock().spare_log.take();
+        debug_assert!(!commit.half_done, "a memtable that was cut short is not frozen");
+        let spare = self.state.lock().logs.spare.take();
         let spare = match spare {
-            // One that took its number before the current log did must not come after it.
+            // A spare log that is older than the current one must not follow it.
             Some(spare) if spare.number > commit.log_number => spare,
             _ => self.create_log()?,
         };
         let number = spare.number;
+        debug_assert!(number > commit.log_number, "log {number} follows a later one");
         let begun = spare.begin(commit.last_seq + 1);
         let (path, log) = begun.inspect_err(|_| self.discard_log(number))?;
         commit.half_done = true;
@@ -181,15 +203,16 @@ impl Engine {
         let outgoing = OutgoingLog { number: commit.log_number, path, log, next_seq };
         let mem = Arc::new(Memtable::new(self.reads.order.user(), self.options.write_buffer_bytes));
         let mut state = self.state.lock();
-        state.logs.insert(outgoing.number, Some(outgoing.log.len()));
+        debug_assert!(Arc::ptr_eq(&state.mem, &commit.mem), "writes go to the state's memtable");
+        state.logs.on_disk.insert(outgoing.number, Some(outgoing.log.len()));
         let oldest_log = state.oldest_log();
         let is_done = |outgoing: &mut OutgoingLog| outgoing.number < oldest_log;
-        state.done_logs.extend(commit.outgoing.extract_if(.., is_done));
+        state.logs.done.extend(commit.outgoing.extract_if(.., is_done));
         match commit.unsynced {
             true => commit.outgoing.push(outgoing),
-            false => state.done_logs.push(outgoing),
+            false => state.logs.done.push(outgoing),
         }
-        let first_log = std::mem::replace(&mut state.mem_log, number);
+        let first_log = std::mem::replace(&mut state.logs.mem_log, number);
         let full = std::mem::replace(&mut state.mem, mem.clone());
         let bytes = full.bytes() as u64;
         self.pace.frozen(bytes);

@@ -1,0 +1,311 @@
+//! Mutexes that know their place in the lock order.
+//!
+//! A thread takes locks in ascending [`LockRank`] only, so that no two threads can wait for each
+//! other. Builds with debug assertions check that at every lock and panic where it is broken,
+//! whether or not another thread is in the way at that moment. Other builds keep no rank and check
+//! nothing: there a [`Mutex`] is its inner mutex.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use super::{Instant, WaitTimeoutResult, raw};
+
+/// The locks of the library in the order in which a thread may take them. `engine` says what each
+/// of them guards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockRank {
+    /// The handles of an engine's background threads.
+    Workers,
+    /// The log under way and the memtable it fills.
+    Commit,
+    /// The queue of writers.
+    Line,
+    /// The MANIFEST.
+    Manifest,
+    /// The engine's state.
+    State,
+    /// The sequences that snapshots hold.
+    Snapshots,
+    /// A table that is being opened.
+    Opening,
+    /// The tables that are open.
+    OpenTables,
+    /// The large blocks of a block cache.
+    LargeBlocks,
+    /// A shard of a block cache.
+    Shard,
+    /// The sorted part of a memtable.
+    Covered,
+    /// A lock under which no other is taken.
+    Leaf,
+}
+
+#[cfg(debug_assertions)]
+mod order {
+    use std::cell::Cell;
+
+    use super::LockRank;
+
+    super::super::thread_local! {
+        /// One bit for each rank of which the thread holds a lock.
+        static HELD: Cell<u32> = Cell::new(0);
+    }
+
+    /// The rank of a lock; locks without a rank are not checked.
+    #[derive(Clone, Copy)]
+    pub struct Order(pub Option<LockRank>);
+
+    impl Order {
+        /// Records that the thread is about to hold a lock of this rank.
+        #[track_caller]
+        pub fn enter(self) {
+            let Some(rank) = self.0 else { return };
+            let bit = 1 << rank as u32;
+            // A thread that is ending has no record any more.
+            let _ = HELD.try_with(|held| {
+                let now = held.get();
+                let is_above = now < bit;
+                assert!(
+                    is_above || std::thread::panicking(),
+                    "lock order: {rank:?} is taken while a lock of its rank or after it is held \
+                     (ranks held: {now:#b})"
+                );
+                held.set(now | bit);
+            });
+        }
+
+        /// Records that the thread holds the lock of this rank no more.
+        pub fn exit(self) {
+            let Some(rank) = self.0 else { return };
+            let _ = HELD.try_with(|held| held.set(held.get() & !(1 << rank as u32)));
+        }
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod order {
+    use super::LockRank;
+
+    /// Nothing: ranks are checked in builds with debug assertions only.
+    #[derive(Clone, Copy)]
+    pub struct Order;
+
+    impl Order {
+        #[inline(always)]
+        pub fn enter(self) {}
+
+        #[inline(always)]
+        pub fn exit(self) {}
+    }
+
+    /// Drops the rank.
+    #[expect(non_snake_case, reason = "stands in for the constructor of the checked build")]
+    #[inline(always)]
+    pub const fn Order(_: Option<LockRank>) -> Order {
+        Order
+    }
+}
+
+use order::Order;
+
+/// A mutex with a rank, or without one.
+pub struct Mutex<T: ?Sized> {
+    order: Order,
+    inner: raw::Mutex<T>,
+}
+
+/// Access to what a [`Mutex`] guards; unlocks it when dropped.
+pub struct MutexGuard<'a, T: ?Sized> {
+    order: Order,
+    inner: raw::MutexGuard<'a, T>,
+}
+
+impl<T> Mutex<T> {
+    /// Creates an unlocked mutex of a rank.
+    #[inline]
+    pub const fn ranked(rank: LockRank, value: T) -> Mutex<T> {
+        Mutex { order: Order(Some(rank)), inner: raw::Mutex::new(value) }
+    }
+
+    /// Creates an unlocked mutex whose place in the order is not checked, as those of the
+    /// filesystems.
+    #[inline]
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex { order: Order(None), inner: raw::Mutex::new(value) }
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Mutex<T> {
+        Mutex::new(T::default())
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Locks the mutex, waiting if necessary.
+    ///
+    /// # Panics
+    /// With debug assertions, if the thread holds a lock of the same rank or of one further on.
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.order.enter();
+        MutexGuard { order: self.order, inner: self.inner.lock() }
+    }
+
+    /// Returns the value, which needs no lock because access is exclusive.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl<T: ?Sized> MutexGuard<'_, T> {
+    /// Releases the lock while `work` runs.
+    #[inline]
+    pub fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
+        guard.order.exit();
+        let result = raw::MutexGuard::unlocked(&mut guard.inner, work);
+        guard.order.enter();
+        result
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.order.exit();
+    }
+}
+
+/// A condition variable for a [`Mutex`]. A thread that waits takes no other lock, so its record of
+/// the locks it holds may keep the one that is released meanwhile.
+#[derive(Debug, Default)]
+pub struct Condvar(raw::Condvar);
+
+impl Condvar {
+    /// Creates a condition variable.
+    pub const fn new() -> Condvar {
+        Condvar(raw::Condvar::new())
+    }
+
+    /// Waits for a notification.
+    #[inline]
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.0.wait(&mut guard.inner);
+    }
+
+    /// Waits for a notification, for at most `time`.
+    #[inline]
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> WaitTimeoutResult {
+        self.0.wait_for(&mut guard.inner, time)
+    }
+
+    /// Waits for a notification, at most until `time`.
+    #[inline]
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
+        self.0.wait_until(&mut guard.inner, time)
+    }
+
+    /// Wakes one waiting thread.
+    #[inline]
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    /// Wakes all waiting threads.
+    #[inline]
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(shuttle)))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    fn panics(work: impl FnOnce()) -> bool {
+        catch_unwind(AssertUnwindSafe(work)).is_err()
+    }
+
+    #[test]
+    fn locks_are_taken_in_ascending_rank_or_not_at_all() {
+        let commit = Mutex::ranked(LockRank::Commit, 1);
+        let state = Mutex::ranked(LockRank::State, 2);
+        let leaf = Mutex::ranked(LockRank::Leaf, 3);
+        let other_leaf = Mutex::ranked(LockRank::Leaf, 4);
+        {
+            let _commit = commit.lock();
+            let _state = state.lock();
+            let _leaf = leaf.lock();
+        }
+        let held = state.lock();
+        assert!(panics(|| drop(commit.lock())), "a lock further up");
+        assert!(!panics(|| drop(leaf.lock())), "the failed attempt holds nothing");
+        drop(held);
+        let held = leaf.lock();
+        assert!(panics(|| drop(other_leaf.lock())), "two of one rank");
+        assert!(panics(|| drop(leaf.lock())), "the same lock twice");
+        drop(held);
+        assert!(!panics(|| drop(commit.lock())));
+    }
+
+    #[test]
+    fn a_lock_that_is_released_for_a_while_does_not_count_meanwhile() {
+        let commit = Mutex::ranked(LockRank::Commit, 1);
+        let state = Mutex::ranked(LockRank::State, 2);
+        let mut held = state.lock();
+        let read = MutexGuard::unlocked(&mut held, || *commit.lock());
+        assert_eq!(read, 1);
+        assert!(panics(|| drop(commit.lock())), "it counts again");
+    }
+
+    #[test]
+    fn locks_may_be_released_in_any_order() {
+        let commit = Mutex::ranked(LockRank::Commit, 1);
+        let state = Mutex::ranked(LockRank::State, 2);
+        let leaf = Mutex::ranked(LockRank::Leaf, 3);
+        let held = (commit.lock(), state.lock());
+        drop(held.0);
+        assert!(panics(|| drop(commit.lock())), "the state is still held");
+        drop(leaf.lock());
+        drop(held.1);
+        drop(commit.lock());
+    }
+
+    #[test]
+    fn a_mutex_without_a_rank_is_taken_anywhere() {
+        let unranked = Mutex::new(0);
+        let leaf = Mutex::ranked(LockRank::Leaf, 3);
+        let held = leaf.lock();
+        drop(unranked.lock());
+        drop(held);
+        let _held = unranked.lock();
+        drop(leaf.lock());
+    }
+}

@@ -1,0 +1,286 @@
+//! What the state lock guards: which memtables and tables are current, and beside them the logs,
+//! the compactions and the life of the engine, a struct each.
+//!
+//! [`State::check`] says what holds whenever the lock is free.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::base::Error;
+use crate::base::sync::Instant;
+use crate::engine::compact::plan::{Compaction, is_free};
+use crate::engine::memtable::Memtable;
+use crate::engine::stats::metrics::StallCause;
+use crate::engine::version::{TableFile, Version};
+use crate::engine::write::wal::{OutgoingLog, SpareLog};
+
+/// The engine's own state, guarded by one lock.
+#[derive(Debug)]
+pub struct State {
+    /// The memtable that writes go to.
+    pub(super) mem: Arc<Memtable>,
+    /// Memtables to flush, oldest first.
+    pub(super) frozen: VecDeque<Frozen>,
+    /// Whether a thread is flushing the oldest frozen memtable. Set by that thread before it calls
+    /// [`Engine::flush_oldest`](crate::engine::Engine::flush_oldest).
+    pub(super) flushing: bool,
+    /// The current version.
+    pub(super) version: Arc<Version>,
+    pub(super) logs: LogState,
+    pub(super) compactions: CompactionState,
+    pub(super) lifecycle: Lifecycle,
+}
+
+/// A memtable on its way to a table.
+#[derive(Clone, Debug)]
+pub struct Frozen {
+    /// The memtable.
+    pub mem: Arc<Memtable>,
+    /// The first log whose records are in it.
+    pub first_log: u64,
+    /// The memory it took when it was frozen, in bytes; 0 if it was replayed, which the pace of
+    /// writes does not count.
+    pub bytes: u64,
+}
+
+/// The write-ahead logs.
+#[derive(Debug)]
+pub struct LogState {
+    /// The first log whose records are in the memtable that writes go to.
+    pub(super) mem_log: u64,
+    /// The logs on disk, each with the bytes of its records: 0 before it becomes the current log,
+    /// `None` if it was replayed.
+    pub(super) on_disk: BTreeMap<u64, Option<u64>>,
+    /// The log after the current one, if it was created ahead.
+    pub(super) spare: Option<SpareLog>,
+    /// Whether the background is to create the spare log.
+    pub(super) wants_spare: bool,
+    /// Logs that nobody needs any more, still open: closing a long one takes a while, so the
+    /// background does it.
+    pub(super) done: Vec<OutgoingLog>,
+}
+
+/// Compactions under way, and those that failed.
+#[derive(Debug, Default)]
+pub struct CompactionState {
+    /// Compactions under way.
+    pub(super) running: Vec<Arc<Compaction>>,
+    /// The manual compaction under way.
+    pub(super) manual: Option<Manual>,
+    /// Why the last compaction failed; `None` after one that succeeded.
+    pub(super) error: Option<Error>,
+    /// Number of compactions that failed since the last one that succeeded.
+    pub(super) failures: u32,
+    /// Back-off after a failure: no compaction is tried before this time.
+    pub(super) not_before: Option<Instant>,
+    /// Tables that no compaction can read, and why. They stay marked as being compacted, so that
+    /// none takes them.
+    pub(super) damaged: BTreeMap<u64, Error>,
+}
+
+/// A manual compaction under way, as the background sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Manual {
+    /// The level that is to hold everything; `None` before that is known.
+    pub output_level: Option<usize>,
+    /// Whether it waits for tables that automatic compactions have.
+    pub waits: bool,
+}
+
+/// What the engine can still do.
+#[derive(Debug, Default)]
+pub struct Lifecycle {
+    /// Why nothing is written any more. `Engine::has_failed` mirrors it.
+    pub(super) failed: Option<Error>,
+    /// Whether the engine is being closed. `Engine::closing` mirrors it.
+    pub(super) closing: bool,
+    /// What a write waits for.
+    pub(super) stall: Option<StallCause>,
+}
+
+impl State {
+    /// Returns the state of an engine that was just opened: `mem` holds the records of `mem_log`
+    /// and later logs, and `on_disk` are the logs that were replayed, and the current one.
+    pub(super) fn new(
+        mem: Arc<Memtable>,
+        mem_log: u64,
+        frozen: VecDeque<Frozen>,
+        version: Arc<Version>,
+        on_disk: impl Iterator<Item = u64>,
+    ) -> State {
+        let state = State {
+            mem,
+            frozen,
+            flushing: false,
+            version,
+            logs: LogState {
+                mem_log,
+                on_disk: on_disk.map(|log| (log, None)).collect(),
+                spare: None,
+                wants_spare: false,
+                done: Vec::new(),
+            },
+            compactions: CompactionState::default(),
+            lifecycle: Lifecycle::default(),
+        };
+        debug_assert_eq!(state.check(), Ok(()));
+        state
+    }
+
+    /// Returns the first log whose records are not in tables.
+    pub fn oldest_log(&self) -> u64 {
+        self.frozen.front().map_or(self.logs.mem_log, |frozen| frozen.first_log)
+    }
+
+    /// Checks what holds whenever the state lock is free. Returns the first rule that is broken.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_memtables()?;
+        self.logs.check()?;
+        self.compactions.check()?;
+        let is_free_damage = |file: &Arc<TableFile>| {
+            is_free(file) && self.compactions.damaged.contains_key(&file.number)
+        };
+        let has_free_damage = self.version.files().any(|(_, file)| is_free_damage(file));
+        broken(has_free_damage, "a damaged table is free to be taken")
+    }
+
+    /// A memtable is frozen before the next one is written to, so that logs and sequence numbers
+    /// ascend from the oldest frozen memtable to the current one.
+    fn check_memtables(&self) -> Result<(), String> {
+        let first_logs = self.frozen.iter().map(|frozen| frozen.first_log);
+        let first_logs = first_logs.chain([self.logs.mem_log]);
+        broken(!first_logs.is_sorted(), "a later memtable begins in an earlier log")?;
+        // A damaged log may hold anything: memtables that were replayed do not count.
+        let frozen_here = self.frozen.iter().filter(|frozen| frozen.bytes > 0);
+        let mems = frozen_here.map(|frozen| &frozen.mem).filter(|mem| !mem.is_empty());
+        let last_seqs = mems.map(|mem| mem.last_seq());
+        broken(!last_seqs.is_sorted(), "a later memtable holds earlier writes")?;
+        let is_frozen = self.frozen.iter().any(|frozen| Arc::ptr_eq(&frozen.mem, &self.mem));
+        broken(is_frozen, "the memtable that writes go to is frozen")
+    }
+}
+
+impl LogState {
+    fn check(&self) -> Result<(), String> {
+        let has_current = self.on_disk.contains_key(&self.mem_log);
+        broken(!has_current, "the log of the memtable is not on disk")?;
+        let spare = self.spare.as_ref().map(|spare| spare.number);
+        let has_records = |number| !matches!(self.on_disk.get(&number), None | Some(Some(0)));
+        broken(spare.is_some_and(has_records), "the spare log is not empty")?;
+        let is_current = |done: &OutgoingLog| done.number >= self.mem_log;
+        broken(self.done.iter().any(is_current), "a log that is done holds the memtable")
+    }
+}
+
+impl CompactionState {
+    fn check(&self) -> Result<(), String> {
+        let has_failed = self.failures > 0;
+        broken(has_failed != self.error.is_some(), "failures of compactions without an error")?;
+        broken(self.not_before.is_some() && !has_failed, "a back-off without a failure")?;
+        for compaction in &self.running {
+            broken(compaction.input_files().any(is_free), "an input is free to be taken")?;
+            let is_damaged = |file: &Arc<TableFile>| self.damaged.contains_key(&file.number);
+            let has_damaged = compaction.input_files().any(is_damaged);
+            broken(has_damaged, "a damaged table is being compacted")?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns an error that says which rule is broken, if one is.
+fn broken(is_broken: bool, rule: &str) -> Result<(), String> {
+    if is_broken { Err(rule.to_owned()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::BytewiseComparator;
+    use crate::base::sync::atomic::Ordering::Relaxed;
+    use crate::engine::compact::plan::{Compaction, Inputs};
+    use crate::engine::version::obsolete::Trash;
+    use crate::format::edit::{NewFile, VersionEdit};
+    use crate::format::key::{InternalComparator, KeyKind, internal_key};
+    use crate::fs::{Fs, MemFs};
+
+    fn order() -> InternalComparator {
+        InternalComparator::new(Arc::new(BytewiseComparator))
+    }
+
+    fn memtable() -> Arc<Memtable> {
+        Arc::new(Memtable::new(order().user(), 1 << 20))
+    }
+
+    fn frozen(first_log: u64) -> Frozen {
+        Frozen { mem: memtable(), first_log, bytes: 0 }
+    }
+
+    /// The state of an engine with one table, 7, and the logs 3 to 5, of which the last is current.
+    fn state() -> State {
+        let fs = Arc::new(MemFs::new());
+        let trash = Arc::new(Trash::new(fs, std::path::Path::new("db")));
+        let key = internal_key(b"key", 1, KeyKind::Value).to_vec();
+        let file =
+            NewFile { level: 1, number: 7, file_bytes: 1, smallest: key.clone(), largest: key };
+        let edit = VersionEdit { new_files: vec![file], ..VersionEdit::default() };
+        let version = Version::default().apply(&edit, &order(), &trash).unwrap();
+        let memtables = VecDeque::from([frozen(3), frozen(3), frozen(4)]);
+        State::new(memtable(), 5, memtables, Arc::new(version), 3..=5)
+    }
+
+    /// The rule that a sound state breaks after `change`.
+    fn broken_by(change: impl FnOnce(&mut State)) -> String {
+        let mut state = state();
+        change(&mut state);
+        state.check().unwrap_err()
+    }
+
+    fn compaction(state: &State) -> Arc<Compaction> {
+        let inputs = Inputs(vec![(1, state.version.level(1).to_vec())]);
+        let version = state.version.clone();
+        Arc::new(Compaction::from_inputs(version, order().user(), inputs, 2, false))
+    }
+
+    #[test]
+    fn a_broken_rule_of_the_memtables_and_logs_is_found() {
+        let rule = broken_by(|state| state.frozen.swap(0, 2));
+        assert_eq!(rule, "a later memtable begins in an earlier log");
+        let rule = broken_by(|state| state.frozen.push_back(frozen(6)));
+        assert_eq!(rule, "a later memtable begins in an earlier log");
+        let rule = broken_by(|state| state.frozen[2].mem = state.mem.clone());
+        assert_eq!(rule, "the memtable that writes go to is frozen");
+        let rule = broken_by(|state| drop(state.logs.on_disk.remove(&5)));
+        assert_eq!(rule, "the log of the memtable is not on disk");
+        let rule = broken_by(|state| {
+            let fs = MemFs::new();
+            let dir = std::path::Path::new("db");
+            fs.create_dir(dir).unwrap();
+            state.logs.spare = Some(SpareLog::create(&fs, dir, 6, true).unwrap());
+            state.logs.on_disk.insert(6, Some(10));
+        });
+        assert_eq!(rule, "the spare log is not empty");
+    }
+
+    #[test]
+    fn a_broken_rule_of_the_compactions_is_found() {
+        let rule = broken_by(|state| state.compactions.failures = 1);
+        assert_eq!(rule, "failures of compactions without an error");
+        let rule = broken_by(|state| state.compactions.not_before = Some(Instant::now()));
+        assert_eq!(rule, "a back-off without a failure");
+        let rule = broken_by(|state| state.compactions.running.push(compaction(state)));
+        assert_eq!(rule, "an input is free to be taken");
+        let rule = broken_by(|state| drop(state.compactions.damaged.insert(7, Error::Closed)));
+        assert_eq!(rule, "a damaged table is free to be taken");
+        let rule = broken_by(|state| {
+            let compaction = compaction(state);
+            compaction.mark(true);
+            state.compactions.running.push(compaction);
+            state.compactions.damaged.insert(7, Error::Closed);
+        });
+        assert_eq!(rule, "a damaged table is being compacted");
+        let mut state = state();
+        state.version.level(1)[0].compacting.store(true, Relaxed);
+        state.compactions.damaged.insert(7, Error::Closed);
+        assert_eq!(state.check(), Ok(()));
+    }
+}
