@@ -25,10 +25,8 @@ use std::sync::Arc;
 use crate::base::{Error, Result};
 use crate::format::batch::decode_header;
 use crate::format::key::SeqNo;
-use crate::format::record::{
-    BLOCK_BYTES, HEADER_BYTES, MAX_STORED_BYTES, RecordHeader, RecordType, SEAL,
-};
-use crate::fs::ReadFile;
+use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType, SEAL};
+use crate::fs::{MAX_STORED_BYTES, ReadFile};
 
 /// How much is read at a time: whole blocks, so that no physical record is cut.
 const CHUNK_BYTES: u64 = 32 * BLOCK_BYTES as u64;
