@@ -3,8 +3,7 @@
 //! [`FilterPolicy`] is the interface of a kind of filter; [`BloomFilterPolicy`] is LevelDB's. A
 //! table's filter block holds one filter per 2 KiB of data-block offset; [`FilterBlockBuilder`]
 //! writes it and [`FilterBlockReader`] queries it. Filters hold user keys: the table builder strips
-//! the trailer of internal keys itself, and [`InternalFilterPolicy`] does so for other uses of a
-//! policy. [`whole_table`] is one filter over all keys of a table, [`prefix`] one over their
+//! the trailer of internal keys. [`whole_table`] is one filter over all keys of a table, [`prefix`] one over their
 //! prefixes. [`math`] predicts false-positive rates.
 
 pub mod block;
@@ -17,6 +16,6 @@ pub mod whole_table;
 
 pub use block::{FilterBlockBuilder, FilterBlockReader};
 pub use bloom::BloomFilterPolicy;
-pub use policy::{AliasedFilterPolicy, FilterGenerator, FilterPolicy, InternalFilterPolicy};
+pub use policy::{AliasedFilterPolicy, FilterGenerator, FilterPolicy};
 pub use prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub use whole_table::{TableFilter, TableFilterBuilder};

@@ -20,7 +20,7 @@ use minikv::format::name;
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::log::writer::LogWriter;
 use minikv::table::Table;
-use minikv::table::builder::FILTER_PREFIX;
+use minikv::table::filters::FILTER_PREFIX;
 use minikv::{BytewiseComparator, Comparator, Db, Options, ReadOnlyDb};
 
 use super::filters::Filters;
