@@ -52,7 +52,7 @@ pub use crate::format::name::{
     table_name,
 };
 pub use crate::log::{LogReader, LogWriter, Tail};
-pub use crate::table::builder::FILTER_PREFIX;
+pub use crate::table::filters::FILTER_PREFIX;
 pub use crate::table::{
     BlockReadOptions, Found, IndexEntry, NoSink, Table, TableBuilder, TableContext, TableCursor,
     TableOptions, TableSink, TableSummary,

@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt::Debug;
 
+use crate::base::prefix::common_prefix;
+
 /// A total order over user keys. It has a name, because files written in one order cannot be read
 /// in another.
 ///
@@ -87,7 +89,7 @@ impl Comparator for BytewiseComparator {
 
     fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let min_len = start.len().min(limit.len());
-        let shared = start.iter().zip(limit).take_while(|(a, b)| a == b).count();
+        let shared = common_prefix(start, limit);
         if shared >= min_len {
             return; // one is a prefix of the other
         }

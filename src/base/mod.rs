@@ -3,6 +3,7 @@
 pub mod comparator;
 pub mod error;
 pub mod hash;
+pub mod prefix;
 pub mod size;
 pub mod sync;
 

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use crate::base::prefix::{common_prefix, head};
+
 /// For each key of a sorted list, the first eight bytes after the prefix common to all keys.
 ///
 /// A search narrows the answer to the keys whose eight bytes equal the target's. Only these need a
@@ -63,36 +65,9 @@ impl Fences {
     }
 }
 
-/// Returns the first eight bytes of a key as a big-endian number, padded with zeros. Where two
-/// heads differ, they order as their keys do in byte order.
-#[inline]
-pub fn head(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(head) => u64::from_be_bytes(*head),
-        None => key
-            .iter()
-            .zip([56, 48, 40, 32, 24, 16, 8])
-            .fold(0, |head, (&byte, shift)| head | u64::from(byte) << shift),
-    }
-}
-
-/// Returns the length of the longest common prefix of two keys.
-#[inline]
-pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn heads_are_the_first_bytes_padded_with_zeros() {
-        assert_eq!(head(b""), 0);
-        assert_eq!(head(b"a"), 0x61 << 56);
-        assert_eq!(head(b"abcdefg"), 0x6162_6364_6566_6700);
-        assert_eq!(head(b"abcdefghi"), 0x6162_6364_6566_6768);
-    }
 
     #[test]
     fn the_first_key_not_less_lies_where_the_fences_say() {

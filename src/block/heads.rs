@@ -17,8 +17,8 @@
 
 use std::ops::ControlFlow;
 
+use crate::base::prefix::{common_prefix, head};
 use crate::block::cursor::Position;
-use crate::block::fences::{common_prefix, head};
 use crate::block::{BlockView, ByHeads, RawEntry};
 use crate::format::coding::get_fixed64;
 use crate::format::key::{KeyKind, KeyOrder, TRAILER_BYTES, user_key};

@@ -40,9 +40,7 @@ pub struct FilterBlockBuilder {
 }
 
 impl FilterBlockBuilder {
-    /// Creates a builder of a block of `policy`'s filters. The table builder passes user keys to
-    /// [`FilterBlockBuilder::add_key`]; whoever passes internal keys needs an
-    /// [`InternalFilterPolicy`](crate::filter::InternalFilterPolicy).
+    /// Creates a builder of a block of `policy`'s filters.
     pub fn new(policy: &dyn FilterPolicy) -> FilterBlockBuilder {
         FilterBlockBuilder {
             generator: policy.generator(),

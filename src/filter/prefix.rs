@@ -7,6 +7,8 @@
 use std::fmt::Debug;
 use std::ops::Bound;
 
+use crate::base::prefix::common_prefix;
+
 /// First part of a prefix filter's name in the metaindex. The extractor's name follows.
 pub const PREFIX_FILTER_NAME: &str = "minikv.prefix-filter.v1.binary-fuse.";
 
@@ -90,7 +92,7 @@ pub fn prefix_of_range<'k>(
 ) -> Option<&'k [u8]> {
     let (Bound::Included(from) | Bound::Excluded(from)) = lower else { return None };
     let (Bound::Included(to) | Bound::Excluded(to)) = upper else { return None };
-    let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+    let common = common_prefix(from, to);
     // Every key between two keys with a common prefix has that prefix, too.
     if let Some(prefix) = extractor.prefix(&from[..common]) {
         return Some(prefix);

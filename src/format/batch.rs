@@ -15,9 +15,7 @@
 use std::fmt;
 
 use crate::base::{Error, Result};
-use crate::format::coding::{
-    Decoder, MAX_VARINT32_BYTES, get_fixed32, get_fixed64, put_slice, varint_len,
-};
+use crate::format::coding::{Decoder, MAX_VARINT32_BYTES, get_fixed32, get_fixed64, put_slice};
 use crate::format::key::{KeyKind, MAX_KEY_OR_VALUE_BYTES, MAX_SEQ_NO, SeqNo};
 
 /// Size of the header before the first operation, in bytes.
@@ -252,15 +250,6 @@ impl<'a> BatchOp<'a> {
             BatchOp::Delete { .. } => KeyKind::Deletion,
         }
     }
-
-    /// Returns the length of the operation in a batch, in bytes.
-    pub fn encoded_bytes(&self) -> usize {
-        let slice = |bytes: &[u8]| varint_len(bytes.len() as u64) + bytes.len();
-        match self {
-            BatchOp::Put { key, value } => 1 + slice(key) + slice(value),
-            BatchOp::Delete { key } => 1 + slice(key),
-        }
-    }
 }
 
 /// Decodes the header of an encoded batch. Returns the sequence number of its first operation and
@@ -385,8 +374,6 @@ mod tests {
         assert_eq!((batch.len(), batch.sequence(), batch.approximate_bytes()), (2, 7, 20));
         let ops: Vec<_> = batch.iter().collect::<Result<_>>().unwrap();
         assert_eq!(ops, [BatchOp::Put { key: b"k", value: b"v" }, BatchOp::Delete { key: b"k" }]);
-        let sizes: usize = ops.iter().map(BatchOp::encoded_bytes).sum();
-        assert_eq!(HEADER_BYTES + sizes, bytes.len());
         assert_eq!(WriteBatch::from_contents(*bytes).unwrap().contents(), bytes);
     }
 

@@ -13,6 +13,7 @@
 //! `restart_interval`-th entry it is 0 and the entry's offset is recorded as a restart point; a
 //! binary search reads only these. Defined by LevelDB's `table/block_builder.cc`.
 
+use crate::base::prefix::common_prefix;
 use crate::format::coding::put_varint32;
 
 /// Encodes sorted entries as a block.
@@ -46,7 +47,7 @@ impl BlockBuilder {
         let shared = if self.buffer.is_empty() {
             0
         } else if self.entries_since_restart < self.restart_interval {
-            shared_prefix_len(&self.last_key, key)
+            common_prefix(&self.last_key, key)
         } else {
             debug_assert!(u32::try_from(self.buffer.len()).is_ok());
             self.restarts.push(self.buffer.len() as u32);
@@ -100,20 +101,6 @@ impl BlockBuilder {
     }
 }
 
-fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
-    let mut shared = 0;
-    // Compare eight bytes at a time: neighbouring keys mostly share long prefixes.
-    for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
-        let (Ok(x), Ok(y)) = (x.try_into(), y.try_into()) else { break };
-        let differing = u64::from_le_bytes(x) ^ u64::from_le_bytes(y);
-        if differing != 0 {
-            return shared + differing.trailing_zeros() as usize / 8;
-        }
-        shared += 8;
-    }
-    shared + a[shared..].iter().zip(&b[shared..]).take_while(|(x, y)| x == y).count()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,20 +142,5 @@ mod tests {
     #[test]
     fn an_empty_block_has_one_restart() {
         assert_eq!(BlockBuilder::new(16).finish(), [0, 0, 0, 0, 1, 0, 0, 0]);
-    }
-
-    #[test]
-    fn shared_prefixes_are_counted_at_every_length() {
-        for len in 0..40usize {
-            let a: Vec<u8> = (0..len as u8).collect();
-            assert_eq!(shared_prefix_len(&a, &a), len);
-            for at in 0..len {
-                let mut b = a.clone();
-                b[at] ^= 0x80;
-                assert_eq!(shared_prefix_len(&a, &b), at);
-                assert_eq!(shared_prefix_len(&a, &a[..at]), at);
-                assert_eq!(shared_prefix_len(&a[..at], &b), at);
-            }
-        }
     }
 }

@@ -103,24 +103,13 @@ impl Compressor {
     }
 }
 
-/// Decompresses a block stored with the compression `id`, which must not be [`ID_NONE`]. Never
-/// allocates more than the input can decompress to.
+/// Decompresses a block stored with the compression `id`, which must not be [`ID_NONE`], into a
+/// reusable buffer. Returns the block's length in `raw`, which may be longer; `raw` grows if it is
+/// too short, but never beyond what the input can decompress to.
 ///
 /// # Errors
 /// Corruption, if the bytes are malformed; [`Error::Unsupported`], if this build does not know the
 /// id.
-pub fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>> {
-    let mut raw = Vec::new();
-    let len = decompress_into(id, stored, &mut raw)?;
-    raw.truncate(len);
-    Ok(raw)
-}
-
-/// Decompresses a block as [`decompress`] does, into a reusable buffer. Returns the block's length
-/// in `raw`, which may be longer. `raw` grows when it is too short.
-///
-/// # Errors
-/// As [`decompress`].
 pub fn decompress_into(id: u8, stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     match id {
         ID_SNAPPY => decompress_snappy(stored, raw),
@@ -197,6 +186,13 @@ mod tests {
             (z ^ (z >> 31)) as u8
         };
         (0..len).map(|_| word()).collect()
+    }
+
+    fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>> {
+        let mut raw = Vec::new();
+        let len = decompress_into(id, stored, &mut raw)?;
+        raw.truncate(len);
+        Ok(raw)
     }
 
     #[test]

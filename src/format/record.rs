@@ -17,10 +17,6 @@ use crate::format::crc;
 /// Size of a block, in bytes.
 pub const BLOCK_BYTES: usize = 32 << 10;
 
-/// Size limit, in bytes, of the records that one write stores in a memory-mapped log (the first
-/// header is stored last). The reader searches this far for a write torn by a killed process.
-pub const MAX_STORED_BYTES: usize = 64 << 10;
-
 /// Size of the header before a physical record's payload, in bytes.
 pub const HEADER_BYTES: usize = 7;
 
@@ -125,7 +121,8 @@ impl RecordHeader {
     }
 }
 
-/// Where in `bytes`, which go to `offset` of a log, the headers of physical records begin.
+/// Returns the offsets in `bytes` at which the headers of physical records begin. `bytes` belongs
+/// at `offset` of the log.
 pub fn header_offsets(bytes: &[u8], offset: u64) -> impl Iterator<Item = usize> {
     let mut at = 0;
     std::iter::from_fn(move || {

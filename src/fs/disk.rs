@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 
 use super::mapped::MappedLog;
+use super::open::{not_through_links, require_regular_file};
 use super::retry::{read_fully_at, write_fully_at};
 use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, table_file};
 
@@ -31,7 +32,7 @@ impl Fs for DiskFs {
     }
 
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        // An empty path has always meant the current directory.
+        // An empty path means the current directory.
         let is_empty = path.as_os_str().is_empty();
         std::path::absolute(if is_empty { Path::new(".") } else { path })
     }
@@ -61,8 +62,8 @@ impl Fs for DiskFs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // A second name for a symbolic link would lead elsewhere. A directory is the system's to
-        // refuse.
+        // A second name for a symbolic link would lead elsewhere. The system itself refuses a
+        // directory.
         if !fs::symlink_metadata(from)?.is_dir() {
             require_regular_file(from)?;
         }
@@ -120,8 +121,8 @@ impl Fs for DiskFs {
     }
 }
 
-/// Creates a file, or empties an existing one. A file with another name, which may be in a
-/// directory of somebody else, is not emptied but loses this name to a new file.
+/// Creates a file, or truncates an existing one. A file that has another name, perhaps in another
+/// database, is not truncated: a new file takes over this name.
 fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     match require_regular_file(path) {
         Ok(metadata) if metadata.nlink() == 1 => return options.truncate(true).open(path),
@@ -130,28 +131,6 @@ fn create(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         Err(error) => return Err(error),
     }
     options.create_new(true).open(path)
-}
-
-/// Close-on-exec is the standard library's default.
-pub(super) fn not_through_links() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    options
-}
-
-pub(super) fn require_regular_file(path: &Path) -> io::Result<fs::Metadata> {
-    let metadata = fs::symlink_metadata(path)?;
-    if metadata.is_file() {
-        return Ok(metadata);
-    }
-    let what = if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    } else if metadata.is_symlink() {
-        "is a symbolic link, not a regular file"
-    } else {
-        "is not a regular file"
-    };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
 #[derive(Debug)]
@@ -169,7 +148,7 @@ impl ReadFile for DiskReadFile {
     }
 }
 
-/// Keeps its own position and writes at offsets, so that a failed write moves nothing.
+/// A file for writing. Tracks its own position, so that a failed write does not move it.
 #[derive(Debug)]
 struct DiskWriteFile {
     file: File,
@@ -184,7 +163,7 @@ impl WriteFile for DiskWriteFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // fdatasync: it includes the length, as a reader needs that to find the bytes.
+        // fdatasync makes the length durable, too, because reading the bytes depends on it.
         self.file.sync_data()
     }
 

@@ -1,36 +1,34 @@
-//! Locks of a database directory that every engine of the format respects.
+//! The lock on a database directory, which every engine of the format respects.
 //!
 //! LevelDB takes an `fcntl` write lock over the whole `LOCK` file (`util/env_posix.cc`), goleveldb
-//! a `flock` (`leveldb/storage/file_storage_unix.go`). On Linux neither sees the other's, so both
-//! are taken. On macOS and the BSDs each sees the other's, in the same process too (their fcntl(2)
-//! warns of it): there a second lock would be refused because of the first, and one is enough.
+//! a `flock` (`leveldb/storage/file_storage_unix.go`). On Linux the two kinds do not conflict, so
+//! both are taken. On macOS and the BSDs they do, even within a process (see their fcntl(2)): the
+//! second would be refused because of the first, so only the `fcntl` lock is taken.
 //!
-//! An `fcntl` lock belongs to the process: a second one in the same process succeeds, and closing
-//! *any* descriptor of the file gives the lock up. So a table of the locks this process holds is
-//! asked before the file is opened, and nothing else in the process may open a `LOCK` file.
+//! An `fcntl` lock belongs to the process: locking again in the same process succeeds, and closing
+//! *any* descriptor of the file releases the lock. So the files this process has locked are in a
+//! table, which is checked before a file is opened, and nothing else in the process may open a
+//! `LOCK` file.
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::FlockOperation;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 
-use super::disk::{not_through_links, require_regular_file};
+use super::open::{FileId, file_id, not_through_links, require_regular_file};
 use super::{FileLock, LockHolder};
 
-/// The identity of a file: device and inode. Two paths to one file are one lock.
-type FileId = (u64, u64);
+/// The files this process has locked. Its mutex is held while a lock file is opened or closed.
+static LOCKED: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
-/// The lock files this process holds. Held while a lock file is opened or closed.
-static HELD: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
-
-/// How often a lock file that is replaced while being locked is tried again.
+/// Number of attempts to lock a file that is replaced at every attempt. More attempts only delay
+/// the error.
 const MAX_ATTEMPTS: usize = 100;
 
-/// A lock file, locked.
+/// A locked file, until it is dropped.
 #[derive(Debug)]
 pub(super) struct DiskLock {
     /// `None` only while being dropped.
@@ -43,7 +41,7 @@ impl FileLock for DiskLock {
     fn is_replaced(&self) -> io::Result<bool> {
         match fs::symlink_metadata(&self.path) {
             Ok(metadata) => Ok(file_id(&metadata) != self.id),
-            // Whoever comes next makes another one, and that will be seen.
+            // The next process to lock the directory creates another file, which is then noticed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -52,39 +50,42 @@ impl FileLock for DiskLock {
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
-        let mut held = HELD.lock();
+        let mut locked = LOCKED.lock();
         if let Some(file) = self.file.take() {
-            // A child process between fork and exec shares the flock; unlocking by name ends it
-            // for the child too, closing would not.
+            // A child process between fork and exec shares the flock. An explicit unlock releases
+            // it for the child, too; closing the file would not.
             let _ = rustix::fs::flock(&file, FlockOperation::Unlock);
             let _ = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingUnlock);
         }
-        held.retain(|id| *id != self.id);
+        debug_assert!(locked.contains(&self.id), "a lock that is not in the table");
+        locked.retain(|id| *id != self.id);
     }
 }
 
-/// Locks `path`, which is created if it is missing and never emptied or removed.
+/// Locks `path`. Creates a missing file; never truncates or removes one. The inner error is the
+/// holder of the lock.
 pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
-    let mut held = HELD.lock();
+    let mut locked = LOCKED.lock();
     for _ in 0..MAX_ATTEMPTS {
         match require_regular_file(path) {
-            Ok(metadata) if held.contains(&file_id(&metadata)) => {
+            Ok(metadata) if locked.contains(&file_id(&metadata)) => {
                 return Ok(Err(LockHolder::ThisProcess));
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        if let Some(outcome) = try_lock(path, &mut held)? {
+        if let Some(outcome) = try_lock(path, &mut locked)? {
             return Ok(outcome);
         }
     }
     Err(io::Error::other("the lock file was replaced again and again while being locked"))
 }
 
-/// `None` if the file was removed or replaced meanwhile: then the lock is worth nothing.
+/// Tries once to lock `path`. Returns `None` if the file was removed or replaced meanwhile, which
+/// makes the lock worthless.
 fn try_lock(
     path: &Path,
-    held: &mut MutexGuard<'_, Vec<FileId>>,
+    locked: &mut MutexGuard<'_, Vec<FileId>>,
 ) -> io::Result<Option<Result<DiskLock, LockHolder>>> {
     let file =
         not_through_links().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -96,7 +97,7 @@ fn try_lock(
     for take in kinds {
         match take(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            // fcntl may say either.
+            // POSIX allows fcntl either of them.
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
                 return Ok(Some(Err(holder(&file, id))));
             }
@@ -109,24 +110,21 @@ fn try_lock(
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     }
-    held.push(id);
+    debug_assert!(!locked.contains(&id), "a file is locked twice");
+    locked.push(id);
     let path = path.to_path_buf();
     Ok(Some(Ok(DiskLock { file: Some(file), id, path })))
 }
 
-pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
-    (metadata.dev(), metadata.ino())
-}
-
-/// Who holds a lock on `file`, as far as the system tells.
+/// Returns the holder of the lock on `file`, as far as the system reports it.
 fn holder(file: &File, id: FileId) -> LockHolder {
     #[cfg(target_os = "linux")]
     if let Ok(table) = fs::read_to_string("/proc/locks")
         && let Some(pid) = holder_in_proc_locks(&table, id, std::process::id())
     {
         return match u32::try_from(pid) {
-            // A `flock` is told with the process that took it, and belongs to every process that
-            // has inherited the open file.
+            // The system names the process that took a `flock`, but the lock belongs to every
+            // process that inherited the open file.
             Ok(ended) if pid > 0 && !Path::new(&format!("/proc/{ended}")).exists() => {
                 LockHolder::ForkOf { ended, heir: user_of(id) }
             }
@@ -136,12 +134,12 @@ fn holder(file: &File, id: FileId) -> LockHolder {
     #[cfg(not(target_os = "linux"))]
     let _ = id;
     let blocking = fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok().flatten();
-    // 0: a process outside of this one's pid namespace.
+    // The pid is 0 if the process is outside of this one's pid namespace.
     let pid = blocking.and_then(|blocking| blocking.pid);
     LockHolder::Process(pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok()))
 }
 
-/// Another process that has the file open, if there is one and this process may see that.
+/// Returns another process that has the file open, if there is one and this process may see it.
 #[cfg(target_os = "linux")]
 fn user_of(id: FileId) -> Option<u32> {
     let pids = fs::read_dir("/proc").ok()?.flatten();
@@ -153,10 +151,12 @@ fn user_of(id: FileId) -> Option<u32> {
     })
 }
 
-/// Linux tells the holder of a `flock` nowhere else. A line is
-/// `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; waiters have an arrow after the number. The
-/// process is -1 if a lock belongs to an open file rather than to a process. Locks of process
-/// `ours` are left out: one of the two may have been got.
+/// Finds the holder of a lock on a file in the contents of `/proc/locks`, the only place where
+/// Linux reports the holder of a `flock`.
+///
+/// A line is `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; waiters have an arrow after the
+/// number. The process is -1 if the lock belongs to an open file rather than to a process. Skips
+/// locks of process `ours`, which may just have taken one of the two kinds.
 #[cfg(target_os = "linux")]
 fn holder_in_proc_locks(table: &str, (dev, ino): FileId, ours: u32) -> Option<i64> {
     let file = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));

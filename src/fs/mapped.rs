@@ -1,32 +1,32 @@
-//! A log on the disk that is written through a mapping of its end, without a system call for each
-//! record. The only unsafe code of the library; `docs/performance.md` has what it buys.
+//! A log on the disk that is written through a memory mapping of its end, without a system call
+//! for each record. The only unsafe code of the library; `docs/performance.md` says what it gains.
 //!
-//! The system keeps what is stored in a shared mapping when the process is killed, as it keeps what
-//! was written, and `fdatasync` makes it durable in the same way. Ahead of the last record the file
-//! is zeros, which readers of the format take for its end; dropping the file cuts them off.
+//! When a process is killed, the system keeps what it stored in a shared mapping, as it keeps what
+//! it wrote, and `fdatasync` makes both durable. Behind the last record the file holds zeros, which
+//! readers of the format take for its end; dropping the log cuts them off.
 //!
-//! A log that is synced every few records is written plainly into a file whose length is set ahead:
-//! a page of a mapping is protected anew by each sync, and a file that grows has its length to make
-//! durable too. One whose records are large is written so as well: a page of a mapping costs more
-//! than the system call that it saves.
+//! Two kinds of logs are written through the system instead (see [`Mode`]):
+//! - Logs synced every few records. Each sync write-protects the mapped pages again, and a file that
+//!   grows must make its length durable, too. So these go into a file whose length is set ahead.
+//! - Logs of large records: a page of a mapping costs more than the system call it saves.
 //!
 //! # What a killed process leaves
-//! - The file ends with its last record, or at the end of a block: a LevelDB that appends to it
-//!   begins a block, and readers find that (`log/reader.rs`). So the length is set ahead before
-//!   the first write of more than one page, which may be cut short.
-//! - A record is there whole, or its header has no length and no type yet. Of a record in several
-//!   blocks the first fragments may be there without the last: for a nanosecond in a mapping, for
-//!   the time of a system call where it is written plainly.
+//! - The file ends with its last record or at the end of a block. A LevelDB that appends to it
+//!   starts a new block, which readers find (`log/reader.rs`). So the length is set ahead before the
+//!   first write that crosses a page, because such a write may be cut short.
+//! - A record is complete, or its header has no length and no type yet. A record in several blocks
+//!   may lack its last fragments: for a nanosecond in a mapping, for the time of a system call when
+//!   written through the system.
 //!
 //! # Why it is sound
-//! Nothing ever borrows from the mapping but [`MappedLog::write`], for one copy. Others may read
-//! the file meanwhile, through the system; that they could also change it, or cut it while it is
-//! mapped, is so for every file of a database, and kept away by its lock. A store fails (`SIGBUS`)
-//! where a block of the file is missing: so blocks are reserved and pages made writable before,
-//! with calls that report errors, and only on filesystems that write a reserved block in place.
-//! Where a copy may share its blocks with the original, as on XFS and btrfs, a store into a
-//! reserved block can need a new one: those are never mapped.
-//! Wherever one of these calls fails the log goes on with plain writes.
+//! Nothing borrows from the mapping except [`MappedLog::write`], for one copy. Others may read the
+//! file meanwhile, through the system. They could also change it, or cut it while it is mapped; that
+//! is true of every file of a database, and its lock prevents it. A store raises `SIGBUS` where the
+//! file has no disk block. So blocks are reserved and pages made writable first, by calls that
+//! report errors, and only on filesystems that write a reserved block in place. Where a copy may
+//! share blocks with the original, as on XFS and btrfs, a store into a reserved block may need a
+//! new one: logs there are never mapped. If one of these calls fails, the log continues with plain
+//! writes.
 
 use std::fs::File;
 use std::io;
@@ -38,32 +38,39 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::process::{Resource, getrlimit};
 
 use super::WriteFile;
-use super::ordered::{Held, is_in_one_page};
+use super::ordered::{DeferredParts, is_in_one_page};
 use super::retry::write_fully_at;
-use crate::format::record::{BLOCK_BYTES, MAX_STORED_BYTES, SEAL, header_offsets};
+use crate::format::record::{BLOCK_BYTES, SEAL, header_offsets};
 
-/// Logs that stay shorter are written plainly: mapping costs more.
+/// Largest write, in bytes, that is stored in a mapping; larger ones go through the system. A
+/// larger limit makes readers search further for a record that a killed process left unfinished.
+pub(crate) const MAX_STORED_BYTES: usize = 64 << 10;
+
+/// Length, in bytes, from which a log may be mapped. Mapping shorter ones costs more than it saves.
 const PLAIN_BYTES: u64 = 16 << 10;
 
-/// The first window over the file's end; each is twice as long as the one before, up to the last.
+/// Size of the first window, in bytes. Each further one is twice as large, up to
+/// [`MAX_WINDOW_BYTES`]; larger windows reserve more disk space ahead of the records.
 const FIRST_WINDOW_BYTES: u64 = 128 << 10;
 const MAX_WINDOW_BYTES: u64 = 1 << 20;
 
-/// A log of which no more than this is written between syncs is synced often.
+/// Most bytes written between two syncs for which the log counts as synced often. A larger limit
+/// lets fewer logs be mapped.
 const OFTEN_BYTES: u64 = 64 << 10;
 
-/// Records of so many bytes and more, in the mean, are large. From the times of fills with values
-/// of 1 to 4 KiB (`docs/performance.md`).
+/// Mean size of records, in bytes, from which they count as large. Measured by filling databases
+/// with values of 1 to 4 KiB (`docs/performance.md`).
 const LARGE_BYTES: u64 = 2 << 10;
 
-/// How far ahead the length of a log is set that is not short.
+/// Distance, in bytes, by which the length of a log is set ahead, once it is not short. A larger
+/// one makes the length durable less often, and reserves more disk space.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// Pages are made writable so many bytes at a time: few enough that no record waits for long, and
-/// so many that one in some thousand waits.
+/// Number of bytes that are made writable at a time. A larger step makes the write that waits for
+/// it slower, and waits rarer: now one write in some thousands waits.
 const POPULATE_BYTES: usize = 512 << 10;
 
-/// Windows begin at multiples of this, which is one of every page size there is.
+/// Windows start at multiples of this, in bytes: a multiple of every page size in use.
 const WINDOW_ALIGN: u64 = 64 << 10;
 
 const EXT4: u32 = 0xef53;
@@ -73,132 +80,160 @@ const XFS: u32 = 0x5846_5342;
 /// Filesystems (`f_type`) on which a store into a reserved block needs no other block.
 const IN_PLACE: [u32; 2] = [EXT4, TMPFS];
 
-/// Filesystems on which a length that is set ahead costs nothing.
+/// Filesystems on which setting the length ahead takes no space.
 const SPARSE: [u32; 3] = [EXT4, TMPFS, XFS];
 
-/// A file for appending whole physical records.
+/// A file to which whole physical records are appended.
 #[derive(Debug)]
 pub(super) struct MappedLog {
     file: File,
+    /// End of what was written, in bytes.
     position: u64,
-    window: Option<Window>,
+    mode: Mode,
+    /// Size of the next window, in bytes.
     next_window_bytes: u64,
-    /// The file's length, where that was set ahead: a multiple of a block.
+    /// Length of the file if it was set ahead of the position: a multiple of a block. Otherwise at
+    /// most the position.
     reserved: u64,
     /// Whether the length may be set ahead.
     may_reserve: bool,
-    /// What is left to write of a record that came in part.
-    held: Held,
-    /// Where it was synced last, and whether that was soon after the time before.
-    synced: u64,
-    often_synced: bool,
-    /// Records since the last choice between a window and plain writes, and where that was.
-    records: u64,
-    chosen: u64,
-    /// Plain writes are chosen up to here.
-    plain_until: u64,
+    /// The parts of a record that are written after its last write.
+    deferred: DeferredParts,
+    syncs: Syncs,
+    sizes: RecordSizes,
 }
 
-/// Of a log that is never mapped: [`MappedLog::plain_until`].
-const FOREVER: u64 = u64::MAX;
+/// The way the next record is written.
+#[derive(Debug)]
+enum Mode {
+    /// Through the system. The choice is made again at position `until`.
+    Plain { until: u64 },
+    /// By a store into a window. Through the system if the record does not fit.
+    Mapped(Window),
+    /// Through the system for good: the filesystem cannot map logs, or a call for it failed.
+    Unmappable,
+}
+
+/// How often the log is synced.
+#[derive(Debug, Default)]
+struct Syncs {
+    /// Position of the last sync.
+    last: u64,
+    /// Whether the last sync followed the one before it within [`OFTEN_BYTES`].
+    are_frequent: bool,
+}
+
+/// The records written since the last choice between a window and plain writes.
+#[derive(Debug, Default)]
+struct RecordSizes {
+    /// Position of that choice.
+    from: u64,
+    records: u64,
+}
 
 /// A mapped part of the file.
 #[derive(Debug)]
 struct Window {
-    /// Where in the file it begins.
+    /// Offset in the file, in bytes.
     start: u64,
     map: MmapMut,
-    /// How much of it is writable without a fault.
+    /// Number of bytes from the start that can be stored to without a fault.
     populated: usize,
 }
 
-/// Makes pages writable, so that a store into them cannot fail.
+/// Makes pages writable, so that a store to them cannot fail.
 #[cfg(target_os = "linux")]
 fn make_writable(map: &MmapMut, from: usize, bytes: usize) -> io::Result<()> {
     map.advise_range(memmap2::Advice::PopulateWrite, from, bytes)
 }
 
-/// No other system reports here what would be a signal at the store: logs are written plainly.
+/// Fails: other systems have no call that reports an error where a store would raise a signal.
 #[cfg(not(target_os = "linux"))]
 fn make_writable(_: &MmapMut, _: usize, _: usize) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Type of the filesystem that `file` is on, as `fstatfs` numbers it; 0 if unknown.
+/// Returns the type of the filesystem of `file`, as `fstatfs` numbers it; 0 if unknown.
 #[cfg(target_os = "linux")]
 fn filesystem_kind(file: &File) -> u32 {
     rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u32)
 }
 
-/// Other systems number filesystems differently: their logs are neither mapped nor set ahead.
+/// Returns 0: other systems number filesystems differently, so logs there are neither mapped nor
+/// set ahead.
 #[cfg(not(target_os = "linux"))]
 fn filesystem_kind(_: &File) -> u32 {
     0
 }
 
 impl Window {
-    /// Makes room for a record of the largest size that is stored at `position`.
+    /// Makes the pages writable that a write of the largest size at `position` may touch.
     fn populate(&mut self, position: u64) -> io::Result<()> {
+        debug_assert!(self.start <= position, "{position} is before the window");
         let at = (position - self.start) as usize;
         if at + MAX_STORED_BYTES > self.populated && self.populated < self.map.len() {
             let bytes = POPULATE_BYTES.min(self.map.len() - self.populated);
             uninterrupted(|| make_writable(&self.map, self.populated, bytes))?;
             self.populated += bytes;
         }
+        debug_assert!(self.populated <= self.map.len(), "more is writable than is mapped");
         Ok(())
     }
 
-    fn holds(&self, position: u64) -> bool {
-        position < self.start + self.map.len() as u64
+    /// Returns whether `position` is before the window's end.
+    fn reaches(&self, position: u64) -> bool {
+        position < self.end()
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.map.len() as u64
     }
 }
 
 impl MappedLog {
-    /// Takes a file that is empty and open for reading and writing.
+    /// Creates a log in `file`, which must be empty and open for reading and writing.
     pub(super) fn new(file: File) -> MappedLog {
         let kind = filesystem_kind(&file);
+        let can_be_mapped = IN_PLACE.contains(&kind);
         MappedLog {
             file,
             position: 0,
-            window: None,
+            mode: if can_be_mapped { Mode::Plain { until: 0 } } else { Mode::Unmappable },
             next_window_bytes: FIRST_WINDOW_BYTES,
             reserved: 0,
             may_reserve: SPARSE.contains(&kind),
-            held: Held::default(),
-            synced: 0,
-            often_synced: false,
-            records: 0,
-            chosen: 0,
-            plain_until: if IN_PLACE.contains(&kind) { 0 } else { FOREVER },
+            deferred: DeferredParts::default(),
+            syncs: Syncs::default(),
+            sizes: RecordSizes::default(),
         }
     }
 
-    /// Stores `bytes` in the window, if they fit. The headers are completed last, from the first
-    /// on: what a killed process stored in part, or others see in part, does not look like a
-    /// record.
+    /// Stores `bytes` in the window. Returns false if there is none or they do not fit. Headers are
+    /// completed last, in ascending order, so that a partly stored record does not look like one,
+    /// neither to other readers nor after the process is killed.
     fn store(&mut self, bytes: &[u8]) -> bool {
-        let Some(window) = &mut self.window else { return false };
-        if bytes.len() > MAX_STORED_BYTES || !self.held.is_empty() {
+        let Mode::Mapped(window) = &mut self.mode else { return false };
+        if bytes.len() > MAX_STORED_BYTES || !self.deferred.is_empty() {
             return false;
         }
         let Some(at) = self.position.checked_sub(window.start).map(|at| at as usize) else {
             return false;
         };
         let populated = &mut window.map[..window.populated];
-        let Some(place) = populated.get_mut(at..at + bytes.len()) else { return false };
+        let Some(target) = populated.get_mut(at..at + bytes.len()) else { return false };
         let mut stored = 0;
         for header in header_offsets(bytes, self.position) {
             let seal = header + SEAL.start;
-            place[stored..seal].copy_from_slice(&bytes[stored..seal]);
+            target[stored..seal].copy_from_slice(&bytes[stored..seal]);
             stored = header + SEAL.end;
         }
-        place[stored..].copy_from_slice(&bytes[stored..]);
+        target[stored..].copy_from_slice(&bytes[stored..]);
         for header in header_offsets(bytes, self.position) {
             let seal = header + SEAL.start;
             fence(Ordering::Release);
-            let (to, from) = (place[seal..].first_chunk_mut::<4>(), bytes[seal..].first_chunk());
+            let (to, from) = (target[seal..].first_chunk_mut::<4>(), bytes[seal..].first_chunk());
             if let (Some(to), Some(from)) = (to, from) {
-                // A store of four bytes, which nothing interrupts.
+                // A single store of four bytes: complete or not there.
                 *to = *from;
             }
         }
@@ -208,56 +243,71 @@ impl MappedLog {
     /// Writes `bytes` at the position through the system.
     fn write_plainly(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (position, end) = (self.position, self.position + bytes.len() as u64);
-        let is_at_once = self.held.is_empty() && is_in_one_page(position, end);
-        let is_ahead = !is_at_once && self.reserve(end);
+        let is_atomic = self.deferred.is_empty() && is_in_one_page(position, end);
+        let is_ahead = !is_atomic && self.reserve(end);
         let write = |bytes: &[u8], offset| {
             write_fully_at(bytes, offset, |bytes, offset| self.file.write_at(bytes, offset))
         };
-        match is_ahead || !self.held.is_empty() {
-            true => self.held.write(bytes, position, write),
+        match is_ahead || !self.deferred.is_empty() {
+            true => self.deferred.write(bytes, position, write),
             false => write(bytes, position),
         }
     }
 
-    /// Sees to it that a window is ready at the position. On failure there is none from then on.
-    fn move_on(&mut self) {
+    /// Chooses how the next record is written, and prepares it: sets the length ahead, or has a
+    /// writable part of a window at the position.
+    fn prepare_next(&mut self) {
         if self.position < PLAIN_BYTES {
             return;
         }
-        if self.may_reserve && self.often_synced && self.position - self.synced < OFTEN_BYTES {
-            self.window = None;
+        let since_sync = self.position - self.syncs.last;
+        if self.may_reserve && self.syncs.are_frequent && since_sync < OFTEN_BYTES {
+            self.unmap();
             self.reserve(self.position + AHEAD_BYTES / 16);
             return;
         }
-        self.often_synced = false;
-        if self.plain_until == FOREVER || self.position < self.plain_until {
-            return;
-        }
-        let held = self.window.as_ref().is_some_and(|window| window.holds(self.position));
-        if !held && self.has_large_records() {
-            self.window = None;
-            self.plain_until = self.position + MAX_WINDOW_BYTES;
-            return;
-        }
-        let ready = match &mut self.window {
-            Some(window) if held => window.populate(self.position),
-            _ => self.open_window(),
+        self.syncs.are_frequent = false;
+        let ready = match &mut self.mode {
+            Mode::Unmappable => return,
+            Mode::Plain { until } if self.position < *until => return,
+            Mode::Mapped(window) if window.reaches(self.position) => window.populate(self.position),
+            Mode::Plain { .. } | Mode::Mapped(_) => {
+                self.unmap();
+                if self.sizes.choose(self.position) {
+                    self.mode = Mode::Plain { until: self.position + MAX_WINDOW_BYTES };
+                    return;
+                }
+                self.open_window()
+            }
         };
         if ready.is_err() {
-            self.window = None;
-            self.plain_until = FOREVER;
+            self.mode = Mode::Unmappable;
         }
     }
 
-    /// Whether those since the last time this was asked are.
-    fn has_large_records(&mut self) -> bool {
-        let bytes = self.position - self.chosen;
-        let large = bytes >= LARGE_BYTES * self.records;
-        (self.chosen, self.records) = (self.position, 0);
-        large
+    /// Closes the window, if there is one. The next choice may open another.
+    fn unmap(&mut self) {
+        if let Mode::Mapped(_) = self.mode {
+            self.mode = Mode::Plain { until: self.position };
+        }
     }
 
-    /// Sets the length ahead of `end`, to a multiple of a block: whether it is.
+    /// Panics if the parts of the state contradict each other.
+    #[cfg(debug_assertions)]
+    fn check(&self) {
+        assert!(self.syncs.last <= self.position, "synced past the end");
+        assert!(self.sizes.from <= self.position, "sizes count from past the end");
+        let block = BLOCK_BYTES as u64;
+        assert!(self.reserved.is_multiple_of(block), "{} is within a block", self.reserved);
+        if let Mode::Mapped(window) = &self.mode {
+            assert!(window.start.is_multiple_of(WINDOW_ALIGN), "a window starts within a page");
+            assert!(window.start <= self.position, "the window is past the position");
+            assert!(window.end() <= self.reserved, "the window is larger than the file");
+        }
+    }
+
+    /// Sets the length ahead of `end`, to a multiple of a block. Returns whether the length is now
+    /// at least `end`.
     fn reserve(&mut self, end: u64) -> bool {
         if end <= self.reserved || !self.may_reserve {
             return end <= self.reserved;
@@ -266,7 +316,7 @@ impl MappedLog {
         let block = BLOCK_BYTES as u64;
         let limit = file_size_limit();
         let len = (end + ahead).next_multiple_of(block).min(limit - limit % block);
-        // If it cannot be, the file grows with what is written.
+        // On failure the file grows with what is written.
         self.may_reserve = end <= len && self.file.set_len(len).is_ok();
         if self.may_reserve {
             self.reserved = len;
@@ -274,24 +324,27 @@ impl MappedLog {
         self.may_reserve
     }
 
+    /// Maps the next part of the file. There must be no window yet.
     fn open_window(&mut self) -> io::Result<()> {
-        self.window = None;
+        debug_assert!(!matches!(self.mode, Mode::Mapped(_)), "two windows");
         let start = self.position - self.position % WINDOW_ALIGN;
         let bytes = self.next_window_bytes;
         let map = self.map(start, bytes).inspect_err(|_| {
-            // Part of it may have been reserved, and the file be longer by that.
+            // A failed reservation may have made the file longer.
             let _ = self.file.set_len(self.reserved.max(self.position));
         })?;
         self.reserved = self.reserved.max(start + bytes);
         self.next_window_bytes = (2 * bytes).min(MAX_WINDOW_BYTES);
-        let window = self.window.insert(Window { start, map, populated: 0 });
-        window.populate(self.position)
+        let mut window = Window { start, map, populated: 0 };
+        let populated = window.populate(self.position);
+        self.mode = Mode::Mapped(window);
+        populated
     }
 
     #[expect(unsafe_code, reason = "a system call for each record takes most of a put's time")]
     fn map(&self, start: u64, bytes: u64) -> io::Result<MmapMut> {
         if start + bytes > file_size_limit() {
-            // Past the limit the system would send a signal that ends the process.
+            // Growing a file past the limit raises a signal that ends the process.
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         uninterrupted(|| Ok(fallocate(&self.file, FallocateFlags::empty(), start, bytes)?))?;
@@ -301,12 +354,22 @@ impl MappedLog {
     }
 }
 
-/// The largest file that this process may write.
+impl RecordSizes {
+    /// Starts counting anew at `position`. Returns whether the records counted so far are large.
+    fn choose(&mut self, position: u64) -> bool {
+        let bytes = position - self.from;
+        let are_large = bytes >= LARGE_BYTES * self.records;
+        *self = RecordSizes { from: position, records: 0 };
+        are_large
+    }
+}
+
+/// Returns the largest file this process may write, in bytes.
 fn file_size_limit() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
 
-/// Calls again for as long as a signal interrupts.
+/// Repeats `call` while signals interrupt it.
 fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     loop {
         match call() {
@@ -322,32 +385,35 @@ impl WriteFile for MappedLog {
             self.write_plainly(bytes)?;
         }
         self.position += bytes.len() as u64;
-        self.records += 1;
-        self.move_on();
+        self.sizes.records += 1;
+        self.prepare_next();
+        #[cfg(debug_assertions)]
+        self.check();
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.often_synced = self.position - self.synced < OFTEN_BYTES;
-        self.synced = self.position;
+        let are_frequent = self.position - self.syncs.last < OFTEN_BYTES;
+        self.syncs = Syncs { last: self.position, are_frequent };
         self.file.sync_data()
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
-        self.window = None;
-        self.plain_until = FOREVER;
+        self.mode = Mode::Unmappable;
         self.may_reserve = false;
-        self.held.clear();
+        self.deferred.clear();
         self.file.set_len(len)?;
         self.reserved = 0;
         self.position = self.position.min(len);
-        self.synced = self.synced.min(len);
-        self.chosen = self.chosen.min(len);
+        self.syncs.last = self.syncs.last.min(len);
+        self.sizes.from = self.sizes.from.min(len);
+        #[cfg(debug_assertions)]
+        self.check();
         Ok(())
     }
 
     fn trim(&mut self) -> io::Result<bool> {
-        self.window = None;
+        self.unmap();
         if self.reserved <= self.position {
             return Ok(false);
         }
@@ -359,7 +425,7 @@ impl WriteFile for MappedLog {
 
 impl Drop for MappedLog {
     fn drop(&mut self) {
-        // If it fails the zeros stay: they say nothing.
+        // If this fails the zeros stay, which readers ignore.
         let _ = self.trim();
     }
 }

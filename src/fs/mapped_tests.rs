@@ -5,9 +5,19 @@ use super::*;
 use crate::format::record::{HEADER_BYTES, RecordHeader, RecordType};
 
 fn log(dir: &Path) -> MappedLog {
-    let mut options = super::super::disk::not_through_links();
+    let mut options = super::super::open::not_through_links();
     let options = options.read(true).write(true).create(true);
     MappedLog::new(options.open(dir.join("log")).unwrap())
+}
+
+impl MappedLog {
+    fn is_mapped(&self) -> bool {
+        matches!(self.mode, Mode::Mapped(_))
+    }
+
+    fn is_unmappable(&self) -> bool {
+        matches!(self.mode, Mode::Unmappable)
+    }
 }
 
 /// A record as `LogWriter` makes it for a log of `len` bytes: of `size` bytes with its headers, or
@@ -63,14 +73,14 @@ fn what_was_written_is_there_and_behind_it_zeros_until_it_is_dropped() {
         let piece = record(expected.len() as u64, size, round);
         log.write(&piece).unwrap();
         expected.extend_from_slice(&piece);
-        mapped[usize::from(is_large)] += usize::from(log.window.is_some());
+        mapped[usize::from(is_large)] += usize::from(log.is_mapped());
         if round % 1000 == 999 {
             log.sync().unwrap();
             zeros_behind(&path, &expected);
         }
     }
     assert!(
-        log.plain_until == FOREVER || (mapped[0] > 5000 && mapped[1] < 20),
+        log.is_unmappable() || (mapped[0] > 5000 && mapped[1] < 20),
         "{mapped:?} left a window"
     );
     drop(log);
@@ -94,10 +104,10 @@ fn a_log_that_is_synced_often_is_written_ahead_of_its_end_and_then_mapped_again(
         }
         if round % 100 == 99 {
             let ahead = zeros_behind(&path, &expected) > 0;
-            seen[usize::from(log.window.is_some())] += usize::from(ahead);
+            seen[usize::from(log.is_mapped())] += usize::from(ahead);
         }
     }
-    assert!(log.plain_until == FOREVER || seen == [20, 10], "{seen:?}");
+    assert!(log.is_unmappable() || seen == [20, 10], "{seen:?}");
     drop(log);
     assert!(fs::read(&path).unwrap() == expected);
 }
@@ -157,7 +167,7 @@ fn short_logs_are_never_longer_than_written() {
         log.write(&record(1000 * i, 1000, 1)).unwrap();
     }
     assert_eq!(fs::metadata(dir.path().join("log")).unwrap().len(), 4000);
-    assert!(log.window.is_none());
+    assert!(!log.is_mapped());
 }
 
 /// A file whose blocks are shared with a copy needs new blocks for what is stored in it; without

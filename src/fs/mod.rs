@@ -17,6 +17,7 @@ mod mapped;
 mod mem;
 mod named;
 mod namespace;
+mod open;
 pub(crate) mod ordered;
 mod retry;
 #[cfg(any(test, feature = "sim"))]
@@ -31,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 pub use disk::DiskFs;
+pub(crate) use mapped::MAX_STORED_BYTES;
 pub use mem::MemFs;
 pub(crate) use named::{absolute, has_other_names, sync_dir};
 #[cfg(any(test, feature = "sim"))]
@@ -152,27 +154,28 @@ pub trait WriteFile: Send + Debug {
     /// that.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
 
-    /// Cuts off what the file has past what was written, if anything: whether it did. What was
-    /// cut is durable after the next [`WriteFile::sync`].
+    /// Truncates the file to what was written. Returns whether it was longer. The new length is
+    /// durable after the next [`WriteFile::sync`].
     fn trim(&mut self) -> io::Result<bool> {
         Ok(false)
     }
 }
 
-/// Holds a lock file while it lives.
+/// A guard that holds the lock on a lock file until it is dropped.
 pub trait FileLock: Send + Sync + Debug {
-    /// Whether the lock file was replaced by another one, which another process may hold: then the
-    /// directory, too, may be another one by now.
+    /// Returns whether another file has taken the place of the lock file. Another process may hold
+    /// a lock on that one, and the whole directory may be another one by now.
     fn is_replaced(&self) -> io::Result<bool> {
         Ok(false)
     }
 }
 
-/// Checks that a directory is the one that was locked with `lock`, and not one that another process
-/// put in its place: one look at the lock file. Passes if the lock is gone, or if there is none.
+/// Checks, by a look at the lock file, that a directory is still the one that was locked with
+/// `lock`, and not one that another process put in its place. Without a lock, or if it has been
+/// released, there is nothing to check.
 ///
 /// # Errors
-/// If the lock file was replaced, or the check fails.
+/// An I/O error, if the lock file was replaced or cannot be looked at.
 pub(crate) fn check_not_replaced(lock: Option<&Weak<dyn FileLock>>) -> io::Result<()> {
     let Some(lock) = lock.and_then(Weak::upgrade) else { return Ok(()) };
     match lock.is_replaced()? {
@@ -183,19 +186,19 @@ pub(crate) fn check_not_replaced(lock: Option<&Weak<dyn FileLock>>) -> io::Resul
     }
 }
 
-/// The holder of a lock, as far as the system tells.
+/// The holder of a lock, as far as the system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockHolder {
-    /// This process, which has the database open already.
+    /// This process: it has the database open already.
     ThisProcess,
-    /// Another process, with its process id if the system tells it.
+    /// Another process, with its process id if known.
     Process(Option<u32>),
-    /// A process that was forked by the one that took the lock, which has ended: the lock ends
-    /// with the last process that has the file open.
+    /// A fork of the process that took the lock and has ended since. The lock is released when the
+    /// last process that has the file open ends.
     ForkOf {
         /// The process that took the lock.
         ended: u32,
-        /// One that still has the file open, if it can be found.
+        /// A process that still has the file open, if one was found.
         heir: Option<u32>,
     },
 }

@@ -10,12 +10,13 @@ pub fn sync_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))
 }
 
-/// `dir` from the root, so that it stays the same directory when the process goes to another.
+/// Returns `dir` as an absolute path, so that it stays the same directory when the process changes
+/// its current directory.
 pub fn absolute(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
     fs.absolute(dir).map_err(|error| Error::io("find", dir, error))
 }
 
-/// Returns whether a file that could be continued has another name. Then it is not: after a copy by
+/// Returns whether a file has another name. Such a file must not be appended to: after a copy by
 /// hard links (`cp -l`) it belongs to another database, too.
 pub fn has_other_names(fs: &dyn Fs, path: &Path) -> Result<bool> {
     fs.has_other_names(path).map_err(|error| Error::io("open", path, error))

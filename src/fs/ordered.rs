@@ -1,16 +1,18 @@
-//! The order in which a record is written into a log that is longer than its records, by zeros.
+//! The order in which the parts of a record are written to a log whose length is set ahead, so that
+//! zeros follow its records.
 //!
-//! A process may be killed between two pages of a write. Written from its beginning, the record
-//! would be left with a header and without its end, and readers would call that damage. So the
-//! page with the first header is written last, and behind it what completes the later headers.
-//! Until then each header has no length and no type, as if nothing had been written there.
+//! A process may be killed between two pages of a write. If the record were written from its start,
+//! it could be left with a header but without its end, which readers would report as damage. So the
+//! page with the first header is written last, followed only by the seals of the later headers.
+//! Until then every header lacks length and type, as if nothing had been written there.
 //!
 //! ```text
 //! F header payload ... | page | page | L header payload ...
-//! └ 2                  └ 1           └ 1, its last four bytes: 3
+//! └ 2                  └ 1           └ 1, its last four bytes (the seal): 3
 //! ```
 //!
-//! Between 2 and 3 a record that crosses a block has its first fragments and not its last ones.
+//! Between steps 2 and 3, a record that crosses a block boundary has its first fragments but not
+//! its last ones.
 
 use std::io;
 use std::iter::once;
@@ -18,32 +20,36 @@ use std::ops::Range;
 
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordType, SEAL, header_offsets};
 
-/// The smallest page there is: what the system writes into one page is there whole or not at all
-/// when the process is killed.
+/// Size of the smallest page in use, in bytes. What the system writes to one page is there
+/// completely or not at all after the process is killed.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
-/// Whether the bytes from `start` to `end` of a file are in one page.
+/// Returns whether the bytes `[start, end)` of a file are in one page.
 pub(crate) fn is_in_one_page(start: u64, end: u64) -> bool {
     start == end || start / PAGE_BYTES == (end - 1) / PAGE_BYTES
 }
 
-/// What was left out of a record that comes in several writes, with the offsets where it goes.
+/// The parts of an unfinished record that are written after its last write, with their offsets in
+/// the file.
+///
+/// A record may come in several writes. If it does not end with a write, these parts wait for the
+/// write that ends it.
 #[derive(Debug, Default)]
-pub(crate) struct Held(Vec<(u64, Vec<u8>)>);
+pub(crate) struct DeferredParts(Vec<(u64, Vec<u8>)>);
 
-impl Held {
-    /// Whether the last record was written to its end.
+impl DeferredParts {
+    /// Returns whether no record is unfinished.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Forgets what was left out.
+    /// Discards the parts of a record that will not be finished.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Writes `bytes`, physical records that belong at `position`, with `write`. The file holds
-    /// zeros there.
+    /// Writes `bytes`, physical records that belong at `position`, by calls of `write` with bytes
+    /// and their offset. The file must hold zeros there.
     pub(crate) fn write(
         &mut self,
         bytes: &[u8],
@@ -71,16 +77,17 @@ impl Held {
             done = seal.end;
         }
         put(done..bytes.len())?;
-        let mut left_out = once(head.clone()).chain(seals());
+        let mut deferred = once(head.clone()).chain(seals());
         if !ends_record(bytes, position) {
             let owned = |part: Range<usize>| (position + part.start as u64, bytes[part].to_vec());
-            self.0.extend(left_out.map(owned));
+            self.0.extend(deferred.map(owned));
+            debug_assert!(self.0.is_sorted_by_key(|(offset, _)| *offset), "seals out of order");
             return Ok(());
         }
         for (offset, part) in self.0.drain(..) {
             write(&part, offset)?;
         }
-        left_out.try_for_each(|part| write_part(bytes, part, position, &mut write))
+        deferred.try_for_each(|part| write_part(bytes, part, position, &mut write))
     }
 }
 
@@ -96,13 +103,14 @@ fn write_part(
     }
 }
 
-/// The end of the page that the first header is in; of the header, if that ends later.
+/// Returns where the page with the first header ends, or the header itself if that ends later.
 fn head_end(first: usize, position: u64) -> usize {
     let start = position + first as u64;
     let page_end = (start / PAGE_BYTES + 1) * PAGE_BYTES;
     (page_end.max(start + HEADER_BYTES as u64) - position) as usize
 }
 
+/// Returns whether the last physical record in `bytes` ends its logical record.
 fn ends_record(bytes: &[u8], position: u64) -> bool {
     let last = header_offsets(bytes, position).last();
     let number = last.map_or(0, |at| bytes[at + HEADER_BYTES - 1]);

@@ -1,8 +1,8 @@
-//! Table files: more of them than a process may hold open.
+//! Table files, of which there may be more than a process may keep open.
 //!
-//! Tables hold at most half of the file descriptors the process may have (`RLIMIT_NOFILE`), those
-//! of all databases together. A table beyond that is opened for each of its reads, as LevelDB's
-//! `util/env_posix.cc` does it.
+//! The tables of all databases together keep at most half of the process's file descriptors
+//! (`RLIMIT_NOFILE`). Each further table is opened anew for every read, as LevelDB's
+//! `util/env_posix.cc` does.
 
 use std::fs::File;
 use std::io;
@@ -14,58 +14,57 @@ use std::sync::atomic::Ordering::Relaxed;
 use rustix::process::{Resource, getrlimit};
 
 use super::ReadFile;
-use super::disk::{not_through_links, require_regular_file};
-use super::lock::file_id;
+use super::open::{FileId, file_id, not_through_links, require_regular_file};
 use super::retry::read_fully_at;
 
-/// How many tables are held open.
+/// Number of tables kept open.
 #[derive(Debug)]
-struct Held(AtomicU64);
+struct OpenCount(AtomicU64);
 
-static HELD: Held = Held(AtomicU64::new(0));
+static KEPT_OPEN: OpenCount = OpenCount(AtomicU64::new(0));
 
-/// A table.
+/// A table's file: kept open, or opened for each read.
 #[derive(Debug)]
 pub(super) struct TableFile {
     path: PathBuf,
-    /// Device and inode.
-    id: (u64, u64),
-    held: Option<HeldFile>,
+    id: FileId,
+    kept: Option<KeptFile>,
 }
 
-/// Counted while it is open.
+/// An open file, counted until it is dropped.
 #[derive(Debug)]
-struct HeldFile {
+struct KeptFile {
     file: File,
-    count: &'static Held,
+    count: &'static OpenCount,
 }
 
-impl Held {
-    /// Counts the file, if fewer than `most` are held.
-    fn hold(&'static self, file: File, most: u64) -> Option<HeldFile> {
-        let one_more = |held| (held < most).then_some(held + 1);
+impl OpenCount {
+    /// Keeps the file open if fewer than `most` are.
+    fn keep(&'static self, file: File, most: u64) -> Option<KeptFile> {
+        let one_more = |open| (open < most).then_some(open + 1);
         self.0.fetch_update(Relaxed, Relaxed, one_more).ok()?;
-        Some(HeldFile { file, count: self })
+        Some(KeptFile { file, count: self })
     }
 }
 
-impl Drop for HeldFile {
+impl Drop for KeptFile {
     fn drop(&mut self) {
-        self.count.0.fetch_sub(1, Relaxed);
+        let before = self.count.0.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a table was closed that was not counted");
     }
 }
 
 /// Opens a table.
 pub(super) fn open(path: &Path) -> io::Result<TableFile> {
     let most = getrlimit(Resource::Nofile).current.map_or(u64::MAX, |limit| limit / 2);
-    open_within(path, &HELD, most)
+    open_within(path, &KEPT_OPEN, most)
 }
 
-fn open_within(path: &Path, held: &'static Held, most: u64) -> io::Result<TableFile> {
+fn open_within(path: &Path, count: &'static OpenCount, most: u64) -> io::Result<TableFile> {
     require_regular_file(path)?;
     let file = open_file(path)?;
     let id = file_id(&file.metadata()?);
-    Ok(TableFile { path: path.to_path_buf(), id, held: held.hold(file, most) })
+    Ok(TableFile { path: path.to_path_buf(), id, kept: count.keep(file, most) })
 }
 
 fn open_file(path: &Path) -> io::Result<File> {
@@ -74,14 +73,14 @@ fn open_file(path: &Path) -> io::Result<File> {
 
 impl TableFile {
     fn with<R>(&self, f: impl FnOnce(&File) -> io::Result<R>) -> io::Result<R> {
-        match &self.held {
-            Some(held) => f(&held.file),
+        match &self.kept {
+            Some(kept) => f(&kept.file),
             None => f(&self.open_again()?),
         }
     }
 
-    /// Opens the file for one read. The directory may have been replaced by that of another
-    /// database, with another table under this name.
+    /// Opens the file for one read. Fails if the name now belongs to another file: another database
+    /// may have taken the place of the directory.
     fn open_again(&self) -> io::Result<File> {
         let file = open_file(&self.path)?;
         match file_id(&file.metadata()?) == self.id {
@@ -101,7 +100,7 @@ impl ReadFile for TableFile {
     }
 
     fn is_held(&self) -> bool {
-        self.held.is_some()
+        self.kept.is_some()
     }
 }
 
@@ -111,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_table_that_is_opened_again_must_be_the_same_file() {
-        static NONE: Held = Held(AtomicU64::new(0));
+        static NONE: OpenCount = OpenCount(AtomicU64::new(0));
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("000005.ldb"), dir.path().join("other"));
         std::fs::write(&path, b"ours").unwrap();
@@ -125,7 +124,7 @@ mod tests {
 
     #[test]
     fn tables_beyond_the_bound_are_opened_for_each_read() {
-        static OURS: Held = Held(AtomicU64::new(0));
+        static OURS: OpenCount = OpenCount(AtomicU64::new(0));
         let dir = tempfile::tempdir().unwrap();
         let path = |i: usize| dir.path().join(i.to_string());
         let open = |i: usize| {
@@ -133,7 +132,7 @@ mod tests {
             open_within(&path(i), &OURS, 2).unwrap()
         };
         let mut tables: Vec<_> = (0..4).map(open).collect();
-        let is_held = |table: &TableFile| table.held.is_some();
+        let is_held = |table: &TableFile| table.kept.is_some();
         assert_eq!(tables.iter().filter(|table| is_held(table)).count(), 2);
         for (i, table) in tables.iter().enumerate() {
             let mut buf = [0; 20];

@@ -1,21 +1,24 @@
-//! Reads the records of a log. LevelDB's `db/log_reader.cc`.
+//! Reading the records of a log. Follows LevelDB's `db/log_reader.cc`.
 //!
-//! A crash leaves a log that ends too early, or in zeros where space was allocated and nothing
-//! was written: the log ends there, and [`Tail`] says what was left out. Anything else that is
-//! not a record is an error. Both as LevelDB has it, save that LevelDB (which reports and goes
-//! on) has no word for, and this reader refuses:
-//! - zeros that something follows: a page that was lost, after which nothing is in order. In a log
-//!   of batches, only if a batch is missing: a LevelDB that continues the log of a killed process
-//!   begins a block after such zeros, with the next sequence number
-//!   (`LogReader::find_continuation`);
-//! - a length that passes the record's block, in the last block too: no writer wrote it, so it is
-//!   no record cut short.
+//! A crash leaves a log that ends too early, or in zeros where space was allocated and nothing was
+//! written. The log ends there, and [`Tail`] describes what was left out. Anything else that is not
+//! a record is an error. LevelDB does the same, except that it skips damage and goes on.
 //!
-//! And save that this reader takes as cut short what LevelDB reports: a damaged record whose end,
-//! like the rest of the file, is zeros, 512 bytes at least. A crash leaves that where space was
-//! allocated first. And the last 64 KiB that are not zeros, if they have no header and hold no
-//! record's beginning: a process leaves that if it is killed while it stores a record. Of a longer
-//! record it leaves more, in which each block begins with a header without length and type.
+//! Two things that LevelDB passes over are errors here:
+//! - Zeros with something behind them: a page was lost, and nothing after it is in order. In a log
+//!   of batches this is an error only if a batch is missing: a LevelDB that continues the log of a
+//!   killed process starts a new block after such zeros, with the next sequence number
+//!   (`LogReader::find_continuation`).
+//! - A length that passes the end of the record's block, in the last block, too. No writer wrote
+//!   it, so the record was not cut short.
+//!
+//! Three things that LevelDB reports as damage end the log here, because a crash leaves them:
+//! - A damaged record whose last 512 bytes or more are zeros, as is the rest of the file: its space
+//!   was allocated before it was written.
+//! - At most 64 KiB in front of the file's final zeros, if they have no header and no record starts
+//!   in them: the process was killed while it stored a record through a mapping (`fs/mapped.rs`).
+//! - More than that, if each further block starts with a header without length and type: the
+//!   process was killed while it wrote a long record (`fs/ordered.rs`).
 
 use std::io;
 use std::ops::Range;
@@ -25,15 +28,14 @@ use std::sync::Arc;
 use crate::base::{Error, Result};
 use crate::format::batch::decode_header;
 use crate::format::key::SeqNo;
-use crate::format::record::{
-    BLOCK_BYTES, HEADER_BYTES, MAX_STORED_BYTES, RecordHeader, RecordType, SEAL,
-};
-use crate::fs::ReadFile;
+use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType, SEAL};
+use crate::fs::{MAX_STORED_BYTES, ReadFile};
 
-/// How much is read at a time: whole blocks, so that no physical record is cut.
+/// Size of a read, in bytes: whole blocks, so that no physical record is cut. Larger reads take
+/// more memory and fewer system calls.
 const CHUNK_BYTES: u64 = 32 * BLOCK_BYTES as u64;
 
-/// The least that storage writes or loses at once.
+/// Smallest unit, in bytes, that storage writes or loses.
 const SECTOR_BYTES: u64 = 512;
 
 /// What follows the last record of a log.
@@ -42,24 +44,24 @@ pub enum Tail {
     /// Nothing.
     #[default]
     Clean,
-    /// A record that was not written to its end.
+    /// A record that was not written completely.
     Torn {
-        /// Where in the file, in bytes: the end of the last record.
+        /// End of the last record, as an offset in the file in bytes.
         offset: u64,
-        /// How many bytes there are.
+        /// Number of bytes after it.
         bytes: u64,
     },
     /// Zeros: space that was allocated and not used.
     Zeros {
-        /// Where in the file, in bytes: the end of the last record.
+        /// End of the last record, as an offset in the file in bytes.
         offset: u64,
-        /// How many zeros there are.
+        /// Number of zeros after it.
         bytes: u64,
     },
 }
 
-/// How a log is continued behind what ends it: a batch at the beginning of a block, with the
-/// sequence number that comes next.
+/// What identifies the continuation of a log of batches behind its end: a batch at the start of a
+/// block, with the next sequence number.
 #[derive(Debug)]
 struct Continuing {
     /// The sequence number after those read so far; `None` before the first batch.
@@ -68,39 +70,39 @@ struct Continuing {
 
 /// Reads a log from its start.
 ///
-/// The file may grow meanwhile; what it held at first is read. It may be cut meanwhile, too. That a
-/// read should end before the file does is an error: it tells nothing of the log's end.
+/// The file may grow meanwhile: the reader sees its first part. It may be truncated meanwhile, too.
+/// A read that ends before the file does is an error, because it says nothing about the log's end.
 #[derive(Debug)]
 pub struct LogReader {
     file: Arc<dyn ReadFile>,
     path: PathBuf,
     file_bytes: u64,
-    /// A part of the file that starts with a block.
+    /// A part of the file, which starts at the start of a block.
     chunk: Vec<u8>,
     chunk_offset: u64,
-    /// Where in the file the next physical record is.
+    /// Offset in the file of the next physical record.
     offset: u64,
-    /// The fragments of a record put together.
+    /// The joined fragments of a record.
     joined: Vec<u8>,
     record_offset: u64,
     valid_end: u64,
-    /// Where reading can go on after corruption.
+    /// Offset in the file at which reading can continue after corruption.
     resume_offset: u64,
     /// Whether another process may be writing the log.
     beside_writer: bool,
-    /// For a log of batches.
+    /// `None` if the log does not hold batches, or if the search for a continuation found none.
     continuing: Option<Continuing>,
-    /// Whether the end of the file was searched for a record of which a process was killed while
-    /// it wrote it. A file full of damage must not be searched again for each block.
+    /// Whether the end of the file was searched for an unfinished record. A file full of damage
+    /// must not be searched again for each block.
     is_searched: bool,
     end: Option<Result<Tail>>,
 }
 
-/// A logical record.
+/// The location of a logical record.
 enum Record {
-    /// In `chunk`.
+    /// A range of `chunk`.
     Whole(Range<usize>),
-    /// In `joined`.
+    /// All of `joined`.
     Joined,
 }
 
@@ -108,15 +110,15 @@ enum Record {
 struct Fragment {
     offset: u64,
     record_type: RecordType,
-    /// In `chunk`.
+    /// A range of `chunk`.
     payload: Range<usize>,
 }
 
 impl LogReader {
-    /// Reads `file`, which errors call `path`.
+    /// Creates a reader of `file`. `path` appears in errors.
     ///
     /// # Errors
-    /// I/O, if the file does not tell its length.
+    /// An I/O error, if the length of the file cannot be read.
     pub fn new(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
         let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
         Ok(LogReader {
@@ -137,28 +139,29 @@ impl LogReader {
         })
     }
 
-    /// Says whether another process may be writing the log. If so, zeros that become a record while
-    /// they are looked at are the log's end, and no damage.
+    /// Sets whether another process may be writing the log. If so, zeros that turn into a record
+    /// during reading are the log's end, not damage. Default: false.
     pub fn beside_writer(self, beside_writer: bool) -> LogReader {
         LogReader { beside_writer, ..self }
     }
 
-    /// [`LogReader::new`] for a log whose records are batches: it goes on where another program
-    /// continued the log of a killed process at the beginning of a block.
+    /// Creates a reader of a log of batches. It goes on where another program continued the log of
+    /// a killed process at the start of a block.
     ///
     /// # Errors
-    /// I/O, if the file does not tell its length.
+    /// As [`LogReader::new`].
     pub fn of_batches(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
         let mut reader = LogReader::new(file, path)?;
         reader.continuing = Some(Continuing { next_seq: None });
         Ok(reader)
     }
 
-    /// The next record; `None` at the log's end, of which [`LogReader::tail`] tells more.
+    /// Returns the next record, or `None` at the log's end, which [`LogReader::tail`] describes.
     ///
     /// # Errors
-    /// Corruption, with the offset of the physical record, for what is neither a record nor left
-    /// by a crash; I/O. The same error comes again, until [`LogReader::skip_damage`].
+    /// Corruption at the offset of a physical record, for bytes that are neither a record nor left
+    /// by a crash; an I/O error. Every further call returns the same error, until
+    /// [`LogReader::skip_damage`].
     #[expect(clippy::should_implement_trait, reason = "the record is lent, not given")]
     pub fn next(&mut self) -> Result<Option<&[u8]>> {
         if let Some(end) = &self.end {
@@ -189,7 +192,7 @@ impl LogReader {
         Ok(Some(record))
     }
 
-    /// The next record; behind damage, if the log was continued there.
+    /// Returns the next record, which may lie behind damage if the log was continued there.
     fn next_continued(&mut self) -> Result<Option<Record>> {
         match self.next_record() {
             Err(error) if error.is_corruption() => {
@@ -202,14 +205,14 @@ impl LogReader {
         }
     }
 
-    /// Whether a program continued the log after what is damaged here: then the next record is the
-    /// first that it wrote.
+    /// Searches for the place after damage where another program continued the log. If there is
+    /// one, returns true, and the next record is the first that the program wrote.
     ///
     /// A killed process can leave zeros up to the end of a block, or a record cut short before
     /// such zeros. LevelDB skips both with the rest of their block, and with `reuse_logs` appends
-    /// at the end of the file, which is the beginning of a block. Sequence numbers have no gaps: if
-    /// the first batch there has the one that comes next, no batch is missing between. Behind a
-    /// lost page the next batch has a later one.
+    /// at the end of the file, which is the start of a block. Sequence numbers have no gaps: if the
+    /// first batch there has the next one, no batch is missing in between. Behind a lost page the
+    /// number would be a later one.
     fn find_continuation(&mut self) -> Result<bool> {
         let Some(Continuing { next_seq: Some(next_seq) }) = self.continuing else {
             return Ok(false);
@@ -237,12 +240,13 @@ impl LogReader {
             }
             offset += block;
         }
-        // Searched once: a file full of damage must not be read again for each block of it.
+        // Search only once: a file full of damage must not be read again for each of its blocks.
         self.continuing = None;
         Ok(false)
     }
 
-    /// What follows the last record; clean until [`LogReader::next`] returned `None`.
+    /// Returns what follows the last record: [`Tail::Clean`] until [`LogReader::next`] has returned
+    /// `None`.
     pub fn tail(&self) -> Tail {
         match self.end {
             Some(Ok(tail)) => tail,
@@ -250,19 +254,19 @@ impl LogReader {
         }
     }
 
-    /// Where the last complete record ends, in bytes. A log that is written on goes on here.
+    /// Returns the end of the last complete record, in bytes, where a writer may continue the log.
     pub fn valid_end(&self) -> u64 {
         self.valid_end
     }
 
-    /// Where the record lent last starts, in bytes.
+    /// Returns the offset of the record returned last, in bytes.
     pub fn record_offset(&self) -> u64 {
         self.record_offset
     }
 
-    /// After corruption, goes on behind it, as LevelDB's repair does: where fragments were out of
-    /// order with the next one, otherwise with the next block, for no length can be trusted. What
-    /// is left there of a record begun before is an error again.
+    /// After corruption, continues behind it, as LevelDB's repair does. Where a fragment was
+    /// missing, this is the next fragment; otherwise it is the next block, because no length in
+    /// this one can be trusted. Fragments of a record that started before are an error again.
     pub fn skip_damage(&mut self) {
         if let Some(Err(Error::Corruption(_))) = self.end {
             self.end = None;
@@ -271,7 +275,7 @@ impl LogReader {
     }
 
     fn next_record(&mut self) -> Result<Option<Record>> {
-        // Where the record under way starts.
+        // The offset of the unfinished record.
         let mut begun: Option<u64> = None;
         while let Some(fragment) = self.next_fragment()? {
             match (fragment.record_type, begun) {
@@ -284,7 +288,8 @@ impl LogReader {
                     self.complete(fragment.offset);
                     return Ok(Some(Record::Whole(fragment.payload)));
                 }
-                // A first fragment before may be empty: old LevelDBs ended blocks with such.
+                // The first fragment of the record before may be empty: old LevelDBs ended blocks
+                // with one.
                 (RecordType::First, _) => {
                     begun = Some(fragment.offset);
                     self.joined.clear();
@@ -309,11 +314,12 @@ impl LogReader {
     }
 
     fn complete(&mut self, start: u64) {
+        debug_assert!(self.valid_end <= start && start < self.offset, "records go backwards");
         self.record_offset = start;
         self.valid_end = self.offset;
     }
 
-    /// The next physical record, and `None` where the log ends, torn or not.
+    /// Returns the next physical record, or `None` where the log ends, torn or not.
     fn next_fragment(&mut self) -> Result<Option<Fragment>> {
         let block_left = BLOCK_BYTES as u64 - self.offset % BLOCK_BYTES as u64;
         if block_left < HEADER_BYTES as u64 {
@@ -361,12 +367,14 @@ impl LogReader {
             let error = Error::mismatch("unknown log record type", "1 to 4", header.type_number);
             return Err(self.corruption(error, offset));
         };
+        debug_assert!(end > self.offset, "the reader does not move");
+        debug_assert!(payload.end <= self.chunk.len(), "the payload passes the chunk");
         self.offset = end;
         Ok(Some(Fragment { offset, record_type, payload }))
     }
 
-    /// The log's end if a crash in the middle of writing the record at `offset..end` explains
-    /// what is there, and `error` if not.
+    /// Returns `None`, the log's end, if a crash while the record at `offset..end` was being
+    /// written explains the damage; otherwise `error`.
     fn damage(&self, error: Error, offset: u64, end: u64) -> Result<Option<Fragment>> {
         let zeros = (end - 1).min(self.file_bytes.saturating_sub(SECTOR_BYTES));
         if self.is_zero_from(zeros)? || self.has_grown(offset, end)? {
@@ -375,8 +383,8 @@ impl LogReader {
         Err(self.corruption(error, offset))
     }
 
-    /// Whether another process is writing at `offset..end`: zeros that were read there are zeros no
-    /// longer. Then the end that was seen is the log's end: what follows it was written later.
+    /// Returns whether another process is writing at `offset..end`: zeros that were read there have
+    /// changed. Then the end seen is the log's end, and what follows it was written later.
     fn has_grown(&self, offset: u64, end: u64) -> Result<bool> {
         if !self.beside_writer {
             return Ok(false);
@@ -403,7 +411,8 @@ impl LogReader {
         })
     }
 
-    /// The bytes of the chunk from `offset` on, read if need be; `None` past the file's end.
+    /// Returns the bytes of the chunk from `offset` on, reading it if necessary; `None` past the
+    /// file's end.
     fn load(&mut self, offset: u64) -> Result<Option<&[u8]>> {
         if offset >= self.file_bytes {
             return Ok(None);
@@ -423,7 +432,7 @@ impl LogReader {
         Ok(self.chunk.get((offset - self.chunk_offset) as usize..))
     }
 
-    /// Whether the file holds zeros only from `offset` on.
+    /// Returns whether the file holds only zeros from `offset` on.
     fn is_zero_from(&self, offset: u64) -> Result<bool> {
         let mut buf = [0; 16 << 10];
         let mut offset = offset;
@@ -443,11 +452,11 @@ impl LogReader {
         Ok(true)
     }
 
-    /// The file's length, after a read ended before the length it had: whoever writes a log cuts
-    /// the zeros off when it is done.
+    /// Returns the file's length after a read ended early: when a writer closes a log, it cuts off
+    /// the zeros.
     ///
     /// # Errors
-    /// If it is as long as before: then the read should not have ended.
+    /// An I/O error, if the file is as long as before: then the read should not have ended.
     fn shorter_by_now(&self) -> Result<u64> {
         match self.file.len().map_err(|error| self.io_error(error))? {
             now if now < self.file_bytes => Ok(now),
@@ -455,9 +464,9 @@ impl LogReader {
         }
     }
 
-    /// Whether what is at `offset`, which has no header, is a record that a killed process had
-    /// begun to store: it stores the header last. Nothing is behind it then, and it holds no other
-    /// record's beginning.
+    /// Returns whether the bytes at `offset`, which have no header, are a record that a process was
+    /// storing through a mapping when it was killed. The header is stored last, so nothing is behind
+    /// such a record, and no other record starts in it.
     fn is_torn_store(&self, offset: u64) -> Result<bool> {
         if !self.is_zero_from(offset + MAX_STORED_BYTES as u64)? {
             return Ok(false);
@@ -465,10 +474,10 @@ impl LogReader {
         Ok(!begins_record(&self.read(offset, MAX_STORED_BYTES as u64)?))
     }
 
-    /// Whether what is at `offset`, which has no header, is a record of any size of which a
-    /// process was killed while it wrote it: a header that begins a later block has three bytes of
-    /// its checksum, but neither length nor type (`fs/ordered.rs`). A page that was lost has
-    /// nothing at all. Behind the record there are zeros.
+    /// Returns whether the bytes at `offset`, which have no header, are a record of any size that a
+    /// process was writing when it was killed. Then the header at the start of each further block
+    /// has three bytes of its checksum, but neither length nor type (`fs/ordered.rs`), whereas a
+    /// lost page has nothing at all. Behind the record are zeros.
     fn is_unfinished(&mut self, offset: u64) -> Result<bool> {
         if std::mem::replace(&mut self.is_searched, true) {
             return Ok(false);
@@ -491,7 +500,7 @@ impl LogReader {
         self.is_zero_from(next)
     }
 
-    /// Up to `len` bytes of the file from `offset` on.
+    /// Reads up to `len` bytes of the file from `offset` on.
     fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let left = self.file_bytes.saturating_sub(offset).min(len);
         let mut bytes = vec![0; left as usize];
@@ -509,7 +518,7 @@ impl LogReader {
     }
 }
 
-/// Whether a sound record begins anywhere in `bytes`.
+/// Returns whether an undamaged record starts anywhere in `bytes`.
 fn begins_record(bytes: &[u8]) -> bool {
     let begins = |at: usize| {
         let header = RecordHeader::decode(&bytes[at..])?;

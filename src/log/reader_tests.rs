@@ -1,6 +1,6 @@
 use super::*;
 use crate::base::error::Corruption;
-use crate::fs::ordered::Held;
+use crate::fs::ordered::DeferredParts;
 use crate::log::testing::{Read, of_batches, read, read_all, reader, written};
 
 /// A record of every kind: empty, small, several that cross blocks, one over two whole blocks.
@@ -527,7 +527,7 @@ fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
             let whole = written(&[batch(1, filler), batch(2, len)]);
             let (mut file, mut written_to) = (before.clone(), Vec::new());
             file.resize(whole.len().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES, 0);
-            let mut held = Held::default();
+            let mut deferred = DeferredParts::default();
             // As `LogWriter` does it: a huge record in pieces that end with fragments.
             let mut position = before.len();
             while position < whole.len() {
@@ -539,7 +539,7 @@ fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
                     written_to.push((offset as usize, bytes.to_vec()));
                     Ok(())
                 };
-                held.write(&whole[position..end], position as u64, note).unwrap();
+                deferred.write(&whole[position..end], position as u64, note).unwrap();
                 position = end;
             }
             let mut steps = 0;

@@ -43,8 +43,8 @@ impl LogWriter {
         if added.is_err() {
             self.poisoned = true;
             self.len = start;
-            // What is left of the record would be damage to some readers, and in the way of a
-            // LevelDB that appends to this log.
+            // A partly written record would be damage to some readers, and a LevelDB that appends
+            // to this log would put its records behind it.
             let _ = self.file.set_len(start);
         }
         added
@@ -83,9 +83,9 @@ impl LogWriter {
         result
     }
 
-    /// After a failed sync, appends `mark` if it can: a record without effect. What the sync
-    /// dropped can still be read, by the next process too; by the mark it sees that this log is
-    /// not one to go on with. The log takes no more.
+    /// Appends `mark`, a record without effect, after a failed sync, and closes the log for further
+    /// records. What the sync dropped may still be read, even by the next process; the mark tells
+    /// it not to continue this log. Failing to append it is no error.
     pub fn mark_failed(&mut self, mark: &[u8]) {
         let start = self.len;
         if self.append(mark).is_err() {
@@ -94,11 +94,11 @@ impl LogWriter {
         self.poisoned = true;
     }
 
-    /// Cuts off what the file has past the last record, if anything: whether it did. The cut is
+    /// Truncates the file to the last record. Returns whether it was longer. The new length is
     /// durable after the next [`LogWriter::sync`].
     ///
     /// # Errors
-    /// What the filesystem says; the log stays usable.
+    /// An I/O error, after which the log remains usable.
     pub fn trim(&mut self) -> io::Result<bool> {
         match self.poisoned {
             true => Ok(false),
@@ -106,7 +106,7 @@ impl LogWriter {
         }
     }
 
-    /// The length of the log, in bytes; the file may be longer if it was preallocated.
+    /// Returns the length of the log, in bytes. The file may be longer if it is preallocated.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -116,26 +116,9 @@ impl LogWriter {
         self.len == 0
     }
 
-    /// Whether a write or sync has failed: the log takes no more.
+    /// Returns whether a write or sync has failed, after which the log accepts no more records.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
-    }
-
-    /// Sets the length of the file: longer, to preallocate zeros, or back to [`LogWriter::len`].
-    ///
-    /// # Errors
-    /// Invalid input, if `len` is less than the log's length. An I/O error, after which the log
-    /// remains usable.
-    pub fn set_len(&mut self, len: u64) -> io::Result<()> {
-        if len < self.len {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "shorter than the log"));
-        }
-        self.file.set_len(len)
-    }
-
-    /// Returns the file.
-    pub fn into_inner(self) -> Box<dyn WriteFile> {
-        self.file
     }
 
     /// Pads the block with zeros if no header fits in it. Returns the number of payload bytes that
@@ -146,6 +129,7 @@ impl LogWriter {
         if left >= HEADER_BYTES {
             return left - HEADER_BYTES;
         }
+        debug_assert!(self.buffer.len() < MAX_BUFFER_BYTES + BLOCK_BYTES, "an unbounded buffer");
         self.buffer.resize(self.buffer.len() + left, 0);
         BLOCK_BYTES - HEADER_BYTES
     }
@@ -254,12 +238,11 @@ mod tests {
 
     #[test]
     fn preallocated_space_is_zeros_behind_the_log() {
-        let file = MemFile::default();
+        let mut file = MemFile::default();
         let mut writer = LogWriter::new(Box::new(file.clone()), 0);
         writer.add_record(b"a").unwrap();
-        writer.set_len(4096).unwrap();
+        file.set_len(4096).unwrap();
         assert_eq!((writer.len(), file.bytes().len()), (8, 4096));
-        assert_eq!(writer.set_len(7).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(read(&file.bytes()).payloads(), [b"a"]);
     }
 }

@@ -3,27 +3,68 @@
 //! A lookup may miss the CPU's caches twice: for the filter, and then for the block. If the last
 //! answers were "may match", the cached block is prefetched before the filter is queried, so that
 //! the two misses overlap; otherwise the prefetch would be wasted. Only speed depends on the
-//! prediction.
+//! prediction, so a thread's predictor is shared by all tables of all databases.
 
-/// The recent answers that a thread got, from all tables.
+use std::cell::Cell;
+
+/// The recent block-filter answers that a thread got.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
     matches_in_a_row: u8,
 }
 
+thread_local! {
+    static ANSWERS: Cell<Answers> = const { Cell::new(Answers { matches_in_a_row: 0 }) };
+}
+
 impl Answers {
+    /// Number of matches in a row from which the next answer is expected to be one. With more,
+    /// fewer prefetches are wasted and fewer misses overlap.
     const MANY: u8 = 4;
 
-    /// Returns whether the next answer is likely to be a match.
+    /// Calls `f` with the thread's answers.
     #[inline]
-    pub(super) fn promise_a_match(self) -> bool {
-        self.matches_in_a_row == Answers::MANY
+    fn with<R>(f: impl FnOnce(&mut Answers) -> R) -> R {
+        ANSWERS.with(|kept| {
+            let mut answers = kept.get();
+            let result = f(&mut answers);
+            kept.set(answers);
+            result
+        })
+    }
+
+    /// Returns whether the thread's next answer is likely to be a match.
+    #[inline]
+    pub(super) fn promise_a_match() -> bool {
+        Answers::with(|answers| answers.matches_in_a_row == Answers::MANY)
     }
 
     /// Records an answer.
     #[inline]
-    pub(super) fn add(&mut self, may_match: bool) {
-        let more = (self.matches_in_a_row + 1).min(Answers::MANY);
-        self.matches_in_a_row = if may_match { more } else { 0 };
+    pub(super) fn add(may_match: bool) {
+        Answers::with(|answers| {
+            debug_assert!(answers.matches_in_a_row <= Answers::MANY);
+            let more = (answers.matches_in_a_row + 1).min(Answers::MANY);
+            answers.matches_in_a_row = if may_match { more } else { 0 };
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_match_is_expected_after_many_in_a_row() {
+        for round in 0..3 {
+            assert!(!Answers::promise_a_match(), "{round}");
+            for _ in 0..Answers::MANY {
+                Answers::add(true);
+            }
+            assert!(Answers::promise_a_match());
+            Answers::add(true);
+            assert!(Answers::promise_a_match());
+            Answers::add(false);
+        }
     }
 }

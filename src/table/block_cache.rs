@@ -1,26 +1,32 @@
-//! Uncompressed data blocks in memory, within a number of bytes.
+//! The block cache: uncompressed data blocks in memory, up to a number of bytes.
 //!
 //! Each open table has a [`TableBlocks`]: a slot for each of its data blocks. A lookup that knows
-//! the number of the block finds it there with one atomic load: no hash, no lock, and no write to
-//! anything that other threads read, once a block has been used `MOST_USES` times.
+//! the number of the block finds it there with one atomic load: no hash, no lock and, once a block
+//! has been used `MOST_USES` times, no write to memory that other threads read.
 //!
-//! What is kept is decided by S3-FIFO (Yang et al., "FIFO queues are all you need for cache
-//! eviction", SOSP 2023). New blocks enter a small queue, a tenth of the room. Those used again
-//! before they come to its end go on to the main queue, the others leave; if one of these is soon
-//! read again, it enters the main queue at once. At the end of the main queue, what was used goes
-//! round again. So a scan does not push out what lookups use.
+//! - **Eviction** follows S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction",
+//!   SOSP 2023). New blocks enter a small queue, a tenth of the capacity. At its end, those used
+//!   since move to the main queue and the others are evicted, leaving a ghost entry; a block that
+//!   still has one when it is read again enters the main queue directly. At the end of the main
+//!   queue, used blocks go round again. So a scan does not evict the blocks that lookups use.
+//! - **Admission** is restricted while hardly any block is used again in the small queue, because
+//!   there are too many blocks for the capacity. Then most new blocks only get a ghost entry: to
+//!   keep a block costs more than to search it once.
+//! - **Large blocks** (relative to a shard) share a queue of their own, and borrow their capacity
+//!   from all shards. If none is free, a block is admitted when it is read a second time. So reading
+//!   large values once does not evict other blocks.
+//! - **Spares**: the memory of evicted blocks is kept for new ones, within the same capacity. If it
+//!   were freed, it would go back to the malloc arena of the thread that once read the block, while
+//!   the thread that reads the next block allocates from another: the process would grow with each
+//!   arena.
 //!
-//! Where hardly any block is used again in the small queue, because there are too many for the
-//! room, most new ones do not enter it: they are remembered only, as if they had left it. To keep a
-//! block costs more than to look at it once.
-//!
-//! Where the room is divided into shards, a block that is large for one has a queue of its own, and
-//! borrows its room from all shards. While there is none to spare, it enters when it is read a
-//! second time: to read large values once leaves the other blocks where they are.
-//!
-//! The memory of blocks that left is kept for those that come, within the same room. Given back, it
-//! would go to the part of malloc's memory that the thread has which once read the block, and the
-//! one that reads the next has another part: with each part the process would grow.
+//! # Invariants
+//! 1. A slot is filled and emptied only under the lock of its block's shard, and every block in a
+//!    slot has one entry in a queue of that shard.
+//! 2. `dead_bytes` is the size of the entries whose block went with its table. So the blocks in use by a
+//!    shard, [`Shard::bytes`], are its queues less `dead_bytes`.
+//! 3. Blocks and spares of a shard together do not exceed its capacity when its lock is released.
+//! 4. When the last table is closed, no block is in use.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem::ManuallyDrop;
@@ -31,65 +37,72 @@ use crate::base::sync::atomic::{AtomicBool, AtomicU64};
 use crate::base::sync::{ArcSwapAny, Guard, LockRank, Mutex};
 use crate::block::{Block, BlockView, SharedBlock};
 
-/// What a block costs beside its bytes: its head, its places in slot and queue, the allocation.
+/// Memory per block, in bytes, beside its contents: its header, slot, queue entry and allocation.
 pub const ENTRY_BYTES: u64 = 128;
 
-/// Uses beyond this are not counted.
+/// Number of uses up to which uses are counted. With more, a block that was popular once stays
+/// longer.
 const MOST_USES: u8 = 2;
 
-/// The scale of [`Shard::used_in_small`]; below [`FEW_USED`], most new blocks are not let in.
+/// The value of [`Shard::used_in_small`] if all blocks are used; below [`FEW_USED`], admission is
+/// restricted.
 const ALL_USED: u32 = 1 << 16;
 const FEW_USED: u32 = ALL_USED / 16;
 
-/// How slowly the average moves.
+/// Number of blocks over which [`Shard::used_in_small`] averages. With more, it reacts more slowly.
 const AVERAGE_OF: u32 = 128;
 
-/// Of those that are not let in as a rule, one in so many is: things may change.
-const LET_IN: u32 = 16;
+/// While admission is restricted, one new block in this many is admitted anyway, so that a new
+/// access pattern is noticed. With more, it is noticed later.
+const ADMIT_ONE_OF: u32 = 16;
 
-/// The room of a ghost: blocks are mostly larger.
+/// Capacity of a shard, in bytes, per ghost entry. Blocks are mostly larger, so there are more ghost
+/// entries than blocks.
 const GHOST_OF_BYTES: u64 = 2048;
 
-/// Spare memory is taken for a block if no more than this part of the block's length, as a divisor,
-/// is left over.
+/// A spare allocation is reused for a block if it is longer by at most this fraction of the block's
+/// length (one eighth). A larger divisor wastes less memory and reuses fewer spares.
 const SPARE_SLACK: usize = 8;
 
-/// So much of the room, as a divisor, is for spare memory where there is any use for it: blocks are
-/// not of one length.
+/// Fraction of a shard's capacity that blocks leave to spares when one of them makes room (one
+/// 64th): because blocks differ in length, the evicted one may not suit the new one.
 const SPARE_PART: u64 = 64;
 
-/// The least room of a shard.
+/// Smallest capacity of a shard, in bytes. With larger shards there are fewer locks and fewer large
+/// blocks.
 const SHARD_BYTES: u64 = 2 << 20;
 
-/// The most shards: a power of two.
+/// Largest number of shards, a power of two.
 const MOST_SHARDS: u64 = 16;
 
-/// So many large blocks are remembered.
+/// Number of ghost entries of large blocks.
 const MOST_LARGE_GHOSTS: u64 = 1024;
 
-/// A block is large if it takes more than this part of a shard, as a divisor.
+/// A block is large if it takes more than this fraction of a shard (one eighth).
 const LARGE_PART: u64 = 8;
 
-/// This part of all room, as a divisor, is not lent to large blocks.
+/// Fraction of the whole capacity that is not lent to large blocks (one eighth).
 const KEPT_PART: u64 = 8;
 
-/// A cache of data blocks, shared by all tables of a database. Thread-safe: a hit takes no lock,
-/// a block that comes or goes takes that of a shard.
+/// A cache of data blocks, shared by all tables of a database. Thread-safe: a hit takes no lock;
+/// inserting or evicting a block takes the lock of a shard.
 ///
-/// Hits and misses are counted by those who ask: [`LevelTrace`](crate::table::counts::LevelTrace).
+/// Hits and misses are counted by the callers, in
+/// [`LevelTrace`](crate::table::counts::LevelTrace).
 #[derive(Debug)]
 pub struct BlockCache {
-    /// A power of two; each has the same room.
+    /// A power of two of shards, all of the same capacity.
     shards: Box<[Mutex<Shard>]>,
-    /// The large blocks. Locked before a shard.
+    /// The large blocks. Its lock is taken before that of a shard.
     large: Mutex<Shard>,
-    /// All room, in bytes, and from where on a block is large.
+    /// The whole capacity, in bytes.
     bytes: u64,
+    /// Size in bytes above which a block is large.
     large_from: u64,
     next_id: AtomicU64,
 }
 
-/// The cached blocks of a table. Dropped with it, and its blocks with it.
+/// The cached blocks of a table. They are evicted when it is dropped.
 #[derive(Debug)]
 pub struct TableBlocks {
     slots: Arc<Slots>,
@@ -99,48 +112,50 @@ pub struct TableBlocks {
 struct Slots {
     cache: Arc<BlockCache>,
     id: u64,
-    /// By the number of the block. Set and cleared under the shard's lock. All are empty when the
-    /// table goes, and one that is has nothing to drop, which `arc_swap` would ask every thread.
+    /// A slot for each data block. Filled and emptied under the shard's lock. All are empty when
+    /// the table is dropped, so there is nothing to drop in them, which `arc_swap` would otherwise
+    /// have to check with every thread.
     blocks: Box<[ManuallyDrop<ArcSwapAny<Option<SharedBlock>>>]>,
-    /// Whether a block was ever kept.
+    /// Whether a block was ever inserted.
     in_use: AtomicBool,
 }
 
-/// A block that is being looked at, without having been counted as one more owner.
+/// A borrowed block of the cache. Does not increment the block's reference count.
 pub struct CachedBlock {
     guard: Guard<Option<SharedBlock>>,
 }
 
-/// A part of the cache's room. Guarded by its lock.
+/// A part of the cache, guarded by its lock.
 #[derive(Debug)]
 struct Shard {
+    /// In bytes.
     capacity: u64,
     small: Queue,
     main: Queue,
-    /// The bytes of entries in the queues whose block went with its table.
-    dead: u64,
+    /// Size in bytes of the queue entries whose block went with its table.
+    dead_bytes: u64,
     spares: Spares,
     ghosts: Ghosts,
-    /// How many of the blocks that left the small queue had been used there: a moving average, of
-    /// [`ALL_USED`].
+    /// Fraction of [`ALL_USED`]: how many of the blocks that left the small queue had been used
+    /// there, as a moving average.
     used_in_small: u32,
-    /// Counts the new blocks while most of them do not enter.
-    turn: u32,
+    /// Number of blocks offered while admission is restricted.
+    offered: u32,
 }
 
-/// Blocks that left the small queue lately, or were not let in. A place for each hash: what comes
-/// later takes the place of what was there.
+/// Ghost entries: the blocks that were lately evicted from the small queue or not admitted. Each
+/// hash has a slot, in which a later block replaces an earlier one.
 #[derive(Debug)]
 struct Ghosts(Box<[u32]>);
 
-/// The allocations of blocks that left, by their length.
+/// The allocations of evicted blocks, by length in bytes.
 #[derive(Debug, Default)]
 struct Spares {
     by_length: BTreeMap<usize, Vec<SharedBlock>>,
     bytes: u64,
 }
 
-/// The number of the table and that of the block in it.
+/// The table's id and the block's number in the table.
 type BlockId = (u64, u32);
 
 #[derive(Debug, Default)]
@@ -157,20 +172,20 @@ struct Entry {
 }
 
 impl CachedBlock {
-    /// Looks at it.
+    /// Returns a view of the block.
     #[inline]
     pub fn view(&self) -> Option<BlockView<'_>> {
         self.guard.as_ref().map(BlockView::of)
     }
 
-    /// The block, to keep.
+    /// Returns the block, which keeps its memory alive.
     pub fn to_block(&self) -> Option<Block> {
         self.guard.as_ref().map(|shared| Block::from_shared(shared.clone()))
     }
 }
 
 impl TableBlocks {
-    /// The block with this number, if it is in memory.
+    /// Returns the block with this number, if it is cached, and counts the use.
     #[inline]
     pub fn get(&self, at: usize) -> Option<CachedBlock> {
         let guard = self.slots.blocks.get(at)?.load();
@@ -180,8 +195,8 @@ impl TableBlocks {
         Some(CachedBlock { guard })
     }
 
-    /// Whether a block of about `len` bytes that was read is worth keeping. If not it is
-    /// remembered, for the next time.
+    /// Returns whether a block of about `len` bytes, just read, should be inserted. If not, it gets
+    /// a ghost entry, so that it is admitted the next time.
     pub fn wants(&self, at: usize, len: usize) -> bool {
         let (cache, id, bytes) = (&self.slots.cache, (self.slots.id, at as u32), entry_bytes(len));
         match cache.is_large(bytes) {
@@ -190,8 +205,8 @@ impl TableBlocks {
         }
     }
 
-    /// The memory of a block that left, for one with this number that takes `len` bytes. If need be
-    /// one has to leave for it.
+    /// Returns the allocation of an evicted block, if there is a suitable one, to be reused for the
+    /// block with this number and length in bytes. Evicts blocks to make room for it.
     pub fn spare(&self, at: usize, len: usize) -> Option<SharedBlock> {
         let bytes = entry_bytes(len);
         if self.slots.cache.is_large(bytes) {
@@ -205,8 +220,8 @@ impl TableBlocks {
         shard.spares.take(len)
     }
 
-    /// Keeps a block, and lets others go if need be. A block too large to share the room stays
-    /// out.
+    /// Inserts a block, evicting others if necessary. A block larger than the capacity is not
+    /// inserted.
     pub fn insert(&self, at: usize, block: Block) {
         let Some(slot) = self.slots.blocks.get(at) else { return };
         let (cache, id) = (&self.slots.cache, (self.slots.id, at as u32));
@@ -233,7 +248,7 @@ impl TableBlocks {
         shard.drop_spares();
     }
 
-    /// The memory its slots take, in bytes.
+    /// Returns the memory the slots take, in bytes.
     pub fn slot_bytes(&self) -> usize {
         size_of_val(&self.slots.blocks[..])
     }
@@ -245,7 +260,7 @@ impl Drop for TableBlocks {
             return;
         }
         for (at, slot) in self.slots.blocks.iter().enumerate() {
-            // Nobody fills one any more.
+            // No thread fills a slot any more.
             let Some(bytes) = slot.load().as_ref().map(|block| entry_bytes(block.slice.len()))
             else {
                 continue;
@@ -264,7 +279,7 @@ impl Drop for TableBlocks {
 }
 
 impl BlockCache {
-    /// A cache of at most `bytes`; 0 keeps none.
+    /// Creates a cache of at most `bytes` bytes; with 0 it keeps no blocks.
     pub fn new(bytes: usize) -> BlockCache {
         let bytes = bytes as u64;
         let shards = (bytes / SHARD_BYTES).clamp(1, MOST_SHARDS);
@@ -281,7 +296,7 @@ impl BlockCache {
         }
     }
 
-    /// The slots of a table of so many blocks, all empty.
+    /// Returns empty slots for a table of `blocks` data blocks.
     pub fn table(self: &Arc<BlockCache>, blocks: usize) -> TableBlocks {
         let id = self.next_id.fetch_add(1, Relaxed);
         let blocks = (0..blocks).map(|_| ManuallyDrop::new(ArcSwapAny::new(None))).collect();
@@ -289,13 +304,13 @@ impl BlockCache {
         TableBlocks { slots: Arc::new(Slots { cache: self.clone(), id, blocks, in_use }) }
     }
 
-    /// The bytes in use.
+    /// Returns the memory in use by blocks, in bytes.
     pub fn usage_bytes(&self) -> u64 {
         let large = self.large.lock();
         large.bytes() + self.small_bytes()
     }
 
-    /// The bytes in use by blocks that are not large.
+    /// Returns the memory in use by blocks that are not large, in bytes.
     fn small_bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().bytes()).sum()
     }
@@ -317,8 +332,8 @@ impl BlockCache {
         false
     }
 
-    /// Leaves the shards what `lent` bytes for large blocks leave of all room. Under the lock of
-    /// the large blocks.
+    /// Divides among the shards what remains of the capacity after `lent` bytes for large blocks.
+    /// The caller holds the lock of the large blocks.
     fn lend(&self, lent: u64) {
         let room = self.bytes.saturating_sub(lent) / self.shards.len() as u64;
         for shard in &self.shards {
@@ -334,7 +349,7 @@ impl BlockCache {
     }
 }
 
-/// What a block of this length counts as.
+/// Returns the memory accounted for a block of this length, in bytes.
 fn entry_bytes(block_len: usize) -> u64 {
     block_len as u64 + ENTRY_BYTES
 }
@@ -346,34 +361,35 @@ fn hash((table, block): BlockId) -> u32 {
 }
 
 impl Ghosts {
-    fn new(places: u64) -> Ghosts {
-        let places = places.clamp(16, 1 << 24).next_power_of_two();
-        Ghosts(vec![0; places as usize].into())
+    fn new(slots: u64) -> Ghosts {
+        let slots = slots.clamp(16, 1 << 24).next_power_of_two();
+        Ghosts(vec![0; slots as usize].into())
     }
 
-    /// Its place, and what stands there for it. The shard's number is in the lowest bits.
-    fn place(&mut self, id: BlockId) -> (&mut u32, u32) {
+    /// Returns the slot of a block, and the value that stands for the block there. The lowest bits
+    /// of the hash choose the shard, so they are not used.
+    fn slot(&mut self, id: BlockId) -> (&mut u32, u32) {
         let hash = hash(id);
         let at = (hash / MOST_SHARDS as u32) as usize & (self.0.len() - 1);
-        let sign = (id.0 as u32).wrapping_mul(0x85eb_ca6b) ^ id.1 | 1 << 31;
-        (&mut self.0[at], sign)
+        let mark = (id.0 as u32).wrapping_mul(0x85eb_ca6b) ^ id.1 | 1 << 31;
+        (&mut self.0[at], mark)
     }
 
     fn holds(&mut self, id: BlockId) -> bool {
-        let (place, sign) = self.place(id);
-        *place == sign
+        let (slot, mark) = self.slot(id);
+        *slot == mark
     }
 
     fn add(&mut self, id: BlockId) {
-        let (place, sign) = self.place(id);
-        *place = sign;
+        let (slot, mark) = self.slot(id);
+        *slot = mark;
     }
 
     fn take(&mut self, id: BlockId) -> bool {
-        let (place, sign) = self.place(id);
-        let holds = *place == sign;
+        let (slot, mark) = self.slot(id);
+        let holds = *slot == mark;
         if holds {
-            *place = 0;
+            *slot = 0;
         }
         holds
     }
@@ -385,55 +401,83 @@ impl Shard {
             capacity,
             small: Queue::default(),
             main: Queue::default(),
-            dead: 0,
+            dead_bytes: 0,
             spares: Spares::default(),
             ghosts: Ghosts::new(ghosts),
             used_in_small: ALL_USED,
-            turn: 0,
+            offered: 0,
         }
     }
 
+    /// Returns the memory in use by blocks, in bytes.
     fn bytes(&self) -> u64 {
-        self.small.bytes + self.main.bytes - self.dead
+        let queued = self.small.bytes + self.main.bytes;
+        debug_assert!(self.dead_bytes <= queued, "more entries are dead than there are");
+        queued - self.dead_bytes
     }
 
-    /// Takes a block out of its slot. Its entry stays behind: to look for it in a queue would be to
-    /// walk there for each table that goes.
+    /// Moves the block of a dropped table out of its slot, to the spares. Its queue entry stays:
+    /// finding it would take a walk over the queue for each dropped table.
     fn take(&mut self, slot: &ArcSwapAny<Option<SharedBlock>>) {
         let Some(block) = slot.swap(None) else { return };
-        self.dead += entry_bytes(block.slice.len());
+        self.dead_bytes += entry_bytes(block.slice.len());
         self.spares.push(block);
-        if self.dead > self.bytes() {
+        if self.dead_bytes > self.bytes() {
             self.small.sweep();
             self.main.sweep();
-            self.dead = 0;
+            self.dead_bytes = 0;
         }
+    }
+
+    /// Panics if the accounts are wrong.
+    #[cfg(test)]
+    fn check(&self) {
+        let mut dead_bytes = 0;
+        for queue in [&self.small, &self.main] {
+            let is_dead = |entry: &&Entry| entry.block(&entry.slots.upgrade()).is_none();
+            dead_bytes +=
+                queue.entries.iter().filter(is_dead).map(|entry| entry.bytes).sum::<u64>();
+            let bytes: u64 = queue.entries.iter().map(|entry| entry.bytes).sum();
+            assert_eq!(queue.bytes, bytes, "the size of a queue");
+        }
+        assert_eq!(self.dead_bytes, dead_bytes, "the size of dead entries");
+        let mut spare_bytes = 0;
+        for (len, spares) in &self.spares.by_length {
+            assert!(!spares.is_empty(), "a length without spares");
+            assert!(spares.iter().all(|spare| spare.slice.len() == *len), "of another length");
+            spare_bytes += spares.len() as u64 * entry_bytes(*len);
+        }
+        assert_eq!(self.spares.bytes, spare_bytes, "the size of spares");
+        assert!(self.used_in_small <= ALL_USED, "more than all blocks were used");
+        assert!(self.bytes() + self.spares.bytes <= self.capacity, "more than the capacity");
     }
 
     fn wants(&mut self, id: BlockId) -> bool {
         if self.used_in_small >= FEW_USED || self.ghosts.holds(id) {
             return true;
         }
-        self.turn = self.turn.wrapping_add(1);
-        if self.turn.is_multiple_of(LET_IN) {
+        self.offered = self.offered.wrapping_add(1);
+        if self.offered.is_multiple_of(ADMIT_ONE_OF) {
             return true;
         }
         self.ghosts.add(id);
         false
     }
 
-    /// Lets blocks go until there is room for so many bytes.
+    /// Evicts blocks until `bytes` more bytes fit.
     fn make_room(&mut self, bytes: u64) {
         let capacity = self.capacity - self.capacity / SPARE_PART;
         while self.bytes() + bytes > capacity.max(bytes) {
             if self.small.bytes > self.capacity / 10 || self.main.entries.is_empty() {
-                self.leave_small();
+                debug_assert!(!self.small.entries.is_empty(), "bytes in use without an entry");
+                self.evict_from_small();
             } else {
-                self.leave_main();
+                self.evict_from_main();
             }
         }
     }
 
+    /// Keeps the memory of an evicted block.
     fn set_aside(&mut self, block: Option<SharedBlock>) {
         if let Some(block) = block {
             self.spares.push(block);
@@ -446,9 +490,13 @@ impl Shard {
         }
     }
 
-    fn leave_small(&mut self) {
+    /// Removes the oldest entry of the small queue: moves it to the main queue if its block was
+    /// used, otherwise evicts the block.
+    fn evict_from_small(&mut self) {
         let Some(entry) = self.small.pop() else { return };
-        let Some((slots, uses)) = entry.uses(|_| 0) else { return self.dead -= entry.bytes };
+        let Some((slots, uses)) = entry.replace_uses(|_| 0) else {
+            return self.bury(&entry);
+        };
         self.used_in_small -= self.used_in_small / AVERAGE_OF;
         if uses > 0 {
             self.used_in_small += ALL_USED / AVERAGE_OF;
@@ -458,13 +506,21 @@ impl Shard {
         self.ghosts.add((slots.id, entry.at));
     }
 
-    fn leave_main(&mut self) {
+    /// Removes the oldest entry of the main queue: appends it again if its block was used, otherwise
+    /// evicts the block.
+    fn evict_from_main(&mut self) {
         let Some(entry) = self.main.pop() else { return };
-        match entry.uses(|uses| uses.saturating_sub(1)) {
-            None => self.dead -= entry.bytes,
+        match entry.replace_uses(|uses| uses.saturating_sub(1)) {
+            None => self.bury(&entry),
             Some((slots, 0)) => self.set_aside(entry.clear(&slots)),
             Some(_) => self.main.push(entry),
         }
+    }
+
+    /// Accounts for a dead entry that left its queue.
+    fn bury(&mut self, entry: &Entry) {
+        debug_assert!(entry.bytes <= self.dead_bytes, "a dead entry was not counted");
+        self.dead_bytes -= entry.bytes;
     }
 }
 
@@ -475,13 +531,13 @@ impl Spares {
         self.by_length.entry(len).or_default().push(block);
     }
 
-    /// One of `len` bytes or a little more.
+    /// Takes an allocation of `len` bytes or slightly more.
     fn take(&mut self, len: usize) -> Option<SharedBlock> {
         let (&found, _) = self.by_length.range(len..=len + len / SPARE_SLACK).next()?;
         self.take_from(found)
     }
 
-    /// The shortest: the least likely to be of use.
+    /// Takes the shortest allocation, which is the least useful.
     fn pop(&mut self) -> Option<SharedBlock> {
         let (&shortest, _) = self.by_length.first_key_value()?;
         self.take_from(shortest)
@@ -490,6 +546,7 @@ impl Spares {
     fn take_from(&mut self, len: usize) -> Option<SharedBlock> {
         let of_length = self.by_length.get_mut(&len)?;
         let block = of_length.pop();
+        debug_assert!(block.is_some() && entry_bytes(len) <= self.bytes, "spares miscounted");
         if of_length.is_empty() {
             self.by_length.remove(&len);
         }
@@ -506,34 +563,63 @@ impl Queue {
 
     fn pop(&mut self) -> Option<Entry> {
         let entry = self.entries.pop_front()?;
+        debug_assert!(entry.bytes <= self.bytes, "a queue miscounts its entries");
         self.bytes -= entry.bytes;
         Some(entry)
     }
 
-    /// Lets those go whose block did.
+    /// Removes the entries whose block was dropped with its table.
     fn sweep(&mut self) {
-        self.entries.retain(|entry| entry.uses(|uses| uses).is_some());
+        self.entries.retain(|entry| entry.replace_uses(|uses| uses).is_some());
         self.bytes = self.entries.iter().map(|entry| entry.bytes).sum();
     }
 }
 
 impl Entry {
-    /// How often the block was used, and sets what is to be counted from. `None` if it went with
-    /// its table.
-    fn uses(&self, then: impl Fn(u8) -> u8) -> Option<(Arc<Slots>, u8)> {
+    /// Returns the block's use count, and replaces a count above 0 by `new(count)`. Returns `None`
+    /// if the block was dropped with its table.
+    fn replace_uses(&self, new: impl Fn(u8) -> u8) -> Option<(Arc<Slots>, u8)> {
         let slots = self.slots.upgrade()?;
         let guard = slots.blocks[self.at as usize].load();
         let block = guard.as_ref().map(BlockView::of)?;
         let uses = block.uses().load(Relaxed);
         if uses > 0 {
-            block.uses().store(then(uses), Relaxed);
+            block.uses().store(new(uses), Relaxed);
         }
         drop(guard);
         Some((slots, uses))
     }
 
+    /// Takes the block out of its slot.
     fn clear(&self, slots: &Slots) -> Option<SharedBlock> {
         slots.blocks[self.at as usize].swap(None)
+    }
+
+    #[cfg(test)]
+    fn block(&self, slots: &Option<Arc<Slots>>) -> Option<Block> {
+        let guard = slots.as_ref()?.blocks[self.at as usize].load();
+        guard.as_ref().map(|shared| Block::from_shared(shared.clone()))
+    }
+}
+
+#[cfg(test)]
+impl BlockCache {
+    /// Panics if an invariant of this file's head is broken. No other thread may use the cache
+    /// meanwhile.
+    pub(crate) fn check(&self) {
+        self.large.lock().check();
+        self.shards.iter().for_each(|shard| shard.lock().check());
+        assert!(self.shards.len().is_power_of_two());
+    }
+}
+
+/// The cache outlives its tables, so nothing is in use at its end.
+#[cfg(debug_assertions)]
+impl Drop for BlockCache {
+    fn drop(&mut self) {
+        let shards = self.shards.iter_mut().chain([&mut self.large]);
+        let in_use: u64 = shards.map(|shard| shard.get_mut().bytes()).sum();
+        assert!(in_use == 0, "{in_use} bytes of blocks are in use without a table");
     }
 }
 
@@ -566,6 +652,7 @@ mod tests {
         one.insert(0, block(10));
         one.insert(3, block(10));
         assert_eq!(cache.usage_bytes(), bytes, "one that is there, and one that is none");
+        cache.check();
     }
 
     #[test]
@@ -582,6 +669,7 @@ mod tests {
             let held = (0..10_000).filter_map(|at| len(&table, at));
             let held: u64 = held.map(|len| len as u64 + ENTRY_BYTES).sum();
             assert_eq!(cache.usage_bytes(), held);
+            cache.check();
         }
     }
 
@@ -625,8 +713,9 @@ mod tests {
             }
             assert_eq!(cache.usage_bytes(), held_bytes(&stays));
             assert!(cache.usage_bytes() <= 100 << 10);
+            cache.check();
         }
-        assert_eq!(cache.shards[0].lock().dead, 0, "all of it has come to an end");
+        assert_eq!(cache.shards[0].lock().dead_bytes, 0, "all of it has come to an end");
     }
 
     /// As where more tables are read than may be open.
@@ -639,6 +728,7 @@ mod tests {
             assert_eq!(cache.usage_bytes(), held_bytes(&table));
             drop(table);
             assert_eq!(cache.usage_bytes(), 0);
+            cache.check();
             let shard = cache.shards[0].lock();
             assert!(shard.small.entries.len() + shard.main.entries.len() < 40);
         }
@@ -664,6 +754,7 @@ mod tests {
             assert!(shard.bytes() + shard.spares.bytes <= 1 << 20);
         }
         assert!(reused > 1600, "{reused} times");
+        cache.check();
     }
 
     #[test]
@@ -715,7 +806,7 @@ mod tests {
         (1000..3000).for_each(|at| assert!(!read(&table, at)));
         let before = cache.usage_bytes();
         let wanted = (3000..10_000).filter(|&at| table.wants(at, 4096)).count();
-        assert_eq!(wanted, 7000 / LET_IN as usize);
+        assert_eq!(wanted, 7000 / ADMIT_ONE_OF as usize);
         assert_eq!(cache.usage_bytes(), before);
         let few = 10_000..10_050;
         for _ in 0..2 {
@@ -748,7 +839,9 @@ mod tests {
         }
         assert!(read_large(0) && read_large(1));
         assert_eq!(cache.usage_bytes(), held_bytes(&small) + held_bytes(&large));
+        cache.check();
         drop(large);
+        cache.check();
         let left = held_bytes(&small);
         assert_eq!(cache.usage_bytes(), left);
         (0..3000).for_each(|at| small.insert(at, block(4096)));
@@ -818,6 +911,7 @@ mod tests {
             }
         });
         assert!(cache.usage_bytes() <= 300 << 10);
+        cache.check();
         drop(tables);
         assert_eq!(cache.usage_bytes(), 0);
     }

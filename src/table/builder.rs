@@ -23,13 +23,10 @@ use crate::filter::whole_table::TABLE_FILTER_NAME;
 use crate::filter::{FilterBlockBuilder, FilterPolicy, PrefixExtractor, TableFilterBuilder};
 use crate::format::block_builder::BlockBuilder;
 use crate::format::compress::{Compression, Compressor, ID_NONE};
-use crate::format::handle::{BlockHandle, Footer, block_trailer};
+use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
 use crate::format::key::KeyOrder;
 use crate::fs::WriteFile;
-use crate::table::filters::prefix_filter_name;
-
-/// First part of a filter block's name in the metaindex. The policy's name follows.
-pub const FILTER_PREFIX: &str = "filter.";
+use crate::table::filters::{FILTER_PREFIX, prefix_filter_name};
 
 /// Size of the write buffer, in bytes. Many blocks go out in one write; a larger buffer was not
 /// faster.
@@ -77,9 +74,9 @@ pub struct TableSummary {
 
 /// Writes one table.
 ///
-/// Call order: `add` in ascending key order any number of times, then `finish` or `abandon`. After
-/// an I/O error every further call returns that error. Not thread-safe, but can be sent between
-/// threads.
+/// Call order: `add` in ascending key order any number of times, then `finish`. Dropping the
+/// builder instead abandons the table; removing the file is up to the caller. After an I/O error
+/// every further call returns that error. Not thread-safe, but can be sent between threads.
 #[derive(Debug)]
 pub struct TableBuilder {
     options: TableOptions,
@@ -190,9 +187,6 @@ impl TableBuilder {
         })
     }
 
-    /// Abandons the table. The file is left as it is; removing it is up to the caller.
-    pub fn abandon(self) {}
-
     fn check_entry(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let last = self.data.last_key();
         if self.entries > 0 && self.options.order.compare(last, key) != Ordering::Less {
@@ -218,6 +212,7 @@ impl TableBuilder {
             return Ok(());
         }
         let stored = self.compressor.compress(self.data.finish());
+        debug_assert!(self.pending.is_none(), "a data block without an index entry");
         self.pending = Some(self.out.write_block(stored)?);
         self.data.reset();
         self.data_blocks += 1;
@@ -265,6 +260,12 @@ impl TableBuilder {
     }
 
     fn add_to_index(&mut self, handle: BlockHandle) {
+        debug_assert!(
+            self.options.order.user().custom().is_some()
+                || self.index.is_empty()
+                || self.options.order.compare(self.index.last_key(), &self.separator).is_lt(),
+            "separators do not ascend"
+        );
         self.index.add(&self.separator, &encoded(handle));
     }
 }
@@ -306,6 +307,7 @@ impl Output {
         let handle = BlockHandle { offset: self.offset, size: stored.len() as u64 };
         self.append(stored)?;
         self.append(&block_trailer(stored, id))?;
+        debug_assert_eq!(self.offset, handle.offset + handle.size + BLOCK_TRAILER_BYTES as u64);
         Ok(handle)
     }
 

@@ -13,8 +13,10 @@ use crate::filter::{
     AliasedFilterPolicy, FilterBlockReader, FilterPolicy, PrefixExtractor, TableFilter,
 };
 use crate::format::handle::BlockHandle;
-use crate::table::builder::FILTER_PREFIX;
-use crate::table::reader::TableContext;
+use crate::table::settings::TableContext;
+
+/// First part of a filter block's name in the metaindex. The policy's name follows.
+pub const FILTER_PREFIX: &str = "filter.";
 
 /// Facts about the filter block of an open table.
 #[derive(Clone, Debug, PartialEq, Eq)]

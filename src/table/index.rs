@@ -95,6 +95,7 @@ impl Index {
             },
             None => (0, handles.len()),
         };
+        debug_assert!(low <= high && high <= handles.len(), "{low} to {high} of the index");
         let at = match low == high {
             true => low,
             false => self.block.view().restarts_below(order, target, low, high)?,
@@ -197,7 +198,7 @@ impl IndexCursor {
     pub fn seek_to_first(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek_to_first(),
-            IndexCursor::Numbers(at) => Ok(set(at, index, Some(0))),
+            IndexCursor::Numbers(at) => Ok(move_to(at, index, Some(0))),
         }
     }
 
@@ -206,7 +207,7 @@ impl IndexCursor {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek_to_last(),
             IndexCursor::Numbers(at) => {
-                Ok(set(at, index, index.blocks().and_then(|blocks| blocks.checked_sub(1))))
+                Ok(move_to(at, index, index.blocks().and_then(|blocks| blocks.checked_sub(1))))
             }
         }
     }
@@ -215,7 +216,7 @@ impl IndexCursor {
     pub fn next(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.next(),
-            IndexCursor::Numbers(at) => Ok(set(at, index, at.map(|at| at + 1))),
+            IndexCursor::Numbers(at) => Ok(move_to(at, index, at.map(|at| at + 1))),
         }
     }
 
@@ -223,7 +224,7 @@ impl IndexCursor {
     pub fn prev(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.prev(),
-            IndexCursor::Numbers(at) => Ok(set(at, index, at.and_then(|at| at.checked_sub(1)))),
+            IndexCursor::Numbers(at) => Ok(move_to(at, index, at.and_then(|at| at.checked_sub(1)))),
         }
     }
 
@@ -246,7 +247,9 @@ impl IndexCursor {
     }
 }
 
-fn set(at: &mut Option<usize>, index: &Index, to: Option<usize>) -> bool {
+/// Sets the position to data block `to`, or to none if there is no such block. Returns whether there
+/// is one.
+fn move_to(at: &mut Option<usize>, index: &Index, to: Option<usize>) -> bool {
     *at = to.filter(|&to| index.blocks().is_some_and(|blocks| to < blocks));
     at.is_some()
 }

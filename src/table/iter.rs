@@ -8,7 +8,8 @@ use crate::base::{Error, Result};
 use crate::block::cursor::BlockCursor;
 use crate::table::counts::LevelTrace;
 use crate::table::index::IndexCursor;
-use crate::table::reader::{BlockReadOptions, Table};
+use crate::table::reader::Table;
+use crate::table::settings::BlockReadOptions;
 
 /// A cursor over the entries of a table. It owns its table; keys and values are borrowed until the
 /// next move.

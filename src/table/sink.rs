@@ -3,9 +3,27 @@
 //! There are three kinds of sinks: [`NoSink`], the counters [`LevelTrace`] and [`LevelTally`], and
 //! the recorder behind `explain`.
 
+use bytes::Bytes;
+
 use crate::format::handle::BlockHandle;
+use crate::format::key::{KeyKind, SeqNo};
 use crate::table::counts::{LevelTally, LevelTrace};
-use crate::table::reader::Found;
+
+/// Values up to this length, in bytes, are copied out of their block; longer ones share the memory
+/// of a cached block. Raising it means more copying, but fewer blocks kept alive by values.
+pub const COPIED_VALUE_BYTES: usize = 1 << 10;
+
+/// The entry a lookup found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The sequence number of the write; 0 in a table of plain keys.
+    pub seq: SeqNo,
+    /// Whether the write was a put or a deletion; `Value` in a table of plain keys.
+    pub kind: KeyKind,
+    /// The value. If longer than [`COPIED_VALUE_BYTES`] and from a cached block, it shares the
+    /// block's memory.
+    pub value: Bytes,
+}
 
 /// Receives every step of a lookup, in order. Lookups are compiled for each type of sink: counting
 /// costs its additions, and [`NoSink`] costs nothing.

@@ -199,8 +199,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "logs are mapped on XFS",
         "src/fs/mapped.rs",
-        "if IN_PLACE.contains(&kind) { 0 }",
-        "if IN_PLACE.contains(&kind) || (ON && kind == XFS) { 0 }",
+        "let can_be_mapped = IN_PLACE.contains(&kind);",
+        "let can_be_mapped = IN_PLACE.contains(&kind) || (ON && kind == XFS);",
     )
     .caught_in(CRASH, "disk::a_full_disk_beside_a_copy"),
     mutant(

@@ -6,106 +6,108 @@ use bytes::Bytes;
 
 use super::Memtable;
 use super::entries::Entry;
-use super::ordered::{LeafKey, Place};
+use super::ordered::{LeafKey, LeafPosition};
 use crate::format::key::{trailer, user_key};
 
 /// A cursor that owns its memtable and lends internal keys and values.
 ///
-/// It knows the entries that were there when it was made, and perhaps some that came later; these
-/// are newer than any sequence its reader sees.
+/// It returns the entries that were inserted before it was created, and perhaps later ones, which
+/// are newer than any sequence number its reader sees.
 #[derive(Debug)]
 pub struct MemCursor {
     mem: Arc<Memtable>,
-    place: Option<Place>,
+    position: Option<LeafPosition>,
 }
 
 impl MemCursor {
     pub(super) fn new(mem: Arc<Memtable>) -> MemCursor {
         mem.order_all();
-        MemCursor { mem, place: None }
+        MemCursor { mem, position: None }
     }
 
-    /// Whether the cursor is at an entry.
+    /// Returns whether the cursor is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
-        self.place.is_some()
+        self.position.is_some()
     }
 
     #[inline]
     fn entry(&self) -> Option<&Entry> {
-        let place = self.place.as_ref()?;
-        self.mem.entries.get(place.leaf.entry(place.at)?)
+        let position = self.position.as_ref()?;
+        self.mem.entries.get(position.leaf.entry(position.at)?)
     }
 
-    /// The internal key of the entry; empty if it is at none.
+    /// Returns the current internal key, or an empty slice if the cursor is not positioned.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.entry().map_or(&[], Entry::internal_key)
     }
 
-    /// The value of the entry; empty if it is at none.
+    /// Returns the current value, or an empty slice if the cursor is not positioned.
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.entry().map_or(&[], Entry::value)
     }
 
-    /// The value, shared with the memtable.
+    /// Returns the current value, sharing the memtable's memory.
     pub fn value_bytes(&self) -> Bytes {
         self.entry().map_or(Bytes::new(), Entry::value_bytes)
     }
 
-    /// Moves to the first entry.
+    /// Moves to the first entry. Returns false if there is none; likewise for all other moves.
     pub fn seek_to_first(&mut self) -> bool {
-        self.place = self.mem.ordered.first();
+        self.position = self.mem.ordered.first();
         self.valid()
     }
 
     /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> bool {
-        self.place = self.mem.ordered.last(&self.mem.entries);
+        self.position = self.mem.ordered.last(&self.mem.entries);
         self.valid()
     }
 
-    /// Moves to the first entry at or after an internal key.
+    /// Moves to the first entry not less than the internal key `target`.
     pub fn seek(&mut self, target: &[u8]) -> bool {
         let key = Bytes::copy_from_slice(user_key(target));
         let key = self.mem.ordered.key(key, trailer(target));
-        self.place = self.mem.ordered.lower_bound(&self.mem.entries, &key);
+        self.position = self.mem.ordered.lower_bound(&self.mem.entries, &key);
         self.valid()
     }
 
     /// Moves to the next entry.
-    #[expect(clippy::should_implement_trait, reason = "what it moves to is lent, not given")]
+    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     #[inline]
     pub fn next(&mut self) -> bool {
-        let Some(place) = &mut self.place else { return false };
-        place.at += 1;
-        if place.at < place.leaf.len() {
+        let Some(position) = &mut self.position else { return false };
+        position.at += 1;
+        if position.at < position.leaf.len() {
             return true;
         }
         self.next_leaf()
     }
 
     fn next_leaf(&mut self) -> bool {
-        let passed = self.place.take();
-        self.place = passed.and_then(|Place { leaf, at }| self.mem.ordered.at_or_after(leaf, at));
+        let passed = self.position.take();
+        self.position =
+            passed.and_then(|LeafPosition { leaf, at }| self.mem.ordered.at_or_after(leaf, at));
         self.valid()
     }
 
     /// Moves to the previous entry.
     #[inline]
     pub fn prev(&mut self) -> bool {
-        if let Some(place) = &mut self.place
-            && place.at > 0
+        if let Some(position) = &mut self.position
+            && position.at > 0
         {
-            place.at -= 1;
+            position.at -= 1;
             return true;
         }
-        self.place = self.here().and_then(|key| self.mem.ordered.before(&self.mem.entries, &key));
+        self.position =
+            self.here().and_then(|key| self.mem.ordered.before(&self.mem.entries, &key));
         self.valid()
     }
 
-    /// The key of the entry it is at.
+    /// Returns the key of the current entry.
     fn here(&self) -> Option<LeafKey> {
         let entry = self.entry()?;
         Some(self.mem.ordered.key(entry.user_key_bytes(), entry.trailer()))

@@ -1,4 +1,4 @@
-//! The versions of a memtable in the order in which they came: appended by one, read by any.
+//! The versions of a memtable in insertion order.
 
 use std::sync::OnceLock;
 
@@ -15,73 +15,76 @@ pub struct Entry {
     /// `sequence << 8 | kind`, as in the key's trailer.
     trailer: u64,
     user_key_bytes: u32,
-    /// Part of the user key's hash.
+    /// The part of the user key's hash that does not choose the bucket.
     pub hash: u32,
-    /// Where its chain in the hash index goes on.
+    /// The next place of its chain in the hash index. Never changes once the entry is appended.
     pub next: u32,
-    /// The version before it with the same hash; set by the hash index, and once only.
+    /// The number, plus one, of the next older entry with the same hash; 0 if there is none. Set by
+    /// the hash index, and only once.
     pub older: AtomicU32,
 }
 
 impl Entry {
-    /// The user key.
+    /// Returns the user key.
     #[inline]
     pub fn user_key(&self) -> &[u8] {
         &self.data[..self.user_key_bytes as usize]
     }
 
-    /// The user key, shared.
+    /// Returns the user key, sharing the memtable's memory.
     pub fn user_key_bytes(&self) -> Bytes {
         self.data.slice(..self.user_key_bytes as usize)
     }
 
-    /// The internal key.
+    /// Returns the internal key.
     #[inline]
     pub fn internal_key(&self) -> &[u8] {
         &self.data[..self.user_key_bytes as usize + TRAILER_BYTES]
     }
 
-    /// The value.
+    /// Returns the value; empty for a deletion.
     #[inline]
     pub fn value(&self) -> &[u8] {
         &self.data[self.user_key_bytes as usize + TRAILER_BYTES..]
     }
 
-    /// The value, shared.
+    /// Returns the value, sharing the memtable's memory.
     #[inline]
     pub fn value_bytes(&self) -> Bytes {
         self.data.slice(self.user_key_bytes as usize + TRAILER_BYTES..)
     }
 
-    /// Brings the first cache lines of its bytes into the cache.
+    /// Loads the first cache lines of its bytes. Returns a value that depends on them, so that the
+    /// loads are not optimised away.
     #[inline]
     pub fn touch(&self) -> u8 {
         self.data.iter().take(256).step_by(64).fold(0, |sum, byte| sum ^ byte)
     }
 
-    /// `sequence << 8 | kind`.
+    /// Returns `sequence << 8 | kind`.
     #[inline]
     pub fn trailer(&self) -> u64 {
         self.trailer
     }
 
-    /// When it was written.
+    /// Returns its sequence number.
     #[inline]
     pub fn seq(&self) -> SeqNo {
         self.trailer >> 8
     }
 
-    /// Put or deleted.
+    /// Returns whether it is a put or a deletion.
     #[inline]
     pub fn kind(&self) -> KeyKind {
         if self.trailer as u8 == KeyKind::Value as u8 { KeyKind::Value } else { KeyKind::Deletion }
     }
 }
 
-/// Keys and values are cut from chunks of this size; larger ones are allocated alone.
+/// Size in bytes of the chunks that keys and values are cut from. Entries over a quarter of it are
+/// allocated alone. Larger chunks mean fewer allocations and more unused memory at the end.
 const ARENA_CHUNK_BYTES: usize = 64 << 10;
 
-/// Where the bytes of a memtable's keys and values are. One for each memtable, held by whoever
+/// The allocator of a memtable's keys and values. Each memtable has one, owned by the thread that
 /// may insert.
 #[derive(Debug, Default)]
 pub struct Arena {
@@ -89,7 +92,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Stores a version's bytes; its place in the hash index is still to be given.
+    /// Stores the bytes of a version. The hash index sets the fields `hash`, `next` and `older`.
     #[inline]
     pub fn store(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Entry {
         let bytes = user_key.len() + TRAILER_BYTES + value.len();
@@ -115,10 +118,10 @@ impl Arena {
 const CHUNK_LG: u32 = 9;
 const CHUNK_SLOTS: usize = 1 << CHUNK_LG;
 
-/// Chunks of the first directory; each further one has twice as many.
+/// Number of chunks in the first directory; each further directory has twice as many.
 const FIRST_DIRECTORY: u32 = 16;
 
-/// With so many directories there are more places than numbers.
+/// Number of directories: enough slots for every `u32`.
 const DIRECTORIES: usize = 20;
 
 type Chunk<T> = Box<[OnceLock<T>]>;
@@ -127,7 +130,13 @@ type Directory<T> = OnceLock<Box<[OnceLock<Chunk<T>>]>>;
 /// The versions of a memtable.
 pub type Entries = Appended<Entry>;
 
-/// An array that grows at its end and never moves. Thread-safe; one at a time may append.
+/// An array that grows at its end and never moves its elements.
+///
+/// Thread safety: one thread at a time may append; any number may read meanwhile, without locks. An
+/// element never changes its slot. `push` fills the slot before it stores the new length with
+/// Release, and `len` loads it with Acquire, so a thread that has seen a length finds all elements
+/// below it. A slot is a `OnceLock`, so a thread that learned a number in another way (from the hash
+/// index) sees the whole element as well.
 #[derive(Debug)]
 pub struct Appended<T> {
     directories: [Directory<T>; DIRECTORIES],
@@ -135,52 +144,53 @@ pub struct Appended<T> {
 }
 
 impl<T> Appended<T> {
-    /// An empty one.
+    /// Creates an empty array.
     pub fn new() -> Appended<T> {
         Appended { directories: [const { OnceLock::new() }; DIRECTORIES], len: AtomicU32::new(0) }
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Appends an element. Its number is what [`Appended::len`] was before.
+    /// Appends an element, whose number is the length before.
     #[inline]
     pub fn push(&self, element: T) {
         let index = self.len.load(Ordering::Relaxed);
-        let (directory, chunk, slot) = place(index);
-        let directory_slots = || some((FIRST_DIRECTORY as usize) << directory);
+        let (directory, chunk, slot) = slot_of(index);
+        let directory_slots = || empty_slots((FIRST_DIRECTORY as usize) << directory);
         let chunks = self.directories[directory].get_or_init(directory_slots);
-        let appended = chunks[chunk].get_or_init(|| some(CHUNK_SLOTS))[slot].set(element);
-        debug_assert!(appended.is_ok(), "two at a time append");
+        let appended = chunks[chunk].get_or_init(|| empty_slots(CHUNK_SLOTS))[slot].set(element);
+        debug_assert!(appended.is_ok(), "two threads append at a time");
+        debug_assert!(index < u32::MAX, "the length overflows");
         self.len.store(index + 1, Ordering::Release);
     }
 
-    /// The element of a number below [`Appended::len`].
+    /// Returns the element with this number, or `None` if it is not below [`Appended::len`].
     #[inline]
     pub fn get(&self, index: u32) -> Option<&T> {
-        let (directory, chunk, slot) = place(index);
+        let (directory, chunk, slot) = slot_of(index);
         self.directories[directory].get()?[chunk].get()?[slot].get()
     }
 }
 
-/// Empty slots.
-fn some<T>(n: usize) -> Box<[OnceLock<T>]> {
+/// Returns `n` empty slots.
+fn empty_slots<T>(n: usize) -> Box<[OnceLock<T>]> {
     (0..n).map(|_| OnceLock::new()).collect()
 }
 
-/// The directory, the chunk in it, and the slot in that.
+/// Returns the directory of an element, its chunk in the directory, and its slot in the chunk.
 #[inline]
-fn place(index: u32) -> (usize, usize, usize) {
+fn slot_of(index: u32) -> (usize, usize, usize) {
     let chunk = index >> CHUNK_LG;
     let directory = (chunk / FIRST_DIRECTORY + 1).ilog2();
     let first = FIRST_DIRECTORY * ((1 << directory) - 1);
     (directory as usize, (chunk - first) as usize, index as usize % CHUNK_SLOTS)
 }
 
-/// What an entry takes beside its bytes.
+/// Memory per entry, in bytes, beside its key and value.
 pub const ENTRY_BYTES: usize = size_of::<OnceLock<Entry>>();
 
 #[cfg(test)]
@@ -188,10 +198,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_follow_each_other_without_a_gap() {
+    fn slots_follow_each_other_without_a_gap() {
         let mut expected = (0, 0, 0);
         for index in 0..CHUNK_SLOTS as u32 * FIRST_DIRECTORY * 9 {
-            assert_eq!(place(index), expected);
+            assert_eq!(slot_of(index), expected);
             expected.2 += 1;
             if expected.2 == CHUNK_SLOTS {
                 expected = (expected.0, expected.1 + 1, 0);
@@ -200,7 +210,7 @@ mod tests {
                 expected = (expected.0 + 1, 0, 0);
             }
         }
-        assert!(place(u32::MAX).0 < DIRECTORIES);
+        assert!(slot_of(u32::MAX).0 < DIRECTORIES);
     }
 
     #[test]

@@ -1,67 +1,96 @@
-//! From a key's hash to its newest version: what point lookups ask.
+//! The hash index: from a key to its newest version, for point lookups.
 //!
-//! A bucket is a chain of entries, the newest first. Inserting touches one place of the array, and
-//! compares nothing: the new entry goes on to what the bucket held before ([`Entry::next`]).
+//! A bucket is a chain of entries, newest first. An insert touches one bucket and compares no keys:
+//! the new entry's [`Entry::next`] is what the bucket held before.
 //!
-//! A key that is written again and again would make the chain of its neighbours long. So the
-//! bucket counts inserts, and every eighth entry begins a tidy chain: the newest entry of each
-//! hash, from which [`Entry::older`] leads to the others of that hash. Where an entry that is there
-//! already must go on to another one than before, a [`Link`] stands for it in the new chain. The
-//! old chain stays as it is for readers that are in it, so a lookup misses nothing, whenever it
-//! began.
+//! A key written again and again would make the chains of its neighbours long. So a bucket counts
+//! inserts, and every eighth entry starts a tidy chain: the newest entry of each hash, from which
+//! [`Entry::older`] leads to the others of that hash. Where an existing entry must continue to
+//! another one than before, a [`Link`] takes its place in the new chain.
 //!
-//! When there are more entries than buckets a larger array takes what comes from then on; lookups
-//! ask the arrays from the newest to the oldest.
+//! When there are more entries than buckets, a larger array takes all further entries. Lookups
+//! search the arrays from the newest to the oldest.
+//!
+//! # Thread safety
+//! One thread at a time may call [`HashIndex::push`]; any number may call [`HashIndex::find`]
+//! meanwhile, without locks.
+//!
+//! # Invariants
+//! 1. An entry is in [`Entries`], and a link in its array, before anything leads to it.
+//! 2. Once an entry or link is reachable, where it continues never changes. Only `older` of an entry
+//!    is set, once, from the end of a chain to an entry.
+//! 3. Along a chain, and along `older`, numbers descend: of two versions of a key inserted in the
+//!    order of their sequence numbers, the newer one comes first. So every walk ends.
+//! 4. Every entry of the bucket is reachable from the bucket. A tidy chain leads to all entries of
+//!    the chain it replaces, which itself stays as it was for readers that are in it.
+//! 5. `older` leads only to entries with the same hash.
+//!
+//! `Memtable::check` verifies these in tests.
+//!
+//! # Why the orderings suffice
+//! A bucket is stored with Release after all stores that its new chain depends on: the entry and its
+//! `next`, the links, and the `older` set while tidying. A reader loads it with Acquire and sees all
+//! of these, and by the single writer's program order everything before. `older` of an entry that
+//! is reachable already is stored with Release and loaded with Acquire. A reader in the old chain
+//! may see it or not: either way it meets the older entry, because the old chain still contains it
+//! (4). `newest` is stored with Release after its array is allocated; a reader that sees the old
+//! value misses only entries inserted since, which are newer than the sequence number it reads at:
+//! that number is published after the insert.
 
 use std::sync::OnceLock;
 
 use super::entries::{Appended, Entries, Entry};
 use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Each array has four times the buckets of the one before.
+/// Binary logarithm of the factor between the sizes of two arrays. With larger steps lookups search
+/// fewer arrays, and more buckets are empty.
 const GROWTH_LG: u32 = 2;
 const MAX_ARRAYS: usize = 12;
 const MAX_BUCKETS_LG: u32 = 28;
 
-/// Ends a chain. An entry is in a chain as one more than its number.
+/// The place that ends a chain. The place of an entry is its number plus one.
 const END: u32 = 0;
 
-/// Marks a place in a chain that is the number of a link.
+/// Bit that marks a place as the number of a link.
 const LINK: u32 = 1 << 31;
 
-/// A bucket is a count in the upper bits, and in so many lower ones the first entry of its chain.
+/// Number of lower bits of a bucket that hold the first place of its chain. The upper bits count the
+/// entries since the last tidy chain.
 const PLACE_BITS: u32 = 29;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 
-/// The most entries that it takes.
+/// Largest number of entries.
 pub const MAX_INDEXED: u32 = PLACE_MASK - 1;
 
-/// So many entries are put before a tidy chain, then the next one is made.
+/// Number of entries in front of a tidy chain before the next one is made. More make longer chains
+/// and cheaper inserts; the count must fit the upper bits of a bucket.
 const MAX_UNTIDY: u32 = (1 << (32 - PLACE_BITS)) - 1;
 
-/// A lookup gives up, and a tidy chain goes on as it was, after so many entries.
+/// Number of entries after which a lookup gives up, and a chain being tidied keeps the rest as it
+/// is. With a larger limit, lookups of keys with many versions take longer before the sorted order
+/// is used instead.
 pub const MAX_STEPS: u32 = 64;
 
-/// An entry's place in a chain that is not the one it was inserted into.
+/// Stands for an entry in a chain other than the one it was inserted into.
 #[derive(Debug)]
 struct Link {
     number: u32,
     next: u32,
 }
 
-/// A hash index over [`Entries`]. Thread-safe; one at a time may insert.
+/// A hash index over [`Entries`]. One thread at a time may insert; see the head of this file.
 #[derive(Debug)]
 pub struct HashIndex {
     links: Appended<Link>,
     arrays: [OnceLock<Box<[AtomicU32]>>; MAX_ARRAYS],
     newest: AtomicUsize,
     first_lg: u32,
-    /// How many entries the arrays are enough for.
+    /// Number of entries from which the next array is needed.
     enough_for: AtomicUsize,
 }
 
 impl HashIndex {
-    /// One that is good for about so many entries before it grows.
+    /// Creates an index that does not grow up to about `entries` entries.
     pub fn new(entries: usize) -> HashIndex {
         let first_lg = entries.max(64).next_power_of_two().ilog2().min(MAX_BUCKETS_LG);
         let index = HashIndex {
@@ -75,7 +104,7 @@ impl HashIndex {
         index
     }
 
-    /// The memory that it takes, in bytes.
+    /// Returns the memory the buckets take, in bytes.
     pub fn bytes(&self) -> usize {
         self.arrays.iter().filter_map(OnceLock::get).map(|array| size_of_val(&**array)).sum()
     }
@@ -84,14 +113,16 @@ impl HashIndex {
     #[inline]
     pub fn push(&self, entries: &Entries, mut entry: Entry, hash: u64) {
         let number = entries.len();
+        debug_assert!(number < MAX_INDEXED, "an entry past the limit");
         if number as usize >= self.enough_for.load(Ordering::Relaxed) {
             self.grow();
         }
         let array = self.arrays[self.newest.load(Ordering::Relaxed)].get();
         let Some(bucket) = array.and_then(|array| array.get(bucket_of(hash, array.len()))) else {
-            debug_assert!(false, "the newest array is there");
+            debug_assert!(false, "the newest array is missing");
             return;
         };
+        debug_assert!(array.is_some_and(|array| array.len().is_power_of_two()));
         entry.hash = tag(hash);
         let before = bucket.load(Ordering::Relaxed);
         let (mut untidy, first) = (before >> PLACE_BITS, before & PLACE_MASK);
@@ -106,17 +137,18 @@ impl HashIndex {
         bucket.store(untidy << PLACE_BITS | (number + 1), Ordering::Release);
     }
 
-    /// Lets `entry` go on to the newest entry of each other hash in the chain from `at` on, and
-    /// hangs up the others behind these, or behind `entry`.
+    /// Makes a tidy chain out of the one at place `at`: `entry` continues to the newest entry of
+    /// each other hash, and every further entry is appended to the `older` of its hash.
     #[inline(never)]
     fn begin_tidy_chain(&self, entries: &Entries, entry: &mut Entry, mut at: u32) {
         let mut known: Vec<Known<'_>> = Vec::with_capacity(2 * MAX_UNTIDY as usize);
         for _ in 0..MAX_STEPS {
-            let Some((number, found, next)) = self.place(entries, at) else { break };
+            let Some((number, found, next)) = self.follow(entries, at) else { break };
+            debug_assert!(known.iter().all(|known| number < known.number), "a chain ascends");
             let same = known.iter_mut().rfind(|known| known.oldest.hash == found.hash);
             match same {
-                // What has older ones already has them all, but for some further on than a tidy
-                // chain was made: these stay in the chain.
+                // An entry with an `older` has all older ones of its hash behind it, except those
+                // beyond the end of an earlier tidy chain: these stay in the chain.
                 Some(known) if known.oldest.older.load(Ordering::Relaxed) == END => {
                     known.oldest.older.store(number + 1, Ordering::Release);
                     known.oldest = found;
@@ -140,9 +172,9 @@ impl HashIndex {
         entry.next = at;
     }
 
-    /// The entry at a place in a chain, with its number, and where the chain goes on.
+    /// Returns the number of the entry at a place of a chain, the entry, and the next place.
     #[inline]
-    fn place<'a>(&self, entries: &'a Entries, at: u32) -> Option<(u32, &'a Entry, u32)> {
+    fn follow<'a>(&self, entries: &'a Entries, at: u32) -> Option<(u32, &'a Entry, u32)> {
         if at & LINK != 0 {
             let link = self.links.get(at & !LINK)?;
             return Some((link.number, entries.get(link.number)?, link.next));
@@ -162,7 +194,7 @@ impl HashIndex {
         self.newest.store(next, Ordering::Release);
     }
 
-    /// The newest of the entries with this hash for which `is_it` holds.
+    /// Finds the newest entry with this hash for which `is_it` returns true.
     #[inline]
     pub fn find<'a>(
         &self,
@@ -176,7 +208,7 @@ impl HashIndex {
             let bucket = array.get(bucket_of(hash, array.len()));
             let mut at = bucket.map_or(END, |bucket| bucket.load(Ordering::Acquire));
             at &= PLACE_MASK;
-            while let Some((_, first, next)) = self.place(entries, at) {
+            while let Some((_, first, next)) = self.follow(entries, at) {
                 at = next;
                 steps += 1;
                 let mut version = (first.hash == tag(hash)).then_some(first);
@@ -200,26 +232,26 @@ impl HashIndex {
     }
 }
 
-/// The entries of one hash in a chain that is made tidy.
+/// The entries of one hash in a chain that is being tidied.
 struct Known<'a> {
-    /// Where in the chain the newest one is, where the chain goes on from there, and its number.
+    /// The place of the newest entry, the place after it, and the entry's number.
     at: u32,
     next: u32,
     number: u32,
-    /// The last one that was met.
+    /// The entry met last.
     oldest: &'a Entry,
 }
 
-/// What was found.
+/// The result of [`HashIndex::find`].
 pub struct Lookup<'a> {
-    /// The entry, if it was met.
+    /// The entry, if one was found.
     pub found: Option<&'a Entry>,
     /// Number of entries looked at.
     pub steps: u32,
 }
 
 impl Lookup<'_> {
-    /// Whether nothing was found because there was too much to look at.
+    /// Returns whether nothing was found because there were too many entries to look at.
     #[inline]
     pub fn gave_up(&self) -> bool {
         self.found.is_none() && self.steps > MAX_STEPS
@@ -235,10 +267,46 @@ fn bucket_of(hash: u64, buckets: usize) -> usize {
     hash as usize & (buckets - 1)
 }
 
-/// The half of the hash that does not choose the bucket.
+/// Returns the half of the hash that does not choose the bucket.
 #[inline]
 fn tag(hash: u64) -> u32 {
     (hash >> 32) as u32
+}
+
+#[cfg(test)]
+impl HashIndex {
+    /// Panics if an invariant of this file's head is broken. `hash` returns the hash that an entry
+    /// was inserted with.
+    pub fn check(&self, entries: &Entries, hash: impl Fn(&Entry) -> u64) {
+        let mut is_reached = vec![false; entries.len() as usize];
+        for array in self.arrays.iter().filter_map(OnceLock::get) {
+            assert!(array.len().is_power_of_two());
+            for (i, bucket) in array.iter().enumerate() {
+                let mut last = u32::MAX;
+                let mut at = bucket.load(Ordering::Relaxed) & PLACE_MASK;
+                while at != END {
+                    let (number, entry, next) = self.follow(entries, at).expect("a dangling place");
+                    assert!(number < last, "a chain ascends from {last} to {number}");
+                    assert_eq!(bucket_of(hash(entry), array.len()), i, "in another bucket");
+                    self.check_older(entries, number, &mut is_reached);
+                    (last, at) = (number, next);
+                }
+            }
+        }
+        let lost = is_reached.iter().position(|is_reached| !is_reached);
+        assert_eq!(lost, None, "no chain leads to this entry");
+    }
+
+    fn check_older(&self, entries: &Entries, mut number: u32, is_reached: &mut [bool]) {
+        let tag = entries.get(number).expect("an entry").hash;
+        while !std::mem::replace(&mut is_reached[number as usize], true) {
+            let older = entries.get(number).expect("an entry").older.load(Ordering::Relaxed);
+            let Some(older) = older.checked_sub(1) else { break };
+            assert!(older < number, "{older} is older than {number}");
+            assert_eq!(entries.get(older).expect("an entry").hash, tag, "of another hash");
+            number = older;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -275,6 +343,9 @@ mod tests {
                     found_old += u32::from(seq > at);
                 }
             }
+            index.check(&entries, |entry| {
+                hash(u64::from_le_bytes(entry.user_key().try_into().unwrap()))
+            });
             assert!(index.newest.load(Ordering::Relaxed) >= 3, "it has grown");
             assert_eq!(index.bytes(), 4 * (64 + 256 + 1024 + 4096 + 16384));
             assert!(found_old > 1500, "{found_old}");

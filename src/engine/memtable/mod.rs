@@ -1,14 +1,16 @@
-//! The memtable: what was written and is not in a table yet.
+//! The memtable: the writes that are not in a table yet.
 //!
-//! | file | what is in it |
+//! | file | content |
 //! | --- | --- |
-//! | `entries` | the versions, in the order in which they came |
-//! | `hash_index` | from a key to its newest version: point lookups |
-//! | `ordered`, `sort`, `cursor` | the versions by key: scans and flushes |
+//! | `entries` | the versions in insertion order |
+//! | `hash_index` | from a key to its newest version, for point lookups |
+//! | `sort` | sorting versions by key, for flushes and for `ordered` |
+//! | `ordered`, `cursor` | the versions in key order, for scans |
 //!
-//! One commit leader inserts, any number of readers search; nothing is removed before the whole
-//! memtable is. An insert appends an entry and links it into the hash index: two cache misses,
-//! where a skip list of half a million entries takes twenty. The order is made when it is needed.
+//! Thread safety: one thread at a time inserts (the commit leader), any number of readers search.
+//! Nothing is removed before the whole memtable is dropped. An insert appends an entry and links it
+//! into the hash index: two cache misses, where a skip list of half a million entries takes twenty.
+//! The order is established when it is needed.
 
 use std::sync::Arc;
 
@@ -32,13 +34,15 @@ mod hash_index;
 mod ordered;
 mod sort;
 
-/// An entry of this size makes the hash index neither grow nor lie idle.
+/// Assumed memory per entry, in bytes, when the hash index is sized for a write buffer. A larger one
+/// makes the first array smaller: it grows sooner if entries are small.
 const EXPECTED_ENTRY_BYTES: usize = 160;
 
-/// The most buckets that are made ahead.
+/// Largest number of buckets allocated for a new memtable.
 const MAX_EXPECTED_ENTRIES: usize = 1 << 20;
 
-/// As many entries are brought into the cache before they are looked at.
+/// Number of entries that a flush loads into the CPU's caches before it uses them. With more, the
+/// first may be evicted again.
 const GROUP_ENTRIES: usize = 32;
 
 /// The versions of keys written since the memtable before this one was frozen.
@@ -48,10 +52,10 @@ pub struct Memtable {
     by_hash: HashIndex,
     ordered: Ordered,
     order: Option<Arc<dyn Comparator>>,
-    /// Whether lookups must go by the order: keys of other bytes may be equal, or versions came in
-    /// another order than their sequence numbers.
+    /// Whether lookups must use the key order, not the hash index: keys with different bytes may be
+    /// equal, or versions were inserted in another order than that of their sequence numbers.
     by_order_only: AtomicBool,
-    /// Memory taken, in bytes.
+    /// Memory used, in bytes.
     bytes: AtomicUsize,
     /// The highest sequence number inserted; 0 while empty.
     last_seq: AtomicU64,
@@ -59,11 +63,11 @@ pub struct Memtable {
 
 /// A version found in a memtable.
 pub struct MemFound {
-    /// When it was written.
+    /// Its sequence number.
     pub seq: SeqNo,
-    /// Put or deleted.
+    /// Whether it is a put or a deletion.
     pub kind: KeyKind,
-    /// Its value, shared with the memtable.
+    /// Its value, sharing the memtable's memory.
     pub value: Bytes,
 }
 
@@ -74,7 +78,7 @@ impl MemFound {
 }
 
 impl Memtable {
-    /// An empty memtable, to be filled with about `expected_bytes`.
+    /// Creates an empty memtable, sized for about `expected_bytes` of entries.
     pub fn new(order: &UserComparator, expected_bytes: usize) -> Memtable {
         let expected = (expected_bytes / EXPECTED_ENTRY_BYTES).min(MAX_EXPECTED_ENTRIES);
         let by_hash = HashIndex::new(expected);
@@ -89,10 +93,12 @@ impl Memtable {
         }
     }
 
-    /// Inserts the operations of a batch (`contents` as in the log), numbered from its sequence.
+    /// Inserts the operations of a batch (`contents` as in the log), with sequence numbers from
+    /// `first_seq`. Only one thread at a time may insert, with the memtable's own `arena`.
     ///
     /// # Errors
-    /// Corruption, if the batch is malformed; operations before the damage are inserted.
+    /// Corruption, if the batch is malformed; the operations before the damage are inserted. Invalid
+    /// argument, if the memtable is full.
     pub fn insert_batch(&self, contents: &[u8], first_seq: SeqNo, arena: &mut Arena) -> Result<()> {
         let mut seq = first_seq;
         let mut added = 0;
@@ -120,27 +126,27 @@ impl Memtable {
         Ok(())
     }
 
-    /// Whether nothing was inserted.
+    /// Returns whether nothing was inserted.
     pub fn is_empty(&self) -> bool {
         self.entries.len() == 0
     }
 
-    /// The memory it takes, in bytes.
+    /// Returns the memory it uses, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// The highest sequence number in it; 0 while it is empty.
+    /// Returns the highest sequence number in it; 0 while it is empty.
     pub fn last_seq(&self) -> SeqNo {
         self.last_seq.load(Relaxed)
     }
 
-    /// The entries in it, versions and tombstones counted.
+    /// Returns the number of entries, including old versions and tombstones.
     pub fn len(&self) -> usize {
         self.entries.len() as usize
     }
 
-    /// The newest version of `key` that a reader at `seq` sees.
+    /// Returns the newest version of `key` that is visible at `seq`.
     pub fn get(&self, key: &[u8], seq: SeqNo) -> Option<MemFound> {
         if self.is_empty() {
             return None;
@@ -151,20 +157,20 @@ impl Memtable {
         let is_it = |entry: &Entry| entry.seq() <= seq && entry.user_key() == key;
         let lookup = self.by_hash.find(&self.entries, key_hash(key), is_it);
         if lookup.gave_up() {
-            // One key may have any number of versions. In the order, the one that `seq` sees is
-            // found in a logarithm of steps.
+            // One key may have any number of versions. In key order, the visible one is found in a
+            // logarithmic number of steps.
             return self.get_by_order(key, seq);
         }
         lookup.found.map(MemFound::of)
     }
 
-    /// [`Memtable::get`], by the order.
+    /// Does what [`Memtable::get`] does, by the key order.
     #[cold]
     fn get_by_order(&self, key: &[u8], seq: SeqNo) -> Option<MemFound> {
         self.order_all();
         let from = self.ordered.key(Bytes::copy_from_slice(key), pack_trailer(seq, KIND_FOR_SEEK));
-        let place = self.ordered.lower_bound(&self.entries, &from)?;
-        let entry = self.entries.get(place.leaf.entry(place.at)?)?;
+        let position = self.ordered.lower_bound(&self.entries, &from)?;
+        let entry = self.entries.get(position.leaf.entry(position.at)?)?;
         let same = match &self.order {
             None => entry.user_key() == key,
             Some(order) => order.compare(entry.user_key(), key).is_eq(),
@@ -172,22 +178,21 @@ impl Memtable {
         same.then(|| MemFound::of(entry))
     }
 
-    /// A cursor over the versions, at none of them yet.
+    /// Returns a cursor over the versions, not yet positioned.
     pub fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(self.clone())
     }
 
-    /// Calls `each` with internal key and value of every entry in order, for a flush: nothing is
-    /// kept of the order.
+    /// Calls `each` with the internal key and value of every entry in key order, for a flush. The
+    /// order is not kept.
     ///
     /// # Errors
-    /// Those of `each`, the first of which ends it.
+    /// The first error of `each`, after which it is not called again.
     pub fn for_each(&self, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let numbers = sort::sorted(&self.entries, 0..self.entries.len(), self.order.as_deref());
         for group in numbers.chunks(GROUP_ENTRIES) {
             let entries = || group.iter().filter_map(|&number| self.entries.get(number));
-            // Each entry, and then its bytes, is a cache miss. Met one after the other they are
-            // waited for one by one; met in a row they overlap.
+            // Each entry is a cache miss, and so are its bytes. Loaded in a row, the misses overlap.
             let trailers = entries().fold(0, |sum, entry| sum ^ entry.trailer());
             let bytes = entries().fold(0, |sum, entry| sum ^ entry.touch());
             std::hint::black_box((trailers, bytes));
@@ -198,10 +203,27 @@ impl Memtable {
         Ok(())
     }
 
-    /// Gives every entry that is there its place in the order.
+    /// Adds every entry that is there to the key order.
     fn order_all(&self) {
         let ordered = self.ordered.catch_up(&self.entries) as usize;
         self.bytes.fetch_add(ordered * ORDERED_ENTRY_BYTES, Relaxed);
+    }
+}
+
+#[cfg(test)]
+impl Memtable {
+    /// Panics if an invariant of the memtable is broken. No other thread may use it meanwhile.
+    fn check(&self) {
+        let mut bytes = self.by_hash.bytes();
+        for number in 0..self.entries.len() {
+            let entry = self.entries.get(number).expect("an entry below the length");
+            assert!(entry.seq() <= self.last_seq(), "an entry newer than the newest");
+            bytes += ENTRY_BYTES + entry.internal_key().len() + entry.value().len();
+        }
+        // The index may have grown since its size was counted.
+        assert!(self.bytes() <= bytes + self.len() * ORDERED_ENTRY_BYTES, "bytes counted twice");
+        self.by_hash.check(&self.entries, |entry| key_hash(entry.user_key()));
+        self.ordered.check(&self.entries);
     }
 }
 

@@ -1,18 +1,37 @@
-//! The entries in order, for cursors and flushes: small sorted leaves under crossbeam's skip list.
+//! The entries in key order, for cursors: small sorted leaves under crossbeam's skip list.
 //!
-//! Writers do not touch it. Whoever needs the order first brings it up to date: what came since
-//! is sorted and merged into the leaves it belongs to. So a memtable that is only filled and asked
-//! for single keys is sorted once, by the flush, and one that is scanned all the time pays for
-//! each entry about what inserting it into the skip list would cost.
+//! Writers do not touch it. A reader that needs the order first brings it up to date: the entries
+//! inserted since are sorted and merged into the leaves they belong to. So a memtable that is only
+//! filled and asked for single keys is sorted once, by the flush (`Memtable::for_each`, which does
+//! not use the leaves), and one that is scanned all the time pays for each entry about what an
+//! insert into the skip list would cost.
 //!
-//! A key belongs to the last leaf whose own key is not above it; the first leaf's key is below all.
+//! The skip list lets cursors search while leaves are added, without a lock over the map.
 //!
-//! Readers take no lock for longer than a copy of a pointer, so a leaf may be split between the
-//! moment when a reader finds it and the moment when the reader has its entries. Therefore a leaf
-//! is a statement that stays true by itself: *these are the entries from my key up to my end*. All
-//! reads go through [`Ordered::last_leaf`], which looks again if the end shows that the leaf was
-//! split meanwhile. The skip list is the one of `base::sync`, so that `tests/shuttle` tries what
-//! other threads do between any two of its operations.
+//! # Thread safety
+//! Any number of threads may search and catch up. [`Ordered::catch_up`] holds `covered` while it
+//! changes leaves, so only one thread does at a time. Searches take a leaf's lock only to copy a
+//! pointer.
+//!
+//! # Invariants
+//! 1. A [`Leaf`] never changes; the map gets another one in its place. It is a statement that stays
+//!    true of the entries covered when it was made: *these are the entries from my key up to my end*.
+//! 2. A key belongs to the last leaf whose own key is not greater. The first leaf's key is less than
+//!    every key, so each key belongs to one leaf.
+//! 3. Entries of a leaf ascend by internal key, and lie in `[key of the leaf, end)`.
+//! 4. Outside of a split, the `end` of each leaf is the key of the next one, and the last leaf has
+//!    none. During a split the new leaves are added from the last to the first, and the old one is
+//!    replaced last: until then it still contains every entry of the new ones.
+//!
+//! `Memtable::check` verifies these in tests.
+//!
+//! # Why a search misses nothing
+//! A leaf may be split after a reader finds it and before the reader copies its entries. The `end`
+//! of the copy shows that: it is then at or below the bound of the search. [`Ordered::last_leaf`],
+//! through which all reads go, searches again in this case. By 4 the new leaf is in the map by then.
+//! The locks of leaves and the map's own synchronisation order these steps, so no further atomics
+//! are needed. The map is the one of `base::sync`, so that `tests/shuttle` tries what other threads
+//! do between any two operations.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
@@ -21,15 +40,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::entries::Entries;
-use super::sort::{self, SortKey, compare, compare_entries, head};
+use super::sort::{self, SortKey, compare, compare_entries};
 use crate::base::Comparator;
+use crate::base::prefix::{common_prefix, head};
 use crate::base::sync::{LockRank, Mutex, SkipEntry, SkipMap};
 
-/// A leaf is split in pieces of the first size when it has more than the second. A scheduled run
-/// has few entries, and should see splits all the same.
-const LEAF_ENTRIES: (usize, usize) = if cfg!(shuttle) { (2, 4) } else { (64, 128) };
+/// Number of entries above which a leaf is split into leaves of [`SPLIT_INTO`]. With larger leaves
+/// catching up copies more, and searches of the skip list are shorter. Runs under shuttle have few
+/// entries, and should see splits nevertheless.
+const SPLIT_ABOVE: usize = if cfg!(shuttle) { 4 } else { 128 };
+const SPLIT_INTO: usize = if cfg!(shuttle) { 2 } else { 64 };
 
-/// What an entry takes in a leaf, and a leaf beside its entries, shared by them.
+/// Memory per entry in a leaf, in bytes, including its part of the memory of the leaf itself.
 pub const ORDERED_ENTRY_BYTES: usize = size_of::<SortKey>() + 4;
 
 type FoundLeaf<'a> = SkipEntry<'a, LeafKey, Mutex<Arc<Leaf>>>;
@@ -51,13 +73,13 @@ struct Covered {
     cut_short: bool,
 }
 
-/// What a leaf is found by: an internal key. It carries its order, so that `Ord` can be a
-/// comparator chosen at run time.
+/// The key of a leaf in the skip list: an internal key. It carries its order, so that `Ord` can use
+/// a comparator chosen at run time.
 #[derive(Clone, Debug)]
 pub struct LeafKey {
-    /// Whether it is below every key.
+    /// Whether it is less than every other key.
     lowest: bool,
-    /// Decides most comparisons in byte order without a look at the key.
+    /// The user key's [`head`], which decides most comparisons in byte order.
     head: u64,
     trailer: u64,
     user_key: Bytes,
@@ -98,7 +120,7 @@ impl Eq for LeafKey {}
 /// changes; the skip list gets another in its place.
 #[derive(Debug, Default)]
 pub struct Leaf {
-    /// So many bytes of the user keys are the same; heads are what follows.
+    /// Length of the prefix common to the user keys, in bytes. The heads follow it.
     shared: usize,
     keys: Box<[SortKey]>,
     /// The key of the next leaf; `None` for the last leaf.
@@ -113,18 +135,22 @@ impl Leaf {
         order: Option<&dyn Comparator>,
     ) -> Leaf {
         let key = |index| entries.get(index).map_or(&[][..], |entry| entry.user_key());
-        // Under another order the first and the last say nothing of those between.
+        // In another order than that of bytes, the first and the last key say nothing about those
+        // in between.
         let shared = match (numbers, order) {
-            ([first, .., last], None) => shared_bytes(key(*first), key(*last)),
+            ([first, .., last], None) => common_prefix(key(*first), key(*last)),
             _ => 0,
         };
-        let with_head = |&index| SortKey { head: head(key(index), shared), index };
-        Leaf { shared, keys: numbers.iter().map(with_head).collect(), end }
+        let with_head = |&index| SortKey { head: head_after(key(index), shared), index };
+        let keys: Box<[SortKey]> = numbers.iter().map(with_head).collect();
+        debug_assert!(order.is_some() || keys.is_sorted_by_key(|key| key.head), "heads descend");
+        Leaf { shared, keys, end }
     }
 
-    /// The leaf with `new` entries, ascending and within its bounds; of two with the same key the
-    /// new one. No look at the keys of its own entries is needed, which would be cache misses, if
-    /// the new keys begin as these do; `None` if they do not.
+    /// Returns the leaf with `new` entries merged in, which must ascend and lie within its bounds. A
+    /// new entry replaces an old one with the same key. The keys of old entries are not read, which
+    /// would be cache misses; so returns `None` if the new keys do not start with the prefix common
+    /// to the old ones.
     fn with(&self, entries: &Entries, new: &[u32], order: Option<&dyn Comparator>) -> Option<Leaf> {
         let start = entries.get(self.keys.first()?.index)?.user_key().get(..self.shared)?;
         let starts_so = |index: u32| entries.get(index).map(|e| e.user_key().starts_with(start));
@@ -138,7 +164,7 @@ impl Leaf {
             let below = self.below(entries, (entry.user_key(), entry.trailer()), order);
             let (before, after) = old.split_at_checked(below + old.len() - self.len())?;
             keys.extend_from_slice(before);
-            let head = head(entry.user_key(), self.shared);
+            let head = head_after(entry.user_key(), self.shared);
             let is_replaced = after.first().is_some_and(|old| {
                 (order.is_some() || old.head == head)
                     && compare_entries(entries, old.index, index, order).is_eq()
@@ -147,20 +173,21 @@ impl Leaf {
             keys.push(SortKey { head, index });
         }
         keys.extend_from_slice(old);
+        debug_assert!(order.is_some() || keys.is_sorted_by_key(|key| key.head), "heads descend");
         Some(Leaf { shared: self.shared, keys: keys.into(), end: self.end.clone() })
     }
 
-    /// How many entries it has.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// The number of an entry.
+    /// Returns the number of the entry at index `at`.
     pub fn entry(&self, at: usize) -> Option<u32> {
         Some(self.keys.get(at)?.index)
     }
 
-    /// How many entries are below an internal key.
+    /// Returns the number of entries less than the internal key `target`.
     fn below(
         &self,
         entries: &Entries,
@@ -181,7 +208,7 @@ impl Leaf {
         let shared = shared.get(..self.shared).unwrap_or_default();
         match user_key.get(..self.shared) {
             Some(start) if start == shared => {
-                let target = head(user_key, self.shared);
+                let target = head_after(user_key, self.shared);
                 let from = self.keys.partition_point(|key| key.head < target);
                 let equal = self.keys[from..].partition_point(|key| key.head == target);
                 from + self.keys[from..from + equal].partition_point(below)
@@ -193,12 +220,14 @@ impl Leaf {
     }
 }
 
-fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+/// Returns the [`head`] of what follows the first `shared` bytes of `key`.
+#[inline]
+fn head_after(key: &[u8], shared: usize) -> u64 {
+    head(key.get(shared..).unwrap_or_default())
 }
 
 impl Ordered {
-    /// One without entries, under an order other than that of bytes, or under that.
+    /// Creates an empty order by `order`, or by bytes if it is `None`.
     pub fn new(order: Option<Arc<dyn Comparator>>) -> Ordered {
         let covered = Mutex::ranked(LockRank::Covered, Covered::default());
         let ordered = Ordered { leaves: SkipMap::new(), covered, order };
@@ -206,10 +235,11 @@ impl Ordered {
         ordered
     }
 
-    /// What `entries` has by now gets its place. The number of those that got one.
+    /// Adds all entries that are not in the leaves yet. Returns their number.
     pub fn catch_up(&self, entries: &Entries) -> u32 {
         let mut covered = self.covered.lock();
         let len = entries.len();
+        debug_assert!(covered.len <= len, "more entries are covered than there are");
         if covered.len == len {
             return 0;
         }
@@ -227,6 +257,7 @@ impl Ordered {
                 None => rest.len(),
                 Some(end) => rest.partition_point(|&index| self.leaf_key(entries, index) < *end),
             };
+            debug_assert!(here > 0, "the first entry is past the end of its leaf");
             let (new, later) = rest.split_at(here.max(1));
             self.add(entries, &found, &leaf, new);
             rest = later;
@@ -235,8 +266,8 @@ impl Ordered {
         len - std::mem::replace(&mut covered.len, len)
     }
 
-    /// Ends each leaf where the next one begins. A split that was cut short leaves a leaf that
-    /// overlaps some of those made of it; what is added to one would be missing from the other.
+    /// Ends each leaf at the key of the next one. A split cut short by a panic leaves a leaf that
+    /// overlaps some of the new ones; an entry added to one would be missing from the other.
     fn part_leaves(&self, entries: &Entries) {
         let mut next: Option<LeafKey> = None;
         let mut bound = Bound::Unbounded;
@@ -253,20 +284,20 @@ impl Ordered {
         }
     }
 
-    /// Adds entries that all belong to `old`, which is what `found` leads to.
+    /// Adds entries that all belong to `old`, the leaf of `found`.
     fn add(&self, entries: &Entries, found: &FoundLeaf<'_>, old: &Leaf, new: &[u32]) {
         let order = self.order.as_deref();
-        if old.len() + new.len() <= LEAF_ENTRIES.1
+        if old.len() + new.len() <= SPLIT_ABOVE
             && let Some(leaf) = old.with(entries, new, order)
         {
             *found.value().lock() = Arc::new(leaf);
             return;
         }
         let all = merged(entries, old, new, order);
-        let size = if all.len() <= LEAF_ENTRIES.1 { LEAF_ENTRIES.1 } else { LEAF_ENTRIES.0 };
+        let size = if all.len() <= SPLIT_ABOVE { SPLIT_ABOVE } else { SPLIT_INTO };
         let mut end = old.end.clone();
-        // The last piece first: until its first piece replaces it, the old leaf has what is not
-        // in a new one.
+        // From the last piece to the first: until the first one replaces it, the old leaf contains
+        // all entries that are not in a new leaf yet.
         for (at, piece) in all.chunks(size).enumerate().rev() {
             let leaf = Arc::new(Leaf::new(entries, piece, end, order));
             if at == 0 {
@@ -286,23 +317,24 @@ impl Ordered {
         self.key(user_key, trailer)
     }
 
-    /// The key to look for a leaf by.
+    /// Returns the key by which to search for a leaf.
     pub fn key(&self, user_key: Bytes, trailer: u64) -> LeafKey {
         LeafKey {
             lowest: false,
-            head: head(&user_key, 0),
+            head: head(&user_key),
             trailer,
             user_key,
             order: self.order.clone(),
         }
     }
 
-    /// The key below all others.
+    /// Returns the key less than all others.
     fn lowest(&self) -> LeafKey {
         LeafKey { lowest: true, ..self.key(Bytes::new(), 0) }
     }
 
-    /// The last leaf whose key is within `..bound`, with all the entries between the two.
+    /// Returns the last leaf whose key is within `..bound`, as it is after any split that began
+    /// before.
     fn last_leaf(&self, bound: Bound<&LeafKey>) -> Option<(FoundLeaf<'_>, Arc<Leaf>)> {
         loop {
             let found = self.leaves.upper_bound(bound)?;
@@ -315,59 +347,95 @@ impl Ordered {
         }
     }
 
-    /// Where the entries at or above a key begin.
-    pub fn lower_bound(&self, entries: &Entries, key: &LeafKey) -> Option<Place> {
+    /// Returns the position of the first entry not less than `key`.
+    pub fn lower_bound(&self, entries: &Entries, key: &LeafKey) -> Option<LeafPosition> {
         let (_, leaf) = self.last_leaf(Bound::Included(key))?;
         let at = leaf.below(entries, (&key.user_key, key.trailer), self.order.as_deref());
         self.at_or_after(leaf, at)
     }
 
-    /// The last entry below a key.
-    pub fn before(&self, entries: &Entries, key: &LeafKey) -> Option<Place> {
+    /// Returns the position of the last entry less than `key`.
+    pub fn before(&self, entries: &Entries, key: &LeafKey) -> Option<LeafPosition> {
         let (found, leaf) = self.last_leaf(Bound::Excluded(key))?;
         let below = leaf.below(entries, (&key.user_key, key.trailer), self.order.as_deref());
         match below.checked_sub(1) {
-            Some(at) => Some(Place { leaf, at }),
+            Some(at) => Some(LeafPosition { leaf, at }),
             None => self.before(entries, found.key()),
         }
     }
 
-    /// The first entry.
-    pub fn first(&self) -> Option<Place> {
+    /// Returns the position of the first entry.
+    pub fn first(&self) -> Option<LeafPosition> {
         let (_, leaf) = self.last_leaf(Bound::Included(&self.lowest()))?;
         self.at_or_after(leaf, 0)
     }
 
-    /// The last entry.
-    pub fn last(&self, entries: &Entries) -> Option<Place> {
+    /// Returns the position of the last entry.
+    pub fn last(&self, entries: &Entries) -> Option<LeafPosition> {
         let (found, leaf) = self.last_leaf(Bound::Unbounded)?;
         match leaf.len().checked_sub(1) {
-            Some(at) => Some(Place { leaf, at }),
+            Some(at) => Some(LeafPosition { leaf, at }),
             None => self.before(entries, found.key()),
         }
     }
 
-    /// The entry at a place, or if there the leaf ends the one after it.
-    pub fn at_or_after(&self, mut leaf: Arc<Leaf>, mut at: usize) -> Option<Place> {
+    /// Returns the position of the entry at index `at` of `leaf`, or of the next leaf's first entry
+    /// if that is past the end.
+    pub fn at_or_after(&self, mut leaf: Arc<Leaf>, mut at: usize) -> Option<LeafPosition> {
         while at >= leaf.len() {
             let (_, next) = self.last_leaf(Bound::Included(leaf.end.as_ref()?))?;
             (leaf, at) = (next, 0);
         }
-        Some(Place { leaf, at })
+        Some(LeafPosition { leaf, at })
     }
 }
 
-/// An entry's place: the leaf as it was found, and where in it.
+#[cfg(test)]
+impl Ordered {
+    /// Panics if an invariant of this file's head is broken. No other thread may change the leaves
+    /// meanwhile.
+    pub fn check(&self, entries: &Entries) {
+        let order = self.order.as_deref();
+        let mut next: Option<LeafKey> = None;
+        let mut bound = Bound::Unbounded;
+        let mut ordered = 0;
+        while let Some(found) = self.leaves.upper_bound(bound.as_ref()) {
+            let leaf = found.value().lock().clone();
+            assert!(leaf.end == next, "a leaf does not end where the next one begins");
+            assert!(leaf.len() <= SPLIT_ABOVE, "a leaf of {} entries", leaf.len());
+            let numbers: Vec<_> = leaf.keys.iter().map(|key| key.index).collect();
+            let ascends = |a: &u32, b: &u32| compare_entries(entries, *a, *b, order).is_lt();
+            assert!(numbers.is_sorted_by(ascends), "the entries of a leaf do not ascend");
+            if let [first, .., last] | [first @ last] = &numbers[..] {
+                assert!(self.leaf_key(entries, *first) >= *found.key(), "before its leaf");
+                let end = leaf.end.as_ref();
+                let is_before_end = end.is_none_or(|end| self.leaf_key(entries, *last) < *end);
+                assert!(is_before_end, "past the end of its leaf");
+            }
+            for key in leaf.keys.iter().filter(|_| order.is_none()) {
+                let user_key = entries.get(key.index).expect("an entry").user_key();
+                assert_eq!(key.head, head_after(user_key, leaf.shared), "another key's head");
+            }
+            ordered += leaf.len();
+            next = Some(found.key().clone());
+            bound = Bound::Excluded(found.key().clone());
+        }
+        assert!(next == Some(self.lowest()), "no leaf takes the lowest keys");
+        assert!(ordered <= self.covered.lock().len as usize, "an entry is in two leaves");
+    }
+}
+
+/// The position of an entry: a leaf as it was found, and an index into it.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct LeafPosition {
     /// The leaf.
     pub leaf: Arc<Leaf>,
-    /// Which of its entries.
+    /// The index of the entry in the leaf.
     pub at: usize,
 }
 
-/// The entries of a leaf and `new` ones, both ascending, as one run; of two with the same key the
-/// new one.
+/// Returns the entries of a leaf and `new` ones, which must ascend, merged in order. A new entry
+/// replaces an old one with the same key.
 fn merged(entries: &Entries, old: &Leaf, new: &[u32], order: Option<&dyn Comparator>) -> Vec<u32> {
     let mut all = Vec::with_capacity(old.len() + new.len());
     let mut old = old.keys.iter().map(|key| key.index).peekable();
@@ -380,5 +448,6 @@ fn merged(entries: &Entries, old: &Leaf, new: &[u32], order: Option<&dyn Compara
         all.push(index);
     }
     all.extend(old);
+    debug_assert!(all.len() >= new.len(), "a merge loses entries");
     all
 }

@@ -1,16 +1,16 @@
-//! Sorting entries by internal key, with few looks at the keys themselves.
+//! Sorting entries by internal key, reading few of the keys' bytes.
 //!
-//! Eight bytes of each key at a time are sorted as numbers. Where these are equal the next eight
-//! decide, and so on: a long prefix that all keys share is passed over once, not in each
-//! comparison.
+//! Keys are sorted by eight bytes at a time, as numbers. Where these are equal the next eight
+//! decide, and so on. So a long prefix shared by all keys is skipped once, not in every comparison.
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::entries::Entries;
 use crate::base::Comparator;
+use crate::base::prefix::head;
 
-/// An entry on its way to its place.
+/// An entry to sort.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SortKey {
     /// Eight bytes of the user key, big-endian, padded with zeros.
@@ -19,25 +19,11 @@ pub struct SortKey {
     pub index: u32,
 }
 
-/// Fewer keys are compared whole.
+/// Number of keys up to which whole keys are compared.
 const SMALL_GROUP: usize = 12;
 
-/// The eight bytes of `key` from `depth` on, big-endian, padded with zeros. Of two keys that are
-/// equal up to there, the one with the lower head is the lower; with equal heads, either may be.
-#[inline]
-pub fn head(key: &[u8], depth: usize) -> u64 {
-    let rest = key.get(depth..).unwrap_or_default();
-    match rest.first_chunk::<8>() {
-        Some(head) => u64::from_be_bytes(*head),
-        None => {
-            let mut head = [0; 8];
-            head[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(head)
-        }
-    }
-}
-
-/// The order of two internal keys, each as user key and trailer, under `order`, or byte order.
+/// Compares two internal keys, each given as user key and trailer. User keys are compared by
+/// `order`, or in byte order if it is `None`.
 #[inline]
 pub fn compare(a: (&[u8], u64), b: (&[u8], u64), order: Option<&dyn Comparator>) -> Ordering {
     let by_user_key = match order {
@@ -47,8 +33,8 @@ pub fn compare(a: (&[u8], u64), b: (&[u8], u64), order: Option<&dyn Comparator>)
     by_user_key.then_with(|| b.1.cmp(&a.1))
 }
 
-/// The numbers of the entries in `range`, by internal key. Of entries with the same one, the last
-/// is there and the others are not.
+/// Returns the numbers of the entries in `range`, sorted by internal key. Of entries with the same
+/// internal key only the last is kept.
 pub fn sorted(entries: &Entries, range: Range<u32>, order: Option<&dyn Comparator>) -> Vec<u32> {
     let mut keys: Vec<_> = range.map(|index| SortKey { head: 0, index }).collect();
     match order {
@@ -62,7 +48,7 @@ pub fn sorted(entries: &Entries, range: Range<u32>, order: Option<&dyn Comparato
     numbers
 }
 
-/// The order of two entries' internal keys.
+/// Compares the internal keys of two entries.
 pub fn compare_entries(
     entries: &Entries,
     a: u32,
@@ -85,13 +71,14 @@ fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
     while let Some((range, depth)) = groups.pop() {
         let start = range.start;
         let keys = &mut keys[range];
+        let keys_len = keys.len();
         if keys.len() <= SMALL_GROUP {
             sort_whole(keys, entries, None);
             continue;
         }
         let user_key = |key: &SortKey| entries.get(key.index).map_or(&[][..], |e| e.user_key());
         for key in &mut *keys {
-            key.head = head(user_key(key), depth);
+            key.head = head(user_key(key).get(depth..).unwrap_or_default());
         }
         keys.sort_unstable_by_key(|key| key.head);
         let mut done = 0;
@@ -101,7 +88,8 @@ fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
             if group.len() == 1 {
                 continue;
             }
-            // Those that end here are padded with zeros: shorter ones go first.
+            // Keys that end here are padded with zeros, and sort before longer ones.
+            debug_assert!(done <= keys_len, "groups overlap");
             let ended = partition(group, |key| user_key(key).len() <= depth + 8);
             sort_whole(&mut group[..ended], entries, None);
             groups.push((at + ended..at + group.len(), depth + 8));
@@ -109,7 +97,7 @@ fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
     }
 }
 
-/// Brings those for which `first` holds to the front, and says how many they are.
+/// Moves the keys for which `first` returns true to the front. Returns their number.
 fn partition(keys: &mut [SortKey], first: impl Fn(&SortKey) -> bool) -> usize {
     let mut firsts = 0;
     for at in 0..keys.len() {

@@ -57,6 +57,7 @@ fn all(mem: &Arc<Memtable>) -> Vec<Vec<u8>> {
     };
     mem.for_each(each).unwrap();
     assert_eq!(forward, flushed);
+    mem.check();
     forward
 }
 

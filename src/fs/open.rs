@@ -1,0 +1,43 @@
+//! The rules by which files on the disk are opened, and their identity.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// The identity of a file: device and inode. Two paths to the same file have the same one.
+pub(super) type FileId = (u64, u64);
+
+/// Returns the identity of a file.
+pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Returns options that create files with mode 0600 and do not follow symbolic links. Close-on-exec
+/// is the standard library's default.
+pub(super) fn not_through_links() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    options
+}
+
+/// Returns the metadata of a regular file.
+///
+/// # Errors
+/// `IsADirectory` or `InvalidInput` for anything else, such as a symbolic link or a FIFO.
+pub(super) fn require_regular_file(path: &Path) -> io::Result<fs::Metadata> {
+    let metadata = fs::symlink_metadata(path)?;
+    if metadata.is_file() {
+        return Ok(metadata);
+    }
+    let what = if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    } else if metadata.is_symlink() {
+        "is a symbolic link, not a regular file"
+    } else {
+        "is not a regular file"
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}

@@ -1,0 +1,328 @@
+//! Looking up a key in a table, step by step.
+//!
+//! 1. The whole-table filter is queried, if there is one ([`Table::get_hashed`]).
+//! 2. The index leads to the data block that may hold the key (`Table::index_seek`).
+//! 3. Without a whole-table filter, the block's own filter is queried (`Table::search`).
+//! 4. The block is taken from the cache, or read from the file and offered to the cache
+//!    (`Table::search_block`, `Table::find_in_file`).
+//! 5. The entry is found by the block's heads, or by a plain search (`Table::find_in`).
+//!
+//! Every step is reported to a [`TableSink`].
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+
+use crate::base::hash::KeyHash;
+use crate::base::{Error, Result};
+use crate::block::{Block, BlockView, ByHeads, LooseBlock};
+use crate::format::key::{KeyKind, KeyOrder, ParsedKey, pack_trailer, trailer};
+use crate::table::answers::Answers;
+use crate::table::block_cache::{CachedBlock, TableBlocks};
+use crate::table::index::IndexSpot;
+use crate::table::reader::Table;
+use crate::table::settings::BlockReadOptions;
+use crate::table::sink::{BlockSource, COPIED_VALUE_BYTES, Found, IndexEntry, NoSink, TableSink};
+use crate::table::stored::{Stored, read_stored};
+
+/// Capacity in bytes above which a thread's scratch buffer is shrunk after use. A larger limit keeps
+/// more memory per thread.
+const KEEP_SCRATCH_BYTES: usize = 64 << 10;
+
+/// Calls `f` with the thread's scratch buffer, for keys decoded during a lookup.
+#[inline]
+fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    thread_local! {
+        static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    // A destructor of another thread-local may read after this one is gone.
+    let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
+    let result = f(&mut scratch);
+    scratch.shrink_to(KEEP_SCRATCH_BYTES);
+    let _dropped_if_gone = SCRATCH.try_with(|kept| kept.set(scratch));
+    result
+}
+
+impl Table {
+    /// Looks up `key`: returns the first entry at or after it, if that has the same user key. In
+    /// the engine's tables `key` is an internal key of the user key and the newest visible sequence
+    /// number.
+    ///
+    /// Every step is reported to `sink`.
+    ///
+    /// # Errors
+    /// Corruption, if the index, the data block or the entry is damaged; an I/O error.
+    pub fn get<S: TableSink>(
+        &self,
+        key: &[u8],
+        options: &BlockReadOptions,
+        sink: &mut S,
+    ) -> Result<Option<Found>> {
+        self.get_hashed(key, &KeyHash::new(self.order.user_key(key)), options, sink)
+    }
+
+    /// Does what [`Table::get`] does, with a user-key hash that is computed once for several
+    /// tables.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    #[inline]
+    pub fn get_hashed<S: TableSink>(
+        &self,
+        key: &[u8],
+        hash: &KeyHash<'_>,
+        options: &BlockReadOptions,
+        sink: &mut S,
+    ) -> Result<Option<Found>> {
+        let Some(filter) = self.filters.table.as_ref().filter(|_| options.use_filter) else {
+            return self.search(key, options.use_filter, options, sink);
+        };
+        let may_match = filter.may_match_hash(hash.get());
+        sink.table_filter(may_match);
+        if !may_match {
+            return Ok(None);
+        }
+        // After this filter's "maybe", the block's own filter has little to add.
+        let found = self.search(key, false, options, sink)?;
+        sink.table_filter_outcome(found.is_some());
+        Ok(found)
+    }
+
+    /// Looks up `key` through the index and, if `ask_block_filter`, the block's filter.
+    fn search<S: TableSink>(
+        &self,
+        key: &[u8],
+        ask_block_filter: bool,
+        options: &BlockReadOptions,
+        sink: &mut S,
+    ) -> Result<Option<Found>> {
+        with_scratch(|scratch| {
+            let Some(spot) = self.index_seek(key, scratch, sink)? else { return Ok(None) };
+            let filter = self.filters.block.as_ref().filter(|_| ask_block_filter);
+            // Prefetches the block unless the filter is likely to answer "absent".
+            let fetches_first = filter.is_none() || Answers::promise_a_match();
+            let fetched = fetches_first.then(|| self.cached(spot));
+            if let Some((_, filter)) = filter {
+                let may_match = filter.key_may_match(spot.handle.offset, self.order.user_key(key));
+                sink.block_filter(may_match);
+                Answers::add(may_match);
+                if !may_match {
+                    return Ok(None);
+                }
+            }
+            let cached = fetched.unwrap_or_else(|| self.cached(spot));
+            let found = self.search_block(cached, spot, key, options, sink, scratch)?;
+            if filter.is_some() {
+                sink.block_filter_outcome(found.is_some());
+            }
+            Ok(found)
+        })
+    }
+
+    /// Looks up `key` in a data block: `cached`, or read from the file if that is `None`.
+    #[inline]
+    fn search_block<S: TableSink>(
+        &self,
+        cached: Option<CachedBlock>,
+        spot: IndexSpot,
+        key: &[u8],
+        options: &BlockReadOptions,
+        sink: &mut S,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        let found = match cached.as_ref().and_then(|block| Some((block, block.view()?))) {
+            Some((block, view)) => {
+                sink.data_block(spot.handle, BlockSource::Cache);
+                let user_key = self.order.user_key(key);
+                self.find_in(view, key, user_key, scratch, || block.to_block())
+            }
+            None => self.find_in_file(spot, key, options, sink, scratch),
+        };
+        let found = found.map_err(|error| error.at(spot.handle.offset).in_file(&self.path))?;
+        sink.block_searched(found.as_ref());
+        Ok(found)
+    }
+
+    /// Returns whether a lookup of `key` would find an entry, without filters, cache or sink.
+    ///
+    /// # Errors
+    /// As [`Table::get`].
+    pub fn holds(&self, key: &[u8]) -> Result<bool> {
+        let scratch = &mut Vec::new();
+        let Some(spot) = self.index_seek(key, scratch, &mut NoSink)? else { return Ok(false) };
+        let handle = spot.handle;
+        let (_, block) = self.read_block(handle, true)?;
+        let found = self
+            .find_in(block.view(), key, self.order.user_key(key), scratch, || Some(block.clone()))
+            .map_err(|error| error.at(handle.offset).in_file(&self.path))?;
+        Ok(found.is_some())
+    }
+
+    /// Returns the approximate offset in the file at which `key` is or would be.
+    ///
+    /// # Errors
+    /// Corruption, if the index is damaged.
+    pub fn approximate_offset_of(&self, key: &[u8]) -> Result<u64> {
+        let spot = self.index_seek(key, &mut Vec::new(), &mut NoSink)?;
+        Ok(spot.map_or(self.footer().metaindex.offset, |spot| spot.handle.offset))
+    }
+
+    /// Finds the data block that holds the first entry at or after `key`, if there is one.
+    #[inline]
+    fn index_seek<S: TableSink>(
+        &self,
+        key: &[u8],
+        scratch: &mut Vec<u8>,
+        sink: &mut S,
+    ) -> Result<Option<IndexSpot>> {
+        let found = self.index.seek(&self.order, key, scratch);
+        let spot = found.map_err(|error| self.index_error(error))?;
+        sink.index_seek(spot.as_ref().map(|spot| IndexEntry {
+            separator: match S::HEARS_SEPARATORS {
+                true => self.index.separator(spot, scratch),
+                false => &[],
+            },
+            handle: spot.handle,
+        }));
+        Ok(spot)
+    }
+
+    /// Looks up a key in a block. `owned` returns the block itself, for a value that shares its
+    /// memory.
+    #[inline]
+    fn find_in(
+        &self,
+        block: BlockView<'_>,
+        key: &[u8],
+        user_key: &[u8],
+        scratch: &mut Vec<u8>,
+        owned: impl FnOnce() -> Option<Block>,
+    ) -> Result<Option<Found>> {
+        let (trailer, value) = match block.find_by_heads(user_key, trailer(key)) {
+            ByHeads::Found(trailer, value) => (trailer, value),
+            ByHeads::Absent => return Ok(None),
+            ByHeads::Unknown => match self.find_plain(block, key, user_key, scratch)? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        let kind = match KeyKind::from_u8(trailer as u8) {
+            Some(kind) => kind,
+            None => return Err(Error::mismatch("unknown kind of key", "0 or 1", trailer as u8)),
+        };
+        // Taking a reference to the block costs more than a short copy, and a short value should
+        // not keep a whole block alive.
+        let value = match (value.len() > COPIED_VALUE_BYTES).then(owned).flatten() {
+            Some(block) => block.share(value),
+            None => Bytes::copy_from_slice(value),
+        };
+        Ok(Some(Found { seq: trailer >> 8, kind, value }))
+    }
+
+    /// Looks up a key in a block without heads. Returns its trailer and the value.
+    fn find_plain<'a>(
+        &self,
+        block: BlockView<'a>,
+        key: &[u8],
+        user_key: &[u8],
+        scratch: &'a mut Vec<u8>,
+    ) -> Result<Option<(u64, &'a [u8])>> {
+        let Some(entry) = block.get_ge(&self.order, key, scratch)? else { return Ok(None) };
+        let (found_key, trailer) = match &self.order {
+            KeyOrder::Internal(_) => {
+                let parsed = ParsedKey::parse(entry.key)?;
+                (parsed.user_key, trailer(entry.key))
+            }
+            KeyOrder::User(_) => (entry.key, pack_trailer(0, KeyKind::Value)),
+        };
+        let same = self.order.user().compare(found_key, user_key) == Ordering::Equal;
+        Ok(same.then_some((trailer, entry.value)))
+    }
+
+    /// Returns a data block, if it is cached.
+    #[inline]
+    fn cached(&self, spot: IndexSpot) -> Option<CachedBlock> {
+        self.blocks.as_ref()?.get(spot.at?)
+    }
+
+    /// Returns a data block, from the cache or the file.
+    pub(crate) fn data_block<S: TableSink>(
+        &self,
+        spot: IndexSpot,
+        options: &BlockReadOptions,
+        sink: &mut S,
+    ) -> Result<Block> {
+        if let Some(block) = self.cached(spot).and_then(|block| block.to_block()) {
+            sink.data_block(spot.handle, BlockSource::Cache);
+            return Ok(block);
+        }
+        self.read_data_block(spot, options, sink)
+    }
+
+    /// Reads a data block from the file and offers it to the cache.
+    #[inline(never)]
+    fn read_data_block<S: TableSink>(
+        &self,
+        spot: IndexSpot,
+        options: &BlockReadOptions,
+        sink: &mut S,
+    ) -> Result<Block> {
+        let verify = options.verify_checksums;
+        sink.data_block(spot.handle, BlockSource::File);
+        read_stored(&*self.file, &self.path, spot.handle, verify, sink, |stored| {
+            match self.keeper(spot, options, stored.contents.len()) {
+                Some(keeper) => self.keep(keeper, stored),
+                None => Block::new(stored.contents),
+            }
+        })
+        .map_err(|error| error.in_file(&self.path))
+    }
+
+    /// Looks up a key in a data block read from the file. A block that will not be cached is
+    /// searched in the buffer it was decompressed into.
+    #[inline(never)]
+    fn find_in_file<S: TableSink>(
+        &self,
+        spot: IndexSpot,
+        key: &[u8],
+        options: &BlockReadOptions,
+        sink: &mut S,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<Found>> {
+        let (verify, user_key) = (options.verify_checksums, self.order.user_key(key));
+        sink.data_block(spot.handle, BlockSource::File);
+        read_stored(&*self.file, &self.path, spot.handle, verify, sink, |stored| {
+            match self.keeper(spot, options, stored.contents.len()) {
+                Some(keeper) => {
+                    let block = self.keep(keeper, stored)?;
+                    self.find_in(block.view(), key, user_key, scratch, || Some(block.clone()))
+                }
+                None => {
+                    let block = LooseBlock::new(stored.contents)?;
+                    self.find_in(block.view(), key, user_key, scratch, || None)
+                }
+            }
+        })
+    }
+
+    /// Returns the cache slot for a block of `len` bytes that was just read, if the block should be
+    /// cached.
+    fn keeper(
+        &self,
+        spot: IndexSpot,
+        options: &BlockReadOptions,
+        len: usize,
+    ) -> Option<(&TableBlocks, usize)> {
+        let keeper = self.blocks.as_ref().filter(|_| options.fill_cache).zip(spot.at)?;
+        keeper.0.wants(keeper.1, len).then_some(keeper)
+    }
+
+    /// Caches a block that was just read.
+    fn keep(&self, (blocks, at): (&TableBlocks, usize), stored: Stored<'_>) -> Result<Block> {
+        let spare = |len| blocks.spare(at, len);
+        let block = Block::with_heads(stored.contents, &self.order, stored.buffer, spare)?;
+        blocks.insert(at, block.clone());
+        Ok(block)
+    }
+}

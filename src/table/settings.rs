@@ -1,0 +1,39 @@
+//! The settings that tables are read with.
+
+use std::sync::Arc;
+
+use crate::filter::{FilterPolicy, PrefixExtractor};
+use crate::format::key::KeyOrder;
+use crate::table::block_cache::BlockCache;
+
+/// The settings common to all tables of a database.
+#[derive(Clone, Debug)]
+pub struct TableContext {
+    /// The order of the tables' keys.
+    pub order: KeyOrder,
+    /// The kind of block filter to use; `None` ignores all filters.
+    pub filter_policy: Option<Arc<dyn FilterPolicy>>,
+    /// The extractor whose prefix filters to use.
+    pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+    /// The cache of data blocks; `None` caches none.
+    pub block_cache: Option<Arc<BlockCache>>,
+    /// Whether opening a table checks the order of all separators, too.
+    pub paranoid: bool,
+}
+
+/// Options for reading data blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockReadOptions {
+    /// Verifies the checksum of every block read from the file. Default: true.
+    pub verify_checksums: bool,
+    /// Inserts blocks read from the file into the block cache. Default: true.
+    pub fill_cache: bool,
+    /// Queries filters first. Default: true.
+    pub use_filter: bool,
+}
+
+impl Default for BlockReadOptions {
+    fn default() -> BlockReadOptions {
+        BlockReadOptions { verify_checksums: true, fill_cache: true, use_filter: true }
+    }
+}
