@@ -156,14 +156,21 @@ pub struct Frozen {
     pub bytes: u64,
 }
 
+impl State {
+    /// Returns what readers are shown of this state.
+    fn view(&self) -> ReadView {
+        ReadView {
+            mem: self.mem.clone(),
+            imm: self.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
+            version: self.version.clone(),
+        }
+    }
+}
+
 impl Engine {
     /// Shows readers what `state` holds.
     fn show(&self, state: &State) {
-        self.reads.set_view(ReadView {
-            mem: state.mem.clone(),
-            imm: state.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
-            version: state.version.clone(),
-        });
+        self.reads.set_view(state.view());
     }
 }
 
