@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use minikv::engine::stats::trace::ReadTrace;
 use minikv::explain::{
-    BlockSource, Entry, Explanation, FilterUse, Step, Table, TableFilter, Verdict,
+    BlockSource, Entry, Explanation, FilterState, FilterUse, SearchedTable, Step, Verdict,
 };
 use minikv::format::key::KeyKind;
 use minikv::table::counts::LevelTrace;
@@ -97,7 +97,7 @@ fn step(step: &Step) -> Value {
     }
 }
 
-fn table(table: &Table) -> Value {
+fn table(table: &SearchedTable) -> Value {
     json!({
         "step": "table",
         "level": table.level,
@@ -106,8 +106,8 @@ fn table(table: &Table) -> Value {
         "first_key": json_bytes(&table.first_key),
         "last_key": json_bytes(&table.last_key),
         "filter": match table.filter {
-            TableFilter::Readable => "readable",
-            TableFilter::Damaged => "damaged",
+            FilterState::Readable => "readable",
+            FilterState::Damaged => "damaged",
             _ => "missing",
         },
     })

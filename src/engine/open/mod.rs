@@ -223,11 +223,7 @@ impl Opening {
         Ok((replayed, flushed))
     }
 
-    fn flush_oldest(
-        &self,
-        memtables: &mut VecDeque<Frozen>,
-        flushed: &mut Flushed,
-    ) -> Result<()> {
+    fn flush_oldest(&self, memtables: &mut VecDeque<Frozen>, flushed: &mut Flushed) -> Result<()> {
         let Some(Frozen { mem, .. }) = memtables.pop_front() else { return Ok(()) };
         let number = self.numbers.take();
         // There are no readers yet: only the newest version of each key is needed.
@@ -318,9 +314,6 @@ impl Opening {
 
     /// Puts a second name on the logs that lose something, out of the way of their removal.
     fn keep_lost_logs(&self, recovery: &Recovery) -> Result<()> {
-        if recovery.lost.is_empty() {
-            return Ok(());
-        }
         let aside = make_lost(&*self.fs, &self.dir)?;
         for lost in &recovery.lost {
             let Some(name) = lost.path.file_name() else { continue };
@@ -337,12 +330,7 @@ impl Opening {
 
     /// Removes what no MANIFEST names and no log needs. What cannot be removed stays for the
     /// next open.
-    fn remove_obsolete(
-        &self,
-        version: &Version,
-        live_logs: &BTreeSet<u64>,
-        manifest_number: u64,
-    ) {
+    fn remove_obsolete(&self, version: &Version, live_logs: &BTreeSet<u64>, manifest_number: u64) {
         let tables: BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
         for (file_name, name) in &self.files {
             let needed = match name {

@@ -112,48 +112,18 @@ impl Replay<'_> {
         let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let file_bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
         let mut reader = LogReader::of_batches(file, &path)?.beside_writer(self.beside_writer);
-        // All of a log is in one memtable. Of two, the first could be flushed, the log needed for
-        // the second could lose its end, and what is replayed then be older than the table.
-        let mut mem = None;
-        let mut sync_failed = false;
-        let end = loop {
-            let is_first = reader.valid_end() == 0;
-            let record = match reader.next() {
-                Ok(Some(record)) => record,
-                Ok(None) => break LogEnd::Whole,
-                Err(error) => break LogEnd::Damaged(error),
-            };
-            if is_first && let Some(gap) = gap_before(record, replayed.last_seq) {
-                break LogEnd::Misplaced(gap);
-            }
-            let mem = match &mem {
-                Some(mem) => mem,
-                None => {
-                    let expected = usize::try_from(file_bytes).unwrap_or(usize::MAX);
-                    let log = (number, expected);
-                    mem.insert(current_memtable(self, replayed, log, arena, full)?)
-                }
-            };
-            match insert_record(mem, record, arena) {
-                Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
-                Err(error) => {
-                    break LogEnd::Damaged(error.in_file(&path).at(reader.record_offset()));
-                }
-            }
-            let is_empty = record.len() == HEADER_BYTES;
-            sync_failed |= is_empty && !is_first;
-            replayed.recovery.records += u64::from(!is_empty);
-        };
+        let log = Log { number, path: &path, file_bytes };
+        let end = self.replay_records(&log, &mut reader, replayed, arena, full)?;
         replayed.recovery.logs += 1;
         replayed.last_log = None;
         let (offset, why) = match end {
-            LogEnd::Whole => {
+            LogEnd::Whole { sync_failed } => {
                 let is_clean = reader.tail() == Tail::Clean;
-                let may_go_on = is_clean && !sync_failed;
-                replayed.last_log = may_go_on.then_some((number, reader.valid_end()));
+                let can_continue = is_clean && !sync_failed;
+                replayed.last_log = can_continue.then_some((number, reader.valid_end()));
                 return Ok(());
             }
-            // With nothing after the marker there is nothing to lose.
+            // With nothing after the first record there is nothing to lose.
             LogEnd::Misplaced(_) if matches!(reader.next(), Ok(None)) => return Ok(()),
             LogEnd::Misplaced(gap) => (0, gap),
             LogEnd::Damaged(error) if self.paranoid || !error.is_corruption() => return Err(error),
@@ -163,40 +133,91 @@ impl Replay<'_> {
         replayed.recovery.lost.push(LostLog { path, offset, bytes, why });
         Ok(())
     }
+
+    /// Inserts the records of a log into a memtable, up to the log's end or the first bad record.
+    fn replay_records(
+        &self,
+        log: &Log<'_>,
+        reader: &mut LogReader,
+        replayed: &mut Replayed,
+        arena: &mut Arena,
+        full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
+    ) -> Result<LogEnd> {
+        // A log is never split between two memtables: if the first were flushed and the log then
+        // lost its end, the next replay would yield entries older than that table.
+        let mut mem = None;
+        let mut sync_failed = false;
+        loop {
+            let is_first = reader.valid_end() == 0;
+            let record = match reader.next() {
+                Ok(Some(record)) => record,
+                Ok(None) => return Ok(LogEnd::Whole { sync_failed }),
+                Err(error) => return Ok(LogEnd::Damaged(error)),
+            };
+            if is_first && let Some(gap) = gap_before(record, replayed.last_seq) {
+                return Ok(LogEnd::Misplaced(gap));
+            }
+            let mem = match &mem {
+                Some(mem) => mem,
+                None => mem.insert(self.current_memtable(log, replayed, arena, full)?),
+            };
+            match insert_record(mem, record, arena) {
+                Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
+                Err(error) => {
+                    let error = error.in_file(log.path).at(reader.record_offset());
+                    return Ok(LogEnd::Damaged(error));
+                }
+            }
+            let is_empty = record.len() == HEADER_BYTES;
+            sync_failed |= is_empty && !is_first;
+            replayed.recovery.records += u64::from(!is_empty);
+        }
+    }
+
+    /// Returns the memtable for a log: the last one, or a new one if that is full.
+    fn current_memtable(
+        &self,
+        log: &Log<'_>,
+        replayed: &mut Replayed,
+        arena: &mut Arena,
+        full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
+    ) -> Result<Arc<Memtable>> {
+        if let Some(last) = replayed.memtables.back()
+            && last.mem.bytes() < self.write_buffer_bytes
+        {
+            return Ok(last.mem.clone());
+        }
+        if replayed.memtables.len() > MAX_RECOVERED_MEMTABLES {
+            full(&mut replayed.memtables)?;
+        }
+        *arena = Arena::default();
+        let log_bytes = usize::try_from(log.file_bytes).unwrap_or(usize::MAX);
+        let expected_bytes = self.write_buffer_bytes.min(log_bytes);
+        let mem = Arc::new(Memtable::new(self.order.user(), expected_bytes));
+        let frozen = Frozen { mem: mem.clone(), first_log: log.number, bytes: 0 };
+        replayed.memtables.push_back(frozen);
+        Ok(mem)
+    }
+}
+
+/// A log that is being replayed.
+struct Log<'a> {
+    number: u64,
+    path: &'a Path,
+    file_bytes: u64,
 }
 
 /// How the replay of a log ended.
 enum LogEnd {
     /// At the log's end, torn or not.
-    Whole,
-    /// Before its first record: the log before must have lost its end.
+    Whole {
+        /// Whether the log's writer marked it as one whose sync failed.
+        sync_failed: bool,
+    },
+    /// At its first record, which says why: the log before must have lost its end.
     Misplaced(String),
-    /// At damage.
+    /// At a bad record.
     Damaged(Error),
-}
-
-/// The memtable to replay into: the last, or, if that is full, a new one for a log of a number and
-/// a size.
-fn current_memtable(
-    replay: &Replay<'_>,
-    replayed: &mut Replayed,
-    (log_number, expected_bytes): (u64, usize),
-    arena: &mut Arena,
-    full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
-) -> Result<Arc<Memtable>> {
-    if let Some(last) = replayed.memtables.back()
-        && last.mem.bytes() < replay.write_buffer_bytes
-    {
-        return Ok(last.mem.clone());
-    }
-    if replayed.memtables.len() > MAX_RECOVERED_MEMTABLES {
-        full(&mut replayed.memtables)?;
-    }
-    *arena = Arena::default();
-    let mem =
-        Arc::new(Memtable::new(replay.order.user(), replay.write_buffer_bytes.min(expected_bytes)));
-    replayed.memtables.push_back(Frozen { mem: mem.clone(), first_log: log_number, bytes: 0 });
-    Ok(mem)
 }
 
 /// Whether a log's first record says that the log before must have gone on past `last_seq`, and

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use minikv::advice::shadow::Held;
+use minikv::advice::shadow::TablesRead;
 use minikv::format::edit::NUM_LEVELS;
 
 use super::control::Control;
@@ -26,7 +26,7 @@ pub struct Report {
     pub different_keys: u64,
     pub cache_bytes: u64,
     pub tables_per_level: [u64; NUM_LEVELS],
-    pub held: Held,
+    pub held: TablesRead,
     pub measured: Vec<Measured>,
     pub controls: Vec<Control>,
 }

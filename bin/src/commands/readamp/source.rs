@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minikv::Recovery;
-use minikv::advice::shadow::{BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow};
+use minikv::advice::shadow::{
+    BlockFilters, Lookup, MadeFilters, Outcome, Plan, Shadow, TablesRead,
+};
 use minikv::engine::open::directory;
 use minikv::engine::version::manifest;
 use minikv::engine::version::manifest::Recovered;
@@ -130,7 +132,7 @@ impl Source {
         &self,
         filters: &[Filters],
         lookups: Vec<Lookup<'_>>,
-    ) -> Result<(Vec<Candidate>, Held)> {
+    ) -> Result<(Vec<Candidate>, TablesRead)> {
         let plans: Vec<_> = filters.iter().map(Filters::plan).collect();
         let mut shadow = Shadow::new(order(), plans.clone(), lookups).keep_filters();
         self.walk(&mut shadow)?;
