@@ -120,7 +120,7 @@ impl Engine {
             if to.is_some_and(|to| order.compare(entry.user_key, to).is_ge()) {
                 break;
             }
-            let useless = retention.is_shadowed(&entry).map_err(|error| merge.place(error))?
+            let useless = retention.is_shadowed(&entry).map_err(|error| merge.locate(error))?
                 || (entry.kind == KeyKind::Deletion
                     && retention.all_see(entry.seq)
                     && !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key)));

@@ -1,17 +1,21 @@
-//! From files to an engine: the MANIFEST, then every log it does not cover, in order.
+//! Opening a database: from its files to an engine.
 //!
-//! What is replayed stays in memtables, with its logs on disk, until the background has flushed
-//! it: opening writes one MANIFEST and an empty log. Only what is more than the write buffers may
-//! hold is flushed on the way.
+//! 1. Create the directory and the database if they are missing, and take the lock.
+//! 2. Read the MANIFEST, and check that its tables exist.
+//! 3. Replay each log that the MANIFEST does not cover, in order, into memtables. These stay in
+//!    memory, and the logs on disk, until the background has flushed them; only what exceeds the
+//!    write buffers is flushed at once.
+//! 4. Start a log for new writes, and record the state in the MANIFEST.
+//! 5. Remove files that are not needed.
 //!
-//! A log that ends inside a record ends there: the process or the machine stopped while writing
-//! it. A bad record before that ends the log too, and every later log counts as not there, because
-//! what is left must be a prefix of what was written; with `paranoid_checks` it is an error. The
-//! logs that lose something so are kept aside in `lost/`.
+//! A log that ends inside a record ends before it: the process or the machine stopped while writing
+//! it. A bad record elsewhere ends the log too, and all later logs are ignored, because the result
+//! must be a prefix of what was written; with `paranoid_checks` this is an error instead. Logs of
+//! which something is left out are kept in `lost/`.
 //!
-//! A log that ends too early between two records looks whole. So each begins with an empty batch
-//! that says which sequence number comes next: if that is past what was recovered, the log before
-//! lost its end, and this one counts as lost too.
+//! A log that lost its end between two records looks complete. Therefore each log begins with an
+//! empty batch that states the next sequence number. If that is higher than the replay has reached,
+//! the previous log lost its end, and this one is ignored like those after damage.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
@@ -56,7 +60,8 @@ pub mod pinned;
 pub mod read_only;
 pub mod replay;
 
-/// What reading needs, made from the options.
+/// Returns the table cache and the block cache for the database in `dir`. The block cache is `None`
+/// if the options turn it off.
 pub fn table_cache(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -78,11 +83,12 @@ pub fn table_cache(
 }
 
 impl Engine {
-    /// Opens the database in `dir`, or makes it.
+    /// Opens the database in `dir`, or creates it.
     ///
     /// # Errors
     /// [`Error::Locked`], [`Error::DatabaseMissing`], [`Error::DatabaseExists`],
-    /// [`Error::Unsupported`] for another comparator, corruption and I/O errors.
+    /// [`Error::Unsupported`] for another comparator, [`Error::InvalidArgument`] for an invalid
+    /// option, corruption and I/O errors.
     pub fn open(dir: &Path, options: Options) -> Result<Arc<Engine>> {
         let options = options.checked()?;
         let fs = options.fs.clone();
@@ -91,7 +97,7 @@ impl Engine {
             create_dir(&*fs, dir)?;
         }
         let lock = lock(&*fs, dir)?;
-        // Another process may have made it, or removed it, before the lock was ours.
+        // Another process may have created or removed it before this one took the lock.
         if !options.allows(dir, has_database(&*fs, dir)?)? {
             manifest::create(&*fs, dir, options.comparator.name())?;
         }
@@ -100,10 +106,10 @@ impl Engine {
 }
 
 impl Options {
-    /// Gives `exists` back: whether there is a database in `dir`.
+    /// Checks `exists`, whether there is a database in `dir`, against the options, and returns it.
     ///
     /// # Errors
-    /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], where the options say so.
+    /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], according to the options.
     fn allows(&self, dir: &Path, exists: bool) -> Result<bool> {
         match exists {
             true if self.error_if_exists => Err(Error::DatabaseExists { path: dir.to_path_buf() }),
@@ -312,7 +318,8 @@ impl Opening {
         ReadState::new(order, tables, block_cache, trash, state.view(), last_seq, Some(lock))
     }
 
-    /// Puts a second name on the logs that lose something, out of the way of their removal.
+    /// Gives the logs of which something is left out a second name in `lost/`, so that removing
+    /// them loses nothing.
     fn keep_lost_logs(&self, recovery: &Recovery) -> Result<()> {
         let aside = make_lost(&*self.fs, &self.dir)?;
         for lost in &recovery.lost {
@@ -328,8 +335,8 @@ impl Opening {
         sync_dir(&*self.fs, &aside)
     }
 
-    /// Removes what no MANIFEST names and no log needs. What cannot be removed stays for the
-    /// next open.
+    /// Removes files that neither the MANIFEST names nor recovery needs. Files that cannot be
+    /// removed stay until the next open.
     fn remove_obsolete(&self, version: &Version, live_logs: &BTreeSet<u64>, manifest_number: u64) {
         let tables: BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
         for (file_name, name) in &self.files {

@@ -1,4 +1,4 @@
-//! The replay of logs into memtables.
+//! Replaying logs into memtables.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -13,64 +13,69 @@ use crate::format::name;
 use crate::fs::Fs;
 use crate::log::{LogReader, Tail};
 
-/// Memtables that recovery keeps before it flushes the oldest itself.
+/// Number of full memtables that a replay keeps in memory before it has the oldest flushed. Raising
+/// it makes opens after a crash take more memory, and fewer of them write tables.
 const MAX_RECOVERED_MEMTABLES: usize = 2;
 
-/// What recovery found.
+/// The result of replaying the logs at open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Logs replayed.
+    /// Number of logs replayed.
     pub logs: u64,
-    /// Records replayed: commit groups.
+    /// Number of records replayed. Each is a commit group: one or more writes.
     pub records: u64,
-    /// Logs of which something was left out, because it was damaged or came after damage.
+    /// Logs from which records were left out, because they are damaged or come after damage.
     pub lost: Vec<LostLog>,
 }
 
-/// A log of which something was left out.
+/// A log from which records were left out. The whole log is kept in the directory `lost/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostLog {
-    /// The log.
+    /// The path of the log.
     pub path: PathBuf,
-    /// Where what was left out begins.
+    /// Offset of the first byte that was left out.
     pub offset: u64,
-    /// The bytes from there to the end.
+    /// Number of bytes from there to the end of the log.
     pub bytes: u64,
-    /// What is wrong.
+    /// The reason, as text.
     pub why: String,
 }
 
-/// What replaying the logs leaves.
+/// The memtables that a replay leaves, and what it found.
 pub struct Replayed {
-    /// Full memtables, oldest first, and last the one that is not full.
+    /// The memtables, oldest first. None is empty, and all but the last are full.
     pub memtables: VecDeque<Frozen>,
-    /// The highest sequence number seen.
+    /// The highest sequence number replayed, or that of the MANIFEST if it is higher.
     pub last_seq: SeqNo,
-    /// What was found.
+    /// The report of the replay.
     pub recovery: Recovery,
-    /// The last log, if it ends so that it can be continued: its number and length.
+    /// The number and the length of the last log, if it can be continued.
     pub last_log: Option<(u64, u64)>,
 }
 
-/// Replays logs into memtables.
+/// A replay of logs into memtables.
 pub struct Replay<'a> {
-    /// Where the logs are.
+    /// The filesystem of the logs.
     pub fs: &'a dyn Fs,
-    /// Their directory.
+    /// The directory of the logs.
     pub dir: &'a Path,
     /// The order of keys.
     pub order: &'a InternalComparator,
-    /// When a memtable is full.
+    /// Size at which a memtable is full, in bytes.
     pub write_buffer_bytes: usize,
-    /// Whether damage inside a log is an error.
+    /// Whether damage inside a log is an error, rather than the end of the replay.
     pub paranoid: bool,
     /// Whether another process may be writing the logs.
     pub beside_writer: bool,
 }
 
 impl Replay<'_> {
-    /// Replays `logs`, ascending. `full` is told when a memtable beyond the first few is full,
-    /// and may take the oldest from the queue.
+    /// Replays `logs`, whose numbers must ascend. `last_seq` is the last sequence number in tables.
+    /// `full` is called when more memtables than the first few are full, and may take the oldest
+    /// ones from the queue.
+    ///
+    /// # Errors
+    /// I/O errors, those of `full`, and with `paranoid` corruption.
     pub fn run(
         &self,
         logs: &[u64],
@@ -96,7 +101,7 @@ impl Replay<'_> {
                 replayed.recovery.lost.push(LostLog { path, offset: 0, bytes, why });
             }
         }
-        // A batch may be empty, and of no entries no table can be made.
+        // Batches may be empty, and a table needs at least one entry.
         replayed.memtables.retain(|frozen| !frozen.mem.is_empty());
         Ok(replayed)
     }
@@ -220,8 +225,8 @@ enum LogEnd {
     Damaged(Error),
 }
 
-/// Whether a log's first record says that the log before must have gone on past `last_seq`, and
-/// what it says.
+/// Returns a description of the gap, if the first record of a log states that the previous log went
+/// on after `last_seq`.
 fn gap_before(first_record: &[u8], last_seq: SeqNo) -> Option<String> {
     match decode_header(first_record) {
         Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(format!(
@@ -231,11 +236,11 @@ fn gap_before(first_record: &[u8], last_seq: SeqNo) -> Option<String> {
     }
 }
 
-/// Inserts a log record, a batch: its last sequence number.
+/// Inserts a log record, which is a batch. Returns the last sequence number of the batch.
 fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<SeqNo> {
     let (first_seq, count) = decode_header(record)?;
     let last_seq = (first_seq + u64::from(count)).saturating_sub(1);
-    // All or nothing: a batch that is malformed further on must not be half there.
+    // A batch is inserted completely or not at all, so all of it is checked first.
     decode_ops(record).try_for_each(|op| op.map(drop))?;
     mem.insert_batch(record, first_seq, arena)?;
     Ok(last_seq)
