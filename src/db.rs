@@ -1,4 +1,5 @@
-//! The handles a program holds. No logic: what they do is in `engine`.
+//! The handles of a program: [`Db`], [`ReadOnlyDb`] and [`Snapshot`]. They have no logic of their
+//! own; the work is done in `engine`.
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -26,9 +27,9 @@ use crate::format::batch::WriteBatch;
 
 /// An open database: an ordered map from byte strings to byte strings, in a directory.
 ///
-/// Cheap to clone, and every clone may be used from any thread. The database is closed when the
-/// last clone is dropped; its directory stays locked until the last snapshot, cursor and iterator
-/// is gone too.
+/// Clones are cheap, share the database, and may be used from any thread. The database is closed
+/// when the last clone is dropped. Its directory stays locked until the last snapshot, cursor and
+/// iterator is dropped too.
 ///
 /// ```
 /// use minikv::{Db, Options};
@@ -61,26 +62,32 @@ impl Drop for Inner {
     }
 }
 
-/// A database opened for reading only: as it was at that moment, whatever a writer does since.
+/// A database opened for reading only. It shows the state at the moment of opening, whatever a
+/// writer does afterwards.
 ///
-/// Opening and reading touch nothing in the directory, not even its lock, so it works on a
-/// read-only medium and beside a process that writes. The tables are held open, so that a writer
-/// may remove them: as many as half of the file descriptors that the process may have
-/// (`RLIMIT_NOFILE`). Of more, [`ReadOnlyDb::unheld_tables`] says how many are not.
+/// Neither opening nor reading changes the directory or takes its lock, so both work on a read-only
+/// medium and while another process writes. Tables are held open, so that a writer may remove them
+/// meanwhile: up to half as many as the process may have file descriptors (`RLIMIT_NOFILE`).
+/// [`ReadOnlyDb::unheld_tables`] returns the number of those beyond that limit.
 #[derive(Clone, Debug)]
 pub struct ReadOnlyDb {
     opened: Arc<Opened>,
 }
 
 impl Db {
-    /// Opens the database in the directory `path`.
+    /// Opens the database in the directory `path`, and replays its logs.
     ///
     /// # Errors
-    /// [`Error::DatabaseMissing`](crate::Error::DatabaseMissing) unless `create_if_missing` is on,
-    /// [`Error::DatabaseExists`](crate::Error::DatabaseExists) if `error_if_exists` is,
-    /// [`Error::Locked`](crate::Error::Locked) if it is open elsewhere,
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if it was made with another comparator,
-    /// corruption and I/O errors.
+    /// - [`Error::DatabaseMissing`](crate::Error::DatabaseMissing) if there is none, unless
+    ///   [`Options::create_if_missing`] is on;
+    /// - [`Error::DatabaseExists`](crate::Error::DatabaseExists) if there is one and
+    ///   [`Options::error_if_exists`] is on;
+    /// - [`Error::Locked`](crate::Error::Locked) if it is already open, here or in another process;
+    /// - [`Error::Unsupported`](crate::Error::Unsupported) if it was created with another
+    ///   comparator;
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if an option has a value that it
+    ///   cannot have;
+    /// - corruption and I/O errors.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         let engine = Engine::open(path.as_ref(), options)?;
         let workers = Mutex::ranked(LockRank::Workers, Workers::start(&engine)?);
@@ -102,27 +109,29 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::open`], but for the lock: there is none.
+    /// As [`Db::open`], except for [`Error::Locked`](crate::Error::Locked): no lock is taken.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<ReadOnlyDb> {
         Ok(ReadOnlyDb { opened: Arc::new(read_only::open(path.as_ref(), &options)?) })
     }
 
-    /// The directory the database is in.
+    /// Returns the absolute path of the database's directory.
     pub fn path(&self) -> &Path {
         &self.inner.engine.dir
     }
 
-    /// Sets the value of `key`. Both may be empty, and have up to 3 GiB (3,221,225,471 bytes) each.
+    /// Sets the value of `key`. The key and the value may each be empty, and have up to 3 GiB
+    /// (3,221,225,471 bytes).
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if one is longer than that, I/O
-    /// errors of the log, and [`Error::ReadOnly`](crate::Error::ReadOnly) after one, until
-    /// [`Db::resume`].
+    /// - [`Error::InvalidArgument`](crate::Error::InvalidArgument) if one of them is longer;
+    /// - an I/O error of the log. From then on every write fails with
+    ///   [`Error::ReadOnly`](crate::Error::ReadOnly), until [`Db::resume`];
+    /// - [`Error::Closed`](crate::Error::Closed) after [`Db::close`].
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(&WriteOptions::default(), key, value)
     }
 
-    /// [`Db::put`], with options.
+    /// Like [`Db::put`], with options.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -135,7 +144,7 @@ impl Db {
         self.inner.engine.write(options, Write::Put(key.as_ref(), value.as_ref()))
     }
 
-    /// Deletes `key`. It need not be there.
+    /// Deletes `key`. Succeeds also if it has no value.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -143,7 +152,7 @@ impl Db {
         self.delete_with(&WriteOptions::default(), key)
     }
 
-    /// [`Db::delete`], with options.
+    /// Like [`Db::delete`], with options.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -151,7 +160,7 @@ impl Db {
         self.inner.engine.write(options, Write::Delete(key.as_ref()))
     }
 
-    /// Applies the operations of `batch` in their order, all or none.
+    /// Applies the operations of `batch` in order, all or none of them, also across a crash.
     ///
     /// ```
     /// # use minikv::{Db, Options, WriteBatch, WriteOptions};
@@ -172,7 +181,7 @@ impl Db {
         self.write_with(&WriteOptions::default(), batch)
     }
 
-    /// [`Db::write`], with options.
+    /// Like [`Db::write`], with options.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -180,7 +189,7 @@ impl Db {
         self.inner.engine.write(options, Write::Batch(batch))
     }
 
-    /// The database as it is now, to read from later.
+    /// Returns a snapshot: the database as it is now, to read from later.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -196,16 +205,18 @@ impl Db {
         Snapshot::now(&self.inner.engine.reads)
     }
 
-    /// Writes what is in memory into a table, and waits for it.
+    /// Writes everything in memory to tables, and returns when they are durable.
     ///
     /// # Errors
-    /// What kept the table from being written.
+    /// The error because of which a table could not be written. Its entries remain in memory and in
+    /// the log.
     pub fn flush(&self) -> Result<()> {
         self.inner.engine.flush()
     }
 
-    /// Compacts everything in `range` into one level: deleted and overwritten entries that no
-    /// snapshot holds give their space back. `..` is everything. Ends count as within.
+    /// Compacts everything in `range` into one level. This frees the space of deleted and
+    /// overwritten entries, except those that a snapshot needs. `..` is the whole database;
+    /// excluded bounds count as included.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -217,17 +228,17 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// What kept it from being done; nothing is lost.
+    /// The error that ended the compaction. No data is lost.
     pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.inner.engine.compact_range(key_range(&range))
     }
 
-    /// Makes a copy of the database as it is at this moment in the directory `dir`, which must be
-    /// empty or not there: a database of its own, durable when this returns.
+    /// Creates a copy of the database as it is now in the directory `dir`, which must be empty or
+    /// missing. The copy is an independent database, and durable when this returns.
     ///
-    /// Tables are not copied but get a second name there (a hard link), unless the filesystem
-    /// cannot; logs are copied. Reads and writes go on meanwhile. Cut short by a crash, it leaves
-    /// a directory that no open takes for a database.
+    /// Tables are not copied but hard-linked, unless the filesystem cannot do that; logs are
+    /// copied. Reads and writes continue meanwhile. A crash in between leaves a directory that no
+    /// open mistakes for a database.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -244,68 +255,77 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::DatabaseExists`](crate::Error::DatabaseExists) and
-    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if there is something in `dir`;
-    /// I/O errors, after which what was made is removed again.
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if `dir` is not empty; I/O errors,
+    /// after which the files that were created are removed again.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.inner.engine.checkpoint(dir.as_ref())
     }
 
-    /// Waits until no flush or compaction runs or is due.
+    /// Waits until no flush or compaction is running or due.
     ///
     /// # Errors
-    /// What keeps one that is due from being done.
+    /// The error because of which a flush or compaction that is due fails.
     pub fn wait_idle(&self) -> Result<()> {
         self.inner.engine.wait_idle()
     }
 
-    /// What the database can do at this moment, and why not more.
+    /// Returns what the database can do at this moment, and the errors that keep it from more.
     pub fn health(&self) -> Health {
         self.inner.engine.health()
     }
 
-    /// Takes writes again after trouble made it stop: a full disk that has space again, say.
-    /// With nothing wrong, what failed in the background is tried again at once.
+    /// Accepts writes again after an error stopped them: for example, once a full disk has space
+    /// again. If nothing stopped them, retries failed background work at once.
     ///
-    /// Every acknowledged write is still there; a write that failed is not, and never will be.
+    /// All acknowledged writes are still present. A write that failed is not, and never will be.
     ///
     /// # Errors
-    /// What still keeps it from writing; it stays as it was.
+    /// The error that still prevents writes; the database stays read-only.
     pub fn resume(&self) -> Result<()> {
         self.inner.engine.resume()
     }
 
-    /// The counters since the database was opened.
+    /// Returns the counters since the database was opened, and the sizes of its parts now.
     pub fn stats(&self) -> Stats {
         self.inner.engine.stats()
     }
 
-    /// What recovery found when the database was opened.
+    /// Returns what the replay of the logs found when the database was opened.
     pub fn recovery(&self) -> &Recovery {
         &self.inner.engine.recovery
     }
 
-    /// Ends background work, syncs the log, and says if that failed. Other clones get
-    /// [`Error::Closed`](crate::Error::Closed) for writes from then on. Dropping the last clone
-    /// ends background work too, but does not sync.
+    /// Ends background work and syncs the log. Afterwards, writes through other clones fail with
+    /// [`Error::Closed`](crate::Error::Closed). Dropping the last clone ends background work too,
+    /// but does not sync.
     ///
     /// # Errors
-    /// I/O errors of the log.
+    /// I/O errors of the log: the last writes may not be durable.
     pub fn close(self) -> Result<()> {
         self.inner.workers.lock().stop(&self.inner.engine);
         self.inner.engine.close()
     }
 
-    /// About how many bytes of table files hold the keys in `range`. What is in memory only does
-    /// not count.
+    /// Returns the approximate size of the part of the table files that holds the keys in `range`,
+    /// in bytes as stored. Entries that are only in memory do not count.
     ///
     /// # Errors
-    /// Corruption and I/O errors of the tables at the ends.
+    /// Corruption and I/O errors of the tables that contain the bounds.
     pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.reader().approximate_size(range)
     }
 
-    /// A property, as text: `leveldb.num-files-at-level<N>`, `leveldb.stats`, `leveldb.sstables`,
-    /// `leveldb.approximate-memory-usage`. `None` for an unknown name.
+    /// Returns a property as text, as LevelDB's `GetProperty` does. Returns `None` for an unknown
+    /// name.
+    ///
+    /// | name | value |
+    /// | --- | --- |
+    /// | `leveldb.num-files-at-level<N>` | number of tables at level N, 0 to 6 |
+    /// | `leveldb.stats` | a table of sizes, and of compactions since the open, by level |
+    /// | `leveldb.sstables` | the tables of each level, with their key ranges |
+    /// | `leveldb.approximate-memory-usage` | bytes of memtables, block cache, indexes and filters |
+    ///
+    /// The prefix `minikv.` may stand for `leveldb.`.
     pub fn property(&self, name: &str) -> Option<String> {
         let view = self.inner.engine.reads.view_owned();
         property::property(name, &self.stats(), &view.version)
@@ -317,32 +337,32 @@ impl Db {
 }
 
 impl ReadOnlyDb {
-    /// The counters since the database was opened.
+    /// Returns the counters since the database was opened, and the sizes of its parts.
     pub fn stats(&self) -> Stats {
         property::read_stats(&self.opened.state, &self.opened.state.view_owned())
     }
 
-    /// What recovery found in the logs.
+    /// Returns what the replay of the logs found.
     pub fn recovery(&self) -> &Recovery {
         &self.opened.recovery
     }
 
-    /// Number of tables that could not be held open: 0, unless there are more than half of the file
-    /// descriptors that the process may have. They are opened for each read, and once a writer has
-    /// removed one, reads of it are errors that say so.
+    /// Returns the number of tables that could not be held open: 0, unless there are more tables
+    /// than half of the file descriptors that the process may have. Such a table is opened for each
+    /// read. Once a writer has removed it, reads of it fail with an error that says so.
     pub fn unheld_tables(&self) -> u64 {
         self.opened.unheld_tables
     }
 
-    /// See [`Db::approximate_size`].
+    /// Returns the approximate size of the keys in `range`, as [`Db::approximate_size`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Db::approximate_size`].
     pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.reader().approximate_size(range)
     }
 
-    /// See [`Db::property`].
+    /// Returns a property as text, as [`Db::property`] does.
     pub fn property(&self, name: &str) -> Option<String> {
         property::property(name, &self.stats(), &self.opened.state.view_owned().version)
     }
@@ -358,26 +378,28 @@ impl Snapshot {
     }
 }
 
-/// The reads that all three handles have.
+/// Defines the reads that all three handles have.
 macro_rules! reads {
     ($handle:ty) => {
         impl $handle {
-            /// The value of `key`, if it has one.
+            /// Returns the value of `key`, or `None` if it has none.
             ///
-            /// A value of more than 1 KiB shares, and keeps alive, the block it is in, and one
-            /// from a memtable a piece of that: copy what is kept for long. Shorter ones from
-            /// tables are copies.
+            /// A value from a table is a copy if it has up to 1 KiB. A longer one shares the
+            /// memory of its block, and a value from a memtable shares a part of the memtable:
+            /// copy values that are kept for long.
             ///
             /// # Errors
-            /// Corruption and I/O errors. Damage is never reported as "no value".
+            /// Corruption and I/O errors. Damage is never reported as `None`.
             pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
                 self.get_with(&ReadOptions::default(), key)
             }
 
-            /// [`get`](Self::get), with options.
+            /// Like [`get`](Self::get), with options.
             ///
             /// # Errors
-            /// As [`get`](Self::get).
+            /// As [`get`](Self::get);
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a
+            /// snapshot of another database.
             pub fn get_with(
                 &self,
                 options: &ReadOptions,
@@ -386,7 +408,7 @@ macro_rules! reads {
                 self.reader().get(options, key.as_ref())
             }
 
-            /// The value of `key`, and what finding it took.
+            /// Returns the value of `key`, and counts of the work that it took to find it.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -397,7 +419,7 @@ macro_rules! reads {
             /// db.flush()?;
             /// let (value, trace) = db.get_traced("banana")?;
             /// assert_eq!(value, None);
-            /// // A table could have had it; its filter said no, and no data block was read.
+            /// // The key is in the table's range, but its filter rules it out: no block is read.
             /// let total = trace.total();
             /// assert_eq!((total.filter_checks, total.filter_negatives), (1, 1));
             /// assert_eq!(trace.data_blocks(), 0);
@@ -410,7 +432,7 @@ macro_rules! reads {
                 self.get_traced_with(&ReadOptions::default(), key)
             }
 
-            /// [`get_traced`](Self::get_traced), with options.
+            /// Like [`get_traced`](Self::get_traced), with options.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -422,12 +444,12 @@ macro_rules! reads {
                 self.reader().get_traced(options, key.as_ref())
             }
 
-            /// Gets `key` and tells how that went, step by step: what was asked in which order,
-            /// what filters said and whether it was true, and what the same get costs without
-            /// filters.
+            /// Gets `key` and returns an account of it, step by step: what was searched in which
+            /// order, what filters answered and whether that was right, and the cost of the same
+            /// get without filters.
             ///
-            /// Two gets are done, one of them without filters. Both count in the statistics; the
-            /// one without filters puts nothing into the block cache.
+            /// Two gets are done, one of them without filters. Both count in the statistics. The
+            /// one without filters adds nothing to the block cache.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -435,7 +457,7 @@ macro_rules! reads {
                 self.explain_with(&ReadOptions::default(), key)
             }
 
-            /// [`explain`](Self::explain), with options.
+            /// Like [`explain`](Self::explain), with options.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -450,13 +472,14 @@ macro_rules! reads {
                 explain::explain(reader.state(), &view, seq, key.as_ref(), options)
             }
 
-            /// Which filters the gets want that this database saw since it was opened: a sample
-            /// of their keys is kept (8192 at most, in 1 MiB, of the last two million gets), and
-            /// here replayed against filters of other kinds and sizes. Nothing is written, and
-            /// the block cache stays as it is.
+            /// Returns advice on which filters pay for the gets since the database was opened. A
+            /// sample of their keys (at most 8192 keys and 1 MiB, from about the last two million
+            /// gets) is replayed against filters of other kinds and sizes. Writes nothing and
+            /// leaves the block cache as it is.
             ///
-            /// Every table whose range holds one of those keys is read once, which takes as long
-            /// as reading half of a full compaction. It counts in no statistics.
+            /// Each table whose range contains one of these keys is read once, which takes about
+            /// as long as the reads of a full compaction. The replay does not count in the
+            /// statistics.
             ///
             /// ```
             /// # use minikv::{Db, FilterLayout, Options};
@@ -479,22 +502,33 @@ macro_rules! reads {
             /// # Errors
             /// Corruption and I/O errors of the tables;
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator that
-            /// may take different bytes for one key.
+            /// may consider different byte strings to be the same key.
             pub fn filter_advice(&self) -> Result<FilterAdvice> {
                 let reader = self.reader();
                 let (view, seq) = reader.moment(&ReadOptions::default())?;
                 advice::filter_advice(reader.state(), &view, seq)
             }
 
-            /// The values of `keys`, all as of one moment, in the order asked.
+            /// Returns the values of `keys`, all as of one moment, in the order of `keys`.
+            ///
+            /// ```
+            /// # use minikv::{Db, Options};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// db.put("b", "2")?;
+            /// let values = db.multi_get(&["b", "a"])?;
+            /// assert_eq!(values[0].as_deref(), Some(&b"2"[..]));
+            /// assert_eq!(values[1], None);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
             ///
             /// # Errors
-            /// As [`get`](Self::get); the first one ends it.
+            /// As [`get`](Self::get). The first error is returned instead of all values.
             pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
                 self.multi_get_with(&ReadOptions::default(), keys)
             }
 
-            /// [`multi_get`](Self::multi_get), with options.
+            /// Like [`multi_get`](Self::multi_get), with options.
             ///
             /// # Errors
             /// As [`multi_get`](Self::multi_get).
@@ -506,7 +540,7 @@ macro_rules! reads {
                 self.reader().multi_get(options, keys)
             }
 
-            /// Whether `key` has a value.
+            /// Returns whether `key` has a value.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -514,15 +548,18 @@ macro_rules! reads {
                 Ok(self.get(key)?.is_some())
             }
 
-            /// All entries, in key order; backwards with `.rev()`.
+            /// Returns an iterator over all entries in key order. It can also be used from the
+            /// back, with `next_back` or `rev`.
             ///
             /// # Errors
-            /// None today; each step has its own.
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a
+            /// snapshot of another database. Errors of reading are items of the iterator, which
+            /// ends after one.
             pub fn iter(&self) -> Result<Iter> {
                 self.iter_with(&ReadOptions::default())
             }
 
-            /// [`iter`](Self::iter), with options.
+            /// Like [`iter`](Self::iter), with options.
             ///
             /// # Errors
             /// As [`iter`](Self::iter).
@@ -530,7 +567,7 @@ macro_rules! reads {
                 self.reader().range::<&[u8]>(options, ..)
             }
 
-            /// The entries whose keys are in `range`.
+            /// Returns an iterator over the entries whose keys are in `range`.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -550,7 +587,7 @@ macro_rules! reads {
                 self.range_with(&ReadOptions::default(), range)
             }
 
-            /// [`range`](Self::range), with options.
+            /// Like [`range`](Self::range), with options.
             ///
             /// # Errors
             /// As [`iter`](Self::iter).
@@ -562,7 +599,7 @@ macro_rules! reads {
                 self.reader().range(options, range)
             }
 
-            /// The entries whose keys start with `prefix`.
+            /// Returns an iterator over the entries whose keys start with `prefix`.
             ///
             /// # Errors
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator other
@@ -571,7 +608,7 @@ macro_rules! reads {
                 self.prefix_with(&ReadOptions::default(), prefix)
             }
 
-            /// [`prefix`](Self::prefix), with options.
+            /// Like [`prefix`](Self::prefix), with options.
             ///
             /// # Errors
             /// As [`prefix`](Self::prefix).
@@ -583,9 +620,10 @@ macro_rules! reads {
                 self.reader().prefix(options, prefix.as_ref(), Bound::Unbounded)
             }
 
-            /// The entries whose keys start with `prefix`, from a key on: a page of a long listing
-            /// begins after the last key of the page before. A bound that no key with the prefix
-            /// reaches gives nothing.
+            /// Returns an iterator over the entries whose keys start with `prefix` and are not
+            /// before the lower bound `from`. With the last key of a page as an excluded bound, it
+            /// yields the next page of a long listing. A bound after all keys with the prefix
+            /// yields nothing.
             ///
             /// ```
             /// # use minikv::{Db, Options};
@@ -610,7 +648,7 @@ macro_rules! reads {
                 self.prefix_from_with(&ReadOptions::default(), prefix, from)
             }
 
-            /// [`prefix_from`](Self::prefix_from), with options.
+            /// Like [`prefix_from`](Self::prefix_from), with options.
             ///
             /// # Errors
             /// As [`prefix`](Self::prefix).
@@ -624,7 +662,7 @@ macro_rules! reads {
                 self.reader().prefix(options, prefix.as_ref(), from)
             }
 
-            /// The entry with the first key in order; `None` if there is no entry.
+            /// Returns the entry with the first key in order, or `None` if there is no entry.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -632,7 +670,7 @@ macro_rules! reads {
                 self.iter()?.next().transpose()
             }
 
-            /// The entry with the last key in order; `None` if there is no entry.
+            /// Returns the entry with the last key in order, or `None` if there is no entry.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -640,7 +678,8 @@ macro_rules! reads {
                 self.iter()?.next_back().transpose()
             }
 
-            /// Whether there is no entry. There is no `len`: counting entries reads them all.
+            /// Returns whether there is no entry. There is no `len`, because counting the entries
+            /// would read all of them.
             ///
             /// # Errors
             /// As [`get`](Self::get).
@@ -648,7 +687,7 @@ macro_rules! reads {
                 Ok(self.first_key_value()?.is_none())
             }
 
-            /// A cursor, at no entry yet.
+            /// Returns a cursor. It is at no entry until its first move.
             ///
             /// # Errors
             /// Corruption and I/O errors of the tables of level 0, which it opens.
@@ -656,7 +695,7 @@ macro_rules! reads {
                 self.cursor_with(&ReadOptions::default())
             }
 
-            /// [`cursor`](Self::cursor), with options.
+            /// Like [`cursor`](Self::cursor), with options.
             ///
             /// # Errors
             /// As [`cursor`](Self::cursor).

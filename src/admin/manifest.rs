@@ -91,52 +91,73 @@ pub fn read(
             return Ok(manifest);
         }
     };
-    loop {
-        let is_sound = manifest.damage.is_none();
-        match reader.next() {
-            Ok(None) => break,
-            Ok(Some(record)) => match VersionEdit::decode(record) {
-                Ok(edit) => {
-                    if let Some(found) = &edit.comparator
-                        && found != comparator
-                    {
-                        return Err(Error::unsupported("comparator", found).in_file(&path));
-                    }
-                    manifest.apply(edit);
-                }
-                // After damage, fragments of different records may be joined.
-                Err(error @ Error::Unsupported { .. }) if is_sound => {
-                    return Err(error.in_file(&path));
-                }
-                Err(error) => manifest.fault(error.at(reader.record_offset()), findings),
-            },
-            Err(error) => {
-                let is_corruption = error.is_corruption();
-                manifest.fault(error, findings);
-                if !is_corruption {
-                    return Ok(manifest);
-                }
-                reader.skip_damage();
-            }
-        }
-        if manifest.damage.is_none() {
-            manifest.valid_end = reader.valid_end();
-        }
+    if !manifest.read_edits(&mut reader, comparator, findings)? {
+        return Ok(manifest);
     }
     findings.advance(reader.valid_end());
     if manifest.damage.is_none() {
-        let missing = [
-            ("log number", manifest.log_number.is_none()),
-            ("next file number", manifest.next_file_number.is_none()),
-            ("last sequence number", manifest.last_seq.is_none()),
-        ];
-        for (what, _) in missing.into_iter().filter(|(_, is_missing)| *is_missing) {
-            manifest.fault(Error::corruption(format!("no {what} in any edit")), findings);
-        }
+        manifest.check_complete(findings);
         if let Tail::Torn { offset, bytes } = reader.tail() {
             let what = format!("ends in {bytes} bytes of a record that was not written to its end");
             findings.note(&path, Some(offset), what);
         }
     }
     Ok(manifest)
+}
+
+impl Manifest {
+    /// Applies all readable edits. Returns `false` if an I/O error ended the reading.
+    ///
+    /// # Errors
+    /// As [`read`].
+    fn read_edits(
+        &mut self,
+        reader: &mut LogReader,
+        comparator: &str,
+        findings: &mut Findings<'_>,
+    ) -> Result<bool> {
+        loop {
+            match reader.next() {
+                Ok(None) => return Ok(true),
+                Ok(Some(record)) => match VersionEdit::decode(record) {
+                    Ok(edit) => {
+                        if let Some(found) = &edit.comparator
+                            && found != comparator
+                        {
+                            return Err(Error::unsupported("comparator", found).in_file(&self.path));
+                        }
+                        self.apply(edit);
+                    }
+                    // After damage, a record may be joined from fragments of different ones.
+                    Err(error @ Error::Unsupported { .. }) if self.damage.is_none() => {
+                        return Err(error.in_file(&self.path));
+                    }
+                    Err(error) => self.fault(error.at(reader.record_offset()), findings),
+                },
+                Err(error) => {
+                    let is_corruption = error.is_corruption();
+                    self.fault(error, findings);
+                    if !is_corruption {
+                        return Ok(false);
+                    }
+                    reader.skip_damage();
+                }
+            }
+            if self.damage.is_none() {
+                self.valid_end = reader.valid_end();
+            }
+        }
+    }
+
+    /// Checks that the edits have every field that an open needs.
+    fn check_complete(&mut self, findings: &mut Findings<'_>) {
+        let missing = [
+            ("log number", self.log_number.is_none()),
+            ("next file number", self.next_file_number.is_none()),
+            ("last sequence number", self.last_seq.is_none()),
+        ];
+        for (what, _) in missing.into_iter().filter(|(_, is_missing)| *is_missing) {
+            self.fault(Error::corruption(format!("no {what} in any edit")), findings);
+        }
+    }
 }

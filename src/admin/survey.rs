@@ -97,8 +97,8 @@ impl Survey {
         found.map(|(file, _)| file.as_str())
     }
 
-    /// Reads the MANIFEST that `CURRENT` names. If it is damaged, uses instead the newest other
-    /// MANIFEST that is undamaged and whose tables all exist.
+    /// Chooses the MANIFEST to use: the one that `CURRENT` names if it is undamaged, else the
+    /// newest whole one, else the damaged one of `CURRENT`, else the best of the others.
     fn choose_manifest(
         &mut self,
         fs: &dyn Fs,
@@ -106,27 +106,33 @@ impl Survey {
         comparator: &str,
         findings: &mut Findings<'_>,
     ) -> Result<()> {
-        let mut others: Vec<(u64, String)> = self
-            .files
-            .iter()
-            .filter_map(|(file, name)| match name {
-                FileName::Manifest(number) => Some((*number, file.clone())),
-                _ => None,
-            })
-            .collect();
-        others.sort();
-        let mut best: Option<Manifest> = None;
+        let current = self.read_current_manifest(fs, dir, comparator, findings)?;
+        if current.as_ref().is_some_and(|manifest| manifest.damage.is_none()) {
+            self.has_current = true;
+            self.manifest = current;
+            return Ok(());
+        }
+        let best = self.best_other(fs, dir, comparator, current.as_ref(), findings)?;
+        (self.has_current, self.manifest) = match (current, best) {
+            (_, Some((Soundness::Whole, other))) => (false, Some(other)),
+            (Some(current), _) => (true, Some(current)),
+            (None, best) => (false, best.map(|(_, other)| other)),
+        };
+        Ok(())
+    }
+
+    /// Reads the MANIFEST that `CURRENT` names. Returns `None` if `CURRENT` names none.
+    fn read_current_manifest(
+        &self,
+        fs: &dyn Fs,
+        dir: &Path,
+        comparator: &str,
+        findings: &mut Findings<'_>,
+    ) -> Result<Option<Manifest>> {
         match read_current(fs, dir) {
             Ok(named) => {
                 findings.expect(fs.len(&dir.join(&named)).unwrap_or(0));
-                let manifest = manifest::read(fs, dir, &named, comparator, findings)?;
-                if manifest.damage.is_none() {
-                    self.has_current = true;
-                    self.manifest = Some(manifest);
-                    return Ok(());
-                }
-                others.retain(|(_, file)| *file != named);
-                best = Some(manifest);
+                manifest::read(fs, dir, &named, comparator, findings).map(Some)
             }
             Err(error) => {
                 let missing = error.io_kind() == Some(std::io::ErrorKind::NotFound);
@@ -135,35 +141,61 @@ impl Survey {
                     false => error,
                 };
                 findings.fault(error, &dir.join(name::CURRENT));
+                Ok(None)
             }
         }
-        let is_from_current = best.is_some();
-        for (_, file) in others.into_iter().rev() {
-            let mut unheard = |_| {};
-            let mut apart = Findings::new(&mut unheard);
-            let other = manifest::read(fs, dir, &file, comparator, &mut apart)?;
-            let is_whole = other.damage.is_none()
-                && other.files().all(|table| self.table_file(table.number).is_some());
-            if is_whole {
-                self.manifest = Some(other);
-                return Ok(());
-            }
-            if let Some(damage) = other.damage.clone().filter(|_| !is_from_current) {
-                findings.fault(damage, &other.path);
-            }
-            let is_better = best.as_ref().is_none_or(|best| {
-                !is_from_current && best.damage.is_some() && other.damage.is_none()
-            });
-            if is_better {
-                best = Some(other);
-            }
-        }
-        self.has_current = is_from_current;
-        self.manifest = best;
-        Ok(())
     }
 
-    /// Decides whether the MANIFEST can be trusted.
+    /// Returns the soundest MANIFEST other than `current`, and of equally sound ones the newest.
+    /// Without `current`, damage of those that are not chosen is a fault too.
+    fn best_other(
+        &self,
+        fs: &dyn Fs,
+        dir: &Path,
+        comparator: &str,
+        current: Option<&Manifest>,
+        findings: &mut Findings<'_>,
+    ) -> Result<Option<(Soundness, Manifest)>> {
+        let mut numbers: Vec<(u64, &str)> = self
+            .files
+            .iter()
+            .filter_map(|(file, name)| match name {
+                FileName::Manifest(number) => Some((*number, file.as_str())),
+                _ => None,
+            })
+            .filter(|(_, file)| current.is_none_or(|current| current.path != dir.join(file)))
+            .collect();
+        numbers.sort();
+        let mut best: Option<(Soundness, Manifest)> = None;
+        for (_, file) in numbers.into_iter().rev() {
+            let mut unheard = |_| {};
+            let mut apart = Findings::new(&mut unheard);
+            let other = manifest::read(fs, dir, file, comparator, &mut apart)?;
+            let soundness = self.soundness(&other);
+            if let Some(damage) = other.damage.clone().filter(|_| current.is_none()) {
+                findings.fault(damage, &other.path);
+            }
+            if best.as_ref().is_none_or(|(best, _)| soundness < *best) {
+                best = Some((soundness, other));
+            }
+            if soundness == Soundness::Whole {
+                break;
+            }
+        }
+        Ok(best)
+    }
+
+    fn soundness(&self, manifest: &Manifest) -> Soundness {
+        if manifest.damage.is_some() {
+            Soundness::Damaged
+        } else if manifest.files().all(|table| self.table_file(table.number).is_some()) {
+            Soundness::Whole
+        } else {
+            Soundness::TablesMissing
+        }
+    }
+
+    /// Decides whether the MANIFEST can be trusted to have all edits.
     fn weigh_manifest(
         &mut self,
         dir: &Path,
@@ -172,57 +204,41 @@ impl Survey {
     ) {
         let Some(manifest) = &self.manifest else {
             self.distrust = Some("there is no MANIFEST".to_owned());
-            let anything = self.files.iter().any(|(_, name)| *name == FileName::Current);
-            if anything {
+            let has_current = self.files.iter().any(|(_, name)| *name == FileName::Current);
+            if has_current {
                 findings.fault(Error::corruption("there is no MANIFEST"), dir);
             }
             return;
         };
-        let path = manifest.path.clone();
-        if let Some(damage) = &manifest.damage {
-            self.distrust = Some(damage.to_string());
-        }
-        let mut levels = BTreeMap::new();
-        for file in manifest.files() {
-            if let Some(other) = levels.insert(file.number, file.level) {
-                let what = format!(
-                    "table {:06} is listed at level {other} and at level {}",
-                    file.number, file.level
-                );
-                findings.fault(Error::corruption(what), &path);
-            }
-        }
-        for (level, files) in manifest.levels.iter().enumerate().skip(1) {
-            let mut files: Vec<&NewFile> = files.values().collect();
-            files.sort_by(|a, b| order.compare(&a.smallest, &b.smallest));
-            for pair in files.windows(2) {
-                if order.compare(&pair[0].largest, &pair[1].smallest).is_ge() {
-                    let what = format!(
-                        "tables {:06} and {:06} of level {level} overlap",
-                        pair[0].number, pair[1].number
-                    );
-                    findings.fault(Error::corruption(what), &path);
-                }
-            }
-        }
-        let named: BTreeSet<u64> = levels.keys().copied().collect();
+        check_levels(manifest, order, findings);
+        self.distrust = match &manifest.damage {
+            Some(damage) => Some(damage.to_string()),
+            None => self.signs_of_lost_edits(manifest, findings),
+        };
+    }
+
+    /// Returns the sign, if there is one, that an undamaged MANIFEST lacks its last edits. Adds a
+    /// fault if the sign is certain.
+    fn signs_of_lost_edits(
+        &self,
+        manifest: &Manifest,
+        findings: &mut Findings<'_>,
+    ) -> Option<String> {
+        let named: BTreeSet<u64> = manifest.files().map(|file| file.number).collect();
         let log_number = manifest.log_number.unwrap_or(0);
-        if self.distrust.is_none() {
-            let missing = named.iter().any(|&number| self.table_file(number).is_none());
-            let newer = self.files.iter().any(|(_, name)| match name {
-                FileName::Table { number, .. } => *number > log_number && !named.contains(number),
-                _ => false,
-            });
-            if let Some(what) = directory::lost_edits(&self.files, log_number, &named) {
-                let error = Error::corruption(what.clone()).at(manifest.valid_end);
-                findings.fault(error, &path);
-                self.distrust = Some(what);
-            } else if missing && newer {
-                let what = "tables that the MANIFEST names are gone, and newer ones are there that \
-                            it does not name";
-                self.distrust = Some(what.to_owned());
-            }
+        if let Some(what) = directory::lost_edits(&self.files, log_number, &named) {
+            let error = Error::corruption(what.clone()).at(manifest.valid_end);
+            findings.fault(error, &manifest.path);
+            return Some(what);
         }
+        let missing = named.iter().any(|&number| self.table_file(number).is_none());
+        let newer = self.files.iter().any(|(_, name)| match name {
+            FileName::Table { number, .. } => *number > log_number && !named.contains(number),
+            _ => false,
+        });
+        let what = "tables that the MANIFEST names are missing, and there are newer ones that it \
+                    does not name";
+        (missing && newer).then(|| what.to_owned())
     }
 
     fn read_tables(
@@ -313,6 +329,38 @@ impl Survey {
             }
             end = end.max(facts.max_seq);
             self.logs.push(facts);
+        }
+    }
+}
+
+/// How far a MANIFEST other than the current one can be relied on; the best is first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Soundness {
+    /// It is undamaged, and all its tables exist.
+    Whole,
+    /// It is undamaged, but some of its tables are missing.
+    TablesMissing,
+    /// Some record is bad.
+    Damaged,
+}
+
+/// Checks that no table is listed twice, and that the tables of a sorted level are disjoint.
+fn check_levels(manifest: &Manifest, order: &InternalComparator, findings: &mut Findings<'_>) {
+    let mut fault = |what| findings.fault(Error::corruption(what), &manifest.path);
+    let mut levels = BTreeMap::new();
+    for NewFile { number, level, .. } in manifest.files() {
+        if let Some(other) = levels.insert(number, level) {
+            fault(format!("table {number:06} is listed at level {other} and at level {level}"));
+        }
+    }
+    for (level, files) in manifest.levels.iter().enumerate().skip(1) {
+        let mut files: Vec<&NewFile> = files.values().collect();
+        files.sort_by(|a, b| order.compare(&a.smallest, &b.smallest));
+        for pair in files.windows(2) {
+            if order.compare(&pair[0].largest, &pair[1].smallest).is_ge() {
+                let (a, b) = (pair[0].number, pair[1].number);
+                fault(format!("tables {a:06} and {b:06} of level {level} overlap"));
+            }
         }
     }
 }

@@ -124,6 +124,39 @@ struct Contents {
     faults: Vec<Error>,
 }
 
+impl Contents {
+    /// Returns the contents of a block without entries that comes after the internal key `last`.
+    fn after(last: &[u8]) -> Contents {
+        Contents {
+            entries: 0,
+            first: Vec::new(),
+            last: last.to_vec(),
+            min_seq: SeqNo::MAX,
+            max_seq: 0,
+            faults: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, key: &[u8], seq: SeqNo) {
+        if self.entries == 0 {
+            self.first = key.to_vec();
+        }
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        self.entries += 1;
+        self.min_seq = self.min_seq.min(seq);
+        self.max_seq = self.max_seq.max(seq);
+    }
+}
+
+/// Returns where the value of each entry at a restart point begins. A scan must come to all.
+fn values_at_restarts(block: &Block) -> Result<Vec<*const u8>> {
+    let restarts = if block.is_empty() { 0 } else { block.restarts() };
+    (0..restarts)
+        .map(|restart| Ok(block.view().entry_at_restart(restart)?.value.as_ptr()))
+        .collect()
+}
+
 /// The range of a block's keys according to the index: above `after`, and at most `to`.
 struct Bounds<'a> {
     after: Option<&'a [u8]>,
@@ -253,21 +286,8 @@ impl Check<'_, '_> {
         in_table: Option<(&Table, &Bounds<'_>)>,
         handle: BlockHandle,
     ) -> Result<Contents> {
-        let order = &self.context.order;
-        // The start of the value of each entry at a restart point; the scan must meet each of them.
-        let mut restarts = Vec::new();
-        for restart in 0..if block.is_empty() { 0 } else { block.restarts() } {
-            restarts.push(block.view().entry_at_restart(restart)?.value.as_ptr());
-        }
-        let mut restarts = restarts.into_iter().peekable();
-        let mut contents = Contents {
-            entries: 0,
-            first: Vec::new(),
-            last: self.last_key.clone(),
-            min_seq: SeqNo::MAX,
-            max_seq: 0,
-            faults: Vec::new(),
-        };
+        let mut restarts = values_at_restarts(block)?.into_iter().peekable();
+        let mut contents = Contents::after(&self.last_key);
         let mut doubts = Doubts::default();
         let mut has_last = self.facts.entries > 0;
         let mut cursor = block.cursor();
@@ -275,23 +295,16 @@ impl Check<'_, '_> {
         while valid {
             let key = cursor.key();
             let parsed = ParsedKey::parse(key)?;
-            if has_last && order.compare(&contents.last, key) != Ordering::Less {
+            if has_last && self.context.order.compare(&contents.last, key) != Ordering::Less {
                 return Err(Error::corruption(format!(
                     "keys are out of order: \"{}\" comes after \"{}\"",
                     parsed.user_key.escape_ascii(),
                     user_key(&contents.last).escape_ascii(),
                 )));
             }
-            if contents.entries == 0 {
-                contents.first = key.to_vec();
-            }
             self.doubt(key, parsed.user_key, in_table, handle, &mut doubts);
-            contents.last.clear();
-            contents.last.extend_from_slice(key);
+            contents.add(key, parsed.seq);
             has_last = true;
-            contents.entries += 1;
-            contents.min_seq = contents.min_seq.min(parsed.seq);
-            contents.max_seq = contents.max_seq.max(parsed.seq);
             restarts.next_if_eq(&cursor.value().as_ptr());
             valid = cursor.next()?;
         }
@@ -301,7 +314,7 @@ impl Check<'_, '_> {
         if contents.entries == 0 {
             return Err(Error::corruption("the data block has no entries"));
         }
-        contents.faults = doubts.told();
+        contents.faults = doubts.into_faults();
         Ok(contents)
     }
 
@@ -406,12 +419,12 @@ impl Doubts {
         }
     }
 
-    fn told(self) -> Vec<Error> {
-        let told = self.kinds.into_iter().flatten().map(|(key, count, what)| {
+    fn into_faults(self) -> Vec<Error> {
+        let faults = self.kinds.into_iter().flatten().map(|(key, count, what)| {
             let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
             Error::corruption(format!("key \"{}\"{more} {what}", key.escape_ascii()))
         });
-        told.collect()
+        faults.collect()
     }
 }
 

@@ -9,7 +9,9 @@
 use std::sync::Arc;
 
 use crate::advice::judge::{Evidence, advise};
-use crate::advice::shadow::{BlockFilters, Held, Lookup, Outcome, Plan, Shadow, TableFilters};
+use crate::advice::shadow::{
+    BlockFilters, Lookup, Outcome, Plan, Shadow, TableFilters, TablesRead,
+};
 use crate::base::{Error, Result};
 use crate::engine::options::FilterLayout;
 use crate::engine::read::get;
@@ -110,7 +112,7 @@ pub(crate) fn filter_advice(
             _ => in_memory += 1,
         }
     }
-    let Replayed { mut outcomes, held, tables, whole } = replay(state, view, lookups)?;
+    let Replayed { mut outcomes, read, tables, whole } = replay(state, view, lookups)?;
     for outcome in &mut outcomes {
         outcome.blocks.resize(keys.len(), 0);
         // Tables that were not read have filters, too.
@@ -119,7 +121,7 @@ pub(crate) fn filter_advice(
     let [without, with @ ..] = &outcomes[..] else {
         unreachable!("a plan without filters is first")
     };
-    Ok(judged(state, without, with, &held, Seen { in_memory, absent, tables, keys: keys.len() }))
+    Ok(judged(state, without, with, &read, Seen { in_memory, absent, tables, keys: keys.len() }))
 }
 
 fn evidence(outcome: &Outcome) -> Evidence<'_> {
@@ -138,7 +140,7 @@ struct Seen {
 struct Replayed {
     /// One outcome for each plan.
     outcomes: Vec<Outcome>,
-    held: Held,
+    read: TablesRead,
     /// Number of tables read, and of all tables.
     tables: (u64, u64),
     /// Ratio of the size of all tables to that of the tables read.
@@ -162,10 +164,10 @@ fn replay(state: &ReadState, view: &ReadView, lookups: Vec<Lookup<'_>>) -> Resul
         bytes += file.file_bytes;
         state.tables.with(&file.slot, |table| shadow.table(level, table, first, last))?;
     }
-    let (outcomes, held) = shadow.finish();
+    let (outcomes, read) = shadow.finish();
     let all_bytes: u64 = view.version.files().map(|(_, file)| file.file_bytes).sum();
     let whole = all_bytes as f64 / bytes.max(1) as f64;
-    Ok(Replayed { outcomes, held, tables, whole })
+    Ok(Replayed { outcomes, read, tables, whole })
 }
 
 /// Returns the plans: no filters, the tables' own filters, and one plan for each of [`sizes`].
@@ -193,7 +195,7 @@ fn judged(
     state: &ReadState,
     without: &Outcome,
     with: &[Outcome],
-    held: &Held,
+    read: &TablesRead,
     seen: Seen,
 ) -> FilterAdvice {
     let [own, new @ ..] = with else { unreachable!("the tables' own filters are second") };
@@ -201,7 +203,7 @@ fn judged(
     let new_evidence: Vec<_> = new.iter().map(evidence).collect();
     let advice = advise(&without.blocks, &new_evidence);
     let each = |sum: u64, of: u64| sum as f64 / of.max(1) as f64;
-    let nanos_per_block = each(held.read_nanos, held.data_blocks);
+    let nanos_per_block = each(read.read_nanos, read.data_blocks);
     let tried = sizes().zip(new).zip(&advice.savings);
     let tried: Vec<_> = tried
         .map(|(((layout, bits_per_key), outcome), &saving)| {
@@ -225,7 +227,7 @@ fn judged(
         now,
         tried,
         nanos_per_block,
-        bytes_per_block: each(held.data_bytes, held.data_blocks),
+        bytes_per_block: each(read.data_bytes, read.data_blocks),
         tables_read: seen.tables,
     }
 }

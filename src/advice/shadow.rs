@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,13 +14,14 @@ use bytes::Bytes;
 
 use crate::base::Result;
 use crate::base::sync::Instant;
+use crate::block::Block;
 use crate::engine::stats::trace::ReadTrace;
 use crate::filter::whole_table::TableFilterBuilder;
 use crate::filter::{FilterBlockBuilder, FilterBlockReader, FilterPolicy, TableFilter};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{ParsedKey, UserComparator, user_key};
 use crate::table::counts::LevelTrace;
-use crate::table::reader::Table;
+use crate::table::reader::{BlockInfo, Table};
 
 /// The block filters that a plan assumes.
 #[derive(Clone, Debug)]
@@ -151,7 +153,7 @@ impl Clusters {
 
 /// Totals over the tables read.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct TablesRead {
     /// Number of tables.
     pub tables: u64,
     /// Number of data blocks.
@@ -175,7 +177,7 @@ pub struct Shadow<'a> {
     /// Whether each lookup has found its key in a table.
     answered: Vec<bool>,
     keep_filters: bool,
-    held: Held,
+    totals: TablesRead,
     outcomes: Vec<Outcome>,
     /// For each plan and lookup: the number of filters queried for an absent key, and of false
     /// positives.
@@ -218,7 +220,7 @@ impl<'a> Shadow<'a> {
             plans,
             lookups,
             keep_filters: false,
-            held: Held::default(),
+            totals: TablesRead::default(),
         }
     }
 
@@ -244,7 +246,7 @@ impl<'a> Shadow<'a> {
         let walk = self.walk(table, start..end)?;
         for (i, (plan, made)) in self.plans.iter().zip(&walk.made).enumerate() {
             let asked = Asked::of(plan, table, made);
-            let replay = Replay { level, walk: &walk, lookups: &self.lookups };
+            let replay = TableReplay { level, walk: &walk, lookups: &self.lookups };
             let tries = &mut self.tries[i];
             if !matches!(asked, Asked::Nothing) {
                 tries.resize(self.lookups.len(), (0, 0));
@@ -260,77 +262,117 @@ impl<'a> Shadow<'a> {
                 outcome.made.push(made);
             }
         }
-        self.held.tables += 1;
+        self.totals.tables += 1;
         Ok(())
     }
 
     /// Returns the outcome of each plan, and the totals over the tables.
-    pub fn finish(mut self) -> (Vec<Outcome>, Held) {
+    pub fn finish(mut self) -> (Vec<Outcome>, TablesRead) {
         for (outcome, tries) in self.outcomes.iter_mut().zip(&self.tries) {
             for &(tried, wrong) in tries {
                 outcome.among_keys.add(u64::from(tried), u64::from(wrong));
             }
         }
-        (self.outcomes, self.held)
+        (self.outcomes, self.totals)
     }
 
     /// Reads every entry of `table`. Builds the filters, and finds where the lookups in `range` end
     /// up.
     fn walk(&mut self, table: &Table, range: Range<usize>) -> Result<Walk> {
-        let mut builders: Vec<_> = self.plans.iter().map(Builders::of).collect();
-        let mut keys_per_span = BTreeMap::new();
-        let mut visits = Vec::new();
-        let mut pending = range.filter(|&i| !self.answered[i]).peekable();
+        let pending: Vec<usize> = range.filter(|&i| !self.answered[i]).collect();
+        let mut pass = Pass {
+            order: &self.order,
+            lookups: &self.lookups,
+            pending: pending.into_iter().peekable(),
+            builders: self.plans.iter().map(Builders::of).collect(),
+            visits: Vec::new(),
+            keys_per_span: BTreeMap::new(),
+            last_key: None,
+        };
         let mut nanos = Vec::new();
         let mut end_of_data = 0;
-        let mut last_key: Option<Vec<u8>> = None;
         for info in table.blocks()? {
-            let offset = info.handle.offset;
-            builders.iter_mut().for_each(|builder| builder.start_block(offset));
-            let span_keys = keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0);
             let start = Instant::now();
             let (_, block) = table.read_block(info.handle, true)?;
             nanos.push(nanos_since(start));
-            let mut visit = |lookup, found| {
-                visits.push(Visit { lookup, block: Some(offset), found });
-            };
-            let mut cursor = block.cursor();
-            let mut valid = cursor.seek_to_first()?;
-            while valid {
-                let key = ParsedKey::parse(cursor.key())?.user_key;
-                builders.iter_mut().for_each(|builder| builder.add_key(key));
-                if last_key.as_deref() != Some(key) {
-                    *span_keys += 1;
-                    last_key = Some(key.to_vec());
-                    let order = |i: &usize| self.order.compare(self.lookups[*i].key, key);
-                    while let Some(i) = pending.next_if(|i| order(i).is_lt()) {
-                        visit(i, false);
-                    }
-                    while let Some(i) = pending.next_if(|i| order(i).is_eq()) {
-                        visit(i, true);
-                    }
-                }
-                self.held.entries += 1;
-                valid = cursor.next()?;
-            }
-            // A key between the block's last key and its separator is looked for in this block,
-            // too.
-            let separator = user_key(&info.separator);
-            let within = |i: &usize| self.order.compare(self.lookups[*i].key, separator).is_le();
-            while let Some(i) = pending.next_if(within) {
-                visit(i, false);
-            }
+            self.totals.entries += pass.block(&info, &block)?;
+            self.totals.data_blocks += 1;
+            self.totals.data_bytes += info.handle.size;
             end_of_data = info.handle.end().unwrap_or(u64::MAX);
-            self.held.data_blocks += 1;
-            self.held.data_bytes += info.handle.size;
         }
         // The median, so that other activity of the machine does not count.
         nanos.sort_unstable();
         let median = nanos.get(nanos.len() / 2).copied().unwrap_or(0);
-        self.held.read_nanos += median.saturating_mul(nanos.len() as u64);
-        visits.extend(pending.map(|lookup| Visit { lookup, block: None, found: false }));
-        let made = builders.into_iter().map(|builders| builders.finish(end_of_data)).collect();
-        Ok(Walk { visits, made, keys_per_span })
+        self.totals.read_nanos += median.saturating_mul(nanos.len() as u64);
+        Ok(pass.finish(end_of_data))
+    }
+}
+
+/// One pass over the entries of a table, in key order.
+struct Pass<'s, 'a> {
+    order: &'s UserComparator,
+    lookups: &'s [Lookup<'a>],
+    /// Indices of the lookups that have not reached their block, ascending.
+    pending: Peekable<std::vec::IntoIter<usize>>,
+    builders: Vec<Builders>,
+    visits: Vec<Visit>,
+    keys_per_span: BTreeMap<u64, u64>,
+    last_key: Option<Vec<u8>>,
+}
+
+impl Pass<'_, '_> {
+    /// Reads a data block. Returns the number of its entries.
+    fn block(&mut self, info: &BlockInfo, block: &Block) -> Result<u64> {
+        let offset = info.handle.offset;
+        self.builders.iter_mut().for_each(|builder| builder.start_block(offset));
+        self.keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0);
+        let mut entries = 0;
+        let mut cursor = block.cursor();
+        let mut valid = cursor.seek_to_first()?;
+        while valid {
+            self.entry(ParsedKey::parse(cursor.key())?.user_key, offset);
+            entries += 1;
+            valid = cursor.next()?;
+        }
+        // A key between the block's last key and its separator is looked for in this block, too.
+        let separator = user_key(&info.separator);
+        self.visit_while(offset, false, |order, key| order.compare(key, separator).is_le());
+        Ok(entries)
+    }
+
+    /// Takes the next entry, which has the user key `key`.
+    fn entry(&mut self, key: &[u8], offset: u64) {
+        self.builders.iter_mut().for_each(|builder| builder.add_key(key));
+        if self.last_key.as_deref() == Some(key) {
+            return;
+        }
+        *self.keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0) += 1;
+        self.last_key = Some(key.to_vec());
+        self.visit_while(offset, false, |order, lookup| order.compare(lookup, key).is_lt());
+        self.visit_while(offset, true, |order, lookup| order.compare(lookup, key).is_eq());
+    }
+
+    /// Records that the pending lookups reach the block at `offset`, as long as their keys are
+    /// `within`.
+    fn visit_while(
+        &mut self,
+        offset: u64,
+        found: bool,
+        within: impl Fn(&UserComparator, &[u8]) -> bool,
+    ) {
+        let (order, lookups) = (self.order, self.lookups);
+        while let Some(lookup) = self.pending.next_if(|&i| within(order, lookups[i].key)) {
+            self.visits.push(Visit { lookup, block: Some(offset), found });
+        }
+    }
+
+    /// Returns the result, given where the data blocks end. Lookups still pending reach no block.
+    fn finish(mut self, end_of_data: u64) -> Walk {
+        let past_the_end = self.pending.map(|lookup| Visit { lookup, block: None, found: false });
+        self.visits.extend(past_the_end);
+        let builders = self.builders.into_iter();
+        let made = builders.map(|builders| builders.finish(end_of_data)).collect();
+        Walk { visits: self.visits, made, keys_per_span: self.keys_per_span }
     }
 }
 
@@ -423,7 +465,7 @@ impl Asked {
 
 impl Asked {
     /// Returns the time the filters take to answer, in nanoseconds: the shortest of three runs.
-    fn time(&self, replay: &Replay<'_>) -> u64 {
+    fn time(&self, replay: &TableReplay<'_>) -> u64 {
         if matches!(self, Asked::Nothing) {
             return 0;
         }
@@ -452,8 +494,8 @@ impl Outcome {
         all
     }
 
-    fn add(&mut self, replay: &Replay<'_>, asked: &Asked, tries: &mut [(u16, u16)]) {
-        let &Replay { level, walk, lookups } = replay;
+    fn add(&mut self, replay: &TableReplay<'_>, asked: &Asked, tries: &mut [(u16, u16)]) {
+        let &TableReplay { level, walk, lookups } = replay;
         self.probe_nanos += asked.time(replay);
         let mut previous: Option<&[u8]> = None;
         // The span of the filter queried last, its tries, and its false positives.
@@ -488,13 +530,13 @@ impl Outcome {
 }
 
 /// A replay on one table.
-struct Replay<'a> {
+struct TableReplay<'a> {
     level: usize,
     walk: &'a Walk,
     lookups: &'a [Lookup<'a>],
 }
 
-impl Replay<'_> {
+impl TableReplay<'_> {
     /// Returns the span of the filter that is queried, and the filter's shape.
     fn shape(&self, asked: &Asked, visit: &Visit) -> (u64, FilterShape) {
         match (asked, visit.block) {
@@ -604,7 +646,7 @@ mod tests {
         format!("key{i:05}").into_bytes()
     }
 
-    fn replay(keys: &[Vec<u8>], present: impl Fn(usize) -> bool) -> (Vec<Outcome>, Held) {
+    fn replay(keys: &[Vec<u8>], present: impl Fn(usize) -> bool) -> (Vec<Outcome>, TablesRead) {
         let fs = MemFs::new();
         let plan = |blocks, table| Plan { blocks, table };
         let plans = vec![

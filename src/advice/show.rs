@@ -22,8 +22,8 @@ fn thousandths(n: f64) -> f64 {
     (n * 1000.0).round() / 1000.0 + 0.0
 }
 
-impl fmt::Display for FilterAdvice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl FilterAdvice {
+    fn write_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let FilterAdvice { gets, sampled, absent, in_memory, .. } = self;
         writeln!(
             f,
@@ -42,28 +42,35 @@ impl fmt::Display for FilterAdvice {
             "bytes saved",
             "asking",
             "time saved"
+        )
+    }
+
+    /// Writes the row of some filters. `times` are the nanoseconds per get to query them, and those
+    /// saved.
+    fn write_row(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        name: &str,
+        saving: &Saving,
+        times: Option<(f64, f64)>,
+    ) -> fmt::Result {
+        let (low, high) = (thousandths(saving.interval.0), thousandths(saving.interval.1));
+        let interval = format!("{low:.3} to {high:.3}");
+        write!(
+            f,
+            "{name:<9} {:>10} {:>11.3} {:>7.3} {interval:>16} {:>11.0}",
+            Size(saving.filter_bytes).to_string(),
+            saving.blocks_per_get,
+            thousandths(saving.saved),
+            saving.saved * self.bytes_per_block,
         )?;
-        let mut row = |name: &str, saving: &Saving, times: Option<(f64, f64)>| {
-            let (low, high) = (thousandths(saving.interval.0), thousandths(saving.interval.1));
-            let interval = format!("{low:.3} to {high:.3}");
-            write!(
-                f,
-                "{name:<9} {:>10} {:>11.3} {:>7.3} {interval:>16} {:>11.0}",
-                Size(saving.filter_bytes).to_string(),
-                saving.blocks_per_get,
-                thousandths(saving.saved),
-                saving.saved * self.bytes_per_block,
-            )?;
-            match times {
-                Some((asking, saved)) => writeln!(f, " {asking:>6.0} ns {saved:>7.0} ns"),
-                None => writeln!(f),
-            }
-        };
-        row("as it is", &self.now, None)?;
-        for tried in &self.tried {
-            let times = Some((tried.probe_nanos, tried.nanos_saved));
-            row(&name(tried.layout, tried.bits_per_key), &tried.saving, times)?;
+        match times {
+            Some((asking, saved)) => writeln!(f, " {asking:>6.0} ns {saved:>7.0} ns"),
+            None => writeln!(f),
         }
+    }
+
+    fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.layout {
             FilterLayout::None => write!(
                 f,
@@ -84,6 +91,18 @@ impl fmt::Display for FilterAdvice {
             Sureness::Likely => "\nLikely, but not certain: part of the 95 % interval disagrees.",
             Sureness::TooFew => "\nNo confidence: there are too few lookups.",
         })
+    }
+}
+
+impl fmt::Display for FilterAdvice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_head(f)?;
+        self.write_row(f, "as it is", &self.now, None)?;
+        for tried in &self.tried {
+            let times = Some((tried.probe_nanos, tried.nanos_saved));
+            self.write_row(f, &name(tried.layout, tried.bits_per_key), &tried.saving, times)?;
+        }
+        self.write_verdict(f)
     }
 }
 

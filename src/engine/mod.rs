@@ -57,7 +57,7 @@ use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Mutex};
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
-use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::read::view::ReadState;
 use crate::engine::stats::metrics::Metrics;
 use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::obsolete::Trash;
@@ -132,11 +132,7 @@ impl Engine {
     /// Makes the memtables and the version of `state` those that reads see.
     fn show(&self, state: &State) {
         debug_assert_eq!(state.check(), Ok(()));
-        self.reads.set_view(ReadView {
-            mem: state.mem.clone(),
-            imm: state.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
-            version: state.version.clone(),
-        });
+        self.reads.set_view(state.view());
     }
 }
 

@@ -1,4 +1,4 @@
-//! What can be set. Sizes are in bytes.
+//! Options of opening, reading and writing. Sizes are in bytes.
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use crate::fs::{DiskFs, Fs};
 use crate::table::builder::TableOptions;
 use crate::table::reader::BlockReadOptions;
 
-/// How a database is opened and how its new files are written.
+/// Options of a database: how it is opened, and how its new files are written.
 ///
-/// Every option has LevelDB's meaning and, unless it says otherwise, LevelDB's default. The
-/// defaults write files that LevelDB 1.20 and later and goleveldb read completely.
+/// Options that LevelDB has too mean what they mean there, and have LevelDB's defaults unless their
+/// description says otherwise. LevelDB, from version 1.20 on, and goleveldb can read all files that
+/// are written with the default options.
 ///
 /// ```
 /// let options = minikv::Options::default().create_if_missing(true).write_buffer_bytes(64 << 20);
@@ -33,7 +34,7 @@ pub struct Options {
     pub(crate) block_restart_interval: usize,
     pub(crate) max_file_bytes: u64,
     pub(crate) compression: Compression,
-    /// The per-block kind; `None` if no filter of any kind is to be written or asked.
+    /// The policy of block filters; `None` if no filter of any kind is written or used.
     pub(crate) filter_policy: Option<Arc<dyn FilterPolicy>>,
     pub(crate) filter: LevelFilter,
     pub(crate) level_filters: Vec<(usize, LevelFilter)>,
@@ -46,34 +47,37 @@ pub struct Options {
     pub(crate) inline_background: Option<u64>,
 }
 
-/// Where the filters of a new table are, and so what they save. LevelDB and goleveldb read all
-/// such tables.
+/// The kinds of filters that a new table gets. They determine how much work a get saves in a table
+/// that does not have its key:
 ///
-/// | | before a get is sure that a table does not have a key | LevelDB's gets |
+/// | layout | work of a get here | work of a get by LevelDB |
 /// | --- | --- | --- |
-/// | `None` | it searches the index and a data block | the same |
-/// | `Block` | it searches the index and asks a filter | the same |
-/// | `Table` | it asks a filter | as with `None` |
-/// | `Both` | it asks a filter | as with `Block` |
+/// | `None` | searches the index and a data block | the same |
+/// | `Block` | searches the index and queries a filter | the same |
+/// | `Table` | queries a filter | as with `None` |
+/// | `Both` | queries a filter | as with `Block` |
 ///
-/// A whole-table filter costs some twenty nanoseconds a key more when the table is written, and is
-/// wrong less often: by theory, at 10 bits a key, once in 256 times, and a bloom filter with
-/// LevelDB's six probes once in 119. (Measured, LevelDB's is wrong about once in 100 times: its
-/// probes are not independent.)
+/// LevelDB and goleveldb can read tables of every layout.
+///
+/// A whole-table filter takes about twenty nanoseconds per key longer to build, and has fewer false
+/// positives: in theory one in 256 at 10 bits per key, against one in 119 for a bloom filter with
+/// LevelDB's six probes. (Measured, LevelDB's filters have about one in 100, because their probes
+/// are not independent.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FilterLayout {
     /// No filters.
     None,
-    /// LevelDB's: a bloom filter for the data blocks that begin in each 2 KiB.
+    /// LevelDB's filters: one bloom filter for the data blocks that begin in each 2 KiB of the
+    /// file.
     #[default]
     Block,
-    /// One filter for the table's keys.
+    /// One filter for all keys of the table.
     Table,
-    /// Both of them. minikv asks the table's, LevelDB the blocks'.
+    /// Both. minikv queries the whole-table filter, LevelDB the block filters.
     Both,
 }
 
-/// The filters of the tables of a level.
+/// The layout and size of the filters of one level's tables.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LevelFilter {
     layout: FilterLayout,
@@ -108,97 +112,104 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Makes the database if there is none. Default: false, and opening nothing is an error.
+    /// Creates the database if it does not exist. Default: false, so that opening a missing
+    /// database is [`Error::DatabaseMissing`](crate::Error::DatabaseMissing).
     #[must_use]
     pub fn create_if_missing(mut self, yes: bool) -> Options {
         self.create_if_missing = yes;
         self
     }
 
-    /// Fails if there is a database already. Default: false.
+    /// Makes opening an existing database fail with
+    /// [`Error::DatabaseExists`](crate::Error::DatabaseExists). Default: false.
     #[must_use]
     pub fn error_if_exists(mut self, yes: bool) -> Options {
         self.error_if_exists = yes;
         self
     }
 
-    /// Fails at the first damage that could otherwise be worked around: a bad record inside a
-    /// log refuses the open instead of ending the log there, and an index block is checked whole
-    /// when its table is opened. Default: false.
+    /// Fails at the first damage that could otherwise be worked around: a bad record inside a log
+    /// makes the open fail instead of ending the log there, and the whole index block of a table is
+    /// checked when the table is opened. Default: false.
     ///
-    /// `docs/durability.md` has every case.
+    /// `docs/durability.md` lists all cases.
     #[must_use]
     pub fn paranoid_checks(mut self, yes: bool) -> Options {
         self.paranoid_checks = yes;
         self
     }
 
-    /// How much a memtable holds before it is frozen and flushed to a table. Up to three times
-    /// as much may be in memory while flushes lag. Default: 4 MiB.
+    /// Size in bytes at which a memtable is frozen and flushed to a table. A larger one makes
+    /// larger tables and fewer compactions, and takes longer to replay at open. While flushes lag
+    /// behind, up to three memtables are in memory. Default: 4 MiB.
     #[must_use]
     pub fn write_buffer_bytes(mut self, bytes: usize) -> Options {
         self.write_buffer_bytes = bytes;
         self
     }
 
-    /// How many tables are kept open, each with its index and filters in memory: where entries are
-    /// small, a twenty-fifth of the table. 16 at least. To read another, one of them is closed.
-    /// Default: 10,000, which are 20 GiB of tables.
+    /// Maximum number of tables kept open, each with its index and filters in memory: with small
+    /// entries, these are about a twenty-fifth of the table. Beyond the limit, opening a table
+    /// closes another one. Values below 16 count as 16. Default: 10,000, or 20 GiB of tables of the
+    /// default size.
     ///
-    /// They hold no more than half of the file descriptors the process may have; the file of a
-    /// table beyond that is opened for each block that is read.
+    /// Open tables hold at most half of the file descriptors that the process may have. The file of
+    /// a table beyond that is opened for each block that is read from it.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Options {
         self.max_open_files = files;
         self
     }
 
-    /// How many bytes of uncompressed data blocks are kept in memory, with what makes them fast to
-    /// search (up to a fifth of a block; nothing where entries are small). A block leaves with its
-    /// table, too: see [`Options::max_open_files`]. The memory of those that left is kept for those
-    /// that come. 0 keeps none. Default: 8 MiB.
+    /// Size of the block cache in bytes: of uncompressed data blocks with their lookup structures,
+    /// which add up to a fifth to a block, and nothing if its entries are small. A block is dropped
+    /// when its table is closed, too: see [`Options::max_open_files`]. The memory of dropped blocks
+    /// is reused for new ones. 0 turns the cache off. Default: 8 MiB.
     #[must_use]
     pub fn block_cache_bytes(mut self, bytes: usize) -> Options {
         self.block_cache_bytes = bytes;
         self
     }
 
-    /// The size at which a data block is ended, before compression. Default: 4 KiB.
+    /// Size in bytes at which a data block is complete, before compression. Larger blocks compress
+    /// better, and make each get that reads one read more. Default: 4 KiB.
     #[must_use]
     pub fn block_bytes(mut self, bytes: usize) -> Options {
         self.block_bytes = bytes;
         self
     }
 
-    /// Every how many keys a block stores one whole, to search from. Default: 16.
+    /// Number of entries between restart points, where a block stores a whole key. Searches start
+    /// at one, so more entries make blocks smaller and searches longer. Default: 16.
     #[must_use]
     pub fn block_restart_interval(mut self, keys: usize) -> Options {
         self.block_restart_interval = keys;
         self
     }
 
-    /// The size at which a compaction ends a table and begins the next. LevelDB's
-    /// `max_file_size`. Default: 2 MiB.
+    /// Size in bytes at which a compaction begins a new table. Larger tables are fewer, but each
+    /// compaction takes longer. LevelDB's `max_file_size`. Default: 2 MiB.
     #[must_use]
     pub fn max_file_bytes(mut self, bytes: u64) -> Options {
         self.max_file_bytes = bytes;
         self
     }
 
-    /// How blocks of new tables are compressed; any table is read. Default: snappy.
+    /// Compression of the blocks of new tables. Existing tables stay readable. Default: snappy.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> Options {
         self.compression = compression;
         self
     }
 
-    /// The per-block filter of new tables, and the one reads know. `None` writes and uses no
-    /// filter of any kind. Default: LevelDB's bloom filter with 10 bits a key (LevelDB's own
-    /// default is none).
-    /// Filters are without effect under a comparator that takes different bytes for the same key
-    /// ([`Comparator::equal_means_same_bytes`]).
+    /// Policy of the block filters of new tables. Reads use the block filters that were written
+    /// with a policy of the same name. With `None`, no filter of any kind is written or used.
+    /// Default: LevelDB's bloom filter with 10 bits per key (LevelDB's own default is none).
     ///
-    /// This and [`Options::filter`] set the same thing: the later call counts.
+    /// Filters have no effect with a comparator that may consider different byte strings to be the
+    /// same key ([`Comparator::equal_means_same_bytes`]).
+    ///
+    /// This option and [`Options::filter`] override each other: the later call counts.
     #[must_use]
     pub fn filter_policy(mut self, policy: Option<Arc<dyn FilterPolicy>>) -> Options {
         let layout = if policy.is_some() { FilterLayout::Block } else { FilterLayout::None };
@@ -207,8 +218,8 @@ impl Options {
         self
     }
 
-    /// Which filters new tables get, with `bits_per_key` bits a key, 1 to 64, for each. Reads ask
-    /// the filters that are there. Default: [`FilterLayout::Block`], 10.
+    /// Filters of new tables, each with `bits_per_key` bits per key, 1 to 64. Reads use whatever
+    /// filters a table has. Default: [`FilterLayout::Block`] with 10.
     #[must_use]
     pub fn filter(mut self, layout: FilterLayout, bits_per_key: u32) -> Options {
         self.filter_policy = Some(Arc::new(BloomFilterPolicy::new(bits_per_key)));
@@ -216,12 +227,13 @@ impl Options {
         self
     }
 
-    /// [`Options::filter`] for the tables of one level, 0 to 6, whatever the others have. A custom
-    /// [`Options::filter_policy`] stays the per-block kind here, too.
+    /// Like [`Options::filter`], for the new tables of one level, 0 to 6, only. A custom
+    /// [`Options::filter_policy`] remains the policy of block filters at this level, too.
     ///
-    /// A table has the filters of the level it was written for, also when it is moved down as it
-    /// is. Most entries are at the last level that has any: without filters there, filters take
-    /// about a tenth of the memory, and gets of absent keys read one data block more.
+    /// A table keeps the filters of the level that it was written for, also when it is moved to
+    /// another level unchanged. Most entries are at the last level in use: without filters there,
+    /// all filters take about a tenth of the memory, and gets of absent keys read one more data
+    /// block.
     ///
     /// ```
     /// use minikv::{FilterLayout, Options};
@@ -246,46 +258,47 @@ impl Options {
         self
     }
 
-    /// Gives new tables a filter over the prefixes of their keys, too, by which a scan of one
-    /// prefix leaves whole tables out: [`Db::prefix`](crate::Db::prefix), and ranges within one
-    /// prefix. It takes the level's bits for each prefix; levels without filters have none.
-    /// Needs byte order. Default: none.
+    /// Adds to new tables a filter over the prefixes of their keys. With it, a scan of one prefix
+    /// ([`Db::prefix`](crate::Db::prefix), or a range within one prefix) skips tables without that
+    /// prefix. The filter has as many bits per prefix as its level's other filters have per key;
+    /// levels without filters have none. Requires byte order. Default: none.
     #[must_use]
     pub fn filter_prefix(mut self, extractor: impl PrefixExtractor) -> Options {
         self.prefix_extractor = Some(Arc::new(extractor));
         self
     }
 
-    /// Continues the last log and MANIFEST at open, where they end cleanly, instead of starting
-    /// new ones. Default: false.
+    /// Continues the last log and the MANIFEST at open if they end cleanly, instead of starting new
+    /// ones. Default: false.
     #[must_use]
     pub fn reuse_logs(mut self, yes: bool) -> Options {
         self.reuse_logs = yes;
         self
     }
 
-    /// Whether a log may be longer than its records while it is written, by zeros. Default: true.
+    /// Allows a log that is being written to end in zeros after its records. This makes writes
+    /// faster, synced ones too. Default: true.
     ///
-    /// Without it, each group of writes is appended with one system call (one of more than 1 MiB
-    /// with several), and what a killed process leaves of the log ends with a record, or inside
-    /// one as LevelDB's own logs do. That is for readers that take zeros for damage: goleveldb
-    /// with `StrictJournal`; and LevelDB with `paranoid_checks`, if the process was killed in the
-    /// middle of writing a record that crosses 32 KiB of the log. All others read both kinds.
-    /// Unsynced puts take longer, and so do synced ones.
+    /// With false, each group of writes is appended with one system call (several for a group of
+    /// more than 1 MiB), and the log of a killed process ends with a record, or inside of one as
+    /// LevelDB's own logs may. That is for readers that consider the zeros to be damage: goleveldb
+    /// with `StrictJournal`, and LevelDB with `paranoid_checks` if the process was killed while it
+    /// wrote a record across a 32 KiB boundary of the log. All others read both kinds.
     #[must_use]
     pub fn preallocate_logs(mut self, yes: bool) -> Options {
         self.preallocate_logs = yes;
         self
     }
 
-    /// The order of keys. It must be the one the database was made with. Default: byte order.
+    /// Order of the keys. A database can be opened only with the comparator that it was created
+    /// with, as judged by its name. Default: byte order.
     #[must_use]
     pub fn comparator(mut self, comparator: Arc<dyn Comparator>) -> Options {
         self.comparator = comparator;
         self
     }
 
-    /// Where the files live. Default: the disk.
+    /// Filesystem that holds the database. Default: the operating system's.
     #[must_use]
     pub fn fs(mut self, fs: Arc<dyn Fs>) -> Options {
         self.fs = fs;
@@ -293,20 +306,20 @@ impl Options {
     }
 }
 
-/// For tests of the engine itself.
+/// Options for tests of the engine itself.
 #[doc(hidden)]
 impl Options {
-    /// A MANIFEST longer than this, and than twice what its version takes, is started anew.
-    /// Default: 1 MiB.
+    /// Size in bytes above which a new MANIFEST is started, if the old one is also more than twice
+    /// as long as its version needs. Default: 1 MiB.
     #[must_use]
     pub fn manifest_rotate_bytes(mut self, bytes: u64) -> Options {
         self.manifest_rotate_bytes = bytes;
         self
     }
 
-    /// Starts no threads: writers and waiters do the flushes and compactions, when the seed says
-    /// so. One thread that uses the database then always does the same operations in the same
-    /// order. Default: `None`, threads.
+    /// Starts no threads. Writers and waiters do the flushes and compactions instead, at moments
+    /// that a random generator with this seed chooses. If a single thread uses the database, it
+    /// always does the same operations in the same order. Default: `None`, which starts threads.
     #[must_use]
     pub fn inline_background(mut self, seed: Option<u64>) -> Options {
         self.inline_background = seed;
@@ -315,7 +328,10 @@ impl Options {
 }
 
 impl Options {
-    /// The options, if they can be meant.
+    /// Returns the options if their values are valid.
+    ///
+    /// # Errors
+    /// Invalid argument, with the name of the option.
     pub(crate) fn checked(self) -> Result<Options> {
         let positive = [
             ("write_buffer_bytes", self.write_buffer_bytes),
@@ -325,7 +341,7 @@ impl Options {
             ("max_file_bytes", usize::try_from(self.max_file_bytes).unwrap_or(usize::MAX)),
         ];
         if let Some((option, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return Err(Error::invalid(format!("{option} cannot be 0")));
+            return Err(Error::invalid(format!("{option} must not be 0")));
         }
         self.check_filters()?;
         Ok(self)
@@ -334,31 +350,34 @@ impl Options {
     fn check_filters(&self) -> Result<()> {
         if let Some((level, _)) = self.level_filters.iter().find(|(level, _)| *level >= NUM_LEVELS)
         {
-            return Err(Error::invalid(format!("there is no level {level} to have filters")));
+            return Err(Error::invalid(format!(
+                "filters are set for level {level}, but levels are 0 to {}",
+                NUM_LEVELS - 1
+            )));
         }
         let levels = self.level_filters.iter().map(|(_, filter)| filter);
         for LevelFilter { layout, bits_per_key } in levels.chain([&self.filter]) {
             if *layout != FilterLayout::None && !(1..=MAX_BITS_PER_KEY).contains(bits_per_key) {
                 return Err(Error::invalid(format!(
-                    "a filter has 1 to {MAX_BITS_PER_KEY} bits a key, not {bits_per_key}"
+                    "a filter has 1 to {MAX_BITS_PER_KEY} bits per key, not {bits_per_key}"
                 )));
             }
         }
         let order = self.comparator.name();
         if self.prefix_extractor.is_some() && order != BytewiseComparator.name() {
             return Err(Error::invalid(format!(
-                "filter_prefix needs byte order; this database is in the order of {order}"
+                "filter_prefix requires byte order; this database has the order of {order}"
             )));
         }
         Ok(())
     }
 
-    /// The filter policy, if filters may be used under the order of keys.
+    /// Returns the filter policy if filters can be used with the comparator.
     pub(crate) fn usable_filter_policy(&self) -> Option<Arc<dyn FilterPolicy>> {
         self.filter_policy.clone().filter(|_| self.comparator.equal_means_same_bytes())
     }
 
-    /// How new tables of a level are built.
+    /// Returns the options for new tables of a level.
     pub(crate) fn table_options(&self, order: &InternalComparator, level: usize) -> TableOptions {
         let own = self.level_filters.iter().find(|(other, _)| *other == level);
         let LevelFilter { layout, bits_per_key } = own.map_or(self.filter, |(_, filter)| *filter);
@@ -384,7 +403,7 @@ impl Options {
     }
 }
 
-/// How one read is done.
+/// Options of a read.
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     pub(crate) verify_checksums: bool,
@@ -400,22 +419,23 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// Checks the checksum of every block read from a file. Default: true (LevelDB: false).
+    /// Verifies the checksum of every block read from a file. Default: true (LevelDB: false).
     #[must_use]
     pub fn verify_checksums(mut self, yes: bool) -> ReadOptions {
         self.verify_checksums = yes;
         self
     }
 
-    /// Puts blocks read from a file into the block cache. Default: true.
+    /// Adds blocks read from files to the block cache. Turn it off for a long scan, so that it does
+    /// not evict blocks that gets need. Default: true.
     #[must_use]
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
         self.fill_cache = yes;
         self
     }
 
-    /// Asks filters before reading data blocks. Default: true. With false the same files are
-    /// read as if they had none: what a filter saves is the difference.
+    /// Queries filters before reading data blocks. With false, tables are read as if they had no
+    /// filters, which shows how much filters save. Default: true.
     #[must_use]
     pub fn use_filter(mut self, yes: bool) -> ReadOptions {
         self.use_filter = yes;
@@ -423,6 +443,9 @@ impl ReadOptions {
     }
 
     /// Reads the database as it was when `snapshot` was taken. Default: as it is now.
+    ///
+    /// Reads of another database than the snapshot's fail with
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument).
     #[must_use]
     pub fn snapshot(mut self, snapshot: &Snapshot) -> ReadOptions {
         self.snapshot = Some(snapshot.clone());
@@ -440,15 +463,15 @@ impl ReadOptions {
     }
 }
 
-/// How one write is done.
+/// Options of a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WriteOptions {
     pub(crate) sync: bool,
 }
 
 impl WriteOptions {
-    /// Returns only when the write would survive a loss of power. Default: false, and it
-    /// survives the end of the process.
+    /// Returns only once the write would survive a loss of power. Default: false; such a write
+    /// survives the end of the process, even by a signal.
     #[must_use]
     pub fn sync(mut self, yes: bool) -> WriteOptions {
         self.sync = yes;
@@ -460,7 +483,7 @@ impl WriteOptions {
 mod tests {
     use super::*;
 
-    /// Bits a key of the three kinds of filters that tables of a level get; 0 for none.
+    /// Returns the bits per key of the three kinds of filters of a level's tables; 0 for none.
     fn bits(options: &Options, level: usize) -> [u32; 3] {
         let order = InternalComparator::new(Arc::new(BytewiseComparator));
         let table = options.table_options(&order, level);

@@ -10,6 +10,7 @@ use crate::base::Error;
 use crate::base::sync::Instant;
 use crate::engine::compact::plan::{Compaction, is_free};
 use crate::engine::memtable::Memtable;
+use crate::engine::read::view::ReadView;
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::write::wal::{OutgoingLog, SpareLog};
@@ -125,6 +126,15 @@ impl State {
         };
         debug_assert_eq!(state.check(), Ok(()));
         state
+    }
+
+    /// Returns what readers are shown of this state.
+    pub(super) fn view(&self) -> ReadView {
+        ReadView {
+            mem: self.mem.clone(),
+            imm: self.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
+            version: self.version.clone(),
+        }
     }
 
     /// Returns the first log whose records are not in tables.

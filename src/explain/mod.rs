@@ -73,7 +73,7 @@ pub enum Step {
         tables: u64,
     },
     /// A table's key range contains the key. The following steps are within this table.
-    Table(Table),
+    Table(SearchedTable),
     /// The whole-table filter was queried.
     TableFilter(Verdict),
     /// The index was searched.
@@ -105,7 +105,7 @@ pub enum Step {
 /// A table that was searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Table {
+pub struct SearchedTable {
     /// The level of the table.
     pub level: usize,
     /// The file number.
@@ -117,13 +117,13 @@ pub struct Table {
     /// The last user key.
     pub last_key: Vec<u8>,
     /// Whether the table has a filter.
-    pub filter: TableFilter,
+    pub filter: FilterState,
 }
 
 /// Whether a table has a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum TableFilter {
+pub enum FilterState {
     /// The table has a filter.
     Readable,
     /// The table has a filter, but it is damaged and not used.
@@ -236,7 +236,7 @@ fn filter_use(state: &ReadState, options: &BlockReadOptions, steps: &[Step]) -> 
         FilterUse::NoPolicy
     } else if filters.clone().next().is_none() {
         FilterUse::NoTables
-    } else if filters.any(|filter| filter == TableFilter::Readable) {
+    } else if filters.any(|filter| filter == FilterState::Readable) {
         FilterUse::Asked
     } else {
         FilterUse::NoneInTables

@@ -8,7 +8,7 @@ use crate::engine::read::get::{LookupKey, ReadSink};
 use crate::engine::read::view::ReadState;
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::TableFile;
-use crate::explain::{Entry, IndexedBlock, Step, Table, TableFilter, Verdict};
+use crate::explain::{Entry, FilterState, IndexedBlock, SearchedTable, Step, Verdict};
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::format::key::{SeqNo, user_key};
 use crate::table::reader::Found;
@@ -83,11 +83,11 @@ impl Recorder {
     }
 }
 
-fn filter_of(table: &crate::table::Table) -> TableFilter {
+fn filter_of(table: &crate::table::Table) -> FilterState {
     match (table.has_filter(), table.filter_error()) {
-        (true, _) => TableFilter::Readable,
-        (false, Some(_)) => TableFilter::Damaged,
-        (false, None) => TableFilter::Missing,
+        (true, _) => FilterState::Readable,
+        (false, Some(_)) => FilterState::Damaged,
+        (false, None) => FilterState::Missing,
     }
 }
 
@@ -122,13 +122,13 @@ impl ReadSink for Recorder {
     }
 
     fn table(&mut self, level: usize, file: &TableFile) -> &mut Recorder {
-        self.steps.push(Step::Table(Table {
+        self.steps.push(Step::Table(SearchedTable {
             level,
             number: file.number,
             file_bytes: file.file_bytes,
             first_key: file.first_key().to_vec(),
             last_key: file.last_key().to_vec(),
-            filter: TableFilter::Missing,
+            filter: FilterState::Missing,
         }));
         self.slots.push(file.slot.clone());
         self.level = level;

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::base::size::Size;
 use crate::engine::stats::trace::ReadTrace;
 use crate::explain::{
-    BlockSource, Entry, Explanation, FilterUse, Step, Table, TableFilter, Verdict,
+    BlockSource, Entry, Explanation, FilterState, FilterUse, SearchedTable, Step, Verdict,
 };
 use crate::format::key::KeyKind;
 use crate::table::counts::LevelTrace;
@@ -65,12 +65,12 @@ impl fmt::Display for Entry {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for SearchedTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let filter = match self.filter {
-            TableFilter::Readable => "",
-            TableFilter::Damaged => ", filter damaged",
-            TableFilter::Missing => ", no filter",
+            FilterState::Readable => "",
+            FilterState::Damaged => ", filter damaged",
+            FilterState::Missing => ", no filter",
         };
         let (first, last) = (Key(&self.first_key), Key(&self.last_key));
         write!(f, "{first} .. {last}, {}{filter}", Size(self.file_bytes))

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use minikv::explain::{BlockSource, FilterUse, Step, TableFilter, Verdict};
+use minikv::explain::{BlockSource, FilterState, FilterUse, Step, Verdict};
 use minikv::files::KeyKind;
 use minikv::{
     BloomFilterPolicy, Compression, Db, Explanation, FilterGenerator, FilterPolicy, Options,
@@ -203,7 +203,7 @@ fn steps_come_in_the_order_of_the_read_path() {
             Step::Table(table) => {
                 assert!(table.first_key <= b"key000004".to_vec());
                 assert!(table.last_key >= b"key000004".to_vec());
-                assert_eq!(table.filter, TableFilter::Readable);
+                assert_eq!(table.filter, FilterState::Readable);
                 Some(table.level)
             }
             _ => None,

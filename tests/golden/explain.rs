@@ -1,6 +1,6 @@
 //! Explanations of gets in databases of C++ LevelDB, goleveldb and Chromium, opened read-only.
 
-use minikv::explain::{FilterUse, Step, TableFilter, Verdict};
+use minikv::explain::{FilterState, FilterUse, Step, Verdict};
 use minikv::{Db, Options, ReadOnlyDb};
 
 use crate::databases::{CASES, Copy, Expected, in_tsv};
@@ -58,7 +58,7 @@ fn a_database_without_filters_is_told_to_have_none() {
             Step::Table(table) => Some(table.filter),
             _ => None,
         });
-        assert_eq!(table, Some(TableFilter::Missing));
+        assert_eq!(table, Some(FilterState::Missing));
     }
     let case = "leveldb-cpp/02-flushed-bloom10-snappy";
     let (_copy, db) = open(case, Options::default().filter_policy(None));

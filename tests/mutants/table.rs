@@ -155,11 +155,11 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "recovery removes files before the MANIFEST says so",
         OPEN,
-        "        let flushed = self.flushed.take();\n",
-        "        let flushed = self.flushed.take();\n        if ON { for (name, parsed) in \
+        "        let version = self.record(",
+        "        if ON { for (name, parsed) in \
          &self.files { \
          if matches!(parsed, FileName::Log(number) if *number < first_log) { \
-         let _ = self.fs.remove(&self.dir.join(name)); } } }\n",
+         let _ = self.fs.remove(&self.dir.join(name)); } } }\n        let version = self.record(",
     ),
     mutant(
         "the database's directory is not made durable",

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use minikv::explain::{
-    BlockSource, Entry, Explanation, FilterUse, Step, Table, TableFilter, Verdict,
+    BlockSource, Entry, Explanation, FilterState, FilterUse, SearchedTable, Step, Verdict,
 };
 use minikv::files::KeyKind;
 use minikv::{LevelTrace, ReadTrace};
@@ -96,7 +96,7 @@ fn step(step: &Step) -> Value {
     }
 }
 
-fn table(table: &Table) -> Value {
+fn table(table: &SearchedTable) -> Value {
     json!({
         "step": "table",
         "level": table.level,
@@ -105,8 +105,8 @@ fn table(table: &Table) -> Value {
         "first_key": json_bytes(&table.first_key),
         "last_key": json_bytes(&table.last_key),
         "filter": match table.filter {
-            TableFilter::Readable => "readable",
-            TableFilter::Damaged => "damaged",
+            FilterState::Readable => "readable",
+            FilterState::Damaged => "damaged",
             _ => "missing",
         },
     })

@@ -58,12 +58,38 @@ fn as_file(facts: &TableFacts, level: usize) -> NewFile {
 
 /// Plans the repair of the surveyed tables.
 pub fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
+    let plan = match at_their_levels(survey, options, order) {
+        Some(tables) => Plan::Keep { tables },
+        None => at_one_level(survey, options, order),
+    };
+    debug_assert!(plan.is_consistent(options, order), "{plan:?}");
+    plan
+}
+
+/// Keeps the levels of the MANIFEST, and puts tables that it does not name into level 0. Returns
+/// `None` if nothing proves that newer versions are then above older ones.
+fn at_their_levels(
+    survey: &Survey,
+    options: &Options,
+    order: &InternalComparator,
+) -> Option<Vec<Kept>> {
     let named = survey.named();
     let unnamed: Vec<&TableFacts> = survey
         .tables
         .values()
         .filter(|facts| !named.contains_key(&facts.number) && facts.entries > 0)
         .collect();
+    let listed = survey.manifest.iter().flat_map(|manifest| manifest.files()).count();
+    if listed != named.len() {
+        // A table is listed at two levels, and nothing tells which is right.
+        return None;
+    }
+    if survey.distrust.is_some() && !unnamed.is_empty() {
+        let has_all = named.keys().all(|number| survey.tables.contains_key(number));
+        if !has_all || !are_later_flushes(survey, &unnamed) {
+            return None;
+        }
+    }
     let mut tables = Vec::new();
     for (number, file) in &named {
         let Some(facts) = survey.tables.get(number).filter(|facts| facts.entries > 0) else {
@@ -76,28 +102,18 @@ pub fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> P
         };
         tables.push(Kept { file, is_named: true, is_damaged });
     }
-    let has_all = named.keys().all(|number| survey.tables.contains_key(number));
-    let listed = survey.manifest.iter().flat_map(|manifest| manifest.files()).count();
-    let is_placeable = if listed != named.len() {
-        // A table is listed at two levels, and nothing tells which is right.
-        false
-    } else if survey.distrust.is_none() || unnamed.is_empty() {
-        true
-    } else {
-        has_all && are_later_flushes(survey, &unnamed)
-    };
-    if is_placeable {
-        let placed = unnamed.iter().map(|facts| Kept {
-            file: as_file(facts, 0),
-            is_named: false,
-            is_damaged: facts.faults > 0,
-        });
-        tables.extend(placed);
-        tables.sort_by_key(|kept| (kept.file.level, kept.file.number));
-        if is_consistent(&tables, options, order) {
-            return Plan::Keep { tables };
-        }
-    }
+    tables.extend(unnamed.iter().map(|facts| Kept {
+        file: as_file(facts, 0),
+        is_named: false,
+        is_damaged: facts.faults > 0,
+    }));
+    tables.sort_by_key(|kept| (kept.file.level, kept.file.number));
+    is_consistent(&tables, options, order).then_some(tables)
+}
+
+/// Puts all tables into one sorted level: as they are if they are disjoint, or else merged.
+fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
+    let named = survey.named();
     let all: Vec<&TableFacts> = survey.tables.values().collect();
     let bytes = all.iter().map(|facts| facts.file_bytes).sum::<u64>();
     let level = level_for(bytes, options);
@@ -110,6 +126,16 @@ pub fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> P
         return Plan::Keep { tables: tables.collect() };
     }
     Plan::Merge { level }
+}
+
+impl Plan {
+    /// Returns whether the tables that are kept form a version, and a merge goes to a sorted level.
+    fn is_consistent(&self, options: &Options, order: &InternalComparator) -> bool {
+        match self {
+            Plan::Keep { tables } => is_consistent(tables, options, order),
+            Plan::Merge { level } => (1..NUM_LEVELS).contains(level),
+        }
+    }
 }
 
 /// Returns whether tables that the MANIFEST does not name can come from flushes after its last

@@ -1,4 +1,4 @@
-//! The directory of a database: whether there is one, what is in it, and its lock.
+//! The directory of a database: finding a database in it, checking its files, and locking it.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -12,10 +12,10 @@ use crate::format::edit::VersionEdit;
 use crate::format::name::{self, FileName};
 use crate::fs::{FileLock, Fs, sync_dir};
 
-/// The directory, inside a database's, for what an open leaves out.
+/// Name of the directory, within a database's, for files that an open or a repair takes out.
 pub const LOST: &str = "lost";
 
-/// The files of a directory that are a database's, with their names.
+/// Returns the names of the files in `dir` that belong to a database, each with its parsed form.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
     Ok(names
@@ -24,11 +24,11 @@ pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
         .collect())
 }
 
-/// Whether `dir` holds a database.
+/// Returns whether `dir` contains a database.
 ///
 /// # Errors
-/// Corruption, if there is no `CURRENT` but tables or MANIFESTs are there: making a new database
-/// would lose them.
+/// Corruption, if there is no `CURRENT` but there are tables, logs or MANIFESTs: creating a new
+/// database would lose them. I/O errors.
 pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
     let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
     let current = dir.join(name::CURRENT);
@@ -39,27 +39,27 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
         return Ok(false);
     }
     let orphan = find_orphan(fs, dir);
-    // Another process may be making the database: what was found came after CURRENT then.
+    // If another process is creating the database, the file that was found is newer than CURRENT.
     if !matches!(orphan, Ok(None)) && exists(&current)? {
         return Ok(true);
     }
     match orphan? {
         None => Ok(false),
         Some(name) => Err(Error::corruption(format!(
-            "there is no CURRENT, but {name} is there: the database wants repair"
+            "there is no CURRENT, but there is {name}: the database needs repair"
         ))
         .in_file(&current)),
     }
 }
 
-/// A file in `dir` that only a database has.
+/// Returns the name of a file in `dir` that only a database has, if there is one.
 fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
     let mut orphan = None;
     for (file, name) in list(fs, dir)? {
         let counts = match name {
             FileName::Table { .. } | FileName::Log(_) => true,
             FileName::Manifest(number) => {
-                // The first step of making a database; a crash may leave it there alone.
+                // Creating a database begins with this file, and a crash may leave nothing else.
                 number != 1 || manifest::may_name_tables(fs, &dir.join(&file))?
             }
             _ => false,
@@ -71,10 +71,13 @@ fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
     Ok(orphan)
 }
 
-/// Makes a directory and its parents, durably.
+/// Creates a directory and its parents, durably.
 ///
-/// Those that are there may have been made by a process that ended before it could sync their
-/// names: these are synced too, where that is allowed.
+/// Existing ones may have been created by a process that ended before it synced their names, so
+/// these are synced too where permissions allow it.
+///
+/// # Errors
+/// I/O errors.
 pub fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let mut made = Vec::new();
     let mut found = Vec::new();
@@ -102,7 +105,7 @@ pub fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a directory cannot be synced at all, rather than not now.
+/// Returns whether an error means that a directory can never be synced, rather than not now.
 fn is_refusal(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -113,7 +116,7 @@ fn is_refusal(kind: ErrorKind) -> bool {
     )
 }
 
-/// The logs to replay, ascending.
+/// Returns the numbers of the logs to replay, ascending.
 pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64> {
     let live = |number: u64| {
         number >= recovered.log_number
@@ -129,12 +132,12 @@ pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64
     logs.into_iter().collect()
 }
 
-/// Checks that what the MANIFEST names is there.
+/// Checks that the files that the MANIFEST names exist.
 ///
 /// # Errors
-/// Corruption that names a table that is missing. If the MANIFEST's end is damaged, whatever is
-/// missing was removed because of an edit that is lost: then the damage, and with `paranoid` in
-/// any case.
+/// Corruption with the name of a missing table. If the end of the MANIFEST is damaged, files are
+/// missing because of an edit that is lost, and the error is that damage. With `paranoid`, the
+/// damage is an error even if no file is missing.
 pub fn check_files(
     dir: &Path,
     files: &[(String, FileName)],
@@ -153,13 +156,13 @@ pub fn check_files(
     Ok(())
 }
 
-/// Whether the log of this number is there; there is none of number 0.
+/// Returns whether log `number` exists, or `number` is 0, which means no log.
 fn has_log(files: &[(String, FileName)], number: u64) -> bool {
     number == 0 || files.iter().any(|(_, name)| *name == FileName::Log(number))
 }
 
-/// Checks that the MANIFEST did not lose its last edits between two records, where nothing in it
-/// shows that.
+/// Checks that the MANIFEST did not lose its last edits. Nothing in the MANIFEST shows a loss that
+/// begins between two records.
 fn check_end(
     dir: &Path,
     files: &[(String, FileName)],
@@ -168,15 +171,15 @@ fn check_end(
 ) -> Result<()> {
     match lost_edits(files, recovered.log_number, named) {
         None => Ok(()),
-        Some(what) => Err(Error::corruption(what + ": the database wants repair")
+        Some(what) => Err(Error::corruption(what + ": the database needs repair")
             .at(recovered.valid_end)
             .in_file(&dir.join(name::manifest_name(recovered.manifest_number)))),
     }
 }
 
-/// What shows that a MANIFEST, which names the tables `named`, lacks its last edits: its first
-/// log is gone, which goes when its contents are in a table, and there is a newer table that no
-/// edit names. A table is newer than the log if its number is.
+/// Returns a description of the evidence, if there is any, that a MANIFEST which names the tables
+/// `named` lacks its last edits: its first log is missing, and a table with a higher number exists
+/// that no edit names. A log is removed only once its contents are in a table.
 pub fn lost_edits(
     files: &[(String, FileName)],
     log_number: u64,
@@ -196,7 +199,7 @@ pub fn lost_edits(
     })
 }
 
-/// Checks that numbers are left for new files: past those of `files`, and from the MANIFEST's
+/// Checks that there are numbers left for new files, above those of `files` and from the MANIFEST's
 /// `next` on.
 ///
 /// # Errors
@@ -230,18 +233,18 @@ fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) ->
     match edit.new_files.iter().find(|file| !there.contains(&file.number)) {
         None => Ok(()),
         Some(file) => Err(Error::corruption(format!(
-            "a table of level {} is missing: the database wants repair",
+            "a table of level {} is missing: the database needs repair",
             file.level
         ))
         .in_file(&dir.join(name::table_name(file.number)))),
     }
 }
 
-/// The directory for what is taken out of the database in `dir`, if it is there.
+/// Returns the path of the directory `lost` in `dir`, if it exists.
 ///
 /// # Errors
-/// Invalid input, if the name stands for something else. A symbolic link there would lead files
-/// out of the database, and remove others outside of it.
+/// Invalid argument, if `lost` is not a directory. Through a symbolic link, files would be written
+/// and removed outside of the database. I/O errors.
 pub fn find_lost(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
     let lost = dir.join(LOST);
     let failed = |error| Error::io("look for", &lost, error);
@@ -251,13 +254,13 @@ pub fn find_lost(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
     match fs.is_real_dir(&lost).map_err(failed)? {
         true => Ok(Some(lost)),
         false => Err(Error::invalid(format!(
-            "{} is no directory but a link or a file: move it away",
+            "{} is not a directory but a link or a file: move it away",
             lost.display()
         ))),
     }
 }
 
-/// [`find_lost`], which makes the directory if it is not there.
+/// Does what [`find_lost`] does, and creates the directory if it does not exist.
 ///
 /// # Errors
 /// As [`find_lost`].
@@ -270,7 +273,10 @@ pub fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
     Ok(lost)
 }
 
-/// Takes the database's lock.
+/// Takes the lock of the database in `dir`.
+///
+/// # Errors
+/// [`Error::Locked`], with the holder if it is known; I/O errors.
 pub fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
     let path = dir.join(name::LOCK);
     match fs.lock(&path) {

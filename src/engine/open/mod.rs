@@ -1,19 +1,22 @@
-//! From files to an engine: the MANIFEST, then every log it does not cover, in order.
+//! Opening a database: from its files to an engine.
 //!
-//! What is replayed stays in memtables, with its logs on disk, until the background has flushed
-//! it: opening writes one MANIFEST and an empty log. Only what is more than the write buffers may
-//! hold is flushed on the way.
+//! 1. Create the directory and the database if they are missing, and take the lock.
+//! 2. Read the MANIFEST, and check that its tables exist.
+//! 3. Replay each log that the MANIFEST does not cover, in order, into memtables. These stay in
+//!    memory, and the logs on disk, until the background has flushed them; only what exceeds the
+//!    write buffers is flushed at once.
+//! 4. Start a log for new writes, and record the state in the MANIFEST.
+//! 5. Remove files that are not needed.
 //!
-//! A log that ends inside a record ends there: the process or the machine stopped while writing
-//! it. A bad record before that ends the log too, and every later log counts as not there, because
-//! what is left must be a prefix of what was written; with `paranoid_checks` it is an error. The
-//! logs that lose something so are kept aside in `lost/`.
+//! A log that ends inside a record ends before it: the process or the machine stopped while writing
+//! it. A bad record elsewhere ends the log too, and all later logs are ignored, because the result
+//! must be a prefix of what was written; with `paranoid_checks` this is an error instead. Logs of
+//! which something is left out are kept in `lost/`.
 //!
-//! A log that ends too early between two records looks whole. So each begins with an empty batch
-//! that says which sequence number comes next: if that is past what was recovered, the log before
-//! lost its end, and this one counts as lost too.
+//! A log that lost its end between two records looks complete. Therefore each log begins with an
+//! empty batch that states the next sequence number. If that is higher than the replay has reached,
+//! the previous log lost its end, and this one is ignored like those after damage.
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -30,8 +33,9 @@ use crate::engine::open::directory::{
 };
 use crate::engine::open::replay::{Recovery, Replay, Replayed};
 use crate::engine::options::Options;
-use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::read::view::ReadState;
 use crate::engine::stats::metrics::Metrics;
+use crate::engine::version::Version;
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::FileNumbers;
@@ -56,7 +60,8 @@ pub mod pinned;
 pub mod read_only;
 pub mod replay;
 
-/// What reading needs, made from the options.
+/// Returns the table cache and the block cache for the database in `dir`. The block cache is `None`
+/// if the options turn it off.
 pub fn table_cache(
     fs: &Arc<dyn Fs>,
     dir: &Path,
@@ -78,11 +83,12 @@ pub fn table_cache(
 }
 
 impl Engine {
-    /// Opens the database in `dir`, or makes it.
+    /// Opens the database in `dir`, or creates it.
     ///
     /// # Errors
     /// [`Error::Locked`], [`Error::DatabaseMissing`], [`Error::DatabaseExists`],
-    /// [`Error::Unsupported`] for another comparator, corruption and I/O errors.
+    /// [`Error::Unsupported`] for another comparator, [`Error::InvalidArgument`] for an invalid
+    /// option, corruption and I/O errors.
     pub fn open(dir: &Path, options: Options) -> Result<Arc<Engine>> {
         let options = options.checked()?;
         let fs = options.fs.clone();
@@ -91,7 +97,7 @@ impl Engine {
             create_dir(&*fs, dir)?;
         }
         let lock = lock(&*fs, dir)?;
-        // Another process may have made it, or removed it, before the lock was ours.
+        // Another process may have created or removed it before this one took the lock.
         if !options.allows(dir, has_database(&*fs, dir)?)? {
             manifest::create(&*fs, dir, options.comparator.name())?;
         }
@@ -100,10 +106,10 @@ impl Engine {
 }
 
 impl Options {
-    /// Gives `exists` back: whether there is a database in `dir`.
+    /// Checks `exists`, whether there is a database in `dir`, against the options, and returns it.
     ///
     /// # Errors
-    /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], where the options say so.
+    /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], according to the options.
     fn allows(&self, dir: &Path, exists: bool) -> Result<bool> {
         match exists {
             true if self.error_if_exists => Err(Error::DatabaseExists { path: dir.to_path_buf() }),
@@ -115,23 +121,23 @@ impl Options {
     }
 }
 
-/// The steps from a locked directory to an engine.
+/// A locked directory on its way to an engine. [`Opening::finish`] has the steps in order.
 struct Opening {
     dir: PathBuf,
     fs: Arc<dyn Fs>,
     options: Options,
     order: InternalComparator,
     numbers: Arc<FileNumbers>,
+    /// The database's files at the beginning.
     files: Vec<(String, FileName)>,
     recovered: Recovered,
-    flushed: RefCell<Flushed>,
 }
 
-/// What recovery wrote.
+/// The tables that an open writes before there is an engine.
 #[derive(Default)]
 struct Flushed {
     tables: Vec<NewFile>,
-    /// The highest sequence number in them.
+    /// The highest sequence number in `tables`.
     last_seq: SeqNo,
 }
 
@@ -142,7 +148,7 @@ impl Opening {
         let files = list(&*fs, dir)?;
         check_files(dir, &files, &recovered, options.paranoid_checks)?;
         check_numbers(dir, &files, recovered.next_file_number)?;
-        // Numbers on disk may be past what the MANIFEST knows: none is handed out again.
+        // Files may have higher numbers than the MANIFEST knows. None may be handed out again.
         let numbers = FileNumbers::new(recovered.next_file_number);
         for number in files.iter().filter_map(|(_, name)| name.number()) {
             numbers.skip(number);
@@ -154,65 +160,30 @@ impl Opening {
             options,
             numbers: Arc::new(numbers),
             files,
-            flushed: RefCell::default(),
             recovered,
         })
     }
 
+    /// Returns the engine. Nothing is removed before the MANIFEST records what replaces it.
     fn finish(self, lock: Box<dyn FileLock>) -> Result<Arc<Engine>> {
         let logs = live_logs(&self.files, &self.recovered);
-        let mut replayed = self.replay(&logs)?;
-        if !replayed.recovery.lost.is_empty() {
-            self.keep_lost_logs(&replayed.recovery)?;
-            // The damaged log must be done with before the next one is written: replayed again,
-            // the damage would take what comes after it along.
-            while !replayed.memtables.is_empty() {
-                self.flush_oldest(&mut replayed.memtables)?;
-            }
-        }
+        let (mut replayed, flushed) = self.replay(&logs)?;
         let lock: Arc<dyn FileLock> = lock.into();
         let trash = Arc::new(Trash::new(self.fs.clone(), &self.dir).guarded_by(&lock));
-        let mut manifest = VersionSet::new(
-            self.fs.clone(),
-            &self.dir,
-            self.order.clone(),
-            trash.clone(),
-            self.numbers.clone(),
-            &self.recovered,
-            self.options.manifest_rotate_bytes,
-        )?;
+        let mut manifest = self.version_set(&trash)?;
         let mut commit = self.start_log(&mut replayed)?;
         let frozen = replayed.memtables;
-        let first_log = frozen.front().map_or(commit.first_log, |frozen| frozen.first_log);
-        let may_go_on = self.recovered.clean && !self.recovered.sync_failed;
-        if self.options.reuse_logs && may_go_on {
-            manifest.reuse_manifest(&self.recovered)?;
-        }
-        let flushed = self.flushed.take();
-        let version = manifest.commit(VersionEdit {
-            log_number: Some(first_log),
-            last_seq: Some(flushed.last_seq),
-            new_files: flushed.tables,
-            ..VersionEdit::default()
-        })?;
+        let first_log = frozen.front().map_or(commit.log_number, |frozen| frozen.first_log);
+        let version = self.record(&mut manifest, first_log, flushed)?;
         let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
-        live.remove(&commit.state.log_number);
-        commit.state.replayed_log = live.last().copied();
-        live.insert(commit.state.log_number);
+        live.remove(&commit.log_number);
+        commit.replayed_log = live.last().copied();
+        live.insert(commit.log_number);
         self.remove_obsolete(&version, &live, manifest.manifest_number());
-        let mem = commit.state.mem.clone();
-        let state = State::new(mem, commit.first_log, frozen, version, live.into_iter());
-        let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
-        let tables = Arc::new(tables.guarded_by(&lock));
-        let view = ReadView {
-            mem: state.mem.clone(),
-            imm: state.frozen.iter().rev().map(|frozen| frozen.mem.clone()).collect(),
-            version: state.version.clone(),
-        };
-        let last_seq = commit.state.last_seq;
-        let (order, trash_of_reads) = (self.order, trash.clone());
-        let reads =
-            ReadState::new(order, tables, block_cache, trash_of_reads, view, last_seq, Some(lock));
+        let mem = commit.mem.clone();
+        let log_number = commit.log_number;
+        let state = State::new(mem, log_number, frozen, version, live.into_iter());
+        let reads = self.read_state(&state, commit.last_seq, trash.clone(), lock);
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,
@@ -225,7 +196,7 @@ impl Opening {
             pace: Pace::default(),
             recovery: replayed.recovery,
             queue: Default::default(),
-            commit: Mutex::ranked(LockRank::Commit, commit.state),
+            commit: Mutex::ranked(LockRank::Commit, commit),
             manifest: Mutex::ranked(LockRank::Manifest, manifest),
             state: Mutex::ranked(LockRank::State, state),
             changed: Condvar::new(),
@@ -234,7 +205,9 @@ impl Opening {
         }))
     }
 
-    fn replay(&self, logs: &[u64]) -> Result<Replayed> {
+    /// Replays `logs`. Memtables that exceed the write buffers are flushed on the way, and all of
+    /// them if a log is damaged.
+    fn replay(&self, logs: &[u64]) -> Result<(Replayed, Flushed)> {
         let replay = Replay {
             fs: &*self.fs,
             dir: &self.dir,
@@ -243,28 +216,51 @@ impl Opening {
             paranoid: self.options.paranoid_checks,
             beside_writer: false,
         };
-        replay.run(logs, self.recovered.last_seq, |memtables| self.flush_oldest(memtables))
+        let mut flushed = Flushed::default();
+        let mut replayed = replay.run(logs, self.recovered.last_seq, |memtables| {
+            self.flush_oldest(memtables, &mut flushed)
+        })?;
+        if !replayed.recovery.lost.is_empty() {
+            self.keep_lost_logs(&replayed.recovery)?;
+            // Later logs must not depend on a damaged one: the next replay would stop at the
+            // damage again, and leave out what was written since.
+            while !replayed.memtables.is_empty() {
+                self.flush_oldest(&mut replayed.memtables, &mut flushed)?;
+            }
+        }
+        Ok((replayed, flushed))
     }
 
-    fn flush_oldest(&self, memtables: &mut VecDeque<Frozen>) -> Result<()> {
+    fn flush_oldest(&self, memtables: &mut VecDeque<Frozen>, flushed: &mut Flushed) -> Result<()> {
         let Some(Frozen { mem, .. }) = memtables.pop_front() else { return Ok(()) };
         let number = self.numbers.take();
-        // Nobody reads yet: of every key only the newest version is needed.
+        // There are no readers yet: only the newest version of each key is needed.
         let held = vec![MAX_SEQ_NO];
         let (options, order) = (&self.options, &self.order);
         let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
         let (table, _) = write_table(&target, &mem, held, number, |_| {})?;
-        let mut flushed = self.flushed.borrow_mut();
         flushed.tables.push(table);
         flushed.last_seq = flushed.last_seq.max(mem.last_seq());
         Ok(())
     }
 
+    fn version_set(&self, trash: &Arc<Trash>) -> Result<VersionSet> {
+        VersionSet::new(
+            self.fs.clone(),
+            &self.dir,
+            self.order.clone(),
+            trash.clone(),
+            self.numbers.clone(),
+            &self.recovered,
+            self.options.manifest_rotate_bytes,
+        )
+    }
+
     /// Continues the last log, or starts a new one.
-    fn start_log(&self, replayed: &mut Replayed) -> Result<Started> {
+    fn start_log(&self, replayed: &mut Replayed) -> Result<CommitState> {
         let reusable = self.options.reuse_logs && replayed.recovery.lost.is_empty();
-        // Its memtable goes on too, so no other log may be in that; and an empty log has no
-        // first record that tells where it belongs.
+        // Its memtable is continued too, so that must hold no other log. An empty log is not
+        // continued: it lacks the first record that states its place.
         let is_alone =
             |number| replayed.memtables.back().is_none_or(|last| last.first_log == number);
         if let (true, Some((number, len))) = (reusable, replayed.last_log)
@@ -274,57 +270,59 @@ impl Opening {
             && !has_other_names(&*self.fs, &path)?
         {
             let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
-            let log = LogWriter::new(file, len);
+            let log = CurrentLog { number, path, log: LogWriter::new(file, len) };
             let last = replayed.memtables.pop_back();
             let mem = last.map_or_else(|| self.new_memtable(), |last| last.mem);
-            return Ok(self.started(number, path, log, mem, number, replayed.last_seq));
+            return Ok(log.into_commit_state(mem, replayed.last_seq));
         }
         let number = self.numbers.take();
         let plain = !self.options.preallocate_logs;
         let log = SpareLog::create(&*self.fs, &self.dir, number, plain)?;
         let (path, log) = log.begin(replayed.last_seq + 1)?;
-        let mem = self.new_memtable();
-        Ok(self.started(number, path, log, mem, number, replayed.last_seq))
+        let log = CurrentLog { number, path, log };
+        Ok(log.into_commit_state(self.new_memtable(), replayed.last_seq))
     }
 
     fn new_memtable(&self) -> Arc<Memtable> {
         Arc::new(Memtable::new(self.order.user(), self.options.write_buffer_bytes))
     }
 
-    fn started(
+    /// Records in the MANIFEST which tables were written, and that logs before `first_log` are no
+    /// longer needed. Returns the version after that.
+    fn record(
         &self,
-        log_number: u64,
-        log_path: PathBuf,
-        log: LogWriter,
-        mem: Arc<Memtable>,
+        manifest: &mut VersionSet,
         first_log: u64,
-        last_seq: SeqNo,
-    ) -> Started {
-        let state = CommitState {
-            log_number,
-            log_path,
-            log,
-            name_synced: false,
-            outgoing: Vec::new(),
-            replayed_log: None,
-            mem,
-            arena: Arena::default(),
-            last_seq,
-            // What was replayed may never have been synced.
-            unsynced: true,
-            half_done: false,
-            group: WriteBatch::new(),
-            look_at: 0,
-            last_sync: Duration::ZERO,
-        };
-        Started { state, first_log }
+        flushed: Flushed,
+    ) -> Result<Arc<Version>> {
+        let can_continue = self.recovered.clean && !self.recovered.sync_failed;
+        if self.options.reuse_logs && can_continue {
+            manifest.reuse_manifest(&self.recovered)?;
+        }
+        manifest.commit(VersionEdit {
+            log_number: Some(first_log),
+            last_seq: Some(flushed.last_seq),
+            new_files: flushed.tables,
+            ..VersionEdit::default()
+        })
     }
 
-    /// Puts a second name on the logs that lose something, out of the way of their removal.
+    fn read_state(
+        &self,
+        state: &State,
+        last_seq: SeqNo,
+        trash: Arc<Trash>,
+        lock: Arc<dyn FileLock>,
+    ) -> ReadState {
+        let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
+        let tables = Arc::new(tables.guarded_by(&lock));
+        let order = self.order.clone();
+        ReadState::new(order, tables, block_cache, trash, state.view(), last_seq, Some(lock))
+    }
+
+    /// Gives the logs of which something is left out a second name in `lost/`, so that removing
+    /// them loses nothing.
     fn keep_lost_logs(&self, recovery: &Recovery) -> Result<()> {
-        if recovery.lost.is_empty() {
-            return Ok(());
-        }
         let aside = make_lost(&*self.fs, &self.dir)?;
         for lost in &recovery.lost {
             let Some(name) = lost.path.file_name() else { continue };
@@ -339,14 +337,9 @@ impl Opening {
         sync_dir(&*self.fs, &aside)
     }
 
-    /// Removes what no MANIFEST names and no log needs. What cannot be removed stays for the
-    /// next open.
-    fn remove_obsolete(
-        &self,
-        version: &crate::engine::version::Version,
-        live_logs: &BTreeSet<u64>,
-        manifest_number: u64,
-    ) {
+    /// Removes files that neither the MANIFEST names nor recovery needs. Files that cannot be
+    /// removed stay until the next open.
+    fn remove_obsolete(&self, version: &Version, live_logs: &BTreeSet<u64>, manifest_number: u64) {
         let tables: BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
         for (file_name, name) in &self.files {
             let needed = match name {
@@ -363,8 +356,33 @@ impl Opening {
     }
 }
 
-/// The log that writes go to, and the first whose records are in its memtable.
-struct Started {
-    state: CommitState,
-    first_log: u64,
+/// The log that new writes go to.
+struct CurrentLog {
+    number: u64,
+    path: PathBuf,
+    log: LogWriter,
+}
+
+impl CurrentLog {
+    /// Returns the commit state with this log, its memtable `mem`, and the last sequence number
+    /// that was given to a write.
+    fn into_commit_state(self, mem: Arc<Memtable>, last_seq: SeqNo) -> CommitState {
+        CommitState {
+            log_number: self.number,
+            log_path: self.path,
+            log: self.log,
+            name_synced: false,
+            outgoing: Vec::new(),
+            replayed_log: None,
+            mem,
+            arena: Arena::default(),
+            last_seq,
+            // The replayed records may never have been synced.
+            unsynced: true,
+            half_done: false,
+            group: WriteBatch::new(),
+            look_at: 0,
+            last_sync: Duration::ZERO,
+        }
+    }
 }

@@ -1,7 +1,7 @@
-//! The files of a view, held open: a writer may remove their names.
+//! Holding the files of a view open, so that a writer may remove them meanwhile.
 //!
-//! A process may have only so many files open. Tables beyond that are opened for each read; if a
-//! writer has removed one by then, the read fails and says so.
+//! The number of open files of a process is limited. Tables beyond the limit are opened for each
+//! read; if a writer has removed one by then, the read fails and says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,8 +19,8 @@ use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 /// Open files by their paths.
 pub type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 
-/// Opens the tables of a version, but for those in `held` already, and forgets all others. Those
-/// that cannot be held open are there too: each is opened again when it is read.
+/// Makes `held` the tables of a version: opens those that it lacks and drops all others. Tables
+/// that cannot be held open are in it too; each of these is opened again when it is read.
 pub fn hold_tables(fs: &dyn Fs, dir: &Path, recovered: &Recovered, held: &mut Files) -> Result<()> {
     let mut before = std::mem::take(held);
     for table in &recovered.edit.new_files {
@@ -45,10 +45,10 @@ pub fn hold_tables(fs: &dyn Fs, dir: &Path, recovered: &Recovered, held: &mut Fi
     Ok(())
 }
 
-/// Opens the live logs, ascending, and gives back the numbers of those that count: up to the newest
-/// that has a record. Those before it were complete when it was begun. Those after it, still empty,
-/// are begun only when it is complete: what they hold by the time they are read is no part of this
-/// view, which may lack the end of the log before them.
+/// Opens the logs to replay, and returns their numbers, ascending: those of `live` up to the newest
+/// one that is not empty. Logs before that were complete when it was started. The empty ones after
+/// it are started only when it is complete. Records that they have by the time of the replay are
+/// not part of this view, because the view may lack the end of the log before them.
 pub fn hold_logs(fs: &dyn Fs, dir: &Path, live: &[u64], held: &mut Files) -> Result<Vec<u64>> {
     let mut logs = Vec::new();
     for &number in live.iter().rev() {
@@ -69,23 +69,24 @@ pub struct PinnedFs {
     inner: Arc<dyn Fs>,
     pinned: Files,
     unheld: usize,
-    /// All there is in the directory, if that is fixed too.
+    /// The directory and the names in it, if these are fixed too.
     names: Option<(PathBuf, Vec<String>)>,
 }
 
 impl PinnedFs {
-    /// Reads the `pinned` files, whatever has become of their names, and others from `inner`.
+    /// Returns a filesystem with the files `pinned`, whatever becomes of their names in `inner`,
+    /// and the other files of `inner`.
     pub fn new(inner: Arc<dyn Fs>, pinned: Files) -> PinnedFs {
         let unheld = pinned.values().filter(|file| !file.is_held()).count();
         PinnedFs { inner, pinned, unheld, names: None }
     }
 
-    /// Holds everything that counts in the database in `dir`, as it is at one moment; of the files
-    /// of tables, those in `held` are open already.
+    /// Holds all files of the database in `dir` as they are at one moment. Tables in `held` are
+    /// open already. Returns `None` if the MANIFEST does not end cleanly, as while an edit is being
+    /// written.
     ///
     /// # Errors
-    /// What an open for reading fails with. `Ok(None)` if the MANIFEST does not end cleanly, as
-    /// while an edit is being written.
+    /// As [`read_only::open`](crate::engine::open::read_only::open).
     pub fn of_moment(dir: &Path, options: &Options, held: &mut Files) -> Result<Option<PinnedFs>> {
         let fs = &options.fs;
         let mut names: BTreeSet<String> =
@@ -104,7 +105,7 @@ impl PinnedFs {
         let live = directory::live_logs(&files, &recovered);
         let begun = hold_logs(&**fs, dir, &live, &mut pinned)?;
         for log in live.iter().filter(|log| !begun.contains(log)) {
-            // Still empty at this moment.
+            // Empty at this moment.
             pinned.insert(dir.join(name::log_name(*log)), Arc::new(Contents(Vec::new())));
         }
         names.insert(manifest.clone());
@@ -116,7 +117,8 @@ impl PinnedFs {
         Ok(Some(PinnedFs { names, ..PinnedFs::new(fs.clone(), pinned) }))
     }
 
-    /// Number of files that could not be held open: each is opened again when it is read.
+    /// Returns the number of files that could not be held open. Each is opened again for every
+    /// read.
     pub fn unheld(&self) -> usize {
         self.unheld
     }
@@ -149,7 +151,7 @@ impl ReadFile for Contents {
     }
 }
 
-/// The first bytes of a file that grows.
+/// The first bytes of a file that may grow.
 #[derive(Debug)]
 struct Beginning {
     file: Arc<dyn ReadFile>,
@@ -168,7 +170,7 @@ impl ReadFile for Beginning {
     }
 }
 
-/// A table that is opened anew for each read, and may be gone by then.
+/// A table that is opened again for each read, and may have been removed by then.
 #[derive(Debug)]
 struct UnheldFile {
     file: Arc<dyn ReadFile>,
@@ -205,7 +207,10 @@ impl ReadFile for UnheldFile {
 }
 
 fn read_only<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "opened for reading only"))
+    Err(io::Error::new(
+        io::ErrorKind::ReadOnlyFilesystem,
+        "the database is opened for reading only",
+    ))
 }
 
 impl Fs for PinnedFs {
@@ -291,7 +296,7 @@ mod tests {
     use super::*;
     use crate::fs::MemFs;
 
-    /// A table of which a process with too few descriptors knows the name alone.
+    /// A removed table that a process with too few descriptors could not hold open.
     #[derive(Debug)]
     struct Removed;
 

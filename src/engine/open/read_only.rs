@@ -1,5 +1,5 @@
-//! Opening for reading only: a view made of what the files say at one moment. Nothing in the
-//! directory is touched, and no lock is taken, so another process may be writing meanwhile.
+//! Opening for reading only: a view of the files at one moment. This changes nothing in the
+//! directory and takes no lock, so another process may be writing meanwhile.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use crate::engine::version::{Version, manifest};
 use crate::format::key::InternalComparator;
 use crate::fs::{Fs, absolute};
 
-/// How often a view is made anew because a writer changed the files meanwhile.
+/// Maximum number of attempts to make a view while a writer changes the files. Raising it helps
+/// only beside a writer that never pauses.
 const MAX_TRIES: usize = 50;
 
-/// What a database opened for reading only is.
+/// A database opened for reading only.
 #[derive(Debug)]
 pub struct Opened {
-    /// What reads need; its view never changes.
+    /// The state for reads. Its view never changes.
     pub state: Arc<ReadState>,
-    /// What was found in the logs.
+    /// The result of replaying the logs.
     pub recovery: Recovery,
     /// Number of tables that could not be held open.
     pub unheld_tables: u64,
@@ -33,7 +34,8 @@ pub struct Opened {
 
 /// Opens the database in `dir`.
 ///
-/// A failure counts only if it comes again in a directory that nobody changed meanwhile.
+/// Tries again if an attempt fails, until the directory did not change between two attempts: what a
+/// writer does meanwhile is no failure.
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`], [`Error::Unsupported`] for another comparator, corruption and I/O
@@ -61,19 +63,20 @@ pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
     }
 }
 
-/// What changes with every change of the files: their names, and the end of the MANIFEST that
-/// counts. `None` if they cannot be read.
+/// Returns values of which some change whenever the files do: the file names, and the number and
+/// end of the current MANIFEST. Returns `None` if the directory cannot be listed.
 pub fn state_of(fs: &dyn Fs, dir: &Path, options: &Options) -> Option<(Vec<String>, u64, u64)> {
     let mut names = fs.list(dir).ok()?;
     names.sort();
     let recovered = manifest::recover_beside_writer(fs, dir, options.comparator.name());
-    // A MANIFEST that cannot be read stays as it is, too.
+    // A MANIFEST that cannot be read counts as unchanged.
     let end = recovered.map_or((0, 0), |found| (found.manifest_number, found.valid_end));
     Some((names, end.0, end.1))
 }
 
 fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> {
-    // The names before the MANIFEST: a log that it needs is among them, or was made later.
+    // The names are listed before the MANIFEST is read. A log that it needs is then either listed
+    // or created later.
     let files = directory::list(&*options.fs, dir)?;
     let comparator = options.comparator.name();
     let recovered = manifest::recover_beside_writer(&*options.fs, dir, comparator)?;
@@ -95,7 +98,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
         beside_writer: true,
     };
     let mut replayed = replay.run(&logs, recovered.last_seq, |_| Ok(()))?;
-    // Never thrown into: no edit ever drops a table of this version.
+    // Stays empty: no edit ever drops a table of this version.
     let trash = Arc::new(Trash::new(fs.clone(), dir));
     let version = Version::default().apply(&recovered.edit, &order, &trash)?;
     let mem = match replayed.memtables.pop_back() {

@@ -1,4 +1,4 @@
-//! The replay of logs into memtables.
+//! Replaying logs into memtables.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -13,64 +13,69 @@ use crate::format::name;
 use crate::fs::Fs;
 use crate::log::{LogReader, Tail};
 
-/// Memtables that recovery keeps before it flushes the oldest itself.
+/// Number of full memtables that a replay keeps in memory before it has the oldest flushed. Raising
+/// it makes opens after a crash take more memory, and fewer of them write tables.
 const MAX_RECOVERED_MEMTABLES: usize = 2;
 
-/// What recovery found.
+/// The result of replaying the logs at open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Logs replayed.
+    /// Number of logs replayed.
     pub logs: u64,
-    /// Records replayed: commit groups.
+    /// Number of records replayed. Each is a commit group: one or more writes.
     pub records: u64,
-    /// Logs of which something was left out, because it was damaged or came after damage.
+    /// Logs from which records were left out, because they are damaged or come after damage.
     pub lost: Vec<LostLog>,
 }
 
-/// A log of which something was left out.
+/// A log from which records were left out. The whole log is kept in the directory `lost/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostLog {
-    /// The log.
+    /// The path of the log.
     pub path: PathBuf,
-    /// Where what was left out begins.
+    /// Offset of the first byte that was left out.
     pub offset: u64,
-    /// The bytes from there to the end.
+    /// Number of bytes from there to the end of the log.
     pub bytes: u64,
-    /// What is wrong.
+    /// The reason, as text.
     pub why: String,
 }
 
-/// What replaying the logs leaves.
+/// The memtables that a replay leaves, and what it found.
 pub struct Replayed {
-    /// Full memtables, oldest first, and last the one that is not full.
+    /// The memtables, oldest first. None is empty, and all but the last are full.
     pub memtables: VecDeque<Frozen>,
-    /// The highest sequence number seen.
+    /// The highest sequence number replayed, or that of the MANIFEST if it is higher.
     pub last_seq: SeqNo,
-    /// What was found.
+    /// The report of the replay.
     pub recovery: Recovery,
-    /// The last log, if it ends so that it can be continued: its number and length.
+    /// The number and the length of the last log, if it can be continued.
     pub last_log: Option<(u64, u64)>,
 }
 
-/// Replays logs into memtables.
+/// A replay of logs into memtables.
 pub struct Replay<'a> {
-    /// Where the logs are.
+    /// The filesystem of the logs.
     pub fs: &'a dyn Fs,
-    /// Their directory.
+    /// The directory of the logs.
     pub dir: &'a Path,
     /// The order of keys.
     pub order: &'a InternalComparator,
-    /// When a memtable is full.
+    /// Size at which a memtable is full, in bytes.
     pub write_buffer_bytes: usize,
-    /// Whether damage inside a log is an error.
+    /// Whether damage inside a log is an error, rather than the end of the replay.
     pub paranoid: bool,
     /// Whether another process may be writing the logs.
     pub beside_writer: bool,
 }
 
 impl Replay<'_> {
-    /// Replays `logs`, ascending. `full` is told when a memtable beyond the first few is full,
-    /// and may take the oldest from the queue.
+    /// Replays `logs`, whose numbers must ascend. `last_seq` is the last sequence number in tables.
+    /// `full` is called when more memtables than the first few are full, and may take the oldest
+    /// ones from the queue.
+    ///
+    /// # Errors
+    /// I/O errors, those of `full`, and with `paranoid` corruption.
     pub fn run(
         &self,
         logs: &[u64],
@@ -96,7 +101,7 @@ impl Replay<'_> {
                 replayed.recovery.lost.push(LostLog { path, offset: 0, bytes, why });
             }
         }
-        // A batch may be empty, and of no entries no table can be made.
+        // Batches may be empty, and a table needs at least one entry.
         replayed.memtables.retain(|frozen| !frozen.mem.is_empty());
         Ok(replayed)
     }
@@ -112,48 +117,18 @@ impl Replay<'_> {
         let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let file_bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
         let mut reader = LogReader::of_batches(file, &path)?.beside_writer(self.beside_writer);
-        // All of a log is in one memtable. Of two, the first could be flushed, the log needed for
-        // the second could lose its end, and what is replayed then be older than the table.
-        let mut mem = None;
-        let mut sync_failed = false;
-        let end = loop {
-            let is_first = reader.valid_end() == 0;
-            let record = match reader.next() {
-                Ok(Some(record)) => record,
-                Ok(None) => break LogEnd::Whole,
-                Err(error) => break LogEnd::Damaged(error),
-            };
-            if is_first && let Some(gap) = gap_before(record, replayed.last_seq) {
-                break LogEnd::Misplaced(gap);
-            }
-            let mem = match &mem {
-                Some(mem) => mem,
-                None => {
-                    let expected = usize::try_from(file_bytes).unwrap_or(usize::MAX);
-                    let log = (number, expected);
-                    mem.insert(current_memtable(self, replayed, log, arena, full)?)
-                }
-            };
-            match insert_record(mem, record, arena) {
-                Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
-                Err(error) => {
-                    break LogEnd::Damaged(error.in_file(&path).at(reader.record_offset()));
-                }
-            }
-            let is_empty = record.len() == HEADER_BYTES;
-            sync_failed |= is_empty && !is_first;
-            replayed.recovery.records += u64::from(!is_empty);
-        };
+        let log = Log { number, path: &path, file_bytes };
+        let end = self.replay_records(&log, &mut reader, replayed, arena, full)?;
         replayed.recovery.logs += 1;
         replayed.last_log = None;
         let (offset, why) = match end {
-            LogEnd::Whole => {
+            LogEnd::Whole { sync_failed } => {
                 let is_clean = reader.tail() == Tail::Clean;
-                let may_go_on = is_clean && !sync_failed;
-                replayed.last_log = may_go_on.then_some((number, reader.valid_end()));
+                let can_continue = is_clean && !sync_failed;
+                replayed.last_log = can_continue.then_some((number, reader.valid_end()));
                 return Ok(());
             }
-            // With nothing after the marker there is nothing to lose.
+            // With nothing after the first record there is nothing to lose.
             LogEnd::Misplaced(_) if matches!(reader.next(), Ok(None)) => return Ok(()),
             LogEnd::Misplaced(gap) => (0, gap),
             LogEnd::Damaged(error) if self.paranoid || !error.is_corruption() => return Err(error),
@@ -163,44 +138,95 @@ impl Replay<'_> {
         replayed.recovery.lost.push(LostLog { path, offset, bytes, why });
         Ok(())
     }
+
+    /// Inserts the records of a log into a memtable, up to the log's end or the first bad record.
+    fn replay_records(
+        &self,
+        log: &Log<'_>,
+        reader: &mut LogReader,
+        replayed: &mut Replayed,
+        arena: &mut Arena,
+        full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
+    ) -> Result<LogEnd> {
+        // A log is never split between two memtables: if the first were flushed and the log then
+        // lost its end, the next replay would yield entries older than that table.
+        let mut mem = None;
+        let mut sync_failed = false;
+        loop {
+            let is_first = reader.valid_end() == 0;
+            let record = match reader.next() {
+                Ok(Some(record)) => record,
+                Ok(None) => return Ok(LogEnd::Whole { sync_failed }),
+                Err(error) => return Ok(LogEnd::Damaged(error)),
+            };
+            if is_first && let Some(gap) = gap_before(record, replayed.last_seq) {
+                return Ok(LogEnd::Misplaced(gap));
+            }
+            let mem = match &mem {
+                Some(mem) => mem,
+                None => mem.insert(self.current_memtable(log, replayed, arena, full)?),
+            };
+            match insert_record(mem, record, arena) {
+                Ok(last) => replayed.last_seq = replayed.last_seq.max(last),
+                Err(error) => {
+                    let error = error.in_file(log.path).at(reader.record_offset());
+                    return Ok(LogEnd::Damaged(error));
+                }
+            }
+            let is_empty = record.len() == HEADER_BYTES;
+            sync_failed |= is_empty && !is_first;
+            replayed.recovery.records += u64::from(!is_empty);
+        }
+    }
+
+    /// Returns the memtable for a log: the last one, or a new one if that is full.
+    fn current_memtable(
+        &self,
+        log: &Log<'_>,
+        replayed: &mut Replayed,
+        arena: &mut Arena,
+        full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
+    ) -> Result<Arc<Memtable>> {
+        if let Some(last) = replayed.memtables.back()
+            && last.mem.bytes() < self.write_buffer_bytes
+        {
+            return Ok(last.mem.clone());
+        }
+        if replayed.memtables.len() > MAX_RECOVERED_MEMTABLES {
+            full(&mut replayed.memtables)?;
+        }
+        *arena = Arena::default();
+        let log_bytes = usize::try_from(log.file_bytes).unwrap_or(usize::MAX);
+        let expected_bytes = self.write_buffer_bytes.min(log_bytes);
+        let mem = Arc::new(Memtable::new(self.order.user(), expected_bytes));
+        let frozen = Frozen { mem: mem.clone(), first_log: log.number, bytes: 0 };
+        replayed.memtables.push_back(frozen);
+        Ok(mem)
+    }
+}
+
+/// A log that is being replayed.
+struct Log<'a> {
+    number: u64,
+    path: &'a Path,
+    file_bytes: u64,
 }
 
 /// How the replay of a log ended.
 enum LogEnd {
     /// At the log's end, torn or not.
-    Whole,
-    /// Before its first record: the log before must have lost its end.
+    Whole {
+        /// Whether the log's writer marked it as one whose sync failed.
+        sync_failed: bool,
+    },
+    /// At its first record, which says why: the log before must have lost its end.
     Misplaced(String),
-    /// At damage.
+    /// At a bad record.
     Damaged(Error),
 }
 
-/// The memtable to replay into: the last, or, if that is full, a new one for a log of a number and
-/// a size.
-fn current_memtable(
-    replay: &Replay<'_>,
-    replayed: &mut Replayed,
-    (log_number, expected_bytes): (u64, usize),
-    arena: &mut Arena,
-    full: &mut impl FnMut(&mut VecDeque<Frozen>) -> Result<()>,
-) -> Result<Arc<Memtable>> {
-    if let Some(last) = replayed.memtables.back()
-        && last.mem.bytes() < replay.write_buffer_bytes
-    {
-        return Ok(last.mem.clone());
-    }
-    if replayed.memtables.len() > MAX_RECOVERED_MEMTABLES {
-        full(&mut replayed.memtables)?;
-    }
-    *arena = Arena::default();
-    let mem =
-        Arc::new(Memtable::new(replay.order.user(), replay.write_buffer_bytes.min(expected_bytes)));
-    replayed.memtables.push_back(Frozen { mem: mem.clone(), first_log: log_number, bytes: 0 });
-    Ok(mem)
-}
-
-/// Whether a log's first record says that the log before must have gone on past `last_seq`, and
-/// what it says.
+/// Returns a description of the gap, if the first record of a log states that the previous log went
+/// on after `last_seq`.
 fn gap_before(first_record: &[u8], last_seq: SeqNo) -> Option<String> {
     match decode_header(first_record) {
         Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(format!(
@@ -210,11 +236,11 @@ fn gap_before(first_record: &[u8], last_seq: SeqNo) -> Option<String> {
     }
 }
 
-/// Inserts a log record, a batch: its last sequence number.
+/// Inserts a log record, which is a batch. Returns the last sequence number of the batch.
 fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<SeqNo> {
     let (first_seq, count) = decode_header(record)?;
     let last_seq = (first_seq + u64::from(count)).saturating_sub(1);
-    // All or nothing: a batch that is malformed further on must not be half there.
+    // A batch is inserted completely or not at all, so all of it is checked first.
     decode_ops(record).try_for_each(|op| op.map(drop))?;
     mem.insert_batch(record, first_seq, arena)?;
     Ok(last_seq)

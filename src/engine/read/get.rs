@@ -1,5 +1,6 @@
-//! A get: memtables first, then tables from the newest to the oldest, each asked through its
-//! filter before any data block is read. The first version found is the answer.
+//! A get: a search of the memtables and then of the tables, from the newest to the oldest. A
+//! table's filters are queried before its data blocks are read. The first version found is the
+//! answer.
 
 use bytes::Bytes;
 
@@ -15,18 +16,21 @@ use crate::table::counts::{LevelTally, LevelTrace};
 use crate::table::reader::{BlockReadOptions, Found};
 use crate::table::sink::TableSink;
 
-/// Hears of every step of a get, in order; of those inside a table through a [`TableSink`].
+/// Is told each step of a get, in order. Steps inside a table are told to a [`TableSink`].
+///
+/// There are three: `Tallying` counts in the database's totals, [`ReadTrace`] for the caller, and
+/// [`explain`](crate::explain) records.
 pub trait ReadSink {
-    /// What hears of the steps inside a table.
+    /// The sink for the steps inside a table.
     type Table: TableSink;
 
-    /// A memtable was asked.
+    /// A memtable was searched.
     fn memtable(&mut self, found: Option<&MemFound>);
 
-    /// So many tables of a level were left out, because their key range does not hold the key.
+    /// `tables` tables of a level were skipped because their key ranges do not contain the key.
     fn skipped(&mut self, level: usize, tables: u64);
 
-    /// A table is going to be asked.
+    /// A table is about to be searched. Returns the sink for the steps inside it.
     fn table(&mut self, level: usize, file: &TableFile) -> &mut Self::Table;
 }
 
@@ -52,10 +56,10 @@ impl ReadSink for ReadTrace {
     }
 }
 
-/// Counts in a thread's own tally.
+/// The sink that counts in the calling thread's own tally.
 struct Tallying<'a> {
     tally: &'a ReadTally,
-    /// The level of the table that is asked.
+    /// The counts of the level of the table being searched.
     level: &'a LevelTally,
 }
 
@@ -83,10 +87,12 @@ impl<'a> ReadSink for Tallying<'a> {
     }
 }
 
-/// Keys up to this long are looked up without an allocation.
+/// Maximum length, in bytes, of a user key that is looked up without an allocation. Raising it
+/// makes every lookup clear a larger buffer on the stack.
 const STACK_KEY_BYTES: usize = 120;
 
-/// The internal key of a lookup: the first that a reader at a sequence may see.
+/// The internal key of a lookup, which sorts directly before the newest version that a reader at a
+/// sequence number sees.
 pub struct LookupKey {
     stack: [u8; STACK_KEY_BYTES + TRAILER_BYTES],
     heap: Vec<u8>,
@@ -94,7 +100,7 @@ pub struct LookupKey {
 }
 
 impl LookupKey {
-    /// The first version of `user_key` that a reader at `seq` may see.
+    /// Returns the key with which a reader at `seq` looks up `user_key`.
     pub fn new(user_key: &[u8], seq: SeqNo) -> LookupKey {
         let len = user_key.len() + TRAILER_BYTES;
         let mut key =
@@ -113,13 +119,13 @@ impl LookupKey {
         if self.heap.is_empty() { &mut self.stack[..self.len] } else { &mut self.heap }
     }
 
-    /// Its bytes.
+    /// Returns the encoded internal key.
     pub fn bytes(&self) -> &[u8] {
         if self.heap.is_empty() { &self.stack[..self.len] } else { &self.heap }
     }
 }
 
-/// The value of `key` for a reader at `seq`, counted in the database's totals.
+/// Returns the value of `key` for a reader at `seq`. Counts the get in the database's totals.
 pub fn counted_get(
     state: &ReadState,
     view: &ReadView,
@@ -137,7 +143,8 @@ pub fn counted_get(
     Ok(value)
 }
 
-/// The value of `key` for a reader at `seq`, counted in `trace` and in the database's totals.
+/// Returns the value of `key` for a reader at `seq`. Counts the get in `trace` and in the
+/// database's totals.
 pub fn traced_get(
     state: &ReadState,
     view: &ReadView,
@@ -151,7 +158,7 @@ pub fn traced_get(
     Ok(value)
 }
 
-/// The value of `key` for a reader at `seq`.
+/// Returns the value of `key` for a reader at `seq`. Each step is told to `sink`.
 pub fn get<S: ReadSink>(
     state: &ReadState,
     view: &ReadView,
@@ -161,8 +168,7 @@ pub fn get<S: ReadSink>(
     sink: &mut S,
 ) -> Result<Option<Bytes>> {
     for mem in view.memtables() {
-        // An empty skip list costs a pin of its epoch all the same.
-        let found = if mem.is_empty() { None } else { mem.get(key, seq) };
+        let found = mem.get(key, seq);
         sink.memtable(found.as_ref());
         if let Some(found) = found {
             return Ok(value_of(found.kind, found.value));
@@ -180,6 +186,8 @@ fn value_of(kind: KeyKind, value: Bytes) -> Option<Bytes> {
     }
 }
 
+/// Returns the newest version of `key` in the tables that a reader sees; `lookup` is its
+/// [`LookupKey`].
 fn find_in_tables<S: ReadSink>(
     state: &ReadState,
     view: &ReadView,
@@ -222,8 +230,8 @@ fn find_in_tables<S: ReadSink>(
     Ok(None)
 }
 
-/// The values of many keys, all as of one moment. Keys are asked in key order, so that
-/// neighbours share blocks while these are in the caches; values come in the order asked.
+/// Returns the values of `keys`, in their order, for a reader at `seq`. The lookups are done in key
+/// order, so that neighbours find their common blocks in the caches.
 pub fn multi_get<K: AsRef<[u8]>>(
     state: &ReadState,
     view: &ReadView,

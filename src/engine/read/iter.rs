@@ -1,5 +1,5 @@
-//! Cursors and iterators over what a reader sees: of every key the newest version at the
-//! reader's sequence, unless that is a tombstone.
+//! Cursors and iterators over what a reader sees: the newest version of each key at the reader's
+//! sequence number, unless that version is a tombstone.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
@@ -21,12 +21,12 @@ use crate::table::reader::{BlockReadOptions, COPIED_VALUE_BYTES};
 
 mod versions;
 
-/// A cursor over the entries of a database as of one moment. It lends keys and values: a step
-/// allocates nothing.
+/// A cursor over the entries of a database as of one moment. Keys and values are borrowed from the
+/// cursor, so a step allocates nothing.
 ///
-/// A new cursor is at no entry. Every move says whether it arrived at one; after an error the
-/// cursor is at none. It owns what it reads and may outlive every other handle; while it lives,
-/// the files it may read stay.
+/// A new cursor is at no entry. Every move returns whether the cursor is at an entry afterwards;
+/// after an error it is at none. A cursor borrows nothing and may outlive every other handle. While
+/// it exists, the table files that it may read are not removed.
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -44,37 +44,42 @@ mod versions;
 #[derive(Debug)]
 pub struct Cursor {
     state: Arc<ReadState>,
-    // Keeps the tables that the sources may come to.
+    /// Keeps the tables that the sources may open later.
     _view: Arc<ReadView>,
     merge: MergeCursor,
     seq: SeqNo,
     place: Place,
-    /// Forward: scratch for the key to get past. Backward: the key of the entry.
+    /// Walking forward: scratch for the last key to skip. Walking backward: the key of the entry.
     saved_key: Vec<u8>,
-    /// Backward: the value of the entry.
+    /// Walking backward: the value of the entry.
     saved_value: SavedValue,
+    /// Scratch for the target of seeks.
     seek_key: Vec<u8>,
-    /// What was done before there were sources.
+    /// Counts of the work done before the sources existed.
     trace: ReadTrace,
+    // Must stay the last field: `_view` and `merge` are dropped before it, so that it can remove
+    // the tables that only they kept.
     _sweep: Sweep,
 }
 
-/// Where the merge stands relative to the cursor's entry.
+/// The position of the merge relative to the cursor's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// The cursor is at no entry.
     Nowhere,
     /// The merge is at the entry.
     AtEntry,
-    /// The merge is before every version of the entry's key; the entry is in the saved fields.
+    /// The merge is before every version of the entry's key, or at no entry if there is nothing
+    /// before. The entry is in the saved fields.
     BeforeEntry,
 }
 
-/// A value that was passed: a copy, or shared with where it is if a copy would cost more.
+/// The value of an entry that the merge has passed. Copied if it is short; otherwise it shares the
+/// memory of its block or memtable.
 #[derive(Debug, Default)]
 struct SavedValue {
     copied: Vec<u8>,
-    /// Empty if it was copied.
+    /// Empty if the value was copied.
     shared: Bytes,
 }
 
@@ -106,8 +111,8 @@ impl SavedValue {
 }
 
 impl Cursor {
-    /// A cursor over `view` for a reader at `seq`; if for `scan` only, it need not come to
-    /// other entries.
+    /// Returns a cursor over `view` for a reader at `seq`. With `scan`, the cursor may skip entries
+    /// that are not in the scan.
     pub(crate) fn new(
         state: Arc<ReadState>,
         view: Arc<ReadView>,
@@ -132,13 +137,13 @@ impl Cursor {
         })
     }
 
-    /// Whether the cursor is at an entry.
+    /// Returns whether the cursor is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.place != Place::Nowhere
     }
 
-    /// The key of the entry.
+    /// Returns the key of the entry.
     ///
     /// # Panics
     /// If the cursor is at none.
@@ -151,7 +156,7 @@ impl Cursor {
         }
     }
 
-    /// The value of the entry.
+    /// Returns the value of the entry.
     ///
     /// # Panics
     /// If the cursor is at none.
@@ -164,8 +169,9 @@ impl Cursor {
         }
     }
 
-    /// The value of the entry, to keep: it shares, and keeps alive, the block it is in. After a
-    /// step backward one of up to 1 KiB is a copy.
+    /// Returns the value of the entry as [`Bytes`], which may be kept after the cursor moved. It
+    /// shares the memory of its block and keeps that alive; after a step backward, a value of up to
+    /// 1 KiB is a copy.
     ///
     /// # Panics
     /// If the cursor is at none.
@@ -177,21 +183,30 @@ impl Cursor {
         }
     }
 
-    /// Moves to the first entry.
+    /// Moves to the first entry. Returns `false` if there is no entry.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors, as for all moves. The cursor is then at no entry.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.place = Place::Nowhere;
         let valid = self.merge.seek_to_first()?;
         self.find_forward(valid, false)
     }
 
-    /// Moves to the last entry.
+    /// Moves to the last entry. Returns `false` if there is no entry.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
     pub fn seek_to_last(&mut self) -> Result<bool> {
         self.place = Place::Nowhere;
         let valid = self.merge.seek_to_last()?;
         self.find_backward(valid)
     }
 
-    /// Moves to the first entry whose key is at or after `key`.
+    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.place = Place::Nowhere;
         self.seek_key.clear();
@@ -200,11 +215,14 @@ impl Cursor {
         self.find_forward(valid, false)
     }
 
-    /// Moves to the last entry whose key is at or before `key`.
+    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.place = Place::Nowhere;
         self.seek_key.clear();
-        // The last of all versions of the key, whatever their sequence.
+        // Sorts after all versions of the key.
         append_internal_key(&mut self.seek_key, key.as_ref(), 0, KeyKind::Deletion);
         self.step_before_seek_key(true)
     }
@@ -222,7 +240,8 @@ impl Cursor {
         self.find_backward(valid)
     }
 
-    /// Moves the merge to the last entry before the sought one, or with `or_at` at it.
+    /// Moves the merge to the last entry before the seek key, or to the seek key itself if it
+    /// exists and `or_at` is set.
     fn merge_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
         let at_or_after = self.merge.seek(&self.seek_key)?;
         let at_key = at_or_after && or_at && self.merge.key() == self.seek_key;
@@ -233,8 +252,11 @@ impl Cursor {
         }
     }
 
-    /// Moves to the next entry; stays at none if it is at none.
-    #[expect(clippy::should_implement_trait, reason = "what it moves to is lent, not given")]
+    /// Moves to the next entry. Returns `false` if there is none, or if the cursor was at no entry.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    #[expect(clippy::should_implement_trait, reason = "the entry is borrowed from the cursor")]
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.place, Place::Nowhere) {
@@ -256,7 +278,11 @@ impl Cursor {
         }
     }
 
-    /// Moves to the previous entry; stays at none if it is at none.
+    /// Moves to the previous entry. Returns `false` if there is none, or if the cursor was at no
+    /// entry.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
     pub fn prev(&mut self) -> Result<bool> {
         match std::mem::replace(&mut self.place, Place::Nowhere) {
             Place::Nowhere => Ok(false),
@@ -283,8 +309,8 @@ impl Cursor {
         }
     }
 
-    /// From where the merge stands, finds the next entry. With `skipping`, versions of the saved
-    /// key and of keys before it are passed over.
+    /// Finds the next visible entry from the merge's position on. With `skipping`, skips all
+    /// versions of keys up to the saved key. `valid` is whether the merge is at an entry.
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
         let (mut tombstones, mut steps) = (0, 0);
@@ -324,8 +350,8 @@ impl Cursor {
         Ok(false)
     }
 
-    /// A step came to its `tombstones`th tombstone, which is of `seq`: says in which table it
-    /// crawls, if it does.
+    /// Notes that a step has met `tombstones` tombstones, the last at `seq`. Beyond a number, the
+    /// step is a crawl, and the tombstone's table is marked for compaction.
     #[inline]
     fn note_tombstone(&self, tombstones: u64, seq: SeqNo) {
         if tombstones > CRAWL_TOMBSTONES
@@ -335,7 +361,7 @@ impl Cursor {
         }
     }
 
-    /// After a step over so many: compactions may be due.
+    /// Ends a step that met `tombstones` tombstones. After a crawl, a compaction may be due.
     #[inline]
     fn end_crawl(&self, tombstones: u64) {
         if tombstones > CRAWL_TOMBSTONES {
@@ -343,8 +369,8 @@ impl Cursor {
         }
     }
 
-    /// From where the merge stands, walking backward, finds the previous entry: the last version
-    /// of a key that comes by is the newest.
+    /// Finds the previous visible entry from the merge's position on, walking backward. Versions of
+    /// a key come from the oldest to the newest, so the last visible one counts.
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
         let (mut tombstones, mut steps) = (0, 0);
@@ -390,11 +416,11 @@ impl Drop for Cursor {
     }
 }
 
-/// An iterator over the entries of a range, from both ends.
+/// An iterator over the entries of a range, in key order. It can be used from both ends.
 ///
-/// Keys and values are [`Bytes`]: values share the block they are in, or are copies as those of
-/// [`Cursor::value_bytes`]. After an error the iterator ends. For loops that must not allocate, use
-/// a [`Cursor`].
+/// Items are `Result<(key, value)>`, both as [`Bytes`]. Keys are copies; values share the memory of
+/// their blocks or are copies, as those of [`Cursor::value_bytes`]. The iterator ends after an
+/// error. Use a [`Cursor`] in loops that must not allocate.
 #[derive(Debug)]
 pub struct Iter {
     front: End,
@@ -402,10 +428,11 @@ pub struct Iter {
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
     done: bool,
-    // Last: the cursors must be gone when it sweeps.
+    // Must stay the last field: the cursors and their views are dropped before its `Sweep`.
     source: IterSource,
 }
 
+/// The parameters of an iterator's cursors.
 #[derive(Debug)]
 struct IterSource {
     state: Arc<ReadState>,
@@ -413,10 +440,12 @@ struct IterSource {
     seq: SeqNo,
     options: BlockReadOptions,
     scan: Option<Arc<PrefixScan>>,
+    // Must stay the last field, after `view`.
     _sweep: Sweep,
 }
 
-/// One end of an iterator: its cursor, made when it is first moved, and whose entry was given.
+/// One end of an iterator. Its cursor is created by the first step, and stays at the entry that was
+/// yielded last.
 #[derive(Debug, Default)]
 struct End {
     cursor: Option<Cursor>,
@@ -435,7 +464,7 @@ impl Iter {
         Iter::within(state, view, seq, options, lower, upper, b"")
     }
 
-    /// Over the keys within the bounds, all of which start with `start`.
+    /// Returns an iterator over the keys within the bounds, all of which start with `start`.
     fn within(
         state: Arc<ReadState>,
         view: Arc<ReadView>,
@@ -457,10 +486,12 @@ impl Iter {
         }
     }
 
-    /// Over the keys that start with `prefix` and are at or after `from`.
+    /// Returns an iterator over the keys that start with `prefix` and are not before the lower
+    /// bound `from`.
     ///
     /// # Errors
-    /// Keys with one prefix are neighbours in byte order; another order is refused.
+    /// Invalid argument for another order than byte order, in which keys with the same prefix need
+    /// not be neighbours.
     pub(crate) fn with_prefix(
         state: Arc<ReadState>,
         view: Arc<ReadView>,
@@ -471,7 +502,7 @@ impl Iter {
     ) -> Result<Iter> {
         if let Some(order) = state.order.user().custom() {
             return Err(Error::invalid(format!(
-                "a prefix scan needs byte order; this database is in the order of {}",
+                "a prefix scan requires byte order; this database has the order of {}",
                 order.name()
             )));
         }
@@ -487,6 +518,7 @@ impl Iter {
         Ok(Iter::within(state, view, seq, options, lower, upper, prefix))
     }
 
+    /// Moves the front to the next entry. Returns whether it is in the range and before the back.
     fn step_front(&mut self) -> Result<bool> {
         let cursor = match &mut self.front.cursor {
             Some(cursor) => {
@@ -520,6 +552,8 @@ impl Iter {
         Ok(within && self.ends_apart())
     }
 
+    /// Moves the back to the previous entry. Returns whether it is in the range and after the
+    /// front.
     fn step_back(&mut self) -> Result<bool> {
         let cursor = match &mut self.back.cursor {
             Some(cursor) => {
@@ -547,7 +581,7 @@ impl Iter {
         Ok(within && self.ends_apart())
     }
 
-    /// Whether the front has not come to the back.
+    /// Returns whether the front's entry is before the back's.
     fn ends_apart(&self) -> bool {
         match (&self.front.cursor, &self.back.cursor) {
             (Some(front), Some(back)) if front.valid() && back.valid() => {
@@ -557,7 +591,8 @@ impl Iter {
         }
     }
 
-    fn give(
+    /// Takes a step with `step`, and returns the entry of `end`.
+    fn advance(
         &mut self,
         step: fn(&mut Iter) -> Result<bool>,
         end: fn(&Iter) -> &End,
@@ -597,19 +632,19 @@ impl Iterator for Iter {
     type Item = Result<(Bytes, Bytes)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.give(Iter::step_front, |iter| &iter.front)
+        self.advance(Iter::step_front, |iter| &iter.front)
     }
 }
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.give(Iter::step_back, |iter| &iter.back)
+        self.advance(Iter::step_back, |iter| &iter.back)
     }
 }
 
 impl std::iter::FusedIterator for Iter {}
 
-/// The first byte string after all that start with `prefix`; `None` if there is none.
+/// Returns the first byte string after all that start with `prefix`, or `None` if there is none.
 fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let at = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=at].to_vec();

@@ -13,11 +13,11 @@ use crate::table::counts::LevelTrace;
 use crate::table::iter::TableCursor;
 use crate::table::reader::BlockReadOptions;
 
-/// Sorted, disjoint tables.
+/// Sorted, disjoint tables of one level.
 pub enum Run {
-    /// A level of a view.
+    /// All tables of a level of a view.
     Level(Arc<ReadView>, usize),
-    /// Some tables of a level.
+    /// Some tables of a level, in order.
     Tables(usize, Vec<Arc<TableFile>>),
 }
 
@@ -37,24 +37,26 @@ impl Run {
     }
 }
 
-/// A cursor over the tables of a sorted level. Tables are opened as it comes to them.
+/// A cursor over the tables of a sorted level. A table is opened when the cursor reaches it.
 pub struct LevelCursor {
     state: Arc<ReadState>,
     pub(super) run: Run,
     options: BlockReadOptions,
-    /// What the cursor is for, if it need not come to all tables.
+    /// The scan that the cursor is for, if it may skip tables.
     scan: Option<Arc<PrefixScan>>,
-    /// Those it may come to.
+    /// Indices of the tables that the cursor may read.
     window: Range<usize>,
-    /// The table the cursor is in.
+    /// Index of the current table.
     pub(super) at: usize,
+    /// The cursor in the current table; `None` if there is no current entry.
     cursor: Option<TableCursor>,
-    /// Of the cursors before.
+    /// Counts of the earlier table cursors.
     trace: LevelTrace,
 }
 
 impl LevelCursor {
-    /// A cursor over the entries of `run`, or of those of its tables that `scan` needs.
+    /// Returns a cursor over the entries of `run`. With `scan`, tables without keys of the scan are
+    /// skipped.
     pub fn new(
         state: Arc<ReadState>,
         run: Run,
@@ -71,7 +73,7 @@ impl LevelCursor {
 
     #[inline]
     pub(super) fn current(&self) -> &TableCursor {
-        self.cursor.as_ref().expect("only a valid cursor is asked for its entry")
+        self.cursor.as_ref().expect("the cursor is at an entry")
     }
 
     #[inline]
@@ -96,7 +98,8 @@ impl LevelCursor {
         trace
     }
 
-    /// Moves to a table; to no cursor if `scan` does not need it.
+    /// Makes the table at index `at` the current one. Returns its cursor, or `None` if `scan` skips
+    /// the table.
     fn open(&mut self, at: usize) -> Result<Option<&mut TableCursor>> {
         if self.cursor.is_none() || self.at != at {
             self.drop_cursor();
@@ -137,18 +140,19 @@ impl LevelCursor {
         self.seek_forward(at.max(self.window.start), |cursor| cursor.seek(target))
     }
 
-    /// Goes to where `place` puts the cursor in a table, or to the first entry after it.
+    /// Moves to the entry that `position` finds in the table at index `at`, or else to the first
+    /// entry of the tables after it.
     fn seek_forward(
         &mut self,
         at: usize,
-        place: impl FnOnce(&mut TableCursor) -> Result<bool>,
+        position: impl FnOnce(&mut TableCursor) -> Result<bool>,
     ) -> Result<bool> {
         if at >= self.window.end {
             self.drop_cursor();
             return Ok(false);
         }
         let valid = match self.open(at)? {
-            Some(cursor) => place(cursor)?,
+            Some(cursor) => position(cursor)?,
             None => false,
         };
         if valid { Ok(true) } else { self.skip_forward() }

@@ -1,7 +1,7 @@
-//! Many sorted sources as one: memtables, tables, levels.
+//! Many sorted sources as one: memtables, tables of level 0, and sorted levels.
 //!
-//! The sources are a closed enum, so a step costs no virtual call, and all lend: nothing is
-//! allocated for an entry. Keys here are internal keys.
+//! The sources are a closed enum, so that a step needs no virtual call. Entries are borrowed from
+//! the sources: nothing is allocated for a step. All keys here are internal keys.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub enum Source {
     Level(Box<LevelCursor>),
 }
 
-/// Calls the same method of whichever source it is; memtables cannot fail.
+/// Calls the same method on any kind of source. Methods of memtables cannot fail.
 macro_rules! each {
     ($self:ident, $mem:ident => $mem_expr:expr, $cursor:ident => $expr:expr) => {
         match $self {
@@ -52,7 +52,7 @@ impl Source {
         each!(self, mem => mem.value_bytes(), cursor => cursor.value_bytes())
     }
 
-    /// Says in which table and block an entry is malformed.
+    /// Adds the table and the block of the current entry to `error`.
     #[cold]
     fn locate(&self, error: Error) -> Error {
         match self {
@@ -62,7 +62,7 @@ impl Source {
         }
     }
 
-    /// The table it stands in.
+    /// Returns the table of the current entry; `None` for a memtable.
     fn table(&self) -> Option<&TableFile> {
         match self {
             Source::Mem(_) => None,
@@ -108,66 +108,73 @@ enum Direction {
     Backward,
 }
 
-/// A cursor over all sources at once. Newer sources come first in `sources`; two of them never
-/// hold the same internal key.
+/// A cursor over all sources at once. Newer sources come first in `sources`. Two of them hold the
+/// same internal key only in a damaged database; the newer source's entry then comes first.
+///
+/// # Invariants
+/// - `heap` holds each source that is at an entry exactly once, and no other.
+/// - No source in the heap is at an entry that comes before its parent's in the direction of the
+///   walk, so the current entry is that of `heap[0]`.
+/// - Walking forward, every source is at its first entry that is not before the current one.
+///   Walking backward, every source is at its last entry that is not after it.
 pub struct MergeCursor {
     order: InternalComparator,
     sources: Vec<Source>,
-    /// Indices of the valid sources as a binary heap: the one whose entry comes next is first.
+    /// Indices of the sources that are at an entry, as a binary heap.
     heap: Vec<u32>,
     direction: Direction,
 }
 
 impl MergeCursor {
-    /// Merges `sources`.
+    /// Returns a cursor over `sources`, newest first. It is at no entry.
     pub fn new(order: InternalComparator, sources: Vec<Source>) -> MergeCursor {
         MergeCursor { order, sources, heap: Vec::new(), direction: Direction::Forward }
     }
 
-    /// Whether the cursor is at an entry.
+    /// Returns whether the cursor is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         !self.heap.is_empty()
     }
 
-    /// The internal key of the entry.
+    /// Returns the internal key of the entry.
     #[inline]
     pub fn key(&self) -> &[u8] {
         self.top().key()
     }
 
-    /// The internal key in its parts.
+    /// Returns the parts of the entry's internal key.
     ///
     /// # Errors
-    /// Corruption, with the table and the block, if it is malformed.
+    /// Corruption, with the table and the block, if the key is malformed.
     #[inline]
     pub fn parsed_key(&self) -> Result<ParsedKey<'_>> {
         ParsedKey::parse(self.key()).map_err(|error| self.locate(error))
     }
 
-    /// Says that the entry is where `error` is about: in which table and block.
+    /// Adds the table and the block of the current entry to `error`.
     #[cold]
     pub fn locate(&self, error: Error) -> Error {
         self.top().locate(error)
     }
 
-    /// The table the entry is in; `None` for a memtable.
+    /// Returns the table of the entry; `None` if it is in a memtable.
     pub fn table(&self) -> Option<&TableFile> {
         self.top().table()
     }
 
-    /// The value of the entry.
+    /// Returns the value of the entry.
     #[inline]
     pub fn value(&self) -> &[u8] {
         self.top().value()
     }
 
-    /// The value of the entry, shared with the block or memtable it is in.
+    /// Returns the value of the entry, sharing the memory of its block or memtable.
     pub fn value_bytes(&self) -> Bytes {
         self.top().value_bytes()
     }
 
-    /// The internal key that each source is at; `None` for one that is at its end.
+    /// Returns the internal key that each source is at; `None` for one that is at no entry.
     pub fn positions(&self) -> Vec<Option<Vec<u8>>> {
         let mut positions = vec![None; self.sources.len()];
         for &at in &self.heap {
@@ -176,7 +183,7 @@ impl MergeCursor {
         positions
     }
 
-    /// Moves to the first entry.
+    /// Moves to the first entry. Returns whether there is one, as all moves do.
     pub fn seek_to_first(&mut self) -> Result<bool> {
         self.position(Direction::Forward, Source::seek_to_first)
     }
@@ -220,7 +227,7 @@ impl MergeCursor {
         }
     }
 
-    /// What the sources have read so far.
+    /// Returns counts of the work that the sources have done so far.
     pub fn trace(&self) -> ReadTrace {
         let mut trace = ReadTrace::default();
         for source in &self.sources {
@@ -234,15 +241,16 @@ impl MergeCursor {
         &self.sources[self.heap[0] as usize]
     }
 
+    /// Moves each source by `seek`, and builds the heap anew.
     fn position(
         &mut self,
         direction: Direction,
-        mut place: impl FnMut(&mut Source) -> Result<bool>,
+        mut seek: impl FnMut(&mut Source) -> Result<bool>,
     ) -> Result<bool> {
         self.direction = direction;
         self.heap.clear();
         for (at, source) in self.sources.iter_mut().enumerate() {
-            match place(source) {
+            match seek(source) {
                 Ok(true) => self.heap.push(at as u32),
                 Ok(false) => {}
                 Err(error) => return self.fail(error),
@@ -252,14 +260,14 @@ impl MergeCursor {
         Ok(self.valid())
     }
 
-    /// After an error the cursor is at no entry: what it would skip is unknown.
-    fn fail(&mut self, error: crate::base::Error) -> Result<bool> {
+    /// Leaves the cursor at no entry: after an error it is unknown which entries a step would skip.
+    fn fail(&mut self, error: Error) -> Result<bool> {
         self.heap.clear();
         Err(error)
     }
 
-    /// Walking backward, every source but the top is before the entry; walking forward, all must
-    /// be after it.
+    /// Turns a backward walk round. All sources but the top are before the current entry, and are
+    /// moved after it.
     fn turn_forward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -273,6 +281,7 @@ impl MergeCursor {
         })
     }
 
+    /// Turns a forward walk round: moves all sources before the current entry.
     fn turn_backward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -281,11 +290,12 @@ impl MergeCursor {
         })
     }
 
+    /// Steps the source `top` in `direction`, and moves all others by `seek`.
     fn turn(
         &mut self,
         direction: Direction,
         top: usize,
-        mut place: impl FnMut(&mut Source) -> Result<bool>,
+        mut seek: impl FnMut(&mut Source) -> Result<bool>,
     ) -> Result<bool> {
         let mut at = 0;
         self.position(direction, |source| {
@@ -294,7 +304,7 @@ impl MergeCursor {
             match (is_top, direction) {
                 (true, Direction::Forward) => source.next(),
                 (true, Direction::Backward) => source.prev(),
-                (false, _) => place(source),
+                (false, _) => seek(source),
             }
         })
     }
@@ -305,7 +315,7 @@ impl MergeCursor {
         }
     }
 
-    /// Restores the heap after its top moved on.
+    /// Restores the heap after a step of its top, which is now at an entry if `valid`.
     #[inline]
     fn settle_top(&mut self, valid: bool) -> bool {
         if !valid {
@@ -334,13 +344,12 @@ impl MergeCursor {
         }
     }
 
-    /// Whether the heap's entry `a` comes before `b` in the direction of the walk.
+    /// Returns whether the heap's entry `a` comes before `b` in the direction of the walk.
     #[inline]
     fn before(&self, a: usize, b: usize) -> bool {
         let (a, b) = (self.heap[a] as usize, self.heap[b] as usize);
         let order = self.order.compare(self.sources[a].key(), self.sources[b].key());
         match (self.direction, order) {
-            // The same internal key twice only in a damaged database: the newer source first.
             (_, Ordering::Equal) => a < b,
             (Direction::Forward, order) => order == Ordering::Less,
             (Direction::Backward, order) => order == Ordering::Greater,

@@ -1,4 +1,14 @@
-//! Reads: what they see, and how a get or a cursor finds it.
+//! Reads: what a reader sees, and how gets and cursors find it.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `view` | what there is to read at one moment, and the sequence numbers that snapshots hold |
+//! | `reader` | the reads of all handles: get, multi-get, cursor, iterator, approximate size |
+//! | `get` | the search for one key, from the newest source to the oldest |
+//! | `iter` | cursors and iterators over the newest visible versions |
+//! | `sources`, `merge`, `level` | the sorted sources of a cursor, merged; a sorted level as one |
+//! | `prefix_scan` | scans of one prefix, which skip tables by their prefix filters |
+//! | `snapshot` | the public handle of a held sequence number |
 
 pub mod get;
 pub mod iter;

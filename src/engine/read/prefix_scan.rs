@@ -1,4 +1,4 @@
-//! A scan of the keys with one prefix: which tables it need not read.
+//! Scans of the keys with one prefix, and the tables that such a scan can skip.
 
 use std::ops::{Bound, Range};
 use std::sync::Arc;
@@ -12,18 +12,20 @@ use crate::table::Table;
 use crate::table::counts::LevelTrace;
 use crate::table::reader::BlockReadOptions;
 
-/// A scan whose keys all have one prefix, as the database's extractor has it.
+/// A scan all of whose keys have the same prefix, according to the database's extractor.
 #[derive(Debug)]
 pub struct PrefixScan {
+    /// Hash of the prefix, for filters.
     hash: u64,
+    /// Inclusive lower bound of the keys.
     from: Vec<u8>,
-    /// The scan ends with this key or before it.
+    /// Inclusive upper bound of the keys; `None` if there is none.
     to: Option<Vec<u8>>,
 }
 
 impl PrefixScan {
-    /// The scan from `from` to `to`; `None` if its keys may have several prefixes, or filters
-    /// are not to be asked. All its keys start with `start`.
+    /// Returns the scan of the keys that start with `start` and lie between `from` and `to`.
+    /// Returns `None` if they may have different prefixes, or if filters cannot be used.
     pub fn new(
         state: &ReadState,
         options: &BlockReadOptions,
@@ -47,7 +49,7 @@ impl PrefixScan {
         KeyRange { from: Some(&self.from), to: self.to.as_deref() }
     }
 
-    /// Those of a sorted level's tables whose range the scan overlaps.
+    /// Returns the indices of the tables of a sorted level whose key ranges overlap the scan's.
     pub fn window(&self, order: &UserComparator, files: &[Arc<TableFile>]) -> Range<usize> {
         let start =
             files.partition_point(|file| order.compare(file.last_key(), &self.from).is_lt());
@@ -55,7 +57,7 @@ impl PrefixScan {
         start..start + in_range
     }
 
-    /// Whether the table may have keys of the scan.
+    /// Returns whether the table may have keys of the scan. Counts the filter's answer in `trace`.
     pub fn admits(&self, table: &Table, trace: &mut LevelTrace) -> bool {
         let Some(filter) = table.prefix_filter() else { return true };
         let may_match = filter.may_match_hash(self.hash);

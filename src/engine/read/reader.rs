@@ -1,5 +1,5 @@
-//! Reading, the same for a database, a snapshot and a database opened for reading only: each is a
-//! [`Reader`], which says at which moment it reads.
+//! The reads of a database, of a snapshot and of a database opened for reading only. Each of these
+//! makes a [`Reader`], which determines the sequence number to read at.
 
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -17,31 +17,32 @@ use crate::engine::version::{KeyRange, Version};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key};
 
-/// Whose data is read, and as of when.
+/// A database to read, and the moment as of which to read it.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     state: &'a Arc<ReadState>,
-    /// `None`: now.
+    /// The sequence number to read at; `None` for the newest.
     at: Option<SeqNo>,
 }
 
 impl<'a> Reader<'a> {
-    /// Reads the newest of everything.
+    /// Returns a reader of the database as it is at each read.
     pub fn now(state: &'a Arc<ReadState>) -> Reader<'a> {
         Reader { state, at: None }
     }
 
-    /// Reads what `snapshot` holds.
+    /// Returns a reader of the database as `snapshot` shows it.
     pub fn at(snapshot: &'a Snapshot) -> Reader<'a> {
         Reader { state: snapshot.held.state(), at: Some(snapshot.held.seq()) }
     }
 
-    /// Returns the state that is read.
+    /// Returns the state of the database.
     pub fn state(&self) -> &'a Arc<ReadState> {
         self.state
     }
 
-    /// The sequence to read at. To be asked for after the view was loaded.
+    /// Returns the sequence number to read at. Must be called after the view was loaded: see
+    /// [`view`](crate::engine::read::view).
     #[inline]
     fn seq(&self, options: &ReadOptions) -> Result<SeqNo> {
         match &options.snapshot {
@@ -49,18 +50,18 @@ impl<'a> Reader<'a> {
             Some(snapshot) if Arc::ptr_eq(snapshot.held.state(), self.state) => {
                 Ok(snapshot.held.seq())
             }
-            Some(_) => Err(Error::invalid("the snapshot is of another database")),
+            Some(_) => Err(Error::invalid("the snapshot belongs to another database")),
         }
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
         let view = self.state.view();
         let seq = self.seq(options)?;
         get::counted_get(self.state, &view, seq, key, &options.block_options())
     }
 
-    /// The value of `key`, and what finding it took.
+    /// Returns the value of `key`, and counts of the work that it took to find it.
     pub fn get_traced(
         &self,
         options: &ReadOptions,
@@ -74,7 +75,7 @@ impl<'a> Reader<'a> {
         Ok((value, trace))
     }
 
-    /// The values of `keys`, all as of one moment, in the order asked.
+    /// Returns the values of `keys`, all as of one moment, in the order of `keys`.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -85,13 +86,13 @@ impl<'a> Reader<'a> {
         get::multi_get(self.state, &view, seq, keys, &options.block_options())
     }
 
-    /// A cursor.
+    /// Returns a cursor, at no entry.
     pub fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
         let (view, seq) = self.moment(options)?;
         Cursor::new(self.state.clone(), view, seq, options.block_options(), None)
     }
 
-    /// An iterator over a range.
+    /// Returns an iterator over the keys in `range`.
     pub fn range<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
@@ -101,7 +102,8 @@ impl<'a> Reader<'a> {
         Ok(Iter::new(self.state.clone(), view, seq, options.block_options(), range))
     }
 
-    /// An iterator over the keys with a prefix, from a bound on.
+    /// Returns an iterator over the keys that start with `prefix` and are not before the lower
+    /// bound `from`.
     pub fn prefix(&self, options: &ReadOptions, prefix: &[u8], from: Bound<&[u8]>) -> Result<Iter> {
         let (view, seq) = self.moment(options)?;
         Iter::with_prefix(self.state.clone(), view, seq, options.block_options(), prefix, from)
@@ -114,10 +116,10 @@ impl<'a> Reader<'a> {
         Ok((view, seq))
     }
 
-    /// About how many bytes of table files hold the keys in `range`.
+    /// Returns the approximate number of bytes of table files that hold the keys in `range`.
     pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         let view = self.state.view_owned();
-        // Whether a bound is in the range or just outside makes no difference that matters.
+        // Included and excluded bounds differ by one entry, which is less than the error.
         let key = |bound: Bound<&K>| match bound {
             Bound::Unbounded => None,
             Bound::Included(key) | Bound::Excluded(key) => {
@@ -134,7 +136,7 @@ impl<'a> Reader<'a> {
         Ok(end.saturating_sub(start))
     }
 
-    /// The bytes of all tables that lie before an internal key.
+    /// Returns the approximate number of bytes of all tables that lie before an internal key.
     fn offset_of(&self, version: &Version, key: &[u8]) -> Result<u64> {
         let order = &self.state.order;
         let mut offset = 0;
@@ -150,8 +152,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A range of keys as its first and last key. An excluded end counts as included: ranges given so
-/// are only ever widened.
+/// Returns `range` as a range of keys with inclusive bounds. Excluded bounds become inclusive: the
+/// ranges made here are only ever widened.
 pub fn key_range<'a, K: AsRef<[u8]> + 'a>(range: &'a impl RangeBounds<K>) -> KeyRange<'a> {
     let key = |bound: Bound<&'a K>| match bound {
         Bound::Unbounded => None,

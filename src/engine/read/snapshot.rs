@@ -1,25 +1,40 @@
-//! A snapshot: the database as it was at one moment.
+//! Snapshots: the database as it was at one moment.
 
 use std::sync::Arc;
 
 use crate::engine::read::view::{HeldSeq, ReadState};
 
-/// The database as it was at one moment.
+/// The database as it was at one moment. It has all the reads of a [`Db`](crate::Db).
 ///
-/// It holds a sequence number: while it lives, compactions keep what it sees. Clones are cheap
-/// and hold it together. It borrows nothing and may outlive every other handle.
+/// A snapshot holds a sequence number, and shows the writes up to that one. While it exists,
+/// compactions keep all versions that it shows, so a snapshot held for long costs disk space.
+/// Clones are cheap and share the sequence number. A snapshot borrows nothing, and may outlive
+/// every other handle of the database.
+///
+/// ```
+/// # use minikv::{Db, Options, ReadOptions};
+/// # let dir = tempfile::tempdir()?;
+/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// db.put("stock", "5")?;
+/// let morning = db.snapshot();
+/// db.delete("stock")?;
+/// assert!(morning.contains_key("stock")?);
+/// // The same, through the database:
+/// assert!(db.get_with(&ReadOptions::default().snapshot(&morning), "stock")?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(crate) held: Arc<HeldSeq>,
 }
 
 impl Snapshot {
-    /// Takes a snapshot of the database as it is now.
+    /// Returns a snapshot of the database as it is now.
     pub(crate) fn now(state: &Arc<ReadState>) -> Snapshot {
         Snapshot { held: Arc::new(HeldSeq::now(state)) }
     }
 
-    /// The sequence number of the last write it sees.
+    /// Returns the sequence number of the last write that the snapshot shows; 0 if there is none.
     pub fn sequence(&self) -> u64 {
         self.held.seq()
     }

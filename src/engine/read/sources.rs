@@ -1,5 +1,5 @@
-//! What a cursor reads of a view: its memtables and tables, but for those that a scan of one
-//! prefix can leave out.
+//! The sources of a cursor: the memtables and tables of a view, except those that a scan of one
+//! prefix can skip.
 
 use std::sync::Arc;
 
@@ -12,8 +12,11 @@ use crate::format::edit::NUM_LEVELS;
 use crate::table::counts::LevelTrace;
 use crate::table::reader::BlockReadOptions;
 
-/// The sources of a view, newest first: each memtable, each table of level 0, each level below.
-/// What level 0's filters were asked is counted in `trace`.
+/// Returns the sources of a view, newest first: each memtable, each table of level 0, and each
+/// sorted level. Queries of prefix filters in level 0 are counted in `trace`.
+///
+/// # Errors
+/// Corruption and I/O errors of opening the tables of level 0.
 pub fn sources(
     state: &Arc<ReadState>,
     view: &Arc<ReadView>,

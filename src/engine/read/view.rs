@@ -1,9 +1,10 @@
-//! What reads see: the half of the engine that never waits for the other.
+//! What reads see. Reads share only this part of the engine, and never wait for the rest of it.
 //!
 //! A reader loads the current [`ReadView`] (one atomic load, no lock) and *then* the visible
-//! sequence number. In this order the sequence may be newer than the view, which is harmless: the
-//! view holds everything up to the moment it was replaced, and that came after the read began.
-//! The other way round, a compaction could have dropped versions which the older sequence needs.
+//! sequence number. In this order the sequence number may be newer than the view, which is
+//! harmless: the view holds every write up to the moment at which it was replaced, and that came
+//! after the read began. In the opposite order, a compaction between the two loads could have
+//! dropped versions that the older sequence number needs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,55 +22,58 @@ use crate::fs::FileLock;
 use crate::table::block_cache::BlockCache;
 use crate::table::table_cache::TableCache;
 
-/// Everything there is to read at one moment. What it names lives as long as it does.
+/// Everything there is to read at one moment. It keeps its memtables and tables alive.
 #[derive(Debug)]
 pub struct ReadView {
-    /// The memtable writes go to.
+    /// The memtable that writes go to.
     pub mem: Arc<Memtable>,
-    /// Frozen memtables that are not tables yet, newest first.
+    /// Frozen memtables that are not flushed yet, newest first.
     pub imm: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
 }
 
 impl ReadView {
-    /// The memtables, newest first.
+    /// Returns the memtables, newest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.mem).chain(&self.imm)
     }
 }
 
-/// What every read needs, shared by the database, its snapshots and its cursors. While any of
-/// them lives, the directory stays locked.
+/// The state that reads need, shared by the database, its snapshots and its cursors. The directory
+/// stays locked until the last of them is dropped.
 ///
-/// Thread-safe. `view` and `visible_seq` are replaced by the engine under its state lock and by
-/// its commit leader; everyone reads them without a lock.
+/// Thread-safe. The engine replaces `view` under its state lock, and the commit leader advances
+/// `visible_seq`. Both are read without a lock.
 pub struct ReadState {
     /// The order of internal keys.
     pub order: InternalComparator,
     /// The open tables.
     pub tables: Arc<TableCache>,
-    /// The cached blocks; `None` if nothing is to be cached.
+    /// The block cache; `None` if it is turned off.
     pub block_cache: Option<Arc<BlockCache>>,
-    /// What all reads did.
+    /// Counts of all reads.
     pub totals: ReadTotals,
-    /// Some of the keys that gets looked up.
+    /// A sample of the keys that gets looked up.
     pub sample: LookupSample,
-    /// Where obsolete tables go.
+    /// Obsolete tables to remove.
     pub trash: Arc<Trash>,
-    /// Told when there may be work in the background, and at close. Waits with the engine's state
-    /// lock; a reader tells it without, so that the background may miss it, until the next time.
+    /// Notified when there may be background work, and at close. Background threads wait on it
+    /// under the engine's state lock. Readers notify it without that lock, so a notification of
+    /// theirs can be missed; the next one makes up for it.
     pub work: Condvar,
     view: ArcSwap<ReadView>,
-    /// Writes up to this one are visible.
+    /// Sequence number of the last visible write. Never decreases.
     visible_seq: AtomicU64,
-    /// Sequences that snapshots hold, with how many hold each.
+    /// Sequence numbers that snapshots hold, each with the number of its snapshots. A leaf of the
+    /// lock order.
     snapshots: Mutex<BTreeMap<SeqNo, usize>>,
     _lock: Option<Arc<dyn FileLock>>,
 }
 
 impl ReadState {
-    /// Starts with `view`, of which everything up to `visible_seq` is visible.
+    /// Returns a state that shows `view`, up to the write `visible_seq`. `lock` is that of the
+    /// directory; `None` if it is not locked.
     pub fn new(
         order: InternalComparator,
         tables: Arc<TableCache>,
@@ -94,13 +98,13 @@ impl ReadState {
         }
     }
 
-    /// The current view, for a read that is over soon.
+    /// Returns the current view, for a short read: the guard may delay the release of old views.
     #[inline]
     pub fn view(&self) -> Guard<Arc<ReadView>> {
         self.view.load()
     }
 
-    /// The current view, to keep.
+    /// Returns the current view, for a read of any length.
     pub fn view_owned(&self) -> Arc<ReadView> {
         self.view.load_full()
     }
@@ -110,7 +114,7 @@ impl ReadState {
         self.view.store(Arc::new(view));
     }
 
-    /// Writes up to this one are visible. Load it after the view.
+    /// Returns the sequence number of the last visible write. Must be loaded after the view.
     #[inline]
     pub fn visible_seq(&self) -> SeqNo {
         self.visible_seq.load(Ordering::Acquire)
@@ -122,8 +126,8 @@ impl ReadState {
         self.visible_seq.store(seq, Ordering::Release);
     }
 
-    /// The sequences whose view of the database must be kept, ascending: those of the snapshots,
-    /// and the visible one.
+    /// Returns the sequence numbers at which the database may be read, ascending: those of the
+    /// snapshots, and the visible one. Compactions keep what readers at these see.
     pub fn held_seqs(&self) -> Vec<SeqNo> {
         let snapshots = self.snapshots.lock();
         let mut seqs: Vec<SeqNo> = snapshots.keys().copied().collect();
@@ -135,13 +139,13 @@ impl ReadState {
         seqs
     }
 
-    /// The least of [`ReadState::held_seqs`].
+    /// Returns the lowest of [`ReadState::held_seqs`].
     pub fn oldest_held_seq(&self) -> SeqNo {
         let snapshots = self.snapshots.lock();
         snapshots.keys().next().copied().unwrap_or_else(|| self.visible_seq())
     }
 
-    /// How many snapshots are held, and the oldest one's sequence.
+    /// Returns the number of snapshots, and the sequence number of the oldest one.
     pub fn snapshots_held(&self) -> (usize, Option<SeqNo>) {
         let snapshots = self.snapshots.lock();
         (snapshots.values().sum(), snapshots.keys().next().copied())
@@ -156,8 +160,11 @@ impl fmt::Debug for ReadState {
     }
 }
 
-/// The last field of what holds a view: when it is dropped, the view is gone, and tables that
-/// only it named are removed.
+/// Removes obsolete tables when it is dropped.
+///
+/// Must be declared after the fields that hold a view. Rust drops fields in the order of their
+/// declaration, so the view is gone by then, and tables that only it kept are removed at once.
+/// Declared before them, those tables would remain until the next sweep.
 #[derive(Debug)]
 pub struct Sweep(pub Arc<ReadState>);
 
@@ -167,7 +174,8 @@ impl Drop for Sweep {
     }
 }
 
-/// A sequence that a snapshot holds. Compactions keep what it sees until it is dropped.
+/// A sequence number that a snapshot holds. Until it is dropped, compactions keep what a reader at
+/// that sequence number sees.
 #[derive(Debug)]
 pub struct HeldSeq {
     state: Arc<ReadState>,
@@ -175,22 +183,22 @@ pub struct HeldSeq {
 }
 
 impl HeldSeq {
-    /// Holds the database as it is now.
+    /// Holds the visible sequence number.
     pub fn now(state: &Arc<ReadState>) -> HeldSeq {
-        // The sequence is read under the lock: a compaction that lists the snapshots before this
-        // one is there keeps what is visible then, which is not newer.
+        // The sequence number is read under the lock. A compaction that lists the snapshots before
+        // this one is added keeps what was visible at that time, and that is not newer.
         let mut snapshots = state.snapshots.lock();
         let seq = state.visible_seq();
         *snapshots.entry(seq).or_insert(0) += 1;
         HeldSeq { state: state.clone(), seq }
     }
 
-    /// Whose it is.
+    /// Returns the database's state.
     pub fn state(&self) -> &Arc<ReadState> {
         &self.state
     }
 
-    /// The sequence.
+    /// Returns the sequence number.
     pub fn seq(&self) -> SeqNo {
         self.seq
     }

@@ -1,4 +1,5 @@
-//! Counters of the write side. Reads have their own, in [`crate::base::stats`].
+//! Counters of writes, flushes and compactions. Those of reads are in
+//! [`totals`](crate::engine::stats::totals).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,58 +7,58 @@ use std::time::Duration;
 
 use crate::format::edit::NUM_LEVELS;
 
-/// Why a write had to wait.
+/// The reason for which a write waits (a write stall).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallCause {
-    /// Frozen memtables wait for their flush.
+    /// Frozen memtables wait to be flushed.
     Flush,
-    /// Level 0 has so many tables that compaction must come first.
+    /// Level 0 has so many tables that writes stop until a compaction has finished.
     Level0,
-    /// Level 0 has many tables: writes are slowed before they would have to stop.
+    /// Level 0 has many tables: writes are slowed down so that they need not stop.
     Slowdown,
 }
 
-/// Monotone counters; each may be read at any time, and no two are read at the same moment.
+/// Counters that only grow. Each can be read at any time, but two of them not at the same moment.
 #[derive(Debug, Default)]
 pub struct Metrics {
-    /// Puts and deletes.
+    /// Number of puts and deletes.
     pub operations: AtomicU64,
-    /// Commit groups: log records.
+    /// Number of commit groups; each is one log record.
     pub groups: AtomicU64,
-    /// Bytes of the operations: keys, values, tags and lengths.
+    /// Size of the operations in bytes: keys, values, tags and lengths.
     pub user_bytes: AtomicU64,
-    /// Bytes of the logs since the database was opened.
+    /// Number of bytes written to logs since the database was opened.
     pub wal_bytes: AtomicU64,
     /// The part of `wal_bytes` in logs before the current one.
     pub wal_bytes_before: AtomicU64,
-    /// Syncs of the log.
+    /// Number of syncs of the log.
     pub syncs: AtomicU64,
-    /// Memtables made into tables.
+    /// Number of memtables flushed to tables.
     pub flushes: AtomicU64,
-    /// Bytes of those tables.
+    /// Size of those tables, in bytes.
     pub flush_bytes: AtomicU64,
-    /// Time that took, in microseconds.
+    /// Time taken by flushes, in microseconds.
     pub flush_micros: AtomicU64,
-    /// Compactions into each level.
+    /// Counters of the compactions into each level.
     pub levels: [LevelMetrics; NUM_LEVELS],
-    /// Stalls by cause: how many and how long.
+    /// Write stalls by [`StallCause`]: their number, and their duration in microseconds.
     pub stalls: [(AtomicU64, AtomicU64); 3],
 }
 
 /// Counters of the compactions whose output went to one level.
 #[derive(Debug, Default)]
 pub struct LevelMetrics {
-    /// Compactions that merged.
+    /// Number of compactions that merged tables.
     pub compactions: AtomicU64,
-    /// Tables that moved down as they were.
+    /// Number of tables that were moved down unchanged.
     pub moves: AtomicU64,
-    /// Bytes of the input tables.
+    /// Size of the input tables, in bytes.
     pub bytes_read: AtomicU64,
-    /// Bytes of the output tables.
+    /// Size of the output tables, in bytes.
     pub bytes_written: AtomicU64,
-    /// Entries dropped: versions and tombstones nobody can see.
+    /// Number of entries dropped: versions and tombstones that no reader can see.
     pub entries_dropped: AtomicU64,
-    /// Time that took, in microseconds.
+    /// Time taken by these compactions, in microseconds.
     pub micros: AtomicU64,
 }
 
@@ -77,7 +78,7 @@ impl Metrics {
     }
 }
 
-/// A duration in whole microseconds.
+/// Returns a duration in whole microseconds.
 pub fn micros_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

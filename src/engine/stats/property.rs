@@ -1,4 +1,4 @@
-//! What the engine says of itself: numbers, and the texts that LevelDB's properties are.
+//! Statistics of a database: as numbers, and as the texts of LevelDB's properties.
 
 use std::fmt::Write;
 use std::sync::atomic::AtomicU64;
@@ -10,90 +10,104 @@ use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::Version;
 use crate::format::edit::NUM_LEVELS;
 
-/// The state and the counters of a database, since it was opened.
+/// Counters of a database since it was opened, and the sizes of its parts.
 ///
-/// Counters are read one after the other: those of a read that is under way may be here in part.
-/// What a cursor or iterator did is counted when it is dropped.
+/// The counters are read one after another, so a read in progress may be counted in part. The work
+/// of a cursor or iterator is counted when it is dropped. Counters only grow; sizes and numbers of
+/// tables are those of the moment.
+///
+/// ```
+/// # use minikv::{Db, Options};
+/// # let dir = tempfile::tempdir()?;
+/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// db.put("key", "value")?;
+/// db.flush()?;
+/// db.get("key")?;
+/// let stats = db.stats();
+/// assert_eq!((stats.operations, stats.gets, stats.gets_found), (1, 1, 1));
+/// assert_eq!((stats.flushes, stats.levels.len()), (1, 7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The sum of all reads.
+    /// Counts of the work of all reads.
     pub reads: ReadTrace,
-    /// Gets, and keys of multi-gets.
+    /// Number of gets. Each key of a multi-get counts as one.
     pub gets: u64,
-    /// Those of them that found a value.
+    /// Number of gets that found a value.
     pub gets_found: u64,
-    /// Puts and deletes.
+    /// Number of puts and deletes.
     pub operations: u64,
-    /// Groups they were logged in.
+    /// Number of commit groups: log records, each with the operations of one or more writers.
     pub commit_groups: u64,
-    /// Bytes of the operations: keys, values, tags and lengths.
+    /// Size of the operations in bytes: keys, values, tags and lengths.
     pub user_bytes: u64,
-    /// Bytes written to logs.
+    /// Number of bytes written to logs.
     pub wal_bytes: u64,
-    /// Syncs of logs.
+    /// Number of syncs of logs.
     pub wal_syncs: u64,
-    /// Memtables made into tables.
+    /// Number of memtables flushed to tables.
     pub flushes: u64,
-    /// Bytes of those tables.
+    /// Size of the flushed tables, in bytes.
     pub flush_bytes: u64,
-    /// Time that took, in microseconds.
+    /// Time taken by flushes, in microseconds.
     pub flush_micros: u64,
-    /// Waits of writes, by cause.
+    /// Write stalls, by cause.
     pub stalls: Stalls,
-    /// The levels, from 0.
+    /// The levels, from level 0 to level 6.
     pub levels: Vec<LevelStats>,
-    /// Bytes of the memtable and the frozen ones.
+    /// Memory taken by the memtable and the frozen memtables, in bytes.
     pub memtable_bytes: u64,
-    /// Bytes of cached blocks.
+    /// Memory taken by cached blocks, in bytes.
     pub block_cache_bytes: u64,
-    /// Data blocks that reads found in the block cache.
+    /// Number of data blocks that reads found in the block cache.
     pub block_cache_hits: u64,
-    /// Data blocks that reads looked for in the block cache in vain.
+    /// Number of data blocks that reads did not find in the block cache; 0 without a cache.
     pub block_cache_misses: u64,
-    /// Open tables.
+    /// Number of open tables.
     pub open_tables: u64,
-    /// Bytes of their indexes and filters.
+    /// Memory taken by the indexes and filters of open tables, in bytes.
     pub pinned_bytes: u64,
-    /// Snapshots held.
+    /// Number of snapshots that exist.
     pub snapshots: u64,
 }
 
-/// How often, and how long in microseconds, writes waited.
+/// Write stalls by cause: for each, the number of stalls and their total time in microseconds.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stalls {
-    /// For a flush: `(count, microseconds)`.
+    /// Waits for a flush, as `(count, microseconds)`.
     pub flush: (u64, u64),
-    /// For level 0 to be compacted.
+    /// Waits for a compaction of level 0, as `(count, microseconds)`.
     pub level0: (u64, u64),
-    /// Slowed, because level 0 grows.
+    /// Delays because level 0 has many tables, as `(count, microseconds)`.
     pub slowdown: (u64, u64),
 }
 
-/// One level, and the compactions into it.
+/// The size of one level, and counters of the compactions into it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LevelStats {
-    /// Tables in it.
+    /// Number of tables in the level.
     pub files: u64,
-    /// Their bytes.
+    /// Size of these tables, in bytes.
     pub bytes: u64,
-    /// Compactions into it that merged.
+    /// Number of compactions into the level that merged tables.
     pub compactions: u64,
-    /// Tables moved into it as they were.
+    /// Number of tables moved into the level unchanged.
     pub moves: u64,
-    /// Bytes those compactions read.
+    /// Size of the input tables of these compactions, in bytes.
     pub bytes_read: u64,
-    /// Bytes they wrote.
+    /// Size of their output tables, in bytes.
     pub bytes_written: u64,
-    /// Entries they dropped.
+    /// Number of entries that they dropped.
     pub entries_dropped: u64,
-    /// Time they took, in microseconds.
+    /// Time taken by them, in microseconds.
     pub micros: u64,
 }
 
-/// The part of the statistics that reads know.
+/// Returns the part of the statistics that concerns reads; the rest is 0.
 pub fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
     let (reads, gets, gets_found) = state.totals.sum();
     let total = reads.total();
@@ -121,7 +135,7 @@ pub fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
 }
 
 impl Engine {
-    /// The statistics.
+    /// Returns the statistics.
     pub fn stats(&self) -> Stats {
         let mut stats = read_stats(&self.reads, &self.reads.view_owned());
         let metrics = &self.metrics;
@@ -149,7 +163,8 @@ impl Engine {
     }
 }
 
-/// The property `name`: LevelDB's names where it has one.
+/// Returns the property `name` as text, or `None` if there is no such property. See
+/// [`Db::property`](crate::Db::property) for the names.
 pub fn property(name: &str, stats: &Stats, version: &Version) -> Option<String> {
     let name = name.strip_prefix("leveldb.").or_else(|| name.strip_prefix("minikv."))?;
     if let Some(level) = name.strip_prefix("num-files-at-level") {
@@ -166,7 +181,7 @@ pub fn property(name: &str, stats: &Stats, version: &Version) -> Option<String> 
     }
 }
 
-/// LevelDB's table of compactions; level 0's is made by flushes.
+/// Returns LevelDB's table of compactions. Flushes count for level 0.
 fn stats_text(stats: &Stats) -> String {
     let mut text = String::from(
         "                               Compactions\n\

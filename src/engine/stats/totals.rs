@@ -1,9 +1,9 @@
-//! The sum of all reads, counted by many threads without contention.
+//! Counts of all reads of a database, which many threads add to without contention.
 //!
-//! Counting must not slow what it counts. Folding a trace into sums under a lock took 460 of the
-//! 6,400 instructions of a get from the block cache (callgrind; two tables asked). Here each
-//! thread counts in a [`ReadTally`] of its own, with plain additions, straight from the read path:
-//! 70 instructions, 1.2 % of that get. The sum is made when somebody asks.
+//! Counting must not slow down reads. Adding a trace to sums under a lock took 460 of the 6,400
+//! instructions of a get from the block cache (callgrind; two tables searched). Here each thread
+//! counts in a [`ReadTally`] of its own, with plain additions in the read path: 70 instructions,
+//! 1.2 % of that get. The tallies are summed up on request.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -12,16 +12,17 @@ use std::sync::OnceLock;
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::{ReadTally, ReadTrace};
 
-/// So many threads that live at once have a tally of their own; the others share one.
+/// Number of threads alive at once that get a tally of their own; all others share one, under a
+/// lock. A tally takes about 2 KiB in each database that the thread reads.
 const OWN_TALLIES: usize = 64;
 
-/// The sum of all reads. Thread-safe; the counters are read one after the other, so a sum made
-/// during a read may have a part of it.
+/// Counts of all reads. Thread-safe. The counters are read one after another, so a sum may include
+/// a read in progress in part.
 #[derive(Debug)]
 pub struct ReadTotals {
-    /// By the number of the thread that counts there.
+    /// The tallies of threads, by the thread's number.
     own: [OnceLock<Box<ReadTally>>; OWN_TALLIES],
-    /// Where threads with a higher number take turns.
+    /// The tally of all threads with higher numbers.
     shared: Mutex<ReadTally>,
 }
 
@@ -33,13 +34,15 @@ impl Default for ReadTotals {
 }
 
 impl ReadTotals {
-    /// The tally of this thread, if it has one of its own. Only for use by this thread.
+    /// Returns the tally of the calling thread, if it has one of its own. No other thread may count
+    /// in it.
     #[inline]
     pub fn own(&self) -> Option<&ReadTally> {
         Some(self.own.get(thread_number())?.get_or_init(Box::default))
     }
 
-    /// Adds a get that was counted in `trace`, and then calls `then` with where it was added.
+    /// Adds a get that was counted in `trace`, and then calls `then` with the tally that it was
+    /// added to.
     pub fn add_get(&self, trace: &ReadTrace, found: bool, then: impl FnOnce(&ReadTally)) {
         self.with(|tally| {
             tally.get(found);
@@ -48,7 +51,7 @@ impl ReadTotals {
         });
     }
 
-    /// Adds what a cursor did.
+    /// Adds the work of a cursor.
     pub fn add_scan(&self, trace: &ReadTrace) {
         self.with(|tally| tally.add(trace));
     }
@@ -60,7 +63,8 @@ impl ReadTotals {
         }
     }
 
-    /// The sum of the reads, the gets among them, and those of the gets that found something.
+    /// Returns the sum of the counts, the number of gets, and the number of gets that found a
+    /// value.
     pub fn sum(&self) -> (ReadTrace, u64, u64) {
         let mut sum = (ReadTrace::default(), 0, 0);
         let mut add = |tally: &ReadTally| {
@@ -74,8 +78,8 @@ impl ReadTotals {
     }
 }
 
-/// Numbers that threads had and have no more. The lock orders what one owner of a number counted
-/// before what the next one counts.
+/// Numbers that no living thread has. The lock orders the counting of one owner of a number before
+/// that of the next.
 static FREE: parking_lot::Mutex<FreeNumbers> =
     parking_lot::Mutex::new(FreeNumbers { given_back: BTreeSet::new(), next: 0 });
 
@@ -84,7 +88,7 @@ struct FreeNumbers {
     next: usize,
 }
 
-/// Gives the thread's number back when the thread ends.
+/// A thread's number, which is returned when the thread ends.
 struct Lease(usize);
 
 impl Lease {
@@ -108,12 +112,12 @@ impl Drop for Lease {
 const NO_NUMBER: usize = usize::MAX;
 
 thread_local! {
-    /// The thread's number; none before the first read, nor after the lease has ended.
+    /// The thread's number: [`NO_NUMBER`] before its first read and after its lease has ended.
     static NUMBER: Cell<usize> = const { Cell::new(NO_NUMBER) };
     static LEASE: Lease = Lease::take();
 }
 
-/// A number that no other living thread has, and low if few are alive.
+/// Returns a number that no other living thread has. It is low if few threads are alive.
 #[inline]
 fn thread_number() -> usize {
     match NUMBER.get() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use minikv::files::NUM_LEVELS;
-use minikv::internals::advice::shadow::Held;
+use minikv::internals::advice::shadow::TablesRead;
 
 use super::control::Control;
 use super::measure::{Class, Measured};
@@ -26,7 +26,7 @@ pub struct Report {
     pub different_keys: u64,
     pub cache_bytes: u64,
     pub tables_per_level: [u64; NUM_LEVELS],
-    pub held: Held,
+    pub held: TablesRead,
     pub measured: Vec<Measured>,
     pub controls: Vec<Control>,
 }

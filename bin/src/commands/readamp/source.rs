@@ -12,7 +12,7 @@ use minikv::files::{
 };
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::advice::shadow::{
-    BlockFilters, Held, Lookup, MadeFilters, Outcome, Plan, Shadow,
+    BlockFilters, Lookup, MadeFilters, Outcome, Plan, Shadow, TablesRead,
 };
 use minikv::internals::format::block_builder::BlockBuilder;
 use minikv::{BytewiseComparator, Comparator, Db, Options, ReadOnlyDb, Recovery, files};
@@ -124,7 +124,7 @@ impl Source {
         &self,
         filters: &[Filters],
         lookups: Vec<Lookup<'_>>,
-    ) -> Result<(Vec<Candidate>, Held)> {
+    ) -> Result<(Vec<Candidate>, TablesRead)> {
         let plans: Vec<_> = filters.iter().map(Filters::plan).collect();
         let mut shadow = Shadow::new(order(), plans.clone(), lookups).keep_filters();
         self.walk(&mut shadow)?;

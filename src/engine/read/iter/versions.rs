@@ -1,4 +1,4 @@
-//! How a cursor gets past a key with very many versions: by a seek, and not step by step.
+//! Skipping keys with very many versions: by a seek instead of step by step.
 
 use super::Cursor;
 use crate::base::Result;
@@ -6,12 +6,13 @@ use crate::format::key::{
     KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
 };
 
-/// A cursor that looks at so many versions of one key goes on by a seek.
+/// Number of versions of one key after which a cursor seeks past the rest. A seek costs as much as
+/// some dozen steps: a lower number makes short runs of versions slower, a higher one long runs.
 const MAX_STEPS_IN_KEY: u32 = 32;
 
 impl Cursor {
-    /// Counts a step of the merge, which is at an entry. Whether it has come by many versions of
-    /// the entry's key, which is the seek key then.
+    /// Counts a step of the merge, which must be at an entry. Returns whether the merge has passed
+    /// many versions of the entry's key; the seek key is then that user key.
     #[inline]
     pub(super) fn is_among_versions(&mut self, steps: &mut u32) -> bool {
         *steps += 1;
@@ -27,16 +28,17 @@ impl Cursor {
         same
     }
 
-    /// Makes an internal key of the seek key, which is a user key.
+    /// Turns the seek key, a user key, into an internal key.
     pub(super) fn set_seek_key(&mut self, seq: SeqNo, kind: KeyKind) {
         let key = std::mem::take(&mut self.seek_key);
         append_internal_key(&mut self.seek_key, &key, seq, kind);
     }
 
-    /// Backward, among the versions of the seek key, a user key: moves the merge before all of
-    /// them. If the version that the merge is at is `visible` to the reader, the newest one that is
-    /// visible is saved first. If it is not, those that are have been passed, or lie behind where
-    /// the walk began: newer versions come in at any time.
+    /// Walking backward, moves the merge before all versions of the seek key, a user key.
+    ///
+    /// `visible` is whether the reader sees the version that the merge is at. If so, the newest
+    /// visible version is saved first. If not, all visible versions were passed already, or come
+    /// after the start of the walk, because newer versions can be added at any time.
     pub(super) fn pass_versions(&mut self, visible: bool, kind: &mut KeyKind) -> Result<bool> {
         let key = self.seek_key.clone();
         if visible {
@@ -47,7 +49,7 @@ impl Cursor {
         self.merge_before_seek_key(false)
     }
 
-    /// Saves the newest version of `key`, which is the seek key, that the reader sees.
+    /// Saves the newest version of `key` that the reader sees. `key` must be the seek key.
     fn save_visible_version(&mut self, key: &[u8], kind: &mut KeyKind) -> Result<()> {
         self.set_seek_key(self.seq, KIND_FOR_SEEK);
         if self.merge.seek(&self.seek_key)? {
