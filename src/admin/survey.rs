@@ -316,3 +316,6 @@ impl Survey {
         }
     }
 }
+
+#[cfg(test)]
+mod transcripts;

@@ -8,3 +8,6 @@ pub mod sync;
 
 pub use comparator::{BytewiseComparator, Comparator};
 pub use error::{Error, Result};
+
+#[cfg(test)]
+pub mod transcript;

@@ -821,3 +821,6 @@ mod tests {
         assert_eq!(cache.usage_bytes(), 0);
     }
 }
+
+#[cfg(test)]
+mod transcripts;

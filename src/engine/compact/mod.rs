@@ -192,3 +192,6 @@ impl Engine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod transcripts;

@@ -296,3 +296,8 @@ fn sort_level(
     }
     Ok(())
 }
+
+#[cfg(test)]
+pub mod testing;
+#[cfg(test)]
+mod transcripts;

@@ -188,3 +188,6 @@ mod tests {
         assert_eq!(pace.lead(64 * MIB, 64 * MIB), Duration::ZERO);
     }
 }
+
+#[cfg(test)]
+mod transcripts;
