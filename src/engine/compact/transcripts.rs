@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::transcript::{self, Command, number};
 use crate::engine::compact::pick::{pick, target_bytes};
-use crate::engine::compact::plan::{Compaction, clean_cut_of};
+use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
 use crate::engine::version::testing::{key, level, numbers, order, version};
@@ -59,6 +59,16 @@ impl Machine {
                 self.running.push(Arc::new(compaction));
                 show(&self.running[self.running.len() - 1])
             }
+            "running" => {
+                let from = level(command.args[0]);
+                let into = level(command.arg("into").expect("into=level"));
+                let inputs = Inputs(vec![(from, self.files(&command.args[1..2]))]);
+                let version = self.version.clone();
+                let made = Compaction::from_inputs(version, &self.order, inputs, into, false);
+                made.mark(true);
+                self.running.push(Arc::new(made));
+                show(&self.running[self.running.len() - 1])
+            }
             "end" => {
                 self.running.iter().for_each(|compaction| compaction.mark(false));
                 self.running.clear();
@@ -72,8 +82,7 @@ impl Machine {
             "compact" => {
                 let files = self.files(&command.args[1..]);
                 let level = level(command.args[0]);
-                let made =
-                    Compaction::new(&self.version, &self.order, &self.options, level, files);
+                let made = Compaction::new(&self.version, &self.order, &self.options, level, files);
                 made.as_ref().map_or("none".to_owned(), show)
             }
             _ => command.unknown(),

@@ -6,9 +6,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::transcript::{self, Command};
 use crate::block::{Block, BlockView};
 use crate::format::block_builder::BlockBuilder;
-use crate::table::block_cache::{
-    BlockCache, Queue, SPARE_PART, TableBlocks, entry_bytes,
-};
+use crate::table::block_cache::{BlockCache, Ghosts, Queue, SPARE_PART, TableBlocks, entry_bytes};
 
 /// Number of blocks of a table: one for each letter.
 const BLOCKS: usize = 26;
@@ -39,6 +37,8 @@ impl Machine {
         let bytes = blocks * entry_bytes(block().len());
         // Some of the room is for spare memory.
         let cache = Arc::new(BlockCache::new((bytes + bytes / (SPARE_PART - 1) + 1) as usize));
+        // So many places that no two of the blocks share one.
+        cache.shards[0].lock().ghosts = Ghosts::new(1 << 16);
         let table = cache.table(BLOCKS);
         Machine { cache, table }
     }
