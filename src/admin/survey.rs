@@ -364,3 +364,6 @@ fn check_levels(manifest: &Manifest, order: &InternalComparator, findings: &mut 
         }
     }
 }
+
+#[cfg(test)]
+mod transcripts;

@@ -1,4 +1,4 @@
-//! The vocabulary of every layer above: errors, key order, counters, synchronization.
+//! The vocabulary of every layer above: errors, key order, hashes, synchronization.
 
 pub mod comparator;
 pub mod error;
@@ -9,3 +9,6 @@ pub mod sync;
 
 pub use comparator::{BytewiseComparator, Comparator};
 pub use error::{Error, Result};
+
+#[cfg(test)]
+pub mod transcript;

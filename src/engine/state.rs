@@ -259,7 +259,9 @@ mod tests {
         assert_eq!(rule, "a later memtable begins in an earlier log");
         let rule = broken_by(|state| state.frozen[2].mem = state.mem.clone());
         assert_eq!(rule, "the memtable that writes go to is frozen");
-        let rule = broken_by(|state| drop(state.logs.on_disk.remove(&5)));
+        let rule = broken_by(|state| {
+            state.logs.on_disk.remove(&5);
+        });
         assert_eq!(rule, "the log of the memtable is not on disk");
         let rule = broken_by(|state| {
             let fs = MemFs::new();

@@ -916,3 +916,6 @@ mod tests {
         assert_eq!(cache.usage_bytes(), 0);
     }
 }
+
+#[cfg(test)]
+mod transcripts;

@@ -447,3 +447,6 @@ impl<'a> Repair<'a> {
         Ok(replayed.last_seq)
     }
 }
+
+#[cfg(test)]
+mod transcripts;

@@ -235,3 +235,6 @@ impl<'a> DropRule<'a> {
                 && !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))))
     }
 }
+
+#[cfg(test)]
+mod transcripts;

@@ -19,3 +19,6 @@ pub mod reader;
 pub mod snapshot;
 pub mod sources;
 pub mod view;
+
+#[cfg(test)]
+mod transcripts;

@@ -399,3 +399,8 @@ mod tests {
         assert_eq!(rule(&too_large), "101 bytes in level 1, not 100");
     }
 }
+
+#[cfg(test)]
+pub mod testing;
+#[cfg(test)]
+mod transcripts;

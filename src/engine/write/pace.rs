@@ -213,3 +213,6 @@ mod tests {
         assert_eq!(pace.lead(64 * MIB, 64 * MIB), Duration::ZERO);
     }
 }
+
+#[cfg(test)]
+mod transcripts;

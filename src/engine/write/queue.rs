@@ -331,3 +331,6 @@ mod tests {
         assert!((5..20).contains(&waited), "{waited}");
     }
 }
+
+#[cfg(test)]
+mod transcripts;

@@ -1,0 +1,185 @@
+//! Transcripts of what a compaction takes and what a merge keeps.
+
+use std::sync::Arc;
+
+use crate::base::transcript::{self, Command, number};
+use crate::engine::compact::pick::{pick, target_bytes};
+use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
+use crate::engine::compact::retention::Retention;
+use crate::engine::options::Options;
+use crate::engine::version::testing::{key, level, numbers, order, version};
+use crate::engine::version::tombstones::Contents;
+use crate::engine::version::{TableFile, Version};
+use crate::format::edit::NUM_LEVELS;
+use crate::format::key::{KeyKind, MAX_SEQ_NO, ParsedKey, UserComparator};
+
+/// A version whose tables are compacted.
+struct Machine {
+    order: UserComparator,
+    options: Options,
+    version: Arc<Version>,
+    running: Vec<Arc<Compaction>>,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine {
+            order: order().user().clone(),
+            options: Options::default().write_buffer_bytes(64 << 10).max_file_bytes(2 << 20),
+            version: Arc::default(),
+            running: Vec::new(),
+        }
+    }
+
+    fn file(&self, text: &str) -> &Arc<TableFile> {
+        let wanted = number(text);
+        let found = self.version.files().find(|(_, file)| file.number == wanted);
+        found.unwrap_or_else(|| panic!("no table {text}")).1
+    }
+
+    fn files(&self, args: &[&str]) -> Vec<Arc<TableFile>> {
+        args.iter().map(|text| self.file(text).clone()).collect()
+    }
+
+    fn answer(&mut self, command: &Command<'_>) -> String {
+        match command.name {
+            "version" => {
+                self.version = version(command.input.iter().copied());
+                self.running.clear();
+                self.fullness()
+            }
+            "tombstones" => {
+                self.count_tombstones(command);
+                String::new()
+            }
+            "pick" => self.pick(command).as_ref().map_or("none".to_owned(), show),
+            "run" => {
+                let Some(compaction) = self.pick(command) else { return "none".to_owned() };
+                compaction.mark(true);
+                self.running.push(Arc::new(compaction));
+                show(&self.running[self.running.len() - 1])
+            }
+            "running" => {
+                let from = level(command.args[0]);
+                let into = level(command.arg("into").expect("into=level"));
+                let inputs = Inputs(vec![(from, self.files(&command.args[1..2]))]);
+                let version = self.version.clone();
+                let made = Compaction::from_inputs(version, &self.order, inputs, into, false);
+                made.mark(true);
+                self.running.push(Arc::new(made));
+                show(&self.running[self.running.len() - 1])
+            }
+            "end" => {
+                self.running.iter().for_each(|compaction| compaction.mark(false));
+                self.running.clear();
+                String::new()
+            }
+            "cut" => {
+                let files = self.files(&command.args[1..]);
+                let level = self.version.level(level(command.args[0]));
+                numbers(&clean_cut_of(level, &files, &self.order))
+            }
+            "compact" => {
+                let files = self.files(&command.args[1..]);
+                let level = level(command.args[0]);
+                let made = Compaction::new(&self.version, &self.order, &self.options, level, files);
+                made.as_ref().map_or("none".to_owned(), show)
+            }
+            _ => command.unknown(),
+        }
+    }
+
+    /// Returns how full each level with tables is.
+    fn fullness(&self) -> String {
+        let levels = (0..NUM_LEVELS).filter(|&level| !self.version.level(level).is_empty());
+        let line = |level| match level {
+            0 => format!("L0: {} tables of 4", self.version.level(0).len()),
+            _ => {
+                let target = target_bytes(level, &self.options);
+                let percent = self.version.level_bytes(level) as f64 / target as f64 * 100.0;
+                format!("L{level}: {percent:.0} % of {} MiB", target >> 20)
+            }
+        };
+        levels.map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Reads lines such as `3: 300 of 400, newest 9` and `4: crawled at 9`.
+    fn count_tombstones(&self, command: &Command<'_>) {
+        for line in &command.input {
+            let (table, rest) = line.split_once(": ").expect("a table and its tombstones");
+            let known = &self.file(table).tombstones;
+            let words: Vec<&str> = rest.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+            match words[..] {
+                [tombstones, "of", entries, "newest", newest] => known.set_contents(Contents {
+                    entries: number(entries),
+                    tombstones: number(tombstones),
+                    newest_tombstone: number(newest),
+                }),
+                ["crawled", "at", seq] => known.crawled(number(seq)),
+                _ => panic!("{line:?} is not about tombstones"),
+            }
+        }
+    }
+
+    fn pick(&self, command: &Command<'_>) -> Option<Compaction> {
+        let levels = match command.arg("levels") {
+            None => 0..NUM_LEVELS,
+            Some(text) => {
+                let (from, to) = text.split_once("..").expect("levels=from..to");
+                level(from)..level(to)
+            }
+        };
+        let held = command.number("held", MAX_SEQ_NO);
+        pick(&self.version, &self.order, &self.options, &self.running, levels, held)
+    }
+}
+
+/// Returns a compaction as text: its inputs, where they go, and how.
+fn show(compaction: &Compaction) -> String {
+    let inputs = compaction.inputs.0.iter().filter(|(_, files)| !files.is_empty());
+    let inputs = inputs.map(|(level, files)| format!("L{level} {}", numbers(files)));
+    let inputs: Vec<_> = inputs.collect();
+    let how = if compaction.is_move { "move" } else { "merge" };
+    format!("{how} {} into L{}", inputs.join(" and "), compaction.output_level)
+}
+
+#[test]
+fn what_a_compaction_takes() {
+    let mut machine = Machine::new();
+    transcript::run("pick", |command| machine.answer(command));
+}
+
+#[test]
+fn what_comes_with_a_table() {
+    let mut machine = Machine::new();
+    transcript::run("cut", |command| machine.answer(command));
+}
+
+#[test]
+fn what_a_merge_keeps() {
+    transcript::run("retention", |command: &Command<'_>| {
+        let held = command.arg("held").map_or(Vec::new(), |held| held.split(',').collect());
+        let held = held.into_iter().map(number).collect();
+        let mut retention = Retention::new(held, order().user().clone());
+        let mut lines = Vec::new();
+        for line in &command.input {
+            let (entry, is_delete) = match line.strip_suffix(" delete") {
+                Some(entry) => (entry, true),
+                None => (*line, false),
+            };
+            let (user_key, seq) = key(entry);
+            let kind = if is_delete { KeyKind::Deletion } else { KeyKind::Value };
+            let entry = ParsedKey { user_key: user_key.as_bytes(), seq, kind };
+            let fate = match retention.is_shadowed(&entry) {
+                Err(error) => error.to_string(),
+                Ok(true) => "drop".to_owned(),
+                Ok(false) if is_delete && retention.all_see(seq) => {
+                    "drop if no deeper level has the key".to_owned()
+                }
+                Ok(false) => "keep".to_owned(),
+            };
+            lines.push(format!("{line}: {fate}"));
+        }
+        lines.join("\n")
+    });
+}

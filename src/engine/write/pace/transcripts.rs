@@ -1,0 +1,38 @@
+//! Transcripts of how far a writer is ahead of the flushes.
+
+use std::time::Duration;
+
+use crate::base::transcript::{self, Command, number};
+use crate::engine::write::pace::{MAX_WAIT, MIN_WAIT, Pace};
+
+#[test]
+fn a_writer_keeps_pace_with_the_flushes() {
+    let pace = Pace::default();
+    transcript::run("pace", |command: &Command<'_>| {
+        let bytes = |at: usize| number(command.args[at]);
+        match command.name {
+            "frozen" => pace.frozen(bytes(0)),
+            "flushed" => pace.flushed(bytes(0)),
+            "timed" => {
+                let millis = command.args[1].strip_suffix("ms").expect("milliseconds");
+                pace.timed(bytes(0), Duration::from_millis(number(millis)));
+            }
+            // The buffer is given once, the sizes of its memtable follow.
+            "lead" => {
+                let buffer = command.number("buffer", 0) as usize;
+                let line = |size: &&str| {
+                    let lead = pace.lead(number(size) as usize, buffer);
+                    let note = match lead {
+                        lead if lead < MIN_WAIT => "no wait",
+                        lead if lead > MAX_WAIT => "the longest wait",
+                        _ => "waits as long",
+                    };
+                    format!("{size}: {lead:?} ahead, {note}")
+                };
+                return command.args[1..].iter().map(line).collect::<Vec<_>>().join("\n");
+            }
+            _ => command.unknown(),
+        }
+        String::new()
+    });
+}
