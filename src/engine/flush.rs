@@ -19,6 +19,7 @@ use crate::engine::compact::retention::Retention;
 use crate::engine::memtable::Memtable;
 use crate::engine::options::Options;
 use crate::engine::version::tombstones::Contents;
+use crate::engine::write::pace::FlushProgress;
 use crate::engine::{Engine, Frozen};
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, ParsedKey, SeqNo};
@@ -115,11 +116,12 @@ impl Engine {
         let Some(oldest) = oldest else { return Ok(()) };
         self.trash.check_directory()?;
         let began = Instant::now();
+        let mut progress = self.pace.flush(oldest.bytes);
         // An empty memtable becomes no table, but its logs are removed all the same.
         let (new_file, contents) = match oldest.mem.is_empty() {
             true => (None, None),
             false => {
-                let (file, contents) = self.write_frozen(&oldest)?;
+                let (file, contents) = self.write_frozen(&oldest, &mut progress)?;
                 let written = (file.number, contents);
                 (Some(file), Some(written))
             }
@@ -154,6 +156,7 @@ impl Engine {
         let live = state.logs.on_disk.split_off(&log_number);
         let dead = std::mem::replace(&mut state.logs.on_disk, live);
         debug_assert_eq!(log_number, state.oldest_log(), "logs of memtables stay");
+        progress.done();
         self.show(&state);
         drop(state);
         drop(manifest);
@@ -168,29 +171,21 @@ impl Engine {
     }
 
     /// Writes a table of `frozen` and reports the progress to the pace of writes.
-    fn write_frozen(&self, frozen: &Frozen) -> Result<(NewFile, Contents)> {
+    fn write_frozen(
+        &self,
+        frozen: &Frozen,
+        progress: &mut FlushProgress<'_>,
+    ) -> Result<(NewFile, Contents)> {
         let began = Instant::now();
         let number = self.numbers.take();
         let (options, order) = (&self.options, &self.reads.order);
         let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
         let held = self.reads.held_seqs();
         let entry_bytes = frozen.bytes / frozen.mem.len().max(1) as u64;
-        let mut reported = 0;
-        let report = |entries| {
-            reported += entries * entry_bytes;
-            self.pace.flushed(entries * entry_bytes);
-        };
-        let written = write_table(&target, &frozen.mem, held, number, report);
-        debug_assert!(reported <= frozen.bytes, "more of a memtable was flushed than it has");
-        match written {
-            Ok(_) => {
-                self.pace.flushed(frozen.bytes.saturating_sub(reported));
-                self.pace.timed(frozen.bytes, began.elapsed());
-            }
-            // The next try starts from the beginning.
-            Err(_) => self.pace.frozen(reported),
-        }
-        written
+        let report = |entries| progress.advance(entries * entry_bytes);
+        let written = write_table(&target, &frozen.mem, held, number, report)?;
+        self.pace.timed(frozen.bytes, began.elapsed());
+        Ok(written)
     }
 
     /// Freezes the memtable and waits until it, and every one frozen before, is a table.

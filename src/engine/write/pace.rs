@@ -54,8 +54,12 @@ impl Pace {
         self.unflushed.fetch_add(bytes, Relaxed);
     }
 
-    /// Records that `bytes` of a frozen memtable are in a table.
-    pub fn flushed(&self, bytes: u64) {
+    /// Begins the flush of a frozen memtable of `bytes`.
+    pub fn flush(&self, bytes: u64) -> FlushProgress<'_> {
+        FlushProgress { pace: self, bytes, written: 0 }
+    }
+
+    fn flushed(&self, bytes: u64) {
         let unflushed = self.unflushed.fetch_sub(bytes, Relaxed);
         debug_assert!(bytes <= unflushed, "{bytes} bytes flushed of {unflushed}");
     }
@@ -83,6 +87,37 @@ impl Pace {
             known => known,
         };
         Duration::from_micros((ahead >> 10).saturating_mul(micros_per_mib) >> 10)
+    }
+}
+
+/// The progress of one flush. Dropped before [`FlushProgress::done`], it takes back what it
+/// reported: the next try starts from the beginning.
+pub struct FlushProgress<'a> {
+    pace: &'a Pace,
+    /// Size of the memtable.
+    bytes: u64,
+    /// Bytes reported so far.
+    written: u64,
+}
+
+impl FlushProgress<'_> {
+    /// Records that another `bytes` of the memtable are in the table.
+    pub fn advance(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes - self.written);
+        self.written += bytes;
+        self.pace.flushed(bytes);
+    }
+
+    /// Records that the whole memtable is in a table of the current version.
+    pub fn done(mut self) {
+        self.advance(self.bytes);
+        self.written = 0;
+    }
+}
+
+impl Drop for FlushProgress<'_> {
+    fn drop(&mut self) {
+        self.pace.frozen(self.written);
     }
 }
 
@@ -211,6 +246,26 @@ mod tests {
         assert_eq!(pace.lead(17 * MIB, 64 * MIB), Duration::from_millis(20));
         pace.flushed(32 << 20);
         assert_eq!(pace.lead(64 * MIB, 64 * MIB), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_flush_that_failed_takes_back_what_it_reported() {
+        let pace = Pace::default();
+        pace.frozen(100);
+        let unflushed = || pace.unflushed.load(Relaxed);
+        // Estimates of entries may add up to more than the memtable.
+        for (reported, left) in [(40, 60), (100, 0)] {
+            let mut progress = pace.flush(100);
+            progress.advance(reported);
+            assert_eq!(unflushed(), left);
+            drop(progress);
+            assert_eq!(unflushed(), 100);
+        }
+        let mut progress = pace.flush(100);
+        progress.advance(70);
+        progress.advance(70);
+        progress.done();
+        assert_eq!(unflushed(), 0);
     }
 }
 
