@@ -40,6 +40,7 @@ fn gather(queue: &WriteQueue, groups: u64) -> String {
     let mut between = Vec::new();
     let mut skipped = 0;
     for _ in 0..groups {
+        queue.line.lock().led = true;
         let before = queue.line.lock().ungathered;
         // One that is not to wait would wait for half a minute.
         queue.gather(Duration::from_secs(if before == 0 { 0 } else { 60 }));
@@ -62,6 +63,7 @@ fn writes_form_groups() {
             String::new()
         }
         "group" => {
+            queue.line.lock().led = true;
             group.clear();
             let leader = waiter(command.args[0]);
             queue.group(leader.bytes, leader.sync, &mut group);
