@@ -1,8 +1,12 @@
 //! A checkpoint: a copy of a database as it is at one moment, in a directory of its own.
 //!
-//! Tables never change, so a second name is copy enough; where the filesystem gives none, their
-//! bytes are copied. Logs do change, and are copied up to where they were. `CURRENT` comes last,
-//! when everything it leads to is durable: what a crash leaves before is refused by an open.
+//! 1. With the commit and manifest locks held, so that nothing changes, the version is taken, and
+//!    the live logs are opened and their lengths noted ([`Moment`]). Then the locks are released.
+//! 2. Each table gets a second name in the new directory, which is copy enough because tables never
+//!    change. Where the filesystem cannot give one, the bytes are copied.
+//! 3. Logs may have grown since, and are copied up to the lengths noted.
+//! 4. A new MANIFEST holds the version. `CURRENT`, which names it, comes last, when all files are
+//!    durable: an open refuses the incomplete copy that a crash before it leaves.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,33 +20,38 @@ use crate::format::edit::VersionEdit;
 use crate::format::name;
 use crate::fs::{Fs, ReadFile, absolute, sync_dir};
 
+/// Bytes copied at a time, and so the size of the buffer.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// What a copy is made of. While it lives, its logs are readable, and the caller sees to it that
-/// its tables are there.
+/// The files of a database at one moment. Its logs stay readable while it lives; the caller keeps
+/// its tables from being removed.
 #[derive(Debug)]
 pub struct Moment {
-    /// The whole version and its numbers, but for the next file number.
+    /// The whole version and its numbers, except the next file number.
     pub edit: VersionEdit,
-    /// The logs that are live.
+    /// The live logs, in order.
     pub logs: Vec<OpenLog>,
-    /// No file has this number or one past it.
+    /// A number above those of all its files.
     pub next_file_number: u64,
 }
 
 /// A log as it was at the moment.
 #[derive(Debug)]
 pub struct OpenLog {
-    /// The number in its name.
+    /// File number.
     pub number: u64,
-    /// The file; its name may be gone since.
+    /// The file, which may have lost its name since.
     pub file: Arc<dyn ReadFile>,
-    /// Its length at the moment. What it has grown since is not part of it.
+    /// Its length at the moment, in bytes. Later records are not part of the copy.
     pub bytes: u64,
 }
 
 impl OpenLog {
-    /// Opens a log. `bytes` of it belong to the moment; if that is not known, all it has now.
+    /// Opens a log of which the first `bytes` belong to the moment; `None` stands for all that it
+    /// has now.
+    ///
+    /// # Errors
+    /// I/O errors.
     pub fn open(fs: &dyn Fs, dir: &Path, number: u64, bytes: Option<u64>) -> Result<OpenLog> {
         let path = dir.join(name::log_name(number));
         let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
@@ -55,19 +64,19 @@ impl OpenLog {
 }
 
 impl Engine {
-    /// Makes a copy of the database as it is now in the directory `dest`.
+    /// Copies the database as it is now to the directory `dest`.
     ///
     /// # Errors
-    /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`], if there is something in it;
-    /// [`Error::Locked`] while another checkpoint is made there; I/O errors, after which what was
-    /// made is removed again.
+    /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
+    /// [`Error::Locked`] while another checkpoint is made there; I/O errors, after which the
+    /// incomplete copy is removed.
     pub fn checkpoint(&self, dest: &Path) -> Result<()> {
         let dest = &absolute(&*self.fs, dest)?;
         check_empty(&*self.fs, dest)?;
-        // Nobody writes, and no version is shown, while these are held.
+        // While these are held, nothing is written and no new version is shown.
         let commit = self.commit.lock();
         let manifest = self.manifest.lock();
-        // Its tables live as long as it does.
+        // Keeps its tables from being removed.
         let version = manifest.current().clone();
         let mut edit = version.to_edit();
         edit.comparator = Some(self.reads.order.user().get().name().to_owned());
@@ -78,12 +87,12 @@ impl Engine {
             self.assert_in_step(&manifest, &state);
             state.logs.on_disk.clone()
         };
-        // The files may be longer: by zeros, until their writers are done with them, and by what a
-        // failed write left.
+        // The files may be longer: by zeros that were allocated ahead, and by the rest of a write
+        // that failed.
         on_disk.insert(commit.log_number, Some(commit.log.len()));
         let mut logs = Vec::new();
         for (&number, &bytes) in on_disk.range(manifest.log_number()..) {
-            // The one made ahead has nothing in it, and need not be there yet.
+            // The spare log is empty, and its file may not exist yet.
             if bytes != Some(0) {
                 logs.push(OpenLog::open(&*self.fs, &self.dir, number, bytes)?);
             }
@@ -91,12 +100,17 @@ impl Engine {
         drop(manifest);
         drop(commit);
         let next_file_number = self.numbers.next();
+        debug_assert!(logs.iter().all(|log| log.number < next_file_number), "a log of the future");
+        debug_assert!(logs.is_sorted_by_key(|log| log.number), "logs are replayed in order");
         let moment = Moment { edit, logs, next_file_number };
         write_copy(&*self.fs, &self.dir, dest, moment, &|| self.trash.check_directory())
     }
 }
 
-/// Checks that `dest` is an empty directory, or nothing.
+/// Checks that `dest` is an empty directory or does not exist.
+///
+/// # Errors
+/// [`Error::DatabaseExists`], [`Error::InvalidArgument`], and I/O errors.
 pub fn check_empty(fs: &dyn Fs, dest: &Path) -> Result<()> {
     match fs.exists(dest).map_err(|error| Error::io("look for", dest, error))? {
         true => check_contents(fs, dest, &[]),
@@ -104,7 +118,7 @@ pub fn check_empty(fs: &dyn Fs, dest: &Path) -> Result<()> {
     }
 }
 
-/// Checks that there is nothing in the directory `dest`, or only `ours`.
+/// Checks that the directory `dest` has no files except `ours`.
 fn check_contents(fs: &dyn Fs, dest: &Path, ours: &[&str]) -> Result<()> {
     let names = fs.list(dest).map_err(|error| Error::io("list", dest, error))?;
     if names.iter().any(|name| name == name::CURRENT) {
@@ -116,9 +130,12 @@ fn check_contents(fs: &dyn Fs, dest: &Path, ours: &[&str]) -> Result<()> {
     }
 }
 
-/// Makes a database of `moment`, whose tables are in `dir`, in the directory `dest`, which is
-/// empty or not there. It is locked meanwhile, so that nobody else makes one there. `check_dir`
-/// fails if another database has taken the place of `dir`.
+/// Makes a database of `moment`, whose tables are in `dir`, in the directory `dest`, which is empty
+/// or does not exist. `dest` is locked meanwhile, so that nothing else makes a database there.
+/// `check_dir` fails if another database has taken the place of `dir`.
+///
+/// # Errors
+/// Errors of [`Engine::checkpoint`] and of `check_dir`.
 pub fn write_copy(
     fs: &dyn Fs,
     dir: &Path,
@@ -136,7 +153,7 @@ pub fn write_copy(
         copy.write(moment, check_dir)
     });
     if result.is_err() {
-        // Without the lock, what is there is another's.
+        // Without the lock `made` is empty: the files there belong to another checkpoint.
         copy.undo(!was_there);
     }
     result
@@ -160,7 +177,7 @@ impl Copy<'_> {
             self.made.push(to.clone());
             copy_file(self.fs, &*log.file, log.bytes, &to)?;
         }
-        // While this is still so, what was linked and copied is of the right database.
+        // If this holds now, all files above were linked and copied from the right database.
         check_dir()?;
         let number = moment.next_file_number;
         let edit = VersionEdit { next_file_number: Some(number + 1), ..moment.edit };
@@ -172,6 +189,7 @@ impl Copy<'_> {
         set_current(self.fs, self.dest, number)
     }
 
+    /// Links or copies a table, under either of its two possible names.
     fn table(&mut self, number: u64) -> Result<()> {
         let mut missing = None;
         for name in [name::table_name(number), name::legacy_table_name(number)] {
@@ -192,7 +210,7 @@ impl Copy<'_> {
         missing.map_or(Ok(()), Err)
     }
 
-    /// What cannot be removed stays, without a CURRENT.
+    /// Removes what was made. Files that cannot be removed stay, without a `CURRENT`.
     fn undo(self, with_dir: bool) {
         for path in self.made.iter().rev() {
             let _ = self.fs.remove(path);
@@ -203,8 +221,11 @@ impl Copy<'_> {
     }
 }
 
-/// Gives a file that never changes a second name, or where the filesystem cannot, copies it. The
-/// new name is the caller's to sync.
+/// Gives a file that never changes a second name, or copies it where the filesystem cannot. The
+/// caller syncs the directory of the new name.
+///
+/// # Errors
+/// I/O errors.
 pub fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     let linked = fs.hard_link(from, to);
     match linked {
@@ -217,8 +238,8 @@ pub fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     }
 }
 
-/// Whether two names for a file are refused for what the filesystems or the file are, so that a
-/// copy may do.
+/// Returns whether a link was refused because of the filesystem or the file, so that a copy may
+/// succeed.
 fn cannot_link(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -229,7 +250,7 @@ fn cannot_link(kind: ErrorKind) -> bool {
     )
 }
 
-/// Copies the first `bytes` of a file, and syncs the copy.
+/// Copies the first `bytes` of a file and syncs the copy.
 fn copy_file(fs: &dyn Fs, from: &dyn ReadFile, bytes: u64, to: &Path) -> Result<()> {
     let mut file = fs.create(to).map_err(|error| Error::io("create", to, error))?;
     let mut buffer = Vec::new();

@@ -156,7 +156,7 @@ impl Engine {
     /// makes the database read-only; `during` names the work in the error.
     ///
     /// # Errors
-    /// Those of `work`, and [`Error::Panicked`].
+    /// Errors of `work`, and [`Error::Panicked`].
     pub fn contain<R>(&self, during: &'static str, work: impl FnOnce() -> Result<R>) -> Result<R> {
         // Unwind safety: `work` may leave the log, the MANIFEST and the memtable half changed. No
         // write reaches the log or the memtable once `failed` is set, and `resume` begins new ones;

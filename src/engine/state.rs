@@ -1,5 +1,5 @@
-//! What the state lock guards: which memtables and tables are current, and beside them the logs,
-//! the compactions and the life of the engine, a struct each.
+//! The data that the state lock guards: the current memtables and tables, and a struct each for the
+//! logs, the compactions and the life of the engine.
 //!
 //! [`State::check`] says what holds whenever the lock is free.
 
@@ -56,7 +56,7 @@ pub struct LogState {
     pub(super) spare: Option<SpareLog>,
     /// Whether the background is to create the spare log.
     pub(super) wants_spare: bool,
-    /// Logs that nobody needs any more, still open: closing a long one takes a while, so the
+    /// Logs that are not needed any more, still open: closing a long one takes a while, so the
     /// background does it.
     pub(super) done: Vec<OutgoingLog>,
 }
@@ -88,14 +88,14 @@ pub struct Manual {
     pub waits: bool,
 }
 
-/// What the engine can still do.
+/// Whether the engine has failed, is closing, or makes writes wait.
 #[derive(Debug, Default)]
 pub struct Lifecycle {
     /// Why nothing is written any more. `Engine::has_failed` mirrors it.
     pub(super) failed: Option<Error>,
     /// Whether the engine is being closed. `Engine::closing` mirrors it.
     pub(super) closing: bool,
-    /// What a write waits for.
+    /// Why a write waits, if one does.
     pub(super) stall: Option<StallCause>,
 }
 

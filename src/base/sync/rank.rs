@@ -49,7 +49,7 @@ mod order {
 
     super::super::thread_local! {
         /// One bit for each rank of which the thread holds a lock.
-        static HELD: Cell<u32> = Cell::new(0);
+        static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
     /// The rank of a lock; locks without a rank are not checked.

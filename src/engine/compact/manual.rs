@@ -64,8 +64,8 @@ impl Drop for Permit<'_> {
 /// A range of keys to compact, and the level that is to hold it.
 struct Request {
     from: Option<Vec<u8>>,
-    /// At most the last key at the time of the request. Later keys are not part of it: a writer that
-    /// appends could keep it from ever ending.
+    /// At most the last key at the time of the request. Later keys are not part of it: a writer
+    /// that appends could keep it from ever ending.
     to: Vec<u8>,
     output_level: usize,
     /// Tables with this number or a higher one were written after the request.
@@ -156,7 +156,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the compaction that is most due if level 0 has grown, so that writes need not wait for it.
+    /// Runs the compaction that is most due if level 0 has grown, so that writes need not wait for
+    /// it.
     fn relieve_level0(&self) {
         let mut state = self.state.lock();
         if state.version.level(0).len() < LEVEL0_COMPACT_FILES {
@@ -169,8 +170,8 @@ impl Engine {
         let _ = self.run_compaction(compaction);
     }
 
-    /// Claims the next piece of a level, after the user key `done`. Returns it with its last user key.
-    /// Waits for tables that other compactions have; no automatic compaction starts meanwhile.
+    /// Claims the next piece of a level, after the user key `done`. Returns it with its last user
+    /// key. Waits for tables that other compactions have; no automatic compaction starts meanwhile.
     fn claim_piece(
         &self,
         request: &Request,

@@ -84,7 +84,8 @@ impl Engine {
         self.joined(merged)
     }
 
-    /// Returns the results of all parts as one. If a part failed, removes the outputs of the others.
+    /// Returns the results of all parts as one. If a part failed, removes the outputs of the
+    /// others.
     fn joined(&self, parts: Vec<Result<Merged>>) -> Result<Merged> {
         let mut all = Merged::default();
         let mut failed = None;
@@ -102,8 +103,8 @@ impl Engine {
             all.files.extend(part.files);
             all.contents.extend(part.contents);
             all.dropped += part.dropped;
-            // In tables whose keys ascend, a part begins at the entry where the part before it ends.
-            // In others, entries between the two could be lost.
+            // In tables whose keys ascend, a part begins at the entry where the part before it
+            // ends. In others, entries between the two could be lost.
             if last_end.is_some_and(|last_end| last_end != part.begin) {
                 failed.get_or_insert(Error::corruption("the keys of a table do not ascend"));
             }

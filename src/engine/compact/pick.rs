@@ -25,8 +25,8 @@ use crate::format::key::{SeqNo, UserComparator};
 /// Number of tables in level 0 from which on it is compacted; LevelDB's `kL0_CompactionTrigger`.
 /// A higher number makes reads ask more tables and compactions rewrite less.
 pub const LEVEL0_COMPACT_FILES: usize = 4;
-/// Number of tables in level 0 from which on writes are slowed down. A higher number delays that and
-/// makes reads slower.
+/// Number of tables in level 0 from which on writes are slowed down. A higher number delays that
+/// and makes reads slower.
 pub const LEVEL0_SLOWDOWN_FILES: usize = 12;
 /// Number of tables in level 0 from which on writes wait for a compaction.
 pub const LEVEL0_STOP_FILES: usize = 20;
@@ -134,8 +134,8 @@ fn pick_tombstones(
     Some(if has_below { compaction } else { compaction.merging() })
 }
 
-/// Returns the compaction of all tables of level 0, unless a compaction has one of them. Tables there
-/// mostly overlap, and reads have to ask each of them.
+/// Returns the compaction of all tables of level 0, unless a compaction has one of them. Tables
+/// there mostly overlap, and reads have to ask each of them.
 fn pick_level0(
     version: &Arc<Version>,
     order: &UserComparator,
@@ -150,8 +150,8 @@ fn pick_level0(
     Compaction::new(version, order, options, 0, files.to_vec())
 }
 
-/// Returns the compaction of the free table that overlaps the fewest bytes of the next level for its
-/// own size, which moves bytes down at the least cost.
+/// Returns the compaction of the free table that overlaps the fewest bytes of the next level for
+/// its own size, which moves bytes down at the least cost.
 fn pick_sorted(
     version: &Arc<Version>,
     level: usize,

@@ -162,7 +162,8 @@ fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     }
 }
 
-/// The last record of a MANIFEST whose sync failed: an empty edit. Such a MANIFEST is not continued.
+/// The last record of a MANIFEST whose sync failed: an empty edit. Such a MANIFEST is not
+/// continued.
 pub(super) const FAILED_MARK: &[u8] = &[];
 
 /// Returns the name of the MANIFEST that `CURRENT` names.

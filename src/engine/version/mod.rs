@@ -259,8 +259,8 @@ impl Version {
         Ok(Version { fences: fences(&levels, order.user()), bytes, levels })
     }
 
-    /// Checks what holds of every version that edits of this engine make of a sound one. Returns the
-    /// first rule that is broken. (A damaged MANIFEST may break any of them.)
+    /// Checks what holds of every version that edits of this engine make of a sound one. Returns
+    /// the first rule that is broken. (A damaged MANIFEST may break any of them.)
     pub fn check(&self, order: &InternalComparator) -> std::result::Result<(), String> {
         let mut numbers = BTreeSet::new();
         for (level, file) in self.files() {

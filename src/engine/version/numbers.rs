@@ -32,6 +32,6 @@ impl FileNumbers {
     }
 }
 
-/// Upper bound, exclusive, of file numbers found on disk: those that are handed out after them never
-/// wrap around.
+/// Upper bound, exclusive, of file numbers found on disk: those that are handed out after them
+/// never wrap around.
 pub const MAX_FILE_NUMBER: u64 = 1 << 62;

@@ -3,8 +3,8 @@
 //! 1. A table is obsolete once the edit that drops it is durable.
 //! 2. It is thrown away when the last version that names it is dropped: the current version, or one
 //!    that a snapshot or a cursor still has.
-//! 3. It is removed at the next [`Trash::empty`], which the background calls after its work, and the
-//!    drop of a cursor or iterator after it has let its view go.
+//! 3. It is removed at the next [`Trash::empty`], which the background calls after its work, and
+//!    the drop of a cursor or iterator after it has let its view go.
 //!
 //! Logs and MANIFESTs have one user, the engine, which removes them itself.
 //!
@@ -14,8 +14,8 @@
 //! Removals come from:
 //! - the drop of a `TableFile` that was marked obsolete. It is marked after the edit that drops it
 //!   is durable. Every view made before holds it, and no view made later names it, because an edit
-//!   that moves it keeps the same object, and an edit that drops a table which is not in the current
-//!   version is refused (`VersionSet::commit`).
+//!   that moves it keeps the same object, and an edit that drops a table which is not in the
+//!   current version is refused (`VersionSet::commit`).
 //! - a merge or a flush that failed before its edit was tried: no version has named its outputs.
 //!   If the edit failed, or may have failed, they stay for the next open.
 //!

@@ -33,7 +33,8 @@ pub struct VersionSet {
     numbers: Arc<FileNumbers>,
     current: Arc<Version>,
     manifest: Option<Manifest>,
-    /// Earlier MANIFESTs that failed: `CURRENT` may name one of them until the next one is in place.
+    /// Earlier MANIFESTs that failed: `CURRENT` may name one of them until the next one is in
+    /// place.
     old_manifests: Vec<PathBuf>,
     /// The first log whose records are not all in tables.
     log_number: u64,
@@ -195,7 +196,8 @@ impl VersionSet {
         }
     }
 
-    /// Returns whether the next open may find the edit of a commit that failed, and need its tables.
+    /// Returns whether the next open may find the edit of a commit that failed, and need its
+    /// tables.
     pub fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
@@ -243,8 +245,8 @@ impl VersionSet {
         Ok(())
     }
 
-    /// Removes the rest of a new MANIFEST that failed, so that tries on a full disk do not add up. If
-    /// `CURRENT` names it or cannot be read, it stays until another one is in place.
+    /// Removes the rest of a new MANIFEST that failed, so that tries on a full disk do not add up.
+    /// If `CURRENT` names it or cannot be read, it stays until another one is in place.
     fn discard(&mut self, number: u64, path: PathBuf) {
         let is_named = !matches!(read_current(&*self.fs, &self.dir), Ok(named)
             if named != name::manifest_name(number));

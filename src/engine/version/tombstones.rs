@@ -1,8 +1,8 @@
 //! Counts of the tombstones in tables, and the rule that says when they earn a compaction.
 //!
 //! A scan steps over every tombstone in its way, and a level within its target would keep them for
-//! ever. LevelDB's tables and MANIFESTs have no field for a count, so there are two sources, both in
-//! memory:
+//! ever. LevelDB's tables and MANIFESTs have no field for a count, so there are two sources, both
+//! in memory:
 //!
 //! - this process counts the entries that it writes into a table ([`Contents`]);
 //! - a cursor that has passed [`CRAWL_TOMBSTONES`] in one step (a *crawl*) reports the tables in
@@ -11,10 +11,10 @@
 //! To sample tables when they are opened would find some of them earlier, at the cost of reads in
 //! every open.
 //!
-//! Only tombstones that every reader sees count: while a snapshot holds an older state, a compaction
-//! could not drop them. Such a compaction takes tombstones a level down, or drops them if no deeper
-//! level has a table in their range. So each table is taken once, and its tombstones again only from
-//! the level below.
+//! Only tombstones that every reader sees count: while a snapshot holds an older state, a
+//! compaction could not drop them. Such a compaction takes tombstones a level down, or drops them
+//! if no deeper level has a table in their range. So each table is taken once, and its tombstones
+//! again only from the level below.
 
 use std::sync::OnceLock;
 
@@ -26,8 +26,8 @@ use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 /// number saves compactions and makes scans step over more.
 pub const LEAST_TOMBSTONES: u64 = 256;
 
-/// Number of tombstones in a row, at one step of a cursor, above which the step is a crawl. They take
-/// some tenths of a millisecond.
+/// Number of tombstones in a row, at one step of a cursor, above which the step is a crawl. They
+/// take some tenths of a millisecond.
 pub const CRAWL_TOMBSTONES: u64 = 1024;
 
 /// Assumed bytes per entry of a table whose entries this process did not count. Only an estimate of

@@ -13,8 +13,8 @@
 //! [`Engine::resume`]. A writer that nobody waits behind pays two uncontended locks and no
 //! allocation.
 //!
-//! Every log begins with an empty batch that carries the next sequence number. LevelDB and goleveldb
-//! replay it without effect; recovery learns from it that the log before lost its end.
+//! Every log begins with an empty batch that carries the next sequence number. LevelDB and
+//! goleveldb replay it without effect; recovery learns from it that the log before lost its end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,8 +38,8 @@ pub mod wal;
 /// Largest buffer, in bytes, that is kept for the next group. A larger one is freed.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
-/// What the leader of a group works on: the log under way and the memtable it fills. Guarded by
-/// [`Engine::commit`](Engine).
+/// The working set of the leader of a group: the log under way and the memtable it fills. Guarded
+/// by [`Engine::commit`](Engine).
 #[derive(Debug)]
 pub struct CommitState {
     /// File number of the log.

@@ -20,8 +20,8 @@ use crate::engine::stats::metrics::StallCause;
 use crate::engine::write::CommitState;
 
 /// Growth of the memtable, in bytes, between two looks at the pace. Of small entries this is more
-/// than a thousand, so that waits stay out of the 99.9th percentile. A larger step makes waits rarer
-/// and longer.
+/// than a thousand, so that waits stay out of the 99.9th percentile. A larger step makes waits
+/// rarer and longer.
 pub const STEP_BYTES: usize = 256 << 10;
 
 /// Number of frozen memtables at which a full one is not frozen but waits. A higher limit takes a

@@ -249,8 +249,8 @@ impl WriteQueue {
         line.check();
     }
 
-    /// Moves the waiters that fit into a group led by a write of `bytes` from the front of the queue
-    /// to `group`.
+    /// Moves the waiters that fit into a group led by a write of `bytes` from the front of the
+    /// queue to `group`.
     pub(super) fn group(&self, bytes: usize, sync: bool, group: &mut Vec<Arc<Waiter>>) {
         let limit =
             if bytes <= SMALL_WRITE_BYTES { bytes + SMALL_WRITE_BYTES } else { MAX_GROUP_BYTES };
