@@ -17,9 +17,10 @@
 
 use std::ops::ControlFlow;
 
+use crate::base::Result;
 use crate::base::prefix::{common_prefix, head};
-use crate::block::cursor::Position;
-use crate::block::{BlockView, ByHeads, RawEntry};
+use crate::block::position::Position;
+use crate::block::view::{Block, BlockView, Heads, LooseBlock, RawEntry, SharedBlock, allocate};
 use crate::format::coding::get_fixed64;
 use crate::format::key::{KeyKind, KeyOrder, TRAILER_BYTES, user_key};
 
@@ -34,19 +35,48 @@ const MOST_OF_BLOCK: usize = 5;
 /// Number of heads up to which a search compares all of them, without branches.
 const LINEAR: usize = 48;
 
-/// The shape of a block's heads.
-#[derive(Debug, Default)]
-pub struct Heads {
-    /// Number of heads, which is the number of entries.
-    count: usize,
-    /// The prefix common to all user keys: its offset in the contents, and its length.
-    prefix_start: usize,
-    prefix_len: usize,
+/// The result of looking up a version of a user key with a block's heads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ByHeads<'a> {
+    /// The version's trailer and value.
+    Found(u64, &'a [u8]),
+    /// The block holds no such version.
+    Absent,
+    /// The heads do not suffice to decide.
+    Unknown,
+}
+
+impl Block {
+    /// Creates a block as [`Block::new`] does, with heads of its entries if they pay: for blocks
+    /// that will be searched often. A damaged block gets no heads. `buffer` is scratch space.
+    ///
+    /// `spare(n)` may return the allocation of a discarded block, of at least `n` bytes, for reuse.
+    ///
+    /// # Errors
+    /// As [`Block::new`].
+    pub fn with_heads(
+        contents: impl AsRef<[u8]>,
+        order: &KeyOrder,
+        buffer: &mut Vec<u8>,
+        spare: impl FnOnce(usize) -> Option<SharedBlock>,
+    ) -> Result<Block> {
+        let loose = LooseBlock::new(contents.as_ref())?;
+        buffer.clear();
+        let heads = build(loose.view(), order, buffer);
+        let LooseBlock { mut head, contents } = loose;
+        let mut bytes = contents;
+        if let Some(heads) = heads {
+            (head.start, head.heads) = (buffer.len(), heads);
+            buffer.extend_from_slice(contents);
+            bytes = buffer;
+        }
+        Ok(Block::from_shared(allocate(head, bytes, spare(bytes.len()))))
+    }
 }
 
 /// Appends the heads and offsets of a block's entries to `out`. Returns `None`, if the block cannot
 /// have heads or they would not pay; `out` may then hold some.
-pub(super) fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Heads> {
+fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Heads> {
     let contents = view.contents();
     let internal = matches!(order, KeyOrder::Internal(_)) && order.user().custom().is_none();
     if !internal || view.is_empty() || contents.len() > usize::from(u16::MAX) {
@@ -82,6 +112,7 @@ pub(super) fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) ->
     }
     out.extend_from_slice(&offsets);
     let count = offsets.len() / OFFSET_BYTES;
+    debug_assert_eq!(out.len(), count * (HEAD_BYTES + OFFSET_BYTES), "heads without offsets");
     Some(Heads { count, prefix_start: first.key_start, prefix_len })
 }
 
@@ -260,7 +291,7 @@ impl Position {
         order: &KeyOrder,
         target: &[u8],
         buffer: &mut Vec<u8>,
-    ) -> Option<crate::base::Result<bool>> {
+    ) -> Option<Result<bool>> {
         let (heads, bytes) = view.heads()?;
         let first = heads.first(view, bytes, user_key(target));
         if first == heads.count {
@@ -276,7 +307,7 @@ impl Position {
         order: &KeyOrder,
         target: &[u8],
         buffer: &mut Vec<u8>,
-    ) -> crate::base::Result<bool> {
+    ) -> Result<bool> {
         self.go_by_heads(view, first, buffer)?;
         while order.compare(self.key(view, buffer), target).is_lt() {
             if self.end == view.entries_end() {
@@ -293,7 +324,7 @@ impl Position {
         &mut self,
         view: BlockView<'_>,
         buffer: &mut Vec<u8>,
-    ) -> Option<crate::base::Result<bool>> {
+    ) -> Option<Result<bool>> {
         let (heads, bytes) = view.heads()?;
         let entries_before = match self.ordinal {
             0 => heads.entries_before(bytes, self.at),
@@ -306,12 +337,7 @@ impl Position {
     }
 
     /// Moves to entry `i`.
-    fn go_by_heads(
-        &mut self,
-        view: BlockView<'_>,
-        i: usize,
-        buffer: &mut Vec<u8>,
-    ) -> crate::base::Result<()> {
+    fn go_by_heads(&mut self, view: BlockView<'_>, i: usize, buffer: &mut Vec<u8>) -> Result<()> {
         let Some((heads, bytes)) = view.heads() else { return Ok(()) };
         self.go_to_head(view, heads, bytes, i, buffer)?;
         self.ordinal = i + 1;
@@ -326,7 +352,7 @@ impl Position {
         bytes: &[u8],
         i: usize,
         buffer: &mut Vec<u8>,
-    ) -> crate::base::Result<()> {
+    ) -> Result<()> {
         let at = heads.offset(bytes, i);
         let entry = view.entry(at)?;
         let user_len = (entry.shared + entry.value_start - entry.key_start) - TRAILER_BYTES;

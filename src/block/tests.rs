@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::*;
+use crate::base::Result;
 use crate::block::cursor::BlockCursor;
+use crate::block::position::Position;
 use crate::format::block_builder::BlockBuilder;
 use crate::format::coding::put_varint32;
 use crate::format::key::{
-    InternalComparator, KeyKind, ParsedKey, UserComparator, internal_key, trailer, user_key,
+    InternalComparator, KeyKind, KeyOrder, ParsedKey, UserComparator, internal_key, trailer,
+    user_key,
 };
 
 type Model = Vec<(Vec<u8>, Vec<u8>)>;

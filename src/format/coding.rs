@@ -40,12 +40,6 @@ pub fn put_slice(dst: &mut Vec<u8>, slice: &[u8]) {
     dst.extend_from_slice(slice);
 }
 
-/// Returns the number of bytes `value` takes as a varint.
-#[inline]
-pub fn varint_len(value: u64) -> usize {
-    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
-}
-
 /// Decodes the varint32 at the start of `src`. Returns the value and the number of bytes read, or
 /// `None` if `src` ends too soon or the value does not fit in 32 bits.
 #[inline]
@@ -172,6 +166,11 @@ impl<'a> Decoder<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the number of bytes `value` takes as a varint.
+    fn varint_len(value: u64) -> usize {
+        (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+    }
 
     #[test]
     fn varints_round_trip_at_every_length() {

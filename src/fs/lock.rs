@@ -181,7 +181,7 @@ mod tests {
         let path = dir.path().join("LOCK");
         let first = DiskFs.lock(&path).unwrap().unwrap();
         assert_eq!(DiskFs.lock(&path).unwrap().unwrap_err(), LockHolder::ThisProcess);
-        // The same file by another way.
+        // The same file by another path.
         let dotted = dir.path().join(".").join("LOCK");
         assert_eq!(DiskFs.lock(&dotted).unwrap().unwrap_err(), LockHolder::ThisProcess);
         drop(first);
@@ -233,7 +233,7 @@ mod tests {
                 format!("{:?}", rustix::fs::fcntl_lock(file.insert(open()), write_lock))
             }
             "goleveldb" => format!("{:?}", rustix::fs::flock(file.insert(open()), write_lock)),
-            // What a fork inherits, a process may also be given as its input.
+            // Passing the file as standard input has the same effect as inheriting it by a fork.
             "forking" => {
                 let locked = lock(path).unwrap().unwrap();
                 let inherited = locked.file.as_ref().unwrap().try_clone().unwrap();
@@ -297,7 +297,7 @@ mod tests {
         let path = dir.path().join("LOCK");
         let (child, said) = spawn("goleveldb", &path);
         assert_eq!(said, "Ok(())");
-        // Whose flock it is, only /proc/locks tells, and not on every filesystem.
+        // Only /proc/locks names the holder of a flock, and not for every filesystem.
         let holder = DiskFs.lock(&path).unwrap().unwrap_err();
         let LockHolder::Process(pid) = holder else { panic!("{holder:?}") };
         assert!(pid.is_none() || pid == Some(child.id()), "{pid:?}");
@@ -319,7 +319,7 @@ mod tests {
         let text = holder.to_string();
         let pid = rustix::process::Pid::from_raw(heir.cast_signed()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        // Where the system tells of locks at all.
+        // Some systems do not report locks.
         if holder != LockHolder::Process(None) {
             assert_eq!(holder, LockHolder::ForkOf { ended, heir: Some(heir) });
             assert!(text.contains(&heir.to_string()) && text.contains("forked"), "{text}");

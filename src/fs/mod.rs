@@ -12,6 +12,7 @@
 //! - dropping a file never syncs it.
 
 mod disk;
+pub(crate) mod forward;
 mod lock;
 mod mapped;
 mod mem;

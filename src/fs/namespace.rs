@@ -18,7 +18,7 @@ pub(super) struct DirId(u64);
 
 const ROOT: DirId = DirId(0);
 
-/// What a name refers to. Two nodes are equal if they are the same file or directory.
+/// The target of a name. Two nodes are equal if they are the same file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node<F> {
     Dir(DirId),

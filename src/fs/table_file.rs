@@ -142,7 +142,7 @@ mod tests {
         }
         drop(tables.remove(0));
         assert!(is_held(&open(4)), "there is room again");
-        // One that is held needs its name no longer; the other says what is wrong.
+        // A file kept open no longer needs its name; reading the other one fails.
         (0..4).for_each(|i| std::fs::remove_file(path(i)).unwrap());
         assert_eq!(tables[0].read_at(&mut [0], 0).unwrap(), 1);
         assert_eq!(tables[1].read_at(&mut [0], 0).unwrap_err().kind(), io::ErrorKind::NotFound);

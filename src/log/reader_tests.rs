@@ -286,10 +286,10 @@ fn a_read_that_stops_short_is_an_error_and_no_end() {
     assert_eq!(error.io_kind(), Some(io::ErrorKind::UnexpectedEof), "{error}");
 }
 
-/// What a killed process leaves that stored a record in a mapping, the header last.
+/// A process killed while it stored a record in a mapping leaves it without its header.
 #[test]
 fn a_store_that_was_cut_short_is_a_torn_tail() {
-    // One record in one fragment; one in three.
+    // A record of one fragment, and one of three.
     for len in [1, 500, 60_000] {
         let first = written(&[b"a"]).len();
         let whole = written(&[b"a".to_vec(), payload(9, len)]);
@@ -389,7 +389,7 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
         assert_eq!(reader.next().unwrap(), Some(&b"a"[..]), "{seen} bytes");
         assert_eq!(reader.next().unwrap(), None, "{seen} bytes");
         assert_eq!(reader.valid_end(), 8, "{seen} bytes");
-        // Where nobody else may write, bytes that change by themselves are damage.
+        // Without another writer, bytes that change are damage.
         let mut reader = growing();
         reader.next().unwrap();
         assert!(reader.next().unwrap_err().is_corruption(), "{seen} bytes");
@@ -411,7 +411,8 @@ fn read_batches(bytes: &[u8]) -> Read {
     read_all(of_batches(bytes))
 }
 
-/// What a killed process can leave of the record that follows `whole`, up to the end of a block.
+/// Returns the possible ends of a log, up to the end of a block, if the process was killed while it
+/// wrote the record after `whole`.
 fn killed_ends(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let to_block = |mut bytes: Vec<u8>, more: usize| {
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES) + more * BLOCK_BYTES, 0);

@@ -8,7 +8,7 @@ use crate::base::Result;
 use crate::fs::{ReadFile, WriteFile};
 use crate::log::{LogReader, LogWriter, Tail};
 
-/// A file of which the test keeps a clone. Its writes can be made to fail.
+/// A file in memory, shared by its clones. Its writes can be made to fail.
 #[derive(Clone, Debug, Default)]
 pub struct MemFile(Arc<Mutex<State>>);
 
@@ -84,7 +84,7 @@ pub fn of_batches(bytes: &[u8]) -> LogReader {
     LogReader::of_batches(Arc::new(Contents(bytes.to_vec())), Path::new("000003.log")).unwrap()
 }
 
-/// What a log holds: its records with their offsets, up to the end or the first error.
+/// The records of a log with their offsets, up to the end or the first error.
 pub struct Read {
     pub records: Vec<(u64, Vec<u8>)>,
     pub end: Result<Tail>,

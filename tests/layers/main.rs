@@ -48,8 +48,8 @@ const SYNC_EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("src/table/counts.rs", "std::sync::atomic", "counts, which decide nothing"),
     ("src/engine/stats/metrics.rs", "std::sync::atomic", "counts, which decide nothing"),
     ("src/engine/stats/property.rs", "std::sync::atomic", "reads those counts"),
-    ("src/block/mod.rs", "std::sync::atomic", "a count of uses: a wrong one evicts another block"),
-    ("src/block/mod.rs", "triomphe", "counts references, as Arc does"),
+    ("src/block/view.rs", "std::sync::atomic", "a count of uses: a wrong one evicts another block"),
+    ("src/block/view.rs", "triomphe", "counts references, as Arc does"),
     ("src/block/cursor.rs", "std::sync::OnceLock", "of one cursor, filled when asked"),
     (
         "src/engine/stats/totals.rs",

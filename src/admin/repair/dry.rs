@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::fs::forward::forward_to;
 use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
 /// Reads from another filesystem and discards what is written.
@@ -30,65 +31,8 @@ impl WriteFile for Nothing {
 impl FileLock for Nothing {}
 
 impl Fs for DryFs {
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        self.0.open(path)
-    }
-
-    fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        self.0.open_table(path)
-    }
-
-    fn create(&self, _: &Path) -> io::Result<Box<dyn WriteFile>> {
-        Ok(Box::new(Nothing))
-    }
-
-    fn append(&self, _: &Path) -> io::Result<Box<dyn WriteFile>> {
-        Ok(Box::new(Nothing))
-    }
-
-    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn remove(&self, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn create_dir(&self, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn remove_dir(&self, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        self.0.list(path)
-    }
-
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.0.exists(path)
-    }
-
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.0.absolute(path)
-    }
-
-    fn is_real_dir(&self, path: &Path) -> io::Result<bool> {
-        self.0.is_real_dir(path)
-    }
-
-    fn len(&self, path: &Path) -> io::Result<u64> {
-        self.0.len(path)
-    }
+    forward_to!(0: open, open_table, list, len, exists, absolute, is_real_dir);
+    forward_to!(changes: Ok(Box::new(Nothing)), Ok(()));
 
     /// Does not create a missing lock file: without one, nobody has the database open.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {

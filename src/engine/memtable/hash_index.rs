@@ -314,13 +314,13 @@ mod tests {
     use super::super::entries::Arena;
     use super::*;
 
-    /// Of each key the newest version at every number, or "too far" for old ones, is what a walk
-    /// through everything finds; through arrays that grow, under keys with equal tags.
+    /// Compares with a walk over all versions: each lookup finds the newest version visible at a
+    /// sequence number, or gives up for an old one. Arrays grow, and keys share tags.
     #[test]
     fn the_newest_version_at_any_moment_is_found_or_too_far() {
         for keys in [1u64, 2, 3, 20, 150] {
             let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
-            // 40 buckets at most, and two keys of each tag.
+            // At most 40 buckets, and two keys per tag.
             let hash = |key: u64| ((key / 2) << 32) | (key / 2 % 40);
             let mut rng = keys + 1;
             let mut versions = vec![Vec::new(); keys as usize];
@@ -353,7 +353,7 @@ mod tests {
     }
 
     /// Keys written again and again, alone or in turns, leave the chain of their bucket short for
-    /// another key, there or not.
+    /// other keys, present or absent.
     #[test]
     fn versions_of_a_key_are_no_steps_for_its_neighbours() {
         for hot_keys in [1u64, 2, 7] {
@@ -376,7 +376,7 @@ mod tests {
                     |e: &Entry| e.user_key() == key.to_le_bytes().as_slice() && e.seq() <= at;
                 index.find(&entries, hash(key), is_it)
             };
-            // For each of the arrays what is not tidy yet, the hot keys, and the two others.
+            // Per array: the entries before its tidy chain, the hot keys, and the two other keys.
             let arrays = index.newest.load(Ordering::Relaxed) as u32 + 1;
             let most = arrays * (MAX_UNTIDY + hot_keys as u32 + 2);
             assert!(most < MAX_STEPS, "{most}");

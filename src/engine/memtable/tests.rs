@@ -33,7 +33,7 @@ fn value_at(mem: &Memtable, key: &[u8], seq: SeqNo) -> Option<Option<Bytes>> {
     Some((found.kind == KeyKind::Value).then_some(found.value))
 }
 
-/// All internal keys, forward; backward must give the same.
+/// Returns all internal keys, read forward. Checks that reading backward gives the same.
 fn all(mem: &Arc<Memtable>) -> Vec<Vec<u8>> {
     let mut cursor = mem.cursor();
     let mut forward = Vec::new();
@@ -99,7 +99,7 @@ fn a_key_of_many_versions_is_found_at_each_of_them() {
     assert_eq!(value_at(&mem, b"hot", 0), None);
 }
 
-/// Foreign logs may hold sequence numbers in any order, and one twice: the last one written counts.
+/// Logs of other programs may hold sequence numbers in any order, and twice; then the last counts.
 #[test]
 fn versions_may_come_in_any_order() {
     let mem = empty(BytewiseComparator);
@@ -149,10 +149,10 @@ impl Rng {
     }
 }
 
-/// In the order of internal keys.
+/// A user key and a reversed sequence number, which sort as internal keys do.
 type Version = (Vec<u8>, Reverse<SeqNo>);
 
-/// Against a map, with cursors made at any time: leaves are made, added to and split.
+/// Compares with a map. Cursors are created at any time, so leaves are created, extended and split.
 #[test]
 fn random_operations_match_a_sorted_map() {
     for (round, keys) in [(1, 300), (2, 5000), (3, 100_000)] {
@@ -211,7 +211,7 @@ fn random_operations_match_a_sorted_map() {
     }
 }
 
-/// A cursor made before goes on in order while others bring leaves up to date and split them.
+/// A cursor continues in order while later ones bring leaves up to date and split them.
 #[test]
 fn a_cursor_is_not_put_off_by_what_comes_meanwhile() {
     let mem = Arc::new(empty(BytewiseComparator));
@@ -291,7 +291,7 @@ fn all_seen(mem: &Arc<Memtable>, seq: SeqNo) -> Vec<Vec<u8>> {
     keys
 }
 
-/// Byte order that panics at the comparison before which `left` is 1.
+/// Byte order that panics at the comparison for which `left` is 1.
 #[derive(Clone, Debug, Default)]
 struct PanicsOnce {
     left: Arc<AtomicUsize>,
@@ -311,8 +311,7 @@ impl Comparator for PanicsOnce {
     }
 }
 
-/// A leaf is split in several steps. Cut short between any two, the split must not hide what is
-/// written afterwards.
+/// A leaf is split in several steps. A panic between any two must not hide later entries.
 #[test]
 fn a_split_cut_short_by_a_panic_of_the_comparator_hides_nothing_later() {
     let key = |i: u64| (i * 7919 % 1009).to_be_bytes();

@@ -14,6 +14,7 @@ use crate::engine::options::Options;
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::format::name::{self, FileName};
+use crate::fs::forward::forward_to;
 use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
 /// Open files by their paths.
@@ -214,6 +215,9 @@ fn read_only<T>() -> io::Result<T> {
 }
 
 impl Fs for PinnedFs {
+    forward_to!(inner: exists, absolute, is_real_dir);
+    forward_to!(changes: read_only(), read_only());
+
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         match self.pinned(path) {
             Some(file) => Ok(file),
@@ -228,55 +232,11 @@ impl Fs for PinnedFs {
         }
     }
 
-    fn create(&self, _: &Path) -> io::Result<Box<dyn WriteFile>> {
-        read_only()
-    }
-
-    fn append(&self, _: &Path) -> io::Result<Box<dyn WriteFile>> {
-        read_only()
-    }
-
-    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-
-    fn remove(&self, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-
-    fn hard_link(&self, _: &Path, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-
-    fn create_dir(&self, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-
-    fn remove_dir(&self, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         match &self.names {
             Some((dir, names)) if dir == path => Ok(names.clone()),
             _ => self.inner.list(path),
         }
-    }
-
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        read_only()
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.inner.exists(path)
-    }
-
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        self.inner.absolute(path)
-    }
-
-    fn is_real_dir(&self, path: &Path) -> io::Result<bool> {
-        self.inner.is_real_dir(path)
     }
 
     fn len(&self, path: &Path) -> io::Result<u64> {
