@@ -323,9 +323,10 @@ impl Db {
     /// | `leveldb.num-files-at-level<N>` | number of tables at level N, 0 to 6 |
     /// | `leveldb.stats` | a table of sizes, and of compactions since the open, by level |
     /// | `leveldb.sstables` | the tables of each level, with their key ranges |
-    /// | `leveldb.approximate-memory-usage` | bytes of memtables, block cache, indexes and filters |
+    /// | `leveldb.approximate-memory-usage` | bytes of memory in use |
     ///
-    /// The prefix `minikv.` may stand for `leveldb.`.
+    /// Memory in use is that of memtables, cached blocks, indexes and filters. The prefix `minikv.` may
+    /// stand for `leveldb.`.
     pub fn property(&self, name: &str) -> Option<String> {
         let view = self.inner.engine.reads.view_owned();
         property::property(name, &self.stats(), &view.version)

@@ -323,6 +323,10 @@ impl Cursor {
                 match entry.kind {
                     KeyKind::Value => {
                         self.place = Place::AtEntry;
+                        debug_assert!(
+                            !skipping || self.compare_to_saved().is_gt(),
+                            "a step forward does not advance"
+                        );
                         self.end_crawl(tombstones);
                         return Ok(true);
                     }
@@ -404,8 +408,17 @@ impl Cursor {
         self.end_crawl(tombstones);
         if kind == KeyKind::Value {
             self.place = Place::BeforeEntry;
+            debug_assert!(
+                !self.merge.valid() || self.compare_to_saved().is_ne(),
+                "the merge is not before all versions of the entry"
+            );
         }
         Ok(self.valid())
+    }
+
+    /// Compares the user key of the merge's entry to the saved key.
+    fn compare_to_saved(&self) -> Ordering {
+        self.state.order.user().compare(user_key(self.merge.key()), &self.saved_key)
     }
 }
 
@@ -514,6 +527,10 @@ impl Iter {
             Bound::Included(key) | Bound::Excluded(key) if key >= prefix => from,
             _ => Bound::Included(prefix),
         };
+        debug_assert!(
+            matches!(lower, Bound::Included(key) | Bound::Excluded(key) if key >= prefix),
+            "the lower bound is before the prefix"
+        );
         let lower = lower.map(<[u8]>::to_vec);
         Ok(Iter::within(state, view, seq, options, lower, upper, prefix))
     }
@@ -649,5 +666,6 @@ fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let at = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=at].to_vec();
     end[at] += 1;
+    debug_assert!(end.as_slice() > prefix && !end.starts_with(prefix), "{end:?}, {prefix:?}");
     Some(end)
 }
