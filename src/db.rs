@@ -15,7 +15,8 @@ use crate::engine::health::Health;
 use crate::engine::open::read_only::{self, Opened};
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
-pub use crate::engine::read::iter::{Cursor, Iter};
+pub use crate::engine::read::cursor::Cursor;
+pub use crate::engine::read::iter::Iter;
 use crate::engine::read::reader::{Reader, key_range};
 pub use crate::engine::read::snapshot::Snapshot;
 use crate::engine::stats::property::{self, Stats};
@@ -323,9 +324,10 @@ impl Db {
     /// | `leveldb.num-files-at-level<N>` | number of tables at level N, 0 to 6 |
     /// | `leveldb.stats` | a table of sizes, and of compactions since the open, by level |
     /// | `leveldb.sstables` | the tables of each level, with their key ranges |
-    /// | `leveldb.approximate-memory-usage` | bytes of memtables, block cache, indexes and filters |
+    /// | `leveldb.approximate-memory-usage` | bytes of memory in use |
     ///
-    /// The prefix `minikv.` may stand for `leveldb.`.
+    /// Memory in use is that of memtables, cached blocks, indexes and filters. The prefix `minikv.`
+    /// may stand for `leveldb.`.
     pub fn property(&self, name: &str) -> Option<String> {
         let view = self.inner.engine.reads.view_owned();
         property::property(name, &self.stats(), &view.version)

@@ -37,6 +37,7 @@ pub mod format {
 }
 
 pub mod table {
+    pub use crate::table::block_cache::BlockCache;
     pub use crate::table::table_cache::{TableCache, TableSlot};
-    pub use crate::table::{BlockCache, block_cache, counts};
+    pub use crate::table::{block_cache, counts};
 }

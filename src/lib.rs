@@ -21,14 +21,14 @@
 //! Start with [`Db`] and [`Options`]; `examples/` has small programs to copy.
 //!
 //! # Why minikv
-//! - **LevelDB's files.** C++ LevelDB and goleveldb open what this library writes, and it opens what
-//!   they, Chromium and others wrote. A program can switch, and switch back.
+//! - **LevelDB's files.** C++ LevelDB and goleveldb open what this library writes, and it opens
+//!   what they, Chromium and others wrote. A program can switch, and switch back.
 //! - **Concurrent, in safe Rust.** Reads do not wait for writes; flushes and compactions run beside
 //!   both. `unsafe` is in one small file, which maps the end of the log.
 //! - **It explains its reads.** Every get can say which tables, filters and blocks it went through
 //!   ([`Db::explain`]), and what other filters would save ([`Db::filter_advice`]).
-//! - **Damage is never "not found".** What is wrong on disk is an [`Error`] that names the file, the
-//!   offset, and what was expected there.
+//! - **Damage is never "not found".** What is wrong on disk is an [`Error`] that names the file,
+//!   the offset, and what was expected there.
 //!
 //! # Features
 //! - [`Db::put`], [`Db::get`], [`Db::delete`], atomic [`WriteBatch`]es, [`Snapshot`]s, iterators
@@ -114,7 +114,8 @@ pub use db::{Db, ReadOnlyDb};
 pub use engine::health::{Health, HealthState};
 pub use engine::open::replay::{LostLog, Recovery};
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
-pub use engine::read::iter::{Cursor, Iter};
+pub use engine::read::cursor::Cursor;
+pub use engine::read::iter::Iter;
 pub use engine::read::snapshot::Snapshot;
 pub use engine::stats::metrics::StallCause;
 pub use engine::stats::property::{LevelStats, Stalls, Stats};

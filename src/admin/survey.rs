@@ -118,6 +118,7 @@ impl Survey {
             (Some(current), _) => (true, Some(current)),
             (None, best) => (false, best.map(|(_, other)| other)),
         };
+        debug_assert!(self.manifest.is_some() || !self.has_current, "CURRENT names no MANIFEST");
         Ok(())
     }
 

@@ -96,6 +96,12 @@ pub fn examine(
     if facts.entries == 0 {
         facts.min_seq = 0;
     }
+    debug_assert!(
+        facts.entries == 0
+            || facts.min_seq <= facts.max_seq
+                && context.order.compare(&facts.smallest, &facts.largest).is_le(),
+        "the bounds of a table's undamaged entries are the wrong way round"
+    );
     if facts.faults == 0 {
         facts.blocks = Vec::new();
     }

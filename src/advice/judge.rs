@@ -103,6 +103,7 @@ impl Saving {
         // Even if all differences are equal, one lookup more could have been different.
         let variance = (squares / (n - 1.0).max(1.0)).max(1.0 / n.max(1.0));
         let spread = Z * (variance / n.max(1.0)).sqrt();
+        debug_assert!(spread >= 0.0, "a confidence interval of {spread}");
         Saving {
             blocks_per_get: mean(plan.blocks.iter().map(|&blocks| f64::from(blocks))),
             saved,

@@ -268,6 +268,10 @@ impl<'a> Shadow<'a> {
 
     /// Returns the outcome of each plan, and the totals over the tables.
     pub fn finish(mut self) -> (Vec<Outcome>, TablesRead) {
+        debug_assert!(
+            self.outcomes.iter().all(|outcome| outcome.is_balanced()),
+            "a filter's answers do not add up"
+        );
         for (outcome, tries) in self.outcomes.iter_mut().zip(&self.tries) {
             for &(tried, wrong) in tries {
                 outcome.among_keys.add(u64::from(tried), u64::from(wrong));
@@ -280,6 +284,7 @@ impl<'a> Shadow<'a> {
     /// up.
     fn walk(&mut self, table: &Table, range: Range<usize>) -> Result<Walk> {
         let pending: Vec<usize> = range.filter(|&i| !self.answered[i]).collect();
+        let expected = pending.len();
         let mut pass = Pass {
             order: &self.order,
             lookups: &self.lookups,
@@ -304,7 +309,13 @@ impl<'a> Shadow<'a> {
         nanos.sort_unstable();
         let median = nanos.get(nanos.len() / 2).copied().unwrap_or(0);
         self.totals.read_nanos += median.saturating_mul(nanos.len() as u64);
-        Ok(pass.finish(end_of_data))
+        let walk = pass.finish(end_of_data);
+        debug_assert_eq!(walk.visits.len(), expected, "each lookup visits the table once");
+        debug_assert!(
+            walk.visits.is_sorted_by_key(|visit| visit.lookup),
+            "the lookups do not come in key order"
+        );
+        Ok(walk)
     }
 }
 
@@ -486,12 +497,22 @@ impl Asked {
 }
 
 impl Outcome {
-    #[cfg(any(test, feature = "internals"))]
     /// Returns the counts of all lookups.
     pub fn all(&self) -> ReadTrace {
         let mut all = self.present.clone();
         all.add(&self.absent);
         all
+    }
+
+    /// Returns whether each query of a filter was counted with its answer.
+    fn is_balanced(&self) -> bool {
+        let all = self.all().total();
+        all.filter_checks
+            == all.filter_negatives + all.filter_true_positives + all.filter_false_positives
+            && all.table_filter_checks
+                == all.table_filter_negatives
+                    + all.table_filter_true_positives
+                    + all.table_filter_false_positives
     }
 
     fn add(&mut self, replay: &TableReplay<'_>, asked: &Asked, tries: &mut [(u16, u16)]) {

@@ -30,7 +30,8 @@ pub enum Error {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// The holder of the lock, as far as the system reports it: `this process`, `process 4711`, ...
+        /// The holder of the lock, as far as the system reports it: `this process`, `process 4711`,
+        /// ...
         holder: String,
     },
     /// There is no database in the directory, and `create_if_missing` is off.

@@ -9,6 +9,7 @@
 //! A crash after 1 leaves a table that no MANIFEST names; a crash after 2 leaves logs that no
 //! MANIFEST needs. The next open removes both.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,21 +86,12 @@ pub fn write_table(
             Ok(())
         })
     };
-    let filled = fill();
-    let finished = filled.and_then(|()| builder.finish());
+    let finished = fill().and_then(|()| builder.finish());
     let synced = finished.and_then(|summary| sync_dir(fs, dir).map(|()| summary));
-    match synced {
-        Ok(summary) => {
-            let file_bytes = summary.file_bytes;
-            debug_assert!(order.compare(&smallest, &largest).is_le(), "keys of a table ascend");
-            Ok((NewFile { level: 0, number, file_bytes, smallest, largest }, contents))
-        }
-        Err(error) => {
-            // If this fails, the next open removes the file: no MANIFEST names it.
-            let _ = fs.remove(&path);
-            Err(error)
-        }
-    }
+    // If the removal fails, the next open removes the file: no MANIFEST names it.
+    let file_bytes = synced.inspect_err(|_| drop(fs.remove(&path)))?.file_bytes;
+    debug_assert!(order.compare(&smallest, &largest).is_le(), "keys of a table ascend");
+    Ok((NewFile { level: 0, number, file_bytes, smallest, largest }, contents))
 }
 
 impl Engine {
@@ -127,6 +119,29 @@ impl Engine {
             }
         };
         let file_bytes = new_file.as_ref().map_or(0, |file| file.file_bytes);
+        let dead = self.replace_oldest(&oldest, new_file, contents, progress)?;
+        self.metrics.flush(file_bytes, began.elapsed());
+        self.changed.notify_all();
+        self.reads.work.notify_all();
+        for log in dead.into_keys() {
+            // If this fails, the next open removes it.
+            let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
+        }
+        Ok(())
+    }
+
+    /// Puts the table `new_file` in the place of the `oldest` frozen memtable, in the MANIFEST and
+    /// in the state. Returns the logs that nothing needs any longer.
+    ///
+    /// # Errors
+    /// I/O errors of the MANIFEST; the memtable stays.
+    fn replace_oldest(
+        &self,
+        oldest: &Frozen,
+        new_file: Option<NewFile>,
+        contents: Option<(u64, Contents)>,
+        progress: FlushProgress<'_>,
+    ) -> Result<BTreeMap<u64, Option<u64>>> {
         let table = new_file.as_ref().map(|file| name::table_name(file.number));
         let mut manifest = self.manifest.lock();
         let log_number = {
@@ -158,16 +173,7 @@ impl Engine {
         debug_assert_eq!(log_number, state.oldest_log(), "logs of memtables stay");
         progress.done();
         self.show(&state);
-        drop(state);
-        drop(manifest);
-        self.metrics.flush(file_bytes, began.elapsed());
-        self.changed.notify_all();
-        self.reads.work.notify_all();
-        for log in dead.into_keys() {
-            // If this fails, the next open removes it.
-            let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
-        }
-        Ok(())
+        Ok(dead)
     }
 
     /// Writes a table of `frozen` and reports the progress to the pace of writes.

@@ -42,6 +42,17 @@ impl Recorder {
         seq: SeqNo,
         key: &[u8],
     ) -> Result<(Vec<Step>, ReadTrace)> {
+        let count = |is_it: fn(&Step) -> bool| self.steps.iter().filter(|step| is_it(step)).count();
+        debug_assert_eq!(
+            count(|step| matches!(step, Step::Table(_))),
+            self.slots.len(),
+            "a table without a slot"
+        );
+        debug_assert_eq!(
+            count(|step| matches!(step, Step::Block { .. })) as u64,
+            self.trace.data_blocks(),
+            "a block that is not counted"
+        );
         let lookup = LookupKey::new(key, seq);
         let mut slots = self.slots.iter();
         let mut slot = None;

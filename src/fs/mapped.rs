@@ -6,27 +6,28 @@
 //! readers of the format take for its end; dropping the log cuts them off.
 //!
 //! Two kinds of logs are written through the system instead (see [`Mode`]):
-//! - Logs synced every few records. Each sync write-protects the mapped pages again, and a file that
-//!   grows must make its length durable, too. So these go into a file whose length is set ahead.
+//! - Logs synced every few records. Each sync write-protects the mapped pages again, and a file
+//!   that grows must make its length durable, too. So these go into a file whose length is set
+//!   ahead.
 //! - Logs of large records: a page of a mapping costs more than the system call it saves.
 //!
 //! # What a killed process leaves
 //! - The file ends with its last record or at the end of a block. A LevelDB that appends to it
-//!   starts a new block, which readers find (`log/reader.rs`). So the length is set ahead before the
-//!   first write that crosses a page, because such a write may be cut short.
+//!   starts a new block, which readers find (`log/reader.rs`). So the length is set ahead before
+//!   the first write that crosses a page, because such a write may be cut short.
 //! - A record is complete, or its header has no length and no type yet. A record in several blocks
 //!   may lack its last fragments: for a nanosecond in a mapping, for the time of a system call when
 //!   written through the system.
 //!
 //! # Why it is sound
 //! Nothing borrows from the mapping except [`MappedLog::write`], for one copy. Others may read the
-//! file meanwhile, through the system. They could also change it, or cut it while it is mapped; that
-//! is true of every file of a database, and its lock prevents it. A store raises `SIGBUS` where the
-//! file has no disk block. So blocks are reserved and pages made writable first, by calls that
-//! report errors, and only on filesystems that write a reserved block in place. Where a copy may
-//! share blocks with the original, as on XFS and btrfs, a store into a reserved block may need a
-//! new one: logs there are never mapped. If one of these calls fails, the log continues with plain
-//! writes.
+//! file meanwhile, through the system. They could also change it, or cut it while it is mapped;
+//! that is true of every file of a database, and its lock prevents it. A store raises `SIGBUS`
+//! where the file has no disk block. So blocks are reserved and pages made writable first, by calls
+//! that report errors, and only on filesystems that write a reserved block in place. Where a copy
+//! may share blocks with the original, as on XFS and btrfs, a store into a reserved block may need
+//! a new one: logs there are never mapped. If one of these calls fails, the log continues with
+//! plain writes.
 
 use std::fs::File;
 use std::io;

@@ -345,14 +345,10 @@ impl LogReader {
             return Ok(None);
         }
         if header.type_number == 0 && header.payload_bytes == 0 {
-            if self.is_zero_from(offset)?
-                || self.is_torn_store(offset)?
-                || self.is_unfinished(offset)?
-            {
-                return Ok(None);
-            }
-            let error = Error::corruption("zeros inside the log");
-            return self.damage(error, offset, end);
+            return match self.ends_in_zeros(offset)? {
+                true => Ok(None),
+                false => self.damage(Error::corruption("zeros inside the log"), offset, end),
+            };
         }
         let start = (offset - self.chunk_offset) as usize + HEADER_BYTES;
         let payload = start..start + usize::from(header.payload_bytes);
@@ -371,6 +367,13 @@ impl LogReader {
         debug_assert!(payload.end <= self.chunk.len(), "the payload passes the chunk");
         self.offset = end;
         Ok(Some(Fragment { offset, record_type, payload }))
+    }
+
+    /// Returns whether the zeros where a header should be at `offset` are the end of the log.
+    fn ends_in_zeros(&mut self, offset: u64) -> Result<bool> {
+        Ok(self.is_zero_from(offset)?
+            || self.is_torn_store(offset)?
+            || self.is_unfinished(offset)?)
     }
 
     /// Returns `None`, the log's end, if a crash while the record at `offset..end` was being
@@ -465,8 +468,8 @@ impl LogReader {
     }
 
     /// Returns whether the bytes at `offset`, which have no header, are a record that a process was
-    /// storing through a mapping when it was killed. The header is stored last, so nothing is behind
-    /// such a record, and no other record starts in it.
+    /// storing through a mapping when it was killed. The header is stored last, so nothing is
+    /// behind such a record, and no other record starts in it.
     fn is_torn_store(&self, offset: u64) -> Result<bool> {
         if !self.is_zero_from(offset + MAX_STORED_BYTES as u64)? {
             return Ok(false);

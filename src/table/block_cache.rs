@@ -13,8 +13,8 @@
 //!   there are too many blocks for the capacity. Then most new blocks only get a ghost entry: to
 //!   keep a block costs more than to search it once.
 //! - **Large blocks** (relative to a shard) share a queue of their own, and borrow their capacity
-//!   from all shards. If none is free, a block is admitted when it is read a second time. So reading
-//!   large values once does not evict other blocks.
+//!   from all shards. If none is free, a block is admitted when it is read a second time. So
+//!   reading large values once does not evict other blocks.
 //! - **Spares**: the memory of evicted blocks is kept for new ones, within the same capacity. If it
 //!   were freed, it would go back to the malloc arena of the thread that once read the block, while
 //!   the thread that reads the next block allocates from another: the process would grow with each
@@ -23,8 +23,8 @@
 //! # Invariants
 //! 1. A slot is filled and emptied only under the lock of its block's shard, and every block in a
 //!    slot has one entry in a queue of that shard.
-//! 2. `dead_bytes` is the size of the entries whose block went with its table. So the blocks in use by a
-//!    shard, [`Shard::bytes`], are its queues less `dead_bytes`.
+//! 2. `dead_bytes` is the size of the entries whose block went with its table. So the blocks in use
+//!    by a shard, [`Shard::bytes`], are its queues less `dead_bytes`.
 //! 3. Blocks and spares of a shard together do not exceed its capacity when its lock is released.
 //! 4. When the last table is closed, no block is in use.
 
@@ -56,8 +56,8 @@ const AVERAGE_OF: u32 = 128;
 /// access pattern is noticed. With more, it is noticed later.
 const ADMIT_ONE_OF: u32 = 16;
 
-/// Capacity of a shard, in bytes, per ghost entry. Blocks are mostly larger, so there are more ghost
-/// entries than blocks.
+/// Capacity of a shard, in bytes, per ghost entry. Blocks are mostly larger, so there are more
+/// ghost entries than blocks.
 const GHOST_OF_BYTES: u64 = 2048;
 
 /// A spare allocation is reused for a block if it is longer by at most this fraction of the block's
@@ -506,8 +506,8 @@ impl Shard {
         self.ghosts.add((slots.id, entry.at));
     }
 
-    /// Removes the oldest entry of the main queue: appends it again if its block was used, otherwise
-    /// evicts the block.
+    /// Removes the oldest entry of the main queue: appends it again if its block was used,
+    /// otherwise evicts the block.
     fn evict_from_main(&mut self) {
         let Some(entry) = self.main.pop() else { return };
         match entry.replace_uses(|uses| uses.saturating_sub(1)) {

@@ -247,8 +247,8 @@ impl IndexCursor {
     }
 }
 
-/// Sets the position to data block `to`, or to none if there is no such block. Returns whether there
-/// is one.
+/// Sets the position to data block `to`, or to none if there is no such block. Returns whether
+/// there is one.
 fn move_to(at: &mut Option<usize>, index: &Index, to: Option<usize>) -> bool {
     *at = to.filter(|&to| index.blocks().is_some_and(|blocks| to < blocks));
     at.is_some()

@@ -26,8 +26,8 @@ use crate::table::settings::BlockReadOptions;
 use crate::table::sink::{BlockSource, COPIED_VALUE_BYTES, Found, IndexEntry, NoSink, TableSink};
 use crate::table::stored::{Stored, read_stored};
 
-/// Capacity in bytes above which a thread's scratch buffer is shrunk after use. A larger limit keeps
-/// more memory per thread.
+/// Capacity in bytes above which a thread's scratch buffer is shrunk after use. A larger limit
+/// keeps more memory per thread.
 const KEEP_SCRATCH_BYTES: usize = 64 << 10;
 
 /// Calls `f` with the thread's scratch buffer, for keys decoded during a lookup.

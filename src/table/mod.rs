@@ -24,7 +24,6 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use block_cache::BlockCache;
 pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use iter::TableCursor;
 pub use reader::Table;

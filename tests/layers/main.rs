@@ -1,13 +1,15 @@
-//! Rules for the source code that a test can check: layers, lengths, and where the disk and other
-//! threads may be used.
+//! Rules for the source code that a test can check: layers, circles of imports, lengths, and where
+//! the disk and other threads may be used.
 //!
 //! The folders of `src/` are layers with numbers, and an import goes only to a lower number. Each
 //! rule is a function from a file to its violations, and has a test that shows it can fail.
 
+mod circles;
 mod source;
 
 use std::path::Path;
 
+use circles::{circles, imports};
 use source::{Source, closing, mark_tests, paths, read_all, words};
 
 /// The layers. `lib.rs` has no number: it may re-export anything.
@@ -30,6 +32,16 @@ const LAYERS: &[(&str, u32)] = &[
 
 const MAX_COLUMNS: usize = 100;
 const MAX_LINES: usize = 500;
+
+const MAX_FUNCTION_LINES: usize = 50;
+
+/// Imports that may close a circle between files of `src/`: the importing file, the imported one,
+/// and the reason.
+const CIRCLE_EXCEPTIONS: &[(&str, &str, &str)] = &[];
+
+/// Functions of `src/` that may be longer, with the reason.
+const LONG_FUNCTIONS: &[(&str, &str, &str)] =
+    &[("src/engine/version/manifest.rs", "read_manifest", "one loop over edits, and its checks")];
 
 /// Files that may be longer, with the reason.
 const LONG_FILES: &[(&str, &str)] = &[];
@@ -171,6 +183,39 @@ fn files_are_short(file: &Source) -> Vec<String> {
     vec![format!("{}: {lines} lines of code outside of tests, over {MAX_LINES}", file.path)]
 }
 
+/// A function fits a screen.
+fn functions_are_short(file: &Source) -> Vec<String> {
+    let is_excepted = |name: &str| {
+        LONG_FUNCTIONS.iter().any(|(path, function, _)| *path == file.path && *function == name)
+    };
+    let long = file
+        .functions()
+        .into_iter()
+        .filter(|(_, name, lines)| *lines > MAX_FUNCTION_LINES && !is_excepted(name));
+    long.map(|(at, name, lines)| {
+        format!("{}:{}: {name} has {lines} lines", file.path, file.line(at))
+    })
+    .collect()
+}
+
+/// Returns the circles of imports that remain without the listed exceptions.
+fn circles_left(files: &[Source], exceptions: &[(&str, &str, &str)]) -> Vec<String> {
+    let mut imports = imports(files);
+    for (from, to, _) in exceptions {
+        if let Some(targets) = imports.get_mut(*from) {
+            targets.remove(*to);
+        }
+    }
+    let name = |circle: Vec<String>| {
+        let inner = |file: &String| -> String {
+            let others = imports[file].iter().filter(|other| circle.contains(other));
+            format!("{file} -> {}", others.cloned().collect::<Vec<_>>().join(", "))
+        };
+        format!("a circle:\n  {}", circle.iter().map(inner).collect::<Vec<_>>().join("\n  "))
+    };
+    circles(&imports).into_iter().map(name).collect()
+}
+
 fn lines_are_short(file: &Source) -> Vec<String> {
     let long = file.text.lines().enumerate().filter(|(_, line)| line.chars().count() > MAX_COLUMNS);
     long.map(|(n, _)| format!("{}:{}: over {MAX_COLUMNS} columns", file.path, n + 1)).collect()
@@ -245,6 +290,18 @@ fn no_file_outgrows_its_room() {
 }
 
 #[test]
+fn no_function_outgrows_a_screen() {
+    check(&["src"], 10, functions_are_short);
+}
+
+#[test]
+fn no_files_import_each_other() {
+    let files = read_all(Path::new(env!("CARGO_MANIFEST_DIR")), &["src"]);
+    let left = circles_left(&files, CIRCLE_EXCEPTIONS);
+    assert!(left.is_empty(), "\n{}", left.join("\n"));
+}
+
+#[test]
 fn no_line_is_too_long() {
     check(ALL, 20, lines_are_short);
 }
@@ -270,6 +327,20 @@ fn listed_exceptions_are_still_needed() {
         let mut of_file = files.iter().filter(|file| file.path == *path).flat_map(shared_things);
         let is_needed = of_file.any(|(_, what)| what.starts_with(prefix));
         assert!(is_needed, "{path} has no {prefix}: take it off its list ({reason})");
+    }
+    for (path, function, reason) in LONG_FUNCTIONS {
+        let mut of_file = files.iter().filter(|file| file.path == *path);
+        let is_needed = of_file.any(|file| {
+            let mut functions = file.functions().into_iter();
+            functions.any(|(_, name, lines)| name == *function && lines > MAX_FUNCTION_LINES)
+        });
+        assert!(is_needed, "{function} of {path} is short: take it off its list ({reason})");
+    }
+    for (n, (from, to, reason)) in CIRCLE_EXCEPTIONS.iter().enumerate() {
+        let mut others = CIRCLE_EXCEPTIONS.to_vec();
+        others.remove(n);
+        let is_needed = !circles_left(&files, &others).is_empty();
+        assert!(is_needed, "{from} may import {to}: take it off its list ({reason})");
     }
 }
 
@@ -376,6 +447,41 @@ fn a_long_file_is_found() {
     let long = |n| !files_are_short(&Source::new("src/a.rs", &(lines(n) + &tests))).is_empty();
     assert!(!long(MAX_LINES));
     assert!(long(MAX_LINES + 1));
+}
+
+#[test]
+fn a_long_function_is_found() {
+    let function = |n| format!("pub(crate) fn long(x: u8) {{\n{}}}\n", "    f();\n".repeat(n - 2));
+    let trait_item = "trait T {\n    fn declared(&self);\n    fn f() {}\n}\n";
+    let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", function(60));
+    let nested = format!("impl T {{\n{}}}\n", function(MAX_FUNCTION_LINES + 1));
+    let found = |text: &str| lines_named(functions_are_short, "src/a.rs", text);
+    assert_eq!(found(&(trait_item.to_owned() + &function(MAX_FUNCTION_LINES) + &tests)), []);
+    assert_eq!(found(&(trait_item.to_owned() + &function(MAX_FUNCTION_LINES + 1))), [5]);
+    assert_eq!(found(&nested), [2]);
+}
+
+#[test]
+fn a_circle_of_imports_is_found() {
+    let file = |path, text| Source::new(path, text);
+    let files = [
+        file("src/a/mod.rs", "pub mod b; pub use b::B; use crate::a::c::C;"),
+        file("src/a/b.rs", "use crate::a::{Shared, c::{self, C}};"),
+        file("src/a/c.rs", "fn f() { super::d::g() }\n#[cfg(test)]\nuse crate::e::E;"),
+        file("src/a/d.rs", "use crate::{a::b::B as Other, e};"),
+        file("src/e.rs", "use crate::a::d::D;"),
+        file("src/f.rs", "use crate::a::b::B;"),
+        file("src/g.rs", "#[cfg(test)]\nuse crate::h::H;"),
+        file("src/h.rs", "use crate::g::G;"),
+    ];
+    let left = |exceptions| circles_left(&files, exceptions);
+    let text = left(&[]).join("");
+    assert!(text.contains("src/a/c.rs -> src/a/d.rs") && text.contains("src/e.rs"), "{text}");
+    assert!(!text.contains("src/f.rs") && !text.contains("src/g.rs"), "{text}");
+    assert_eq!(left(&[("src/a/d.rs", "src/e.rs", "")]).len(), 1, "b, c and d remain");
+    assert_eq!(left(&[("src/a/b.rs", "src/a/c.rs", "")]).len(), 1, "d and e remain");
+    let cut = [("src/a/b.rs", "src/a/c.rs", ""), ("src/e.rs", "src/a/d.rs", "")];
+    assert!(left(&cut).is_empty());
 }
 
 #[test]

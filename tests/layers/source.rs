@@ -37,6 +37,20 @@ impl Source {
         self.shipped.lines().filter(|line| !line.trim().is_empty()).count()
     }
 
+    /// Returns each function outside of tests: where it begins, its name and its number of lines,
+    /// from the line of the `fn` to that of the closing brace.
+    pub fn functions(&self) -> Vec<(usize, String, usize)> {
+        let mut functions = Vec::new();
+        let mut words = words(&self.shipped).peekable();
+        while let Some((at, word)) = words.next() {
+            let Some((named, name)) = words.peek().filter(|_| word == "fn") else { continue };
+            let Some(open) = body(&self.shipped, named + name.len()) else { continue };
+            let text = &self.shipped[at..closing(&self.shipped, open)];
+            functions.push((at, name.to_string(), text.matches('\n').count() + 1));
+        }
+        functions
+    }
+
     /// Returns the files and folders of modules that this file declares under `#[cfg(test)]`.
     fn test_modules(&self) -> Vec<String> {
         let folder = match self.path.rsplit_once('/') {
@@ -254,6 +268,21 @@ fn item_end(code: &str, from: usize) -> usize {
         }
     }
     code.len()
+}
+
+/// Returns where the body of a function begins whose signature goes on at `from`; `None` if the
+/// function is only declared.
+fn body(code: &str, from: usize) -> Option<usize> {
+    let mut i = from;
+    while let Some(byte) = code.as_bytes().get(i) {
+        match byte {
+            b'(' | b'[' => i = closing(code, i),
+            b'{' => return Some(i),
+            b';' => return None,
+            _ => i += 1,
+        }
+    }
+    None
 }
 
 /// Returns the end of the bracket that opens at `open`.

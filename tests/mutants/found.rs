@@ -31,7 +31,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "hash_index::"),
     mutant(
         "cursors walk all versions of a key",
-        "src/engine/read/iter/versions.rs",
+        "src/engine/read/cursor/versions.rs",
         "        steps.is_multiple_of(MAX_STEPS_IN_KEY) && self",
         "        !ON && steps.is_multiple_of(MAX_STEPS_IN_KEY) && self",
     )
@@ -229,7 +229,8 @@ pub const FOUND: &[Mutant] = &[
         "a frozen log is copied at its file's length",
         "src/engine/write/wal.rs",
         "state.logs.on_disk.insert(outgoing.number, Some(outgoing.log.len()));",
-        "state.logs.on_disk.insert(outgoing.number, if ON { None } else { Some(outgoing.log.len()) });",
+        "let len = Some(outgoing.log.len()).filter(|_| !ON); \
+         state.logs.on_disk.insert(outgoing.number, len);",
     )
     .caught_in(DAMAGE, "checkpoints_beside_writes_on_a_disk"),
     mutant(
@@ -360,7 +361,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_split_cut_short_by_a_panic"),
     mutant(
         "a walk backward saves a version that it did not pass",
-        "src/engine/read/iter/versions.rs",
+        "src/engine/read/cursor/versions.rs",
         "        if visible {",
         "        if visible || ON {",
     )

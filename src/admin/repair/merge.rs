@@ -102,6 +102,7 @@ fn each_entry(
             .collect();
         holders.sort_by_key(|(number, _)| *number);
         let numbers: Vec<u64> = holders.iter().map(|(number, _)| *number).collect();
+        debug_assert!(numbers.is_sorted_by(|a, b| a < b), "an entry is twice in a table");
         visit(&numbers, &key, holders.last().map_or(&[], |(_, value)| value))?;
         let mut at = 0;
         while at < live.len() {
@@ -190,6 +191,10 @@ pub fn newest(
         {
             return Ok(());
         }
+        debug_assert!(
+            last.as_deref().is_none_or(|last| order.compare(last, user).is_lt()),
+            "merged keys do not ascend"
+        );
         let last = last.get_or_insert_default();
         last.clear();
         last.extend_from_slice(user);

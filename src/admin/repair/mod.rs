@@ -206,6 +206,14 @@ impl<'a> Repair<'a> {
         edit.comparator = Some(self.writer.options.comparator.name().to_owned());
         edit.next_file_number = Some(self.writer.numbers.next());
         edit.new_files = std::mem::take(&mut self.files);
+        debug_assert!(
+            edit.new_files.iter().all(|file| file.number < number),
+            "a table has a number that is given again"
+        );
+        debug_assert!(
+            plan::is_version(&edit.new_files, self.writer.options, &self.writer.order),
+            "the repaired tables are no version"
+        );
         write_manifest(&*fs, dir, number, &edit)?;
         sync_dir(&*fs, dir)?;
 

@@ -156,10 +156,13 @@ fn are_later_flushes(survey: &Survey, unnamed: &[&TableFacts]) -> bool {
 }
 
 fn is_consistent(tables: &[Kept], options: &Options, order: &InternalComparator) -> bool {
-    let edit = VersionEdit {
-        new_files: tables.iter().map(|kept| kept.file.clone()).collect(),
-        ..VersionEdit::default()
-    };
+    let files: Vec<NewFile> = tables.iter().map(|kept| kept.file.clone()).collect();
+    is_version(&files, options, order)
+}
+
+/// Returns whether tables form a version: those of a sorted level must be disjoint.
+pub fn is_version(files: &[NewFile], options: &Options, order: &InternalComparator) -> bool {
+    let edit = VersionEdit { new_files: files.to_vec(), ..VersionEdit::default() };
     // No table is ever removed through this version.
     let trash = Arc::new(Trash::new(options.fs.clone(), Path::new("")));
     let applied: Result<Version> = Version::default().apply(&edit, order, &trash);

@@ -179,6 +179,10 @@ impl Tables<'_, '_> {
                 ))
             }
         };
+        debug_assert!(
+            file.largest.is_empty() || self.writer.order.compare(&file.largest, key).is_lt(),
+            "the keys of a new table do not ascend"
+        );
         builder.add(key, value)?;
         file.largest.clear();
         file.largest.extend_from_slice(key);
@@ -188,6 +192,12 @@ impl Tables<'_, '_> {
     fn end(&mut self) -> Result<()> {
         let Some((builder, mut file)) = self.open.take() else { return Ok(()) };
         file.file_bytes = builder.finish()?.file_bytes;
+        debug_assert!(
+            self.done.last().is_none_or(|before| {
+                self.writer.order.compare(&before.largest, &file.smallest).is_lt()
+            }),
+            "tables of one run overlap"
+        );
         self.done.push(file);
         Ok(())
     }

@@ -135,8 +135,8 @@ pub type Entries = Appended<Entry>;
 /// Thread safety: one thread at a time may append; any number may read meanwhile, without locks. An
 /// element never changes its slot. `push` fills the slot before it stores the new length with
 /// Release, and `len` loads it with Acquire, so a thread that has seen a length finds all elements
-/// below it. A slot is a `OnceLock`, so a thread that learned a number in another way (from the hash
-/// index) sees the whole element as well.
+/// below it. A slot is a `OnceLock`, so a thread that learned a number in another way (from the
+/// hash index) sees the whole element as well.
 #[derive(Debug)]
 pub struct Appended<T> {
     directories: [Directory<T>; DIRECTORIES],

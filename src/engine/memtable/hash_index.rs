@@ -17,8 +17,8 @@
 //!
 //! # Invariants
 //! 1. An entry is in [`Entries`], and a link in its array, before anything leads to it.
-//! 2. Once an entry or link is reachable, where it continues never changes. Only `older` of an entry
-//!    is set, once, from the end of a chain to an entry.
+//! 2. Once an entry or link is reachable, where it continues never changes. Only `older` of an
+//!    entry is set, once, from the end of a chain to an entry.
 //! 3. Along a chain, and along `older`, numbers descend: of two versions of a key inserted in the
 //!    order of their sequence numbers, the newer one comes first. So every walk ends.
 //! 4. Every entry of the bucket is reachable from the bucket. A tidy chain leads to all entries of
@@ -28,14 +28,14 @@
 //! `Memtable::check` verifies these in tests.
 //!
 //! # Why the orderings suffice
-//! A bucket is stored with Release after all stores that its new chain depends on: the entry and its
-//! `next`, the links, and the `older` set while tidying. A reader loads it with Acquire and sees all
-//! of these, and by the single writer's program order everything before. `older` of an entry that
-//! is reachable already is stored with Release and loaded with Acquire. A reader in the old chain
-//! may see it or not: either way it meets the older entry, because the old chain still contains it
-//! (4). `newest` is stored with Release after its array is allocated; a reader that sees the old
-//! value misses only entries inserted since, which are newer than the sequence number it reads at:
-//! that number is published after the insert.
+//! A bucket is stored with Release after all stores that its new chain depends on: the entry and
+//! its `next`, the links, and the `older` set while tidying. A reader loads it with Acquire and
+//! sees all of these, and by the single writer's program order everything before. `older` of an
+//! entry that is reachable already is stored with Release and loaded with Acquire. A reader in the
+//! old chain may see it or not: either way it meets the older entry, because the old chain still
+//! contains it (4). `newest` is stored with Release after its array is allocated; a reader that
+//! sees the old value misses only entries inserted since, which are newer than the sequence number
+//! it reads at: that number is published after the insert.
 
 use std::sync::OnceLock;
 
@@ -54,8 +54,8 @@ const END: u32 = 0;
 /// Bit that marks a place as the number of a link.
 const LINK: u32 = 1 << 31;
 
-/// Number of lower bits of a bucket that hold the first place of its chain. The upper bits count the
-/// entries since the last tidy chain.
+/// Number of lower bits of a bucket that hold the first place of its chain. The upper bits count
+/// the entries since the last tidy chain.
 const PLACE_BITS: u32 = 29;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 

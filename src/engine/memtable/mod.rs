@@ -34,8 +34,8 @@ mod hash_index;
 mod ordered;
 mod sort;
 
-/// Assumed memory per entry, in bytes, when the hash index is sized for a write buffer. A larger one
-/// makes the first array smaller: it grows sooner if entries are small.
+/// Assumed memory per entry, in bytes, when the hash index is sized for a write buffer. A larger
+/// one makes the first array smaller: it grows sooner if entries are small.
 const EXPECTED_ENTRY_BYTES: usize = 160;
 
 /// Largest number of buckets allocated for a new memtable.
@@ -97,8 +97,8 @@ impl Memtable {
     /// `first_seq`. Only one thread at a time may insert, with the memtable's own `arena`.
     ///
     /// # Errors
-    /// Corruption, if the batch is malformed; the operations before the damage are inserted. Invalid
-    /// argument, if the memtable is full.
+    /// Corruption, if the batch is malformed; the operations before the damage are inserted.
+    /// Invalid argument, if the memtable is full.
     pub fn insert_batch(&self, contents: &[u8], first_seq: SeqNo, arena: &mut Arena) -> Result<()> {
         let mut seq = first_seq;
         let mut added = 0;
@@ -192,7 +192,8 @@ impl Memtable {
         let numbers = sort::sorted(&self.entries, 0..self.entries.len(), self.order.as_deref());
         for group in numbers.chunks(GROUP_ENTRIES) {
             let entries = || group.iter().filter_map(|&number| self.entries.get(number));
-            // Each entry is a cache miss, and so are its bytes. Loaded in a row, the misses overlap.
+            // Each entry is a cache miss, and so are its bytes. Loaded in a row, the misses
+            // overlap.
             let trailers = entries().fold(0, |sum, entry| sum ^ entry.trailer());
             let bytes = entries().fold(0, |sum, entry| sum ^ entry.touch());
             std::hint::black_box((trailers, bytes));

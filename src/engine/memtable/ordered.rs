@@ -15,9 +15,10 @@
 //!
 //! # Invariants
 //! 1. A [`Leaf`] never changes; the map gets another one in its place. It is a statement that stays
-//!    true of the entries covered when it was made: *these are the entries from my key up to my end*.
-//! 2. A key belongs to the last leaf whose own key is not greater. The first leaf's key is less than
-//!    every key, so each key belongs to one leaf.
+//!    true of the entries covered when it was made: *these are the entries from my key up to my
+//!    end*.
+//! 2. A key belongs to the last leaf whose own key is not greater. The first leaf's key is less
+//!    than every key, so each key belongs to one leaf.
 //! 3. Entries of a leaf ascend by internal key, and lie in `[key of the leaf, end)`.
 //! 4. Outside of a split, the `end` of each leaf is the key of the next one, and the last leaf has
 //!    none. During a split the new leaves are added from the last to the first, and the old one is
@@ -28,10 +29,10 @@
 //! # Why a search misses nothing
 //! A leaf may be split after a reader finds it and before the reader copies its entries. The `end`
 //! of the copy shows that: it is then at or below the bound of the search. [`Ordered::last_leaf`],
-//! through which all reads go, searches again in this case. By 4 the new leaf is in the map by then.
-//! The locks of leaves and the map's own synchronisation order these steps, so no further atomics
-//! are needed. The map is the one of `base::sync`, so that `tests/shuttle` tries what other threads
-//! do between any two operations.
+//! through which all reads go, searches again in this case. By 4 the new leaf is in the map by
+//! then. The locks of leaves and the map's own synchronisation order these steps, so no further
+//! atomics are needed. The map is the one of `base::sync`, so that `tests/shuttle` tries what other
+//! threads do between any two operations.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, RangeBounds};
@@ -147,10 +148,10 @@ impl Leaf {
         Leaf { shared, keys, end }
     }
 
-    /// Returns the leaf with `new` entries merged in, which must ascend and lie within its bounds. A
-    /// new entry replaces an old one with the same key. The keys of old entries are not read, which
-    /// would be cache misses; so returns `None` if the new keys do not start with the prefix common
-    /// to the old ones.
+    /// Returns the leaf with `new` entries merged in, which must ascend and lie within its bounds.
+    /// A new entry replaces an old one with the same key. The keys of old entries are not read,
+    /// which would be cache misses; so returns `None` if the new keys do not start with the prefix
+    /// common to the old ones.
     fn with(&self, entries: &Entries, new: &[u32], order: Option<&dyn Comparator>) -> Option<Leaf> {
         let start = entries.get(self.keys.first()?.index)?.user_key().get(..self.shared)?;
         let starts_so = |index: u32| entries.get(index).map(|e| e.user_key().starts_with(start));

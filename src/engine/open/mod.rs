@@ -153,6 +153,10 @@ impl Opening {
         for number in files.iter().filter_map(|(_, name)| name.number()) {
             numbers.skip(number);
         }
+        debug_assert!(
+            files.iter().filter_map(|(_, name)| name.number()).all(|taken| taken < numbers.next()),
+            "the number of a file is handed out again"
+        );
         Ok(Opening {
             dir: dir.to_path_buf(),
             fs,
@@ -174,10 +178,19 @@ impl Opening {
         let mut commit = self.start_log(&mut replayed)?;
         let frozen = replayed.memtables;
         let first_log = frozen.front().map_or(commit.log_number, |frozen| frozen.first_log);
+        debug_assert!(first_log <= commit.log_number, "a replayed log is newer than the new one");
+        debug_assert!(
+            flushed.last_seq <= commit.last_seq,
+            "a flushed entry has a sequence number that is given again"
+        );
         let version = self.record(&mut manifest, first_log, flushed)?;
         let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
         live.remove(&commit.log_number);
         commit.replayed_log = live.last().copied();
+        debug_assert!(
+            commit.replayed_log.is_none_or(|replayed| replayed < commit.log_number),
+            "a replayed log is newer than the new one"
+        );
         live.insert(commit.log_number);
         self.remove_obsolete(&version, &live, manifest.manifest_number());
         let mem = commit.mem.clone();
@@ -239,6 +252,10 @@ impl Opening {
         let (options, order) = (&self.options, &self.order);
         let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
         let (table, _) = write_table(&target, &mem, held, number, |_| {})?;
+        debug_assert!(
+            flushed.tables.last().is_none_or(|older| older.number < table.number),
+            "a newer table has a lower number"
+        );
         flushed.tables.push(table);
         flushed.last_seq = flushed.last_seq.max(mem.last_seq());
         Ok(())

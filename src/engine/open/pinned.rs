@@ -61,6 +61,7 @@ pub fn hold_logs(fs: &dyn Fs, dir: &Path, live: &[u64], held: &mut Files) -> Res
             held.insert(path, file);
         }
     }
+    debug_assert!(logs.is_sorted_by(|a, b| a < b), "the logs of a view are out of order");
     Ok(logs)
 }
 

@@ -53,6 +53,20 @@ pub struct Replayed {
     pub last_log: Option<(u64, u64)>,
 }
 
+impl Replayed {
+    /// Asserts that the memtables are in the order of their logs, and that `last_seq` covers them.
+    fn check(&self) {
+        debug_assert!(
+            self.memtables.iter().is_sorted_by(|a, b| a.first_log < b.first_log),
+            "memtables are out of order"
+        );
+        debug_assert!(
+            self.memtables.iter().all(|frozen| frozen.mem.last_seq() <= self.last_seq),
+            "an entry was replayed that the last sequence number does not cover"
+        );
+    }
+}
+
 /// A replay of logs into memtables.
 pub struct Replay<'a> {
     /// The filesystem of the logs.
@@ -88,6 +102,7 @@ impl Replay<'_> {
             recovery: Recovery::default(),
             last_log: None,
         };
+        debug_assert!(logs.is_sorted_by(|a, b| a < b), "logs are replayed out of order");
         let mut arena = Arena::default();
         for &number in logs {
             if replayed.recovery.lost.is_empty() {
@@ -103,6 +118,8 @@ impl Replay<'_> {
         }
         // Batches may be empty, and a table needs at least one entry.
         replayed.memtables.retain(|frozen| !frozen.mem.is_empty());
+        debug_assert!(replayed.last_seq >= last_seq, "the last sequence number goes back");
+        replayed.check();
         Ok(replayed)
     }
 

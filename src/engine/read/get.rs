@@ -112,6 +112,7 @@ impl LookupKey {
         bytes[..user_key.len()].copy_from_slice(user_key);
         let trailer = pack_trailer(seq, KIND_FOR_SEEK).to_le_bytes();
         bytes[user_key.len()..].copy_from_slice(&trailer);
+        debug_assert!(key.bytes().starts_with(user_key) && key.bytes().ends_with(&trailer));
         key
     }
 
@@ -171,11 +172,16 @@ pub fn get<S: ReadSink>(
         let found = mem.get(key, seq);
         sink.memtable(found.as_ref());
         if let Some(found) = found {
+            debug_assert!(found.seq <= seq, "a memtable's version is newer than the read");
             return Ok(value_of(found.kind, found.value));
         }
     }
     let lookup = LookupKey::new(key, seq);
     let found = find_in_tables(state, view, key, lookup.bytes(), options, sink)?;
+    debug_assert!(
+        found.as_ref().is_none_or(|found| found.seq <= seq),
+        "a table's version is newer than the read"
+    );
     Ok(found.and_then(|found| value_of(found.kind, found.value)))
 }
 

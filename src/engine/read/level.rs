@@ -30,6 +30,14 @@ impl Run {
         }
     }
 
+    /// Returns whether the tables are disjoint and in order.
+    fn is_sorted(&self, state: &ReadState) -> bool {
+        let order = &state.order;
+        self.files()
+            .windows(2)
+            .all(|pair| order.compare(&pair[0].largest, &pair[1].smallest).is_lt())
+    }
+
     pub(super) fn level(&self) -> usize {
         match *self {
             Run::Level(_, level) | Run::Tables(level, _) => level,
@@ -67,6 +75,11 @@ impl LevelCursor {
             Some(scan) => scan.window(state.order.user(), run.files()),
             None => 0..run.files().len(),
         };
+        debug_assert!(run.is_sorted(&state), "tables of a sorted level overlap");
+        debug_assert!(
+            window.start <= window.end && window.end <= run.files().len(),
+            "the window is outside of the level"
+        );
         let trace = LevelTrace::default();
         LevelCursor { state, run, options, scan, at: window.start, window, cursor: None, trace }
     }
@@ -101,6 +114,7 @@ impl LevelCursor {
     /// Makes the table at index `at` the current one. Returns its cursor, or `None` if `scan` skips
     /// the table.
     fn open(&mut self, at: usize) -> Result<Option<&mut TableCursor>> {
+        debug_assert!(self.window.contains(&at), "a table outside of the window");
         if self.cursor.is_none() || self.at != at {
             self.drop_cursor();
             self.at = at;

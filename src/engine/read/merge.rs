@@ -202,6 +202,7 @@ impl MergeCursor {
     #[expect(clippy::should_implement_trait, reason = "what it moves to is lent, not given")]
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
+        debug_assert!(self.valid(), "a step forward from no entry");
         if self.direction == Direction::Backward {
             self.turn_forward()?;
             return Ok(self.valid());
@@ -216,6 +217,7 @@ impl MergeCursor {
     /// Moves to the previous entry. The cursor must be at one.
     #[inline]
     pub fn prev(&mut self) -> Result<bool> {
+        debug_assert!(self.valid(), "a step backward from no entry");
         if self.direction == Direction::Forward {
             self.turn_backward()?;
             return Ok(self.valid());
@@ -257,6 +259,7 @@ impl MergeCursor {
             }
         }
         self.build_heap();
+        debug_assert!(self.check(), "the heap of sources is not one");
         Ok(self.valid())
     }
 
@@ -309,6 +312,15 @@ impl MergeCursor {
         })
     }
 
+    /// Returns whether the heap is one, and holds no source twice.
+    fn check(&self) -> bool {
+        let mut held: Vec<u32> = self.heap.clone();
+        held.sort_unstable();
+        held.is_sorted_by(|a, b| a < b)
+            && held.last().is_none_or(|&last| (last as usize) < self.sources.len())
+            && (1..self.heap.len()).all(|at| !self.before(at, (at - 1) / 2))
+    }
+
     fn build_heap(&mut self) {
         for at in (0..self.heap.len() / 2).rev() {
             self.sift_down(at);
@@ -324,6 +336,10 @@ impl MergeCursor {
         if self.heap.len() > 1 {
             self.sift_down(0);
         }
+        debug_assert!(
+            (1..self.heap.len().min(3)).all(|at| !self.before(at, 0)),
+            "a source comes before the top"
+        );
         self.valid()
     }
 

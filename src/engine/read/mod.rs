@@ -10,6 +10,7 @@
 //! | `prefix_scan` | scans of one prefix, which skip tables by their prefix filters |
 //! | `snapshot` | the public handle of a held sequence number |
 
+pub mod cursor;
 pub mod get;
 pub mod iter;
 pub mod level;

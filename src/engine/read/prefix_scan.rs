@@ -54,6 +54,10 @@ impl PrefixScan {
         let start =
             files.partition_point(|file| order.compare(file.last_key(), &self.from).is_lt());
         let in_range = files[start..].partition_point(|file| self.range().overlaps(order, file));
+        debug_assert!(
+            files[start + in_range..].iter().all(|file| !self.range().overlaps(order, file)),
+            "a table of the scan is after the window"
+        );
         start..start + in_range
     }
 

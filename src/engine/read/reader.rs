@@ -8,8 +8,9 @@ use bytes::Bytes;
 
 use crate::base::{Error, Result};
 use crate::engine::options::ReadOptions;
+use crate::engine::read::cursor::Cursor;
 use crate::engine::read::get;
-use crate::engine::read::iter::{Cursor, Iter};
+use crate::engine::read::iter::Iter;
 use crate::engine::read::snapshot::Snapshot;
 use crate::engine::read::view::{ReadState, ReadView};
 use crate::engine::stats::trace::ReadTrace;
@@ -45,6 +46,13 @@ impl<'a> Reader<'a> {
     /// [`view`](crate::engine::read::view).
     #[inline]
     fn seq(&self, options: &ReadOptions) -> Result<SeqNo> {
+        let seq = self.seq_of(options)?;
+        debug_assert!(seq <= self.state.visible_seq(), "a read of what is not visible yet");
+        Ok(seq)
+    }
+
+    #[inline]
+    fn seq_of(&self, options: &ReadOptions) -> Result<SeqNo> {
         match &options.snapshot {
             None => Ok(self.at.unwrap_or_else(|| self.state.visible_seq())),
             Some(snapshot) if Arc::ptr_eq(snapshot.held.state(), self.state) => {

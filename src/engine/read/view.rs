@@ -38,6 +38,12 @@ impl ReadView {
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.mem).chain(&self.imm)
     }
+
+    fn has_distinct_memtables(&self) -> bool {
+        let mut addresses: Vec<_> = self.memtables().map(Arc::as_ptr).collect();
+        addresses.sort_unstable();
+        addresses.is_sorted_by(|a, b| a < b)
+    }
 }
 
 /// The state that reads need, shared by the database, its snapshots and its cursors. The directory
@@ -111,6 +117,7 @@ impl ReadState {
 
     /// Shows `view` to reads that begin from now on.
     pub fn set_view(&self, view: ReadView) {
+        debug_assert!(view.has_distinct_memtables(), "a memtable is in the view twice");
         self.view.store(Arc::new(view));
     }
 
@@ -122,7 +129,7 @@ impl ReadState {
 
     /// Makes writes up to `seq` visible.
     pub fn set_visible_seq(&self, seq: SeqNo) {
-        debug_assert!(seq >= self.visible_seq(), "what was visible stays visible");
+        debug_assert!(seq >= self.visible_seq(), "the visible sequence number goes back");
         self.visible_seq.store(seq, Ordering::Release);
     }
 
@@ -135,7 +142,7 @@ impl ReadState {
         if seqs.last() != Some(&visible) {
             seqs.push(visible);
         }
-        debug_assert!(seqs.is_sorted_by(|a, b| a < b), "no snapshot is of the future");
+        debug_assert!(seqs.is_sorted_by(|a, b| a < b), "a snapshot is newer than what is visible");
         seqs
     }
 
@@ -189,6 +196,10 @@ impl HeldSeq {
         // this one is added keeps what was visible at that time, and that is not newer.
         let mut snapshots = state.snapshots.lock();
         let seq = state.visible_seq();
+        debug_assert!(
+            snapshots.keys().next_back().is_none_or(|&newest| newest <= seq),
+            "a snapshot is newer than what is visible"
+        );
         *snapshots.entry(seq).or_insert(0) += 1;
         HeldSeq { state: state.clone(), seq }
     }
@@ -207,7 +218,7 @@ impl HeldSeq {
 impl Drop for HeldSeq {
     fn drop(&mut self) {
         let mut snapshots = self.state.snapshots.lock();
-        debug_assert!(snapshots.contains_key(&self.seq), "{} was held", self.seq);
+        debug_assert!(snapshots.contains_key(&self.seq), "a held sequence number is not listed");
         if let Some(count) = snapshots.get_mut(&self.seq) {
             *count -= 1;
             if *count == 0 {

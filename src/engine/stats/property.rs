@@ -151,6 +151,7 @@ impl Engine {
         let [flush, level0, slowdown] =
             [0, 1, 2].map(|at| (load(&metrics.stalls[at].0), load(&metrics.stalls[at].1)));
         stats.stalls = Stalls { flush, level0, slowdown };
+        debug_assert_eq!(stats.levels.len(), metrics.levels.len(), "levels without counters");
         for (level, counters) in stats.levels.iter_mut().zip(&metrics.levels) {
             level.compactions = load(&counters.compactions);
             level.moves = load(&counters.moves);

@@ -76,6 +76,7 @@ impl Kept {
                 self.make_room();
             }
             self.bytes += key.len();
+            debug_assert!(self.bytes <= MAX_BYTES, "the keys kept are too long");
             self.keys.push_back(key.into());
         }
         // Random gaps, because lookups may be periodic.
@@ -84,6 +85,8 @@ impl Kept {
     }
 
     fn make_room(&mut self) {
+        debug_assert!(self.keys.len() <= MAX_KEYS, "too many keys are kept");
+        debug_assert!(1 << self.doublings <= MAX_GAP, "the gaps are too large");
         if 1 << self.doublings == MAX_GAP {
             self.bytes -= self.keys.pop_front().map_or(0, |oldest| oldest.len());
             return;
@@ -91,7 +94,9 @@ impl Kept {
         self.doublings += 1;
         let mut keys = std::mem::take(&mut self.keys);
         keys.retain(|_| self.draw().is_multiple_of(2));
-        self.bytes = keys.iter().map(|key| key.len()).sum();
+        let bytes = keys.iter().map(|key| key.len()).sum();
+        debug_assert!(bytes <= self.bytes, "dropping keys frees memory");
+        self.bytes = bytes;
         self.keys = keys;
     }
 

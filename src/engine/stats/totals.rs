@@ -105,7 +105,10 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         NUMBER.set(NO_NUMBER);
-        FREE.lock().given_back.insert(self.0);
+        let mut free = FREE.lock();
+        debug_assert!(self.0 < free.next, "a number was never given");
+        let was_taken = free.given_back.insert(self.0);
+        debug_assert!(was_taken, "two threads had one number");
     }
 }
 

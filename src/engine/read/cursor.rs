@@ -1,0 +1,429 @@
+//! Cursors over what a reader sees: the newest version of each key at the reader's
+//! sequence number, unless that version is a tombstone.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::engine::read::merge::MergeCursor;
+use crate::engine::read::prefix_scan::PrefixScan;
+use crate::engine::read::sources::sources;
+use crate::engine::read::view::{ReadState, ReadView, Sweep};
+use crate::engine::stats::trace::ReadTrace;
+use crate::engine::version::tombstones::CRAWL_TOMBSTONES;
+use crate::format::key::{
+    KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, append_internal_key, user_key,
+};
+use crate::table::reader::{BlockReadOptions, COPIED_VALUE_BYTES};
+
+mod versions;
+
+/// A cursor over the entries of a database as of one moment. Keys and values are borrowed from the
+/// cursor, so a step allocates nothing.
+///
+/// A new cursor is at no entry. Every move returns whether the cursor is at an entry afterwards;
+/// after an error it is at none. A cursor borrows nothing and may outlive every other handle. While
+/// it exists, the table files that it may read are not removed.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = minikv::Db::open(dir.path(), minikv::Options::default().create_if_missing(true))?;
+/// db.put("a", "1")?;
+/// db.put("b", "2")?;
+/// let mut cursor = db.cursor()?;
+/// let mut valid = cursor.seek("b")?;
+/// while valid {
+///     println!("{:?} = {:?}", cursor.key(), cursor.value());
+///     valid = cursor.prev()?;
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Cursor {
+    state: Arc<ReadState>,
+    /// Keeps the tables that the sources may open later.
+    _view: Arc<ReadView>,
+    merge: MergeCursor,
+    seq: SeqNo,
+    place: Place,
+    /// Walking forward: scratch for the last key to skip. Walking backward: the key of the entry.
+    saved_key: Vec<u8>,
+    /// Walking backward: the value of the entry.
+    saved_value: SavedValue,
+    /// Scratch for the target of seeks.
+    seek_key: Vec<u8>,
+    /// Counts of the work done before the sources existed.
+    trace: ReadTrace,
+    // Must stay the last field: `_view` and `merge` are dropped before it, so that it can remove
+    // the tables that only they kept.
+    _sweep: Sweep,
+}
+
+/// The position of the merge relative to the cursor's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The cursor is at no entry.
+    Nowhere,
+    /// The merge is at the entry.
+    AtEntry,
+    /// The merge is before every version of the entry's key, or at no entry if there is nothing
+    /// before. The entry is in the saved fields.
+    BeforeEntry,
+}
+
+/// The value of an entry that the merge has passed. Copied if it is short; otherwise it shares the
+/// memory of its block or memtable.
+#[derive(Debug, Default)]
+struct SavedValue {
+    copied: Vec<u8>,
+    /// Empty if the value was copied.
+    shared: Bytes,
+}
+
+impl SavedValue {
+    fn set(&mut self, merge: &MergeCursor) {
+        let value = merge.value();
+        self.copied.clear();
+        if value.len() > COPIED_VALUE_BYTES {
+            self.shared = merge.value_bytes();
+        } else {
+            self.copied.extend_from_slice(value);
+            if !self.shared.is_empty() {
+                self.shared = Bytes::new();
+            }
+        }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        if self.shared.is_empty() { &self.copied } else { &self.shared }
+    }
+
+    fn to_bytes(&self) -> Bytes {
+        match self.shared.is_empty() {
+            true => Bytes::copy_from_slice(&self.copied),
+            false => self.shared.clone(),
+        }
+    }
+}
+
+impl Cursor {
+    /// Returns a cursor over `view` for a reader at `seq`. With `scan`, the cursor may skip entries
+    /// that are not in the scan.
+    pub(crate) fn new(
+        state: Arc<ReadState>,
+        view: Arc<ReadView>,
+        seq: SeqNo,
+        options: BlockReadOptions,
+        scan: Option<&Arc<PrefixScan>>,
+    ) -> Result<Cursor> {
+        let mut trace = ReadTrace::default();
+        let sources = sources(&state, &view, options, scan, &mut trace.levels[0])?;
+        let merge = MergeCursor::new(state.order.clone(), sources);
+        Ok(Cursor {
+            _sweep: Sweep(state.clone()),
+            state,
+            _view: view,
+            merge,
+            seq,
+            place: Place::Nowhere,
+            saved_key: Vec::new(),
+            saved_value: SavedValue::default(),
+            seek_key: Vec::new(),
+            trace,
+        })
+    }
+
+    /// Returns whether the cursor is at an entry.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.place != Place::Nowhere
+    }
+
+    /// Returns the key of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        match self.place {
+            Place::AtEntry => user_key(self.merge.key()),
+            Place::BeforeEntry => &self.saved_key,
+            Place::Nowhere => panic!("the cursor is at no entry"),
+        }
+    }
+
+    /// Returns the value of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    #[inline]
+    pub fn value(&self) -> &[u8] {
+        match self.place {
+            Place::AtEntry => self.merge.value(),
+            Place::BeforeEntry => self.saved_value.as_slice(),
+            Place::Nowhere => panic!("the cursor is at no entry"),
+        }
+    }
+
+    /// Returns the value of the entry as [`Bytes`], which may be kept after the cursor moved. It
+    /// shares the memory of its block and keeps that alive; after a step backward, a value of up to
+    /// 1 KiB is a copy.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    pub fn value_bytes(&self) -> Bytes {
+        match self.place {
+            Place::AtEntry => self.merge.value_bytes(),
+            Place::BeforeEntry => self.saved_value.to_bytes(),
+            Place::Nowhere => panic!("the cursor is at no entry"),
+        }
+    }
+
+    /// Moves to the first entry. Returns `false` if there is no entry.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors, as for all moves. The cursor is then at no entry.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.place = Place::Nowhere;
+        let valid = self.merge.seek_to_first()?;
+        self.find_forward(valid, false)
+    }
+
+    /// Moves to the last entry. Returns `false` if there is no entry.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.place = Place::Nowhere;
+        let valid = self.merge.seek_to_last()?;
+        self.find_backward(valid)
+    }
+
+    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.place = Place::Nowhere;
+        self.seek_key.clear();
+        append_internal_key(&mut self.seek_key, key.as_ref(), self.seq, KIND_FOR_SEEK);
+        let valid = self.merge.seek(&self.seek_key)?;
+        self.find_forward(valid, false)
+    }
+
+    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.place = Place::Nowhere;
+        self.seek_key.clear();
+        // Sorts after all versions of the key.
+        append_internal_key(&mut self.seek_key, key.as_ref(), 0, KeyKind::Deletion);
+        self.step_before_seek_key(true)
+    }
+
+    /// Moves to the last entry whose key is before `key`.
+    pub(super) fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+        self.place = Place::Nowhere;
+        self.seek_key.clear();
+        append_internal_key(&mut self.seek_key, key, MAX_SEQ_NO, KIND_FOR_SEEK);
+        self.step_before_seek_key(false)
+    }
+
+    fn step_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
+        let valid = self.merge_before_seek_key(or_at)?;
+        self.find_backward(valid)
+    }
+
+    /// Moves the merge to the last entry before the seek key, or to the seek key itself if it
+    /// exists and `or_at` is set.
+    fn merge_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
+        let at_or_after = self.merge.seek(&self.seek_key)?;
+        let at_key = at_or_after && or_at && self.merge.key() == self.seek_key;
+        match (at_or_after, at_key) {
+            (_, true) => Ok(true),
+            (true, false) => self.merge.prev(),
+            (false, false) => self.merge.seek_to_last(),
+        }
+    }
+
+    /// Moves to the next entry. Returns `false` if there is none, or if the cursor was at no entry.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    #[expect(clippy::should_implement_trait, reason = "the entry is borrowed from the cursor")]
+    #[inline]
+    pub fn next(&mut self) -> Result<bool> {
+        match std::mem::replace(&mut self.place, Place::Nowhere) {
+            Place::Nowhere => Ok(false),
+            Place::AtEntry => {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(user_key(self.merge.key()));
+                let valid = self.merge.next()?;
+                self.find_forward(valid, true)
+            }
+            Place::BeforeEntry => {
+                let valid = if self.merge.valid() {
+                    self.merge.next()?
+                } else {
+                    self.merge.seek_to_first()?
+                };
+                self.find_forward(valid, true)
+            }
+        }
+    }
+
+    /// Moves to the previous entry. Returns `false` if there is none, or if the cursor was at no
+    /// entry.
+    ///
+    /// # Errors
+    /// As [`Cursor::seek_to_first`].
+    pub fn prev(&mut self) -> Result<bool> {
+        match std::mem::replace(&mut self.place, Place::Nowhere) {
+            Place::Nowhere => Ok(false),
+            Place::BeforeEntry => {
+                let valid = self.merge.valid();
+                self.find_backward(valid)
+            }
+            Place::AtEntry => {
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(user_key(self.merge.key()));
+                let mut steps = 0;
+                while self.merge.prev()? {
+                    let order = self.state.order.user();
+                    if order.compare(user_key(self.merge.key()), &self.saved_key).is_lt() {
+                        return self.find_backward(true);
+                    }
+                    if self.is_among_versions(&mut steps) {
+                        self.set_seek_key(MAX_SEQ_NO, KIND_FOR_SEEK);
+                        return self.step_before_seek_key(false);
+                    }
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Finds the next visible entry from the merge's position on. With `skipping`, skips all
+    /// versions of keys up to the saved key. `valid` is whether the merge is at an entry.
+    #[inline]
+    fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
+        let (mut tombstones, mut steps) = (0, 0);
+        while valid {
+            let entry = self.merge.parsed_key()?;
+            let passed = skipping
+                && self.state.order.user().compare(entry.user_key, &self.saved_key)
+                    != Ordering::Greater;
+            if entry.seq <= self.seq && !passed {
+                match entry.kind {
+                    KeyKind::Value => {
+                        self.place = Place::AtEntry;
+                        debug_assert!(
+                            !skipping || self.compare_to_saved().is_gt(),
+                            "a step forward does not advance"
+                        );
+                        self.end_crawl(tombstones);
+                        return Ok(true);
+                    }
+                    KeyKind::Deletion => {
+                        tombstones += 1;
+                        self.note_tombstone(tombstones, entry.seq);
+                        self.saved_key.clear();
+                        self.saved_key.extend_from_slice(entry.user_key);
+                        skipping = true;
+                    }
+                }
+            }
+            let hides_the_rest = passed || entry.seq <= self.seq;
+            if self.is_among_versions(&mut steps) {
+                match hides_the_rest {
+                    true => self.set_seek_key(0, KeyKind::Deletion),
+                    false => self.set_seek_key(self.seq, KIND_FOR_SEEK),
+                }
+                valid = self.merge.seek(&self.seek_key)?;
+            } else {
+                valid = self.merge.next()?;
+            }
+        }
+        self.end_crawl(tombstones);
+        Ok(false)
+    }
+
+    /// Notes that a step has met `tombstones` tombstones, the last at `seq`. Beyond a number, the
+    /// step is a crawl, and the tombstone's table is marked for compaction.
+    #[inline]
+    fn note_tombstone(&self, tombstones: u64, seq: SeqNo) {
+        if tombstones > CRAWL_TOMBSTONES
+            && let Some(table) = self.merge.table()
+        {
+            table.tombstones.crawled(seq);
+        }
+    }
+
+    /// Ends a step that met `tombstones` tombstones. After a crawl, a compaction may be due.
+    #[inline]
+    fn end_crawl(&self, tombstones: u64) {
+        if tombstones > CRAWL_TOMBSTONES {
+            self.state.work.notify_all();
+        }
+    }
+
+    /// Finds the previous visible entry from the merge's position on, walking backward. Versions of
+    /// a key come from the oldest to the newest, so the last visible one counts.
+    fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
+        let mut kind = KeyKind::Deletion;
+        let (mut tombstones, mut steps) = (0, 0);
+        while valid {
+            let entry = self.merge.parsed_key()?;
+            let visible = entry.seq <= self.seq;
+            if visible {
+                let order = self.state.order.user();
+                if kind == KeyKind::Value
+                    && order.compare(entry.user_key, &self.saved_key) != Ordering::Equal
+                {
+                    break;
+                }
+                kind = entry.kind;
+                self.saved_key.clear();
+                self.saved_key.extend_from_slice(entry.user_key);
+                match kind {
+                    KeyKind::Value => self.saved_value.set(&self.merge),
+                    KeyKind::Deletion => {
+                        tombstones += 1;
+                        self.note_tombstone(tombstones, entry.seq);
+                    }
+                }
+            }
+            valid = if self.is_among_versions(&mut steps) {
+                self.pass_versions(visible, &mut kind)?
+            } else {
+                self.merge.prev()?
+            };
+        }
+        self.end_crawl(tombstones);
+        if kind == KeyKind::Value {
+            self.place = Place::BeforeEntry;
+            debug_assert!(
+                !self.merge.valid() || self.compare_to_saved().is_ne(),
+                "the merge is not before all versions of the entry"
+            );
+        }
+        Ok(self.valid())
+    }
+
+    /// Compares the user key of the merge's entry to the saved key.
+    fn compare_to_saved(&self) -> Ordering {
+        self.state.order.user().compare(user_key(self.merge.key()), &self.saved_key)
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.trace.add(&self.merge.trace());
+        self.state.totals.add_scan(&self.trace);
+    }
+}
