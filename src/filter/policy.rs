@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::format::key::user_key;
 
-/// A kind of filter. It has a name, because a reader uses a filter only under a name it knows.
+/// A kind of filter. It has a name, because a reader uses a filter only if it knows the filter's
+/// name.
 pub trait FilterPolicy: Send + Sync + Debug + 'static {
     /// Returns the name on disk, such as `leveldb.BuiltinBloomFilter2`. Change it when the encoding
     /// changes.
@@ -76,7 +77,7 @@ impl InternalFilterPolicy {
 }
 
 impl FilterPolicy for InternalFilterPolicy {
-    /// Returns the wrapped policy's name, because the bytes are the same.
+    /// Returns the wrapped policy's name, because the filters on disk are the same.
     fn name(&self) -> &str {
         self.user.name()
     }
