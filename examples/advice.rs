@@ -13,7 +13,7 @@ fn main() -> Result<()> {
         let user = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         db.put(format!("user/{user:016x}"), format!("joined in {}", 2000 + user % 26))?;
     }
-    // Compacted, so that every run has the same tables.
+    // Compact first, so that every run has the same tables.
     db.compact_range::<&str>(..)?;
 
     // Two of three lookups are for users that do not exist.

@@ -20,7 +20,8 @@ struct Bank {
 }
 
 impl Bank {
-    /// Moves `amount`, unless the account has less. Returns whether it did.
+    /// Moves `amount` between two accounts, unless the first has less. Returns whether it was
+    /// moved.
     fn transfer(&self, from: &str, to: &str, amount: u64) -> Result<bool> {
         let _held = self.accounts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let now = self.db.snapshot();

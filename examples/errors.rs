@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let disk = SimFs::new(1);
     let options = || Options::default().fs(Arc::new(disk.clone()));
 
-    // An error's variant says what kind it is, and its text what happened to which file.
+    // The variant of an error gives its kind; its text says what happened to which file.
     match Db::open("/db", options()) {
         Err(error @ Error::DatabaseMissing { .. }) => println!("{error}"),
         other => panic!("{other:?}"),
@@ -35,8 +35,8 @@ fn main() -> Result<()> {
     }
     assert!(db.contains_key("kept")?);
 
-    // Once there is space, `resume` starts new files with everything acknowledged and nothing that
-    // failed.
+    // Once there is space, `resume` writes everything acknowledged to new files. The write that
+    // failed does not come back.
     disk.clear_faults();
     db.resume()?;
     db.put("later", "1")?;

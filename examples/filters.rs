@@ -45,7 +45,7 @@ fn main() -> Result<()> {
         "keys", "filters", "data blocks", "filter checks", "negatives", "false positives"
     );
     for (odd, keys) in [(0, "present"), (1, "absent")] {
-        // Both use the same database, because two databases would be compacted differently.
+        // Both rounds use the same database, because two databases would be compacted differently.
         for (used, filters) in [(true, "used"), (false, "ignored")] {
             let trace = look_up(&db, &ReadOptions::default().use_filter(used), odd)?;
             println!(

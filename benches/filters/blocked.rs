@@ -23,7 +23,8 @@ fn probes(bits_per_key: u32) -> u32 {
     }
 }
 
-/// Takes seven bit numbers of nine bits each from one product. No branch before the last one.
+/// A blocked filter whose lookups take seven bit numbers of nine bits each from one product, and
+/// test all seven without a branch in between.
 pub struct Sliced {
     lines: Vec<Line>,
     probes: u32,
@@ -112,7 +113,8 @@ impl Kind for LeavingEarly {
     }
 }
 
-/// Takes each bit number from the high bits of a product, as RocksDB's cache-local filter does.
+/// A blocked filter that takes each bit number from the high bits of a product, as RocksDB's
+/// cache-local filter does.
 pub struct Multiplied {
     lines: Vec<Line>,
     probes: u32,

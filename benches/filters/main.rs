@@ -259,7 +259,8 @@ fn main() {
         return compare(&Scene::new(1_000, 3, 1_000), 1);
     }
     hash_times(5);
-    // Tables of 2 MiB with entries of 100 bytes: a single one, and those of a large database.
+    // Tables of 2 MiB with entries of 100 bytes: first a single table, then as many as a large
+    // database has.
     let only = std::env::args().nth(1).filter(|arg| arg != "--bench");
     compare(&Scene::new(20_000, 1, 1_000_000), 7);
     if only.is_some() {

@@ -12,12 +12,12 @@ use crate::files::DIR;
 
 type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Maximum number of operations. More find nothing that fewer do not.
+/// Maximum number of operations. Longer inputs find nothing that shorter ones do not find.
 const MAX_OPERATIONS: usize = 300;
 /// Maximum number of snapshots held at a time.
 const MAX_SNAPSHOTS: usize = 3;
 
-/// Returns the bytes of the input one by one; zeros after its end.
+/// The bytes of the input, returned one by one, followed by zeros.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -48,8 +48,8 @@ struct Run {
     fs: SimFs,
     seed: u64,
     db: Db,
-    /// The states after each commit since everything was durable; the last one is the current
-    /// state.
+    /// The last state known to be durable, and the state after each commit since then. The last one
+    /// is the current state.
     states: Vec<Entries>,
     snapshots: Vec<(Snapshot, Entries)>,
     reuse_logs: bool,
@@ -167,7 +167,8 @@ impl Run {
         self.check();
     }
 
-    /// Loses power. Afterwards the database must be in a state since everything was durable.
+    /// Loses power. Afterwards the database must be in one of the states that [`Run::states`]
+    /// holds.
     fn crash(&mut self, plan: CrashPlan) {
         self.snapshots.clear();
         self.fs = self.fs.crash_image(&plan);

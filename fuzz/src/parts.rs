@@ -29,7 +29,7 @@ fn reader(fs: &MemFs, bytes: &[u8]) -> LogReader {
     LogReader::new(fs.open(path).unwrap(), path).unwrap()
 }
 
-/// Returns the records of a log up to its end or its first error, and which of these it was.
+/// Returns the records of a log up to its end or its first error, and how it ends or that error.
 fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
     let mut records = Vec::new();
     let end = loop {
@@ -97,7 +97,7 @@ pub fn edit(data: &[u8]) {
     }
 }
 
-/// Returns the locations of a block's entries, as far as the cursor gets.
+/// Returns the locations of a block's entries, from the cursor's position until it is invalid.
 fn entries(
     cursor: &mut BlockCursor,
     mut valid: Result<bool>,
@@ -138,7 +138,8 @@ pub fn block(data: &[u8]) {
         let is_sound = forward.is_ok()
             && targets.len() < 40
             && targets[3..].windows(2).all(|pair| order.compare(&pair[0], &pair[1]).is_lt());
-        // Also with heads, as in the block cache, reusing the previous block's allocation.
+        // Read the block with heads, too, as in the block cache, reusing the previous block's
+        // allocation.
         let spare = |_| before.take().map(Block::into_shared);
         let headed = Block::with_heads(data, &order, &mut Vec::new(), spare)
             .expect("heads are no matter of soundness");

@@ -9,7 +9,7 @@ use minikv::{BloomFilterPolicy, DelimitedPrefix, Result};
 
 use crate::parts::orders;
 
-/// What is compared of each entry: its lengths, and the first bytes of its key.
+/// The parts of each entry that are compared: its lengths, and the first bytes of its key.
 type Seen = Vec<(usize, u64)>;
 
 fn walk(

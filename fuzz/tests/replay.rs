@@ -163,8 +163,8 @@ macro_rules! targets {
 
 targets!(log edit block table batch directory operations repair);
 
-/// Inputs with a changed byte are read despite their checksums once they are mended, so that
-/// targets reach the code behind the checksums.
+/// Inputs with a changed byte can be read again once their checksums are mended, so that targets
+/// reach the code behind the checksums.
 #[test]
 fn mended_inputs_pass_their_checksums() {
     let read = |data: &[u8]| {
@@ -187,7 +187,7 @@ fn mended_inputs_pass_their_checksums() {
     assert!(broken > 0 && mended < broken, "{broken} with a bad checksum, {mended} when mended");
 }
 
-/// Memory must be counted.
+/// Shows that memory is counted.
 #[test]
 #[should_panic(expected = "MiB of memory")]
 fn an_input_that_takes_too_much_memory_is_told() {

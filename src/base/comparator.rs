@@ -58,8 +58,8 @@ pub trait Comparator: Send + Sync + Debug + 'static {
     }
 
     /// Returns whether only identical bytes compare equal. Filters distinguish keys by their bytes,
-    /// so with a comparator for which different bytes can be the same key they are neither written
-    /// nor queried. Default: false, which is always correct.
+    /// so they are neither written nor queried with a comparator for which different bytes can be
+    /// the same key. Default: false, which is always correct.
     fn equal_means_same_bytes(&self) -> bool {
         false
     }

@@ -11,7 +11,8 @@ use std::{fmt, io};
 /// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error. `Clone`, so that every writer of a commit group can return its leader's error.
+/// An error. Implements `Clone`, so that every writer of a commit group can return its leader's
+/// error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -30,8 +31,7 @@ pub enum Error {
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// The holder of the lock, as far as the system reports it: `this process`, `process 4711`,
-        /// ...
+        /// The holder of the lock, as far as it is known: `this process`, `process 4711`, ...
         holder: String,
     },
     /// There is no database in the directory, and `create_if_missing` is off.
@@ -46,7 +46,7 @@ pub enum Error {
     },
     /// A format or feature that this build does not know: a comparator, a compression, an edit tag.
     Unsupported {
-        /// The kind of thing, such as `comparator`.
+        /// The kind of feature, such as `comparator`.
         what: &'static str,
         /// Its name or number, as found.
         name: String,
@@ -64,12 +64,12 @@ pub enum Error {
         /// The first error.
         reason: Arc<Error>,
     },
-    /// A panic in the middle of work that others share: in a comparator, a filter policy, a prefix
-    /// extractor or a filesystem of the program's own, or a bug of this library. Everyone who waits
-    /// for that work gets this error. The database takes no writes until
-    /// [`Db::resume`](crate::Db::resume) or the next open.
+    /// A panic interrupted work that several threads share. It came from a comparator, a filter
+    /// policy, a prefix extractor or a filesystem of the program's own, or from a bug in this
+    /// library. Everyone who waits for that work gets this error. The database takes no writes
+    /// until [`Db::resume`](crate::Db::resume) or the next open.
     Panicked {
-        /// What was being done: `a write`, `a flush`, `a compaction`, ...
+        /// The interrupted work: `a write`, `a flush`, `a compaction`, ...
         during: &'static str,
         /// The panic's message.
         message: String,
@@ -87,9 +87,9 @@ pub struct Corruption {
     pub offset: Option<u64>,
     /// What is wrong, such as `block checksum mismatch`.
     pub what: String,
-    /// What should have been there, if only one thing could be.
+    /// The value that should have been there, if only one was possible.
     pub expected: Option<String>,
-    /// What was there instead.
+    /// The value found instead.
     pub found: Option<String>,
 }
 
@@ -129,7 +129,7 @@ impl Error {
         Error::Unsupported { what, name: name.into(), path: None }
     }
 
-    /// The panic that left `payload` behind, in the middle of what `during` names.
+    /// Creates the error for a panic with this `payload`. `during` names the interrupted work.
     pub fn panicked(during: &'static str, payload: &(dyn Any + Send)) -> Error {
         let message = match payload.downcast_ref::<&str>() {
             Some(message) => *message,

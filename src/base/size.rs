@@ -1,8 +1,8 @@
-//! Numbers of bytes as text.
+//! Formatting of byte counts.
 
 use std::fmt;
 
-/// A number of bytes in readable units.
+/// A number of bytes, displayed in readable units.
 pub struct Size(pub u64);
 
 impl fmt::Display for Size {

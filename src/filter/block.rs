@@ -75,7 +75,7 @@ impl FilterBlockBuilder {
             return Vec::new();
         };
         if self.overflowed {
-            // Readers take an empty block for a malformed one, which may match everything.
+            // Readers treat an empty block as malformed, and then every key may match.
             return Vec::new();
         }
         let mut block = self.filters;
@@ -217,7 +217,7 @@ mod tests {
         FilterBlockReader::new(bloom(), Bytes::copy_from_slice(contents))
     }
 
-    /// Blocks as (offset, keys).
+    /// Builds a filter block from data blocks, each given as its offset and its keys.
     fn build(blocks: &[(u64, &[&str])]) -> Vec<u8> {
         let mut builder = FilterBlockBuilder::new(&*bloom());
         for (offset, keys) in blocks {

@@ -71,7 +71,7 @@ impl BloomFilterPolicy {
                 let modulus = Modulus::new(bits);
                 hashes.for_each(|hash| set_bits(array, hash, self.probes, |h| modulus.of(h)));
             }
-            // No 32-bit hash reaches that far, so none needs a remainder.
+            // The array has more bits than a 32-bit hash can address, so no remainder is needed.
             Err(_) => hashes.for_each(|hash| set_bits(array, hash, self.probes, |h| h)),
         }
         dst.push(self.probes);
@@ -179,7 +179,7 @@ fn set_bits(array: &mut [u8], hash: u32, probes: u8, bit_of: impl Fn(u32) -> u32
 
 /// Remainders by a fixed divisor: two multiplications instead of a division. Exact for every 32-bit
 /// dividend (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019). Lookups do
-/// without: they take too few remainders to make up for the 64-bit division that sets this up.
+/// not use it: they take too few remainders to make up for the 64-bit division that sets it up.
 struct Modulus {
     divisor: u32,
     /// 2^64 / divisor, rounded up.

@@ -30,8 +30,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Returns the smallest geometry in which this many keys, at least one, are likely to be
-    /// solvable.
+    /// Returns the smallest geometry with which a filter of `keys` keys (at least one) can probably
+    /// be built.
     fn of(keys: usize) -> Geometry {
         // Small errors of the logarithms only lead to other geometries that work as well.
         let ln = (keys.max(2) as f64).ln();
@@ -86,8 +86,8 @@ pub struct Solution {
 }
 
 /// Builds the array for the keys with these hashes, of which there must be at least one. Equal
-/// hashes count as one key. Returns `None` if no seed of `ATTEMPTS` works, which does not happen
-/// with honest hashes.
+/// hashes count as one key. Returns `None` if none of `ATTEMPTS` seeds works, which happens only
+/// with hashes that were chosen to make it fail.
 pub fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     const ATTEMPTS: u64 = 64;
     let mut geometry = Geometry::of(hashes.len());
@@ -149,8 +149,8 @@ impl Peeling<'_> {
         Some(())
     }
 
-    /// Returns the keys in the order in which each was alone in a slot, with the position (0 to 2)
-    /// of that slot among its own. Returns `None` if some keys are never alone.
+    /// Returns the keys in the order in which each was alone in a slot, each with the position (0
+    /// to 2) of that slot among the key's three. Returns `None` if some keys are never alone.
     fn peel(&mut self, keys: usize) -> Option<Vec<(u64, u8)>> {
         // Whether a slot has a single key is unpredictable, and branching on it took half the time.
         // Instead every slot is written to the list, and the list grows only if the slot is single.
@@ -201,7 +201,7 @@ impl Peeling<'_> {
 mod tests {
     use super::*;
 
-    /// Mixed by SplitMix64.
+    /// Returns `count` pseudo-random hashes, from SplitMix64.
     fn hashes(seed: u64, count: usize) -> Vec<u64> {
         let mix = |x: u64| {
             let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A kind of filter. It has a name, because a reader uses a filter only under a name it knows.
+/// A kind of filter. It has a name, because a reader uses a filter only if it knows the filter's
+/// name.
 pub trait FilterPolicy: Send + Sync + Debug + 'static {
     /// Returns the name on disk, such as `leveldb.BuiltinBloomFilter2`. Change it when the encoding
     /// changes.

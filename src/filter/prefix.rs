@@ -156,8 +156,8 @@ mod tests {
         assert_eq!(of(&delimited, Included("a"), Excluded("b")), None);
     }
 
-    /// Checks, with short keys over few letters, that the answer for a range is true of every key
-    /// in it.
+    /// Checks, with short keys over few letters, that every key of a range has the prefix that is
+    /// returned for the range.
     #[test]
     fn every_key_of_such_a_range_has_its_prefix() {
         let mut keys = vec![Vec::new()];

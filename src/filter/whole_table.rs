@@ -48,7 +48,7 @@ pub const TABLE_FILTER_NAME: &str = "minikv.table-filter.v1.binary-fuse";
 pub const MAX_BITS_PER_KEY: u32 = 64;
 
 /// Largest width of a slot, in bits. A slot is read with one load of eight bytes and may start at
-/// any bit of the first.
+/// any bit of the first byte.
 const MAX_WIDTH: u32 = 57;
 
 const TAIL_BYTES: usize = 8 + 8 + 4 + 1 + 1;
@@ -95,7 +95,7 @@ impl TableFilterBuilder {
             return vec![0; TAIL_BYTES];
         }
         let Some(Solution { geometry, array, keys }) = fuse::solve(self.hashes) else {
-            // Readers take an empty block for one they do not understand, which matches everything.
+            // Readers treat an empty block as unknown, and then every key may match.
             return Vec::new();
         };
         let paid_for = u64::from(self.bits_per_key) * keys / geometry.slots();
@@ -182,8 +182,9 @@ impl TableFilter {
         self.may_match_hash(key_hash(key))
     }
 
-    /// Returns a slot in the lowest `width` bits, with other bits above. The tail is long enough
-    /// for a load of eight bytes at the start of every slot.
+    /// Returns a slot in the lowest `width` bits of the result; the bits above belong to other
+    /// slots. The fields after the array leave room for a load of eight bytes at the start of every
+    /// slot.
     #[inline]
     fn slot(&self, slot: u64) -> u64 {
         let bit = slot * u64::from(self.width);

@@ -41,7 +41,7 @@ const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
 pub struct WriteBatch {
     /// The encoded batch. Empty until the header is needed.
     contents: Vec<u8>,
-    /// Why the batch cannot be written, if it cannot.
+    /// The reason why the batch cannot be written, if there is one.
     invalid: Option<String>,
 }
 

@@ -175,7 +175,7 @@ mod tests {
         ]
     }
 
-    /// Incompressible bytes, from splitmix64.
+    /// Returns incompressible bytes, from SplitMix64.
     fn noise(len: usize) -> Vec<u8> {
         let mut state = 7u64;
         let mut word = || {

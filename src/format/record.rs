@@ -121,8 +121,8 @@ impl RecordHeader {
     }
 }
 
-/// Returns the offsets in `bytes` at which the headers of physical records begin. `bytes` belongs
-/// at `offset` of the log.
+/// Returns the offsets in `bytes` at which headers of physical records begin. `bytes` are stored at
+/// `offset` of the log, where a record begins.
 pub fn header_offsets(bytes: &[u8], offset: u64) -> impl Iterator<Item = usize> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -38,7 +38,7 @@ fn crashed(fs: &SimFs) -> Db {
     open(&fs.crash_image(&CrashPlan::strict()))
 }
 
-/// Waits until the background has got that far. A test that hangs here has failed.
+/// Waits until `is_so` returns true. A test that hangs here has failed.
 fn wait_until(mut is_so: impl FnMut() -> bool) {
     while !is_so() {
         std::thread::yield_now();
@@ -167,7 +167,7 @@ fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
         let db = db.clone();
         move || db.put_with(&synced(), "c", "3")
     });
-    // The first record of a new log, and the record of the write.
+    // Two writes: the first record of a new log, and the record of the put.
     wait_until(|| fs.counts().of(OpKind::Write) >= logged + 2);
     let closer = std::thread::spawn(move || db.close());
     let began = Instant::now();

@@ -176,7 +176,7 @@ fn run_mount(command: &mut Command) -> Result<(), String> {
 pub struct Mounted(tempfile::TempDir);
 
 impl Mounted {
-    /// Returns `None`, and prints why, if it cannot be mounted.
+    /// Returns `None`, and prints why, if the filesystem cannot be mounted.
     fn new(options: &str) -> Option<Mounted> {
         Mounted::with(|dir| mount(dir, options))
     }

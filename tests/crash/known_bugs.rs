@@ -82,8 +82,8 @@ fn the_old_manifest_goes_after_the_new_current_is_durable() {
     }
 }
 
-/// The same while a database is created: a crash leaves no database or a whole one, and creating it
-/// again succeeds.
+/// The bugs above while a database is created: a crash must leave no database or a whole one, and
+/// creating it again must succeed.
 #[test]
 fn a_crash_while_a_database_is_made_leaves_none_or_all_of_it() {
     let fs = SimFs::new(2);

@@ -65,7 +65,8 @@ impl Model {
         passed.map(|(_, count)| *count).max().unwrap_or(0).max(by_ack)
     }
 
-    /// Returns the largest number of commits that such a crash may leave: all that had begun.
+    /// Returns the largest number of commits that a crash right after operation `number` may leave:
+    /// all that had begun.
     pub fn most(&self, number: u64) -> usize {
         self.commits.partition_point(|commit| commit.begun < number)
     }

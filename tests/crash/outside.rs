@@ -51,8 +51,9 @@ fn check_sound(options: &Options) -> Result<(), String> {
     }
 }
 
-/// Looks from outside at what a crash left and an open recovers as `state`. If the crash was a
-/// killed process, there must be no damage at all.
+/// Reads the files that a crash left, as another process would, and copies them by a checkpoint.
+/// They must show `state`, which is the state that an open recovers from them. After a loss of
+/// power (not `killed`), a read-only open may also be refused.
 pub fn look(
     image: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,
@@ -181,7 +182,7 @@ fn read_beside(seed: u64) -> Result<u64, String> {
             Ok(())
         };
         let looked: Result<(), String> = look();
-        // The writer runs to its end alone.
+        // The writer now runs to its end without waiting for readers.
         turns.turn.lock().unwrap().left = usize::MAX;
         turns.changed.notify_all();
         let run = writer.join().unwrap();
@@ -230,7 +231,7 @@ fn read_beside_process(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> u64 
         assert!(last >= least, "{last} is seen, {least} was acknowledged");
         let report = verify(dir, &options).unwrap();
         assert!(report.is_sound(), "{:?}", report.faults);
-        // Whatever files the writer has removed meanwhile.
+        // This must hold whatever files the writer has removed meanwhile.
         assert_eq!(kill::check_numbers(db.iter().unwrap()), last);
         reads += 1;
     }

@@ -239,7 +239,7 @@ impl Run {
         self.db.is_some()
     }
 
-    /// Ends as a process ends, without a close.
+    /// Drops the handle without closing the database, as when the process ends.
     pub fn end(&mut self) {
         self.db = None;
     }
@@ -250,8 +250,8 @@ impl Run {
         Ok(())
     }
 
-    /// Closes the database, if one is open: explicitly if `says_so`, otherwise as the end of a
-    /// process does.
+    /// Closes the database, if it is open: with `Db::close` if `says_so`, otherwise by dropping the
+    /// handle, as when the process ends.
     pub fn shut(&mut self, says_so: bool) -> Result<(), Error> {
         match self.db.take() {
             Some(db) if says_so => {

@@ -32,8 +32,8 @@ fn repair(fs: &MemFs, what: &str) -> RepairReport {
     report
 }
 
-/// Checks that every key has its value outside of the ranges reported as lost, and in these, if
-/// anything, a value it once had.
+/// Checks that every key outside the ranges reported as lost has its value, and that every key
+/// within them has no value or one that it once had.
 fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
     for key in Made::keys() {
         let (got, due) = (found.get(&key), made.entries.get(&key));
@@ -134,7 +134,7 @@ fn a_manifest_damaged_or_cut_anywhere_loses_nothing() {
                 let what = format!("{what} of {manifest} at {at}, {shape:?}");
                 let sound = minikv::verify(DIR, &options(&files.load())).unwrap();
                 if sound.is_sound() {
-                    // A record was cut short whose loss changes nothing.
+                    // The loss of the record that was cut short changes nothing.
                     let db = Db::open(DIR, options(&files.load())).unwrap();
                     assert!(read_all(&db).unwrap() == made.entries, "{what}");
                     continue;
@@ -204,8 +204,8 @@ fn a_table_with_a_damaged_index_and_a_damaged_block_keeps_the_others() {
     assert!(large > 5, "{large}");
 }
 
-/// Everything at once, and no MANIFEST: still nothing appears that was never written, or whose loss
-/// the report does not tell.
+/// Everything is damaged at once, and there is no MANIFEST. Still nothing appears that was never
+/// written, and the report names everything that is lost.
 #[test]
 fn damaged_tables_without_a_manifest() {
     for shape in shapes() {
@@ -278,7 +278,8 @@ fn inputs_of_a_finished_compaction_bring_nothing_back() {
     let manifest = inputs.named("MANIFEST").remove(0);
     let (_, found) = keys(&inputs.without(&manifest));
     assert_eq!(found, ["a=old", "m=new", "z=old"]);
-    // With the oldest of them beside the compaction's output, the output does.
+    // With the oldest of these tables beside the compaction's output, the output hides the deleted
+    // key.
     let manifest = after.named("MANIFEST").remove(0);
     let mut leftover = after.without(&manifest);
     leftover.0.insert(input[0].clone(), inputs.0[&input[0]].clone());

@@ -117,7 +117,7 @@ fn the_speeds_of_the_readme_are_those_of_the_table() {
     assert_eq!(count, 41);
 }
 
-/// Each bar is as long as its figure says, and the figures are the column *to best*.
+/// Each bar is as long as its figure says, and the figures are those of the column *to best*.
 #[test]
 fn the_chart_of_performance_is_its_table() {
     let (page, chart) = (page("docs/performance.md"), page("docs/performance.svg"));

@@ -69,7 +69,7 @@ impl Names {
         }
     }
 
-    /// Whether `path` is an item that is defined here, or an associated item of a type.
+    /// Returns whether `path` is an item that is defined here, or an associated item of a type.
     pub fn define(&self, path: &[&str]) -> bool {
         match path {
             [name] => self.defined.contains(*name),
@@ -117,7 +117,7 @@ impl Names {
                     around.push((indent, name, kind != "trait"));
                 }
             } else if code.starts_with("impl $") {
-                // Applies to whatever type the macro is called with, further down.
+                // The members belong to each type that the macro is called with, further down.
                 around.push((indent, format!("{macro_name}!"), false));
             } else if let Some(owner) = implemented(code) {
                 around.push((indent, owner, false));

@@ -1,7 +1,7 @@
 //! The public surface of the library, as a listing that is compared with the one that is kept.
 //!
-//! Read from the source in rustfmt's layout: the public modules, what they define or re-export, and
-//! the public methods, fields, variants and associated constants of each type.
+//! It is read from the source in rustfmt's layout: the public modules, what they define or
+//! re-export, and the public methods, fields, variants and associated constants of each type.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ const LISTING: &str = "docs/public-api.txt";
 /// Longest line of the listing, in characters.
 const WIDTH: usize = 100;
 
-/// Set to `write`, it makes the test rewrite the listing.
+/// The environment variable that, set to `write`, makes the test rewrite the listing.
 const REWRITE: &str = "MINIKV_PUBLIC_API";
 
 struct Sources(BTreeMap<PathBuf, String>);
@@ -38,7 +38,7 @@ impl Sources {
         }
     }
 
-    /// The file of the module `path`, and how many of its names lead there.
+    /// Returns the file of the innermost module of `path` that has a file of its own.
     fn module(&self, src: &Path, path: &[&str]) -> PathBuf {
         (0..=path.len())
             .rev()
@@ -51,7 +51,8 @@ impl Sources {
     }
 }
 
-/// The items that a source file makes public: names, each with the file that defines it.
+/// Returns the names of the items that a source file makes public, each with the file that defines
+/// it.
 fn items(sources: &Sources, src: &Path, file: &Path) -> BTreeMap<String, PathBuf> {
     let text = &sources.0[file];
     let mut found = BTreeMap::new();
@@ -83,10 +84,10 @@ fn items(sources: &Sources, src: &Path, file: &Path) -> BTreeMap<String, PathBuf
     found
 }
 
-/// The file that defines `name` of the module `path`, past re-exports.
+/// Returns the file that defines `name`, following re-exports from the module `path`.
 fn defined_in(sources: &Sources, src: &Path, path: &[&str], name: &str) -> PathBuf {
     if !src.join(path[0]).exists() && !src.join(path[0]).with_extension("rs").exists() {
-        // Of another package.
+        // The item comes from another package.
         return src.join("lib.rs");
     }
     let file = sources.module(src, path);
@@ -98,7 +99,7 @@ fn defined_in(sources: &Sources, src: &Path, path: &[&str], name: &str) -> PathB
     }
 }
 
-/// The name of the public item that begins on a line.
+/// Returns the name of the public item that begins on a line.
 fn public_item(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("pub ")?;
     let rest = rest.strip_prefix("unsafe ").unwrap_or(rest);
@@ -107,7 +108,7 @@ fn public_item(line: &str) -> Option<&str> {
     rest.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
 }
 
-/// The public members of the type `name`, which `file` defines.
+/// Returns the public members of the type `name`, which `file` defines.
 fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<String> {
     let layer = file.strip_prefix(src).unwrap().iter().next().unwrap();
     let near = |path: &Path| path.strip_prefix(src).unwrap().iter().next() == Some(layer);
@@ -130,7 +131,7 @@ fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<S
     members
 }
 
-/// The blocks of a file that begin at the margin, each with its first line.
+/// Returns the blocks of a file that begin at the left margin, each with its first line.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("\n}\n").filter_map(|block| {
         let at = block.match_indices(" {\n").find_map(|(at, _)| {
@@ -142,7 +143,7 @@ fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// The `impl $type` blocks of macros, with the macros' names.
+/// Returns the `impl $type` blocks of macros, with the macros' names.
 fn macro_bodies(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split("\nmacro_rules! ").skip(1).filter_map(|rest| {
         let (name, body) = rest.split_once(" {")?;
@@ -159,7 +160,7 @@ fn is_inherent(header: &str, name: &str) -> bool {
     rest.split('<').next() == Some(name)
 }
 
-/// The names of the public members of a block; of all its members with `all`.
+/// Returns the names of the public members of a block, or with `all` of all its members.
 fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     let indent = if body.contains("\n        impl $") { 12 } else { 4 };
     let member = |line: &str| {
@@ -180,7 +181,7 @@ fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     body.lines().filter_map(member).collect()
 }
 
-/// The public modules below `file`, by their paths.
+/// Returns the paths of the public modules below `file`.
 fn modules(sources: &Sources, src: &Path, path: &[&str]) -> Vec<Vec<String>> {
     let file = if path.is_empty() { src.join("lib.rs") } else { sources.module(src, path) };
     let mut found = vec![path.iter().map(|name| name.to_string()).collect()];
@@ -215,7 +216,7 @@ fn wrapped(head: &str, names: &BTreeSet<String>) -> String {
 fn listing(src: &Path) -> String {
     let sources = Sources::read(src);
     let mut text = String::new();
-    // What several modules show is listed once.
+    // An item that several modules re-export is listed once.
     let mut listed = BTreeSet::new();
     for module in modules(&sources, src, &[]) {
         let path: Vec<&str> = module.iter().map(String::as_str).collect();

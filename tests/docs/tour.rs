@@ -1,22 +1,23 @@
-//! The tables of docs/tour.md that say where things are, held against the code.
+//! The tables of docs/tour.md that say where things are, compared with the code.
 
 use crate::names::Names;
 use crate::{code_spans, page, root};
 
-/// The part of a page from a heading to the next of the same level.
+/// Returns the part of a page from a heading to the next of the same level.
 fn section<'p>(page: &'p str, heading: &str) -> &'p str {
     let heading = format!("\n## {heading}\n");
     let (_, rest) = page.split_once(&heading).unwrap_or_else(|| panic!("no {heading}"));
     rest.split("\n## ").next().unwrap()
 }
 
-/// The rows of a table, without its head.
+/// Returns the rows of a table, without its heading.
 fn rows(section: &str) -> impl Iterator<Item = &str> {
     section.lines().filter(|line| line.starts_with("| ")).skip(2)
 }
 
-/// What is wrong with a row whose last cells are a file of `src/` and something it defines: a
-/// function, a type, a constant, or an associated item as `Type::name`.
+/// Returns what is wrong with a row, or `None` if it is right. Its last cells must be a file of
+/// `src/` and something that file defines: a function, a type, a constant, or an associated item as
+/// `Type::name`.
 fn fault(row: &str) -> Option<String> {
     let mut cells = row.trim_end_matches('|').rsplit('|');
     let (name, file) = (code_spans(cells.next()?), code_spans(cells.next()?));
@@ -63,7 +64,7 @@ fn a_row_that_is_wrong_is_found() {
         ("filter/policy.rs", "set_bits"),
         ("filter/bloom.rs", "filter_bits"),
         ("filter/bloom.rs", "BloomGenerator::filter_bits"),
-        // Named there, but not defined.
+        // The file uses this name but does not define it.
         ("filter/mod.rs", "BloomFilterPolicy"),
         ("filter/mod.rs", "bloom"),
         ("filter/bloom.rs", "tests"),

@@ -57,8 +57,8 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     assert!(text.contains("Confident for lookups like these"), "{text}");
 }
 
-/// Returns the bytes of filters: what `db` pins beyond the same tables without filters, which pin
-/// only their indexes.
+/// Returns the memory that filters take, in bytes: what `db` pins, less what the same tables pin
+/// without filters, which is only their indexes.
 fn filter_bytes(db: &Db) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let bare = filled(dir.path(), small().filter(FilterLayout::None, 0));

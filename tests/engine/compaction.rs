@@ -79,7 +79,8 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
     let written = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // How many automatic compactions run beside one of everything depends on timing.
+            // How many automatic compactions run beside a compaction of everything depends on
+            // timing.
             for _ in 0..100 {
                 let before = into_level1(&db);
                 db.compact_range::<&str>(..).unwrap();

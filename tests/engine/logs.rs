@@ -1,4 +1,4 @@
-//! When a log is cut to its records, and what a process that ends leaves of it.
+//! Tests of when a log is truncated to its records, and of what a process that ends leaves of it.
 
 use std::io;
 use std::path::Path;

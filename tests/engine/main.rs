@@ -1,4 +1,4 @@
-//! The engine as a program meets it, one test for each promise.
+//! The engine as a program uses it, with one test for each promise.
 
 mod advice;
 mod compaction;

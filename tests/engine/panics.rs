@@ -1,5 +1,6 @@
-//! Panics in a filter policy, a comparator or a filesystem, while threads share what they call.
-//! Everyone who waits gets an error, `health` gives the reason, and nothing acknowledged is lost.
+//! Panics in a filter policy, a comparator or a filesystem, during work for which other threads
+//! wait. Everyone who waits gets an error, `health` gives the reason, and nothing acknowledged is
+//! lost.
 
 use std::cmp::Ordering;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -69,7 +69,7 @@ fn tables_that_were_there_before_are_compacted_after_a_scan_crawled_over_them() 
         let snapshot = db.snapshot();
         (0..DELETED).for_each(|i| db.delete(key(i)).unwrap());
         db.flush().unwrap();
-        // Nothing makes the background check again.
+        // Nothing makes the background check the tables again after the snapshot is dropped.
         drop(snapshot);
         db.close().unwrap();
         let db = Db::open("db", quiet()).unwrap();

@@ -134,7 +134,7 @@ fn only_fs_touches_the_disk(file: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Whatever threads share or wait for comes from `base::sync`.
+/// Everything that threads share or wait for comes from `base::sync`.
 fn threads_meet_in_sync(file: &Source) -> Vec<String> {
     if file.path.starts_with("src/base/sync/") {
         return Vec::new();
@@ -151,7 +151,8 @@ fn threads_meet_in_sync(file: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Returns what a file uses of that kind without `base::sync`.
+/// Returns the uses of things that threads share or wait for and that do not come from
+/// `base::sync`, with their offsets.
 fn shared_things(file: &Source) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for root in ["parking_lot", "arc_swap", "triomphe"] {

@@ -1,5 +1,5 @@
 //! The memory that hostile files take: at most 128 MiB for a database of up to 1 MiB, whatever
-//! lengths its bytes claim. The allocator of this binary counts.
+//! lengths its bytes claim. The allocator of this binary measures it.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn snappy_bomb(value_bytes: usize) -> Vec<u8> {
     literal(&mut stored, &start);
     let mut left = value_bytes;
     while left > 0 {
-        // Copies the byte before.
+        // A copy of the byte before it.
         let len = left.min(64);
         stored.extend_from_slice(&[((len - 1) << 2) as u8 | 2, 1, 0]);
         left -= len;
@@ -143,7 +143,7 @@ fn cases() -> Vec<(&'static str, Files)> {
     cases
 }
 
-/// Does everything that reads a database. Returns which of it succeeded.
+/// Does everything that reads a database. Returns which of the four ways succeeded.
 fn use_it(fs: &MemFs) -> [bool; 4] {
     let scan = |db: minikv::ReadOnlyDb| -> minikv::Result<usize> {
         for entry in db.iter()? {

@@ -1,5 +1,5 @@
-//! What must be left after a crash: everything if the process was killed, and after a loss of power
-//! a prefix of the writes that includes every synced one.
+//! The state that a crash may leave: everything if the process was killed, and after a loss of
+//! power a prefix of the writes that includes every synced one.
 
 use crate::order::{Entry, Model};
 
@@ -10,7 +10,8 @@ pub type Change = (Vec<u8>, Option<Vec<u8>>);
 #[derive(Debug)]
 pub struct Journal {
     durable: Model,
-    /// Later writes, oldest first. The changes of each write are all or nothing.
+    /// Writes after the state `durable`, oldest first. The changes of each write are all or
+    /// nothing.
     writes: Vec<Vec<Change>>,
 }
 

@@ -21,7 +21,7 @@ const READERS: u64 = 8;
 const KEYS: u64 = 200;
 const BATCH: u64 = 50;
 
-/// The writer's progress; each number is acknowledged.
+/// The writer's progress. Each number counts acknowledged writes.
 struct Scene {
     db: Db,
     is_over: AtomicBool,

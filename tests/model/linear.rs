@@ -27,9 +27,9 @@ type State = [Value; KEYS];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Op {
-    /// In one batch: keys and their new values.
+    /// A batch: keys and their new values.
     Write(Vec<(usize, Value)>),
-    /// At one moment: keys and the values found.
+    /// A read at one moment: keys and the values found.
     Read(Vec<(usize, Value)>),
 }
 
@@ -97,7 +97,7 @@ fn found_by(
     found
 }
 
-/// Long enough to fill memtables.
+/// Returns a value that is long enough to fill memtables.
 fn bytes(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(1 + number as usize % 9)
 }

@@ -15,7 +15,7 @@ pub enum Order {
     /// By lower-case letters first, then by bytes, so that no two keys are equal.
     Alphabetical,
     /// By lower-case letters alone: keys that differ only in case are the same key. Filters would
-    /// tell such keys apart, so there must be none.
+    /// tell such keys apart, so there must be no filters.
     CaseBlind,
 }
 

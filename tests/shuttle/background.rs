@@ -78,7 +78,7 @@ fn the_parts_of_a_compaction_are_the_whole_beside_readers_and_a_writer() {
     });
 }
 
-/// A full disk strikes one of the parts, or their installation.
+/// The disk is full for one of the parts, or when their outputs are installed.
 #[test]
 fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
     check(|| {

@@ -135,7 +135,7 @@ fn more_tables_than_may_be_open_are_read_and_dropped() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let open = slots.iter().filter(|slot| slot.table.load().is_some()).count();
         assert_eq!(cache.open_tables(), open);
-        // None of that may cost room in the cache.
+        // None of this may take away room in the cache.
         for slot in slots.iter().chain(&slots) {
             assert_eq!(number_in(&cache, slot), slot.number);
         }

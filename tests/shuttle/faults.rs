@@ -83,7 +83,8 @@ fn a_failed_append_beside_flushes_leaves_nobody_waiting_and_loses_nothing() {
     check(|| strike_and_resume(|| Fault::torn_write(9).path("*.log").nth(6), 1));
 }
 
-/// After a failure the background flushes nothing; threads that wait for a flush must be told.
+/// After a failure the background flushes nothing; threads that wait for a flush must get the
+/// error.
 #[test]
 fn a_failed_append_leaves_nobody_waiting_for_a_flush_or_for_quiet() {
     check(|| {

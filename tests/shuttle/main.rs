@@ -1,9 +1,9 @@
 //! Small scenes of several threads, each run under many schedules.
 //!
-//! Everything in the library that may block, and every atomic that decides something, is shuttle's
-//! here. At each of them shuttle decides which thread goes on: at random, or by priorities that
-//! change at a few random moments (PCT). It reports a thread that waits for ever as a deadlock. See
-//! `src/base/sync`.
+//! Every operation of the library that may block, and every atomic that decides something, is
+//! replaced by shuttle's here. At each of them shuttle decides which thread runs next: at random,
+//! or by priorities that change at a few random moments (PCT). It reports a thread that waits for
+//! ever as a deadlock. See `src/base/sync`.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg shuttle" cargo test --target-dir target/shuttle --test shuttle

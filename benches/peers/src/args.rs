@@ -33,8 +33,8 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     pub entries: Option<u64>,
 
-    /// Maximum number of gets, seeks, mixed or synced operations of a workload [default: by the
-    /// entries]
+    /// Maximum number of gets, seeks, mixed or synced operations of a workload [default: determined
+    /// by the number of entries]
     #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
     pub most_operations: u64,
 

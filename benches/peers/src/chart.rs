@@ -1,4 +1,5 @@
-//! The chart: every figure of every engine, as a ratio to the first peer's (LevelDB's, by default).
+//! The chart: every figure of every engine, divided by that of the first peer (LevelDB, by
+//! default).
 
 use std::path::Path;
 

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::args::Args;
 use crate::engines::Engine;
 
-/// The task of the process. The engine and the workloads are passed as to the parent.
+/// The task of the process. The engine and the workloads are given by the same options as the
+/// parent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// Run the workloads.

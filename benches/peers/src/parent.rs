@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut rng = SmallRng::seed_from_u64(1);
     for run in 1..=args.repeats() {
         for group in &groups {
-            // So that an engine does not always follow the same one.
+            // Shuffled, so that an engine does not always follow the same other one.
             engines.shuffle(&mut rng);
             for &engine in &engines {
                 let workloads = wanted(engine, group, args, &report);
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
                 }
             }
         }
-        // After each round, so that an interrupted run keeps its results.
+        // The report is written after each round, so that an interrupted run keeps its results.
         report.write(&args.out)?;
     }
     println!("\n{}", report.markdown());

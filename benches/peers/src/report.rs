@@ -12,13 +12,13 @@ use crate::chart;
 use crate::child::Line;
 use crate::engines::Engine;
 
-/// The runs of one figure on one engine.
+/// One figure of one engine, as measured in each of its runs.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
     pub runs: Vec<f64>,
 }
 
-/// One figure on all engines, in their order.
+/// One figure of all engines, in the order of [`Report::engines`].
 #[derive(Clone, Debug)]
 pub struct Row {
     pub name: String,
@@ -27,7 +27,7 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// All figures.
+/// The figures of all engines and workloads.
 pub struct Report {
     pub engines: Vec<Engine>,
     pub rows: Vec<Row>,
@@ -61,8 +61,8 @@ impl Cell {
 }
 
 impl Row {
-    /// Returns how many times better the engine in `column` is than a figure of another; above 1 is
-    /// better.
+    /// Returns how many times as good as `other` the figure of the engine in `column` is; above 1,
+    /// it is better.
     fn ratio(&self, column: usize, other: f64) -> Option<f64> {
         let own = self.cells[column].median()?;
         Some(match self.better {
@@ -173,7 +173,7 @@ impl Report {
         self.seconds.get(&(column, workload.to_string())).copied()
     }
 
-    /// Returns minikv's column, to which the ratios belong.
+    /// Returns the column of minikv, whose ratios to the others are reported.
     fn own(&self) -> Option<usize> {
         self.engines.iter().position(|engine| engine.is_minikv())
     }

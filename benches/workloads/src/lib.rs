@@ -1,8 +1,7 @@
 //! Workloads after LevelDB's `db_bench` that run on any [`Store`].
 //!
-//! `minikv bench` runs them on minikv, and the peers' bench on other engines, too: with the same
-//! keys and values in the same order, timed in the same way, and with every value read being
-//! checked.
+//! `minikv bench` runs them on minikv, and the peers' bench on other engines, too. All get the same
+//! keys and values in the same order and are timed in the same way; every value read is checked.
 //!
 //! - `data`: keys, values, and random orders of them
 //! - `store`: the interface of an engine; [`Minikv`] is minikv's

@@ -78,7 +78,8 @@ impl Plan {
         plan
     }
 
-    /// Returns one operation per `share` entries, up to the maximum.
+    /// Returns the number of operations of a workload that does one for every `share` entries, up
+    /// to the maximum.
     fn operations(&self, share: u64) -> u64 {
         self.entries.div_ceil(share).min(self.most_operations)
     }
@@ -296,7 +297,8 @@ impl Current {
             outcome.figures.extend(peak);
         }
         self.stage = Stage::At(Start::Filled);
-        // Few enough that reads right after the fill do not find the database at rest or warm.
+        // Checks so few entries that the reads right after the fill still find background work
+        // running and a cold cache.
         self.all().check_some()?;
         Ok(outcome)
     }

@@ -59,7 +59,7 @@ fn every_workload_runs_alone_and_in_the_opposite_order() {
     for workload in WORKLOADS.iter().rev() {
         assert_eq!(runner.run(workload).unwrap().workload, workload.name);
     }
-    // The last state cannot be continued from; only a new database will do.
+    // No workload can start from the state that `deleterandom` leaves; it needs a new database.
     assert!(runner.run(find("deleterandom").unwrap()).is_ok());
     assert!(runner.run(find("readrandom").unwrap()).is_ok());
 }
@@ -72,7 +72,8 @@ fn what_is_written_is_counted() {
     runner.run(find("fillrandom").unwrap()).unwrap();
     let outcome = runner.run(find("compact").unwrap()).unwrap();
     let written = outcome.figures.iter().find(|figure| figure.name == "written per byte put");
-    // The log, the flush and the compaction. Other tests of the process may write at the same time.
+    // The log, the flush and the compaction each write the data. Other tests of the process may
+    // write at the same time, so there is no upper bound.
     assert!(written.unwrap().value > 1.5, "{written:?}");
 }
 

@@ -25,11 +25,11 @@ pub enum Group {
     Sync,
     /// Puts in random order, all reads, then workloads that change the entries.
     Random,
-    /// With a block cache of 8 MiB.
+    /// Workloads with a block cache of 8 MiB.
     SmallCache,
-    /// With values of 4 KiB, and a twentieth of the entries.
+    /// Workloads with values of 4 KiB, and a twentieth of the entries.
     LargeValues,
-    /// With a write buffer of 4 MiB.
+    /// Workloads with a write buffer of 4 MiB.
     SmallBuffer,
     /// Opening a database with a full log.
     Open,
@@ -42,7 +42,7 @@ pub struct Workload {
     pub name: &'static str,
     /// A description, for help and tables.
     pub about: &'static str,
-    /// The workloads that share its data and options.
+    /// The group to which it belongs.
     pub group: Group,
     /// The state it starts from.
     pub start: Start,

@@ -1,4 +1,4 @@
-//! The only way to locks, atomics, threads and time.
+//! The only module through which the library uses locks, atomics, threads and time.
 //!
 //! In an ordinary build these are re-exports of `parking_lot`, `arc_swap`, `crossbeam_skiplist` and
 //! the standard library, at no cost; with debug assertions a mutex also checks that locks are taken
@@ -6,8 +6,8 @@
 //! same methods, built on [shuttle](https://docs.rs/shuttle): a scheduler that decides at each call
 //! which thread continues. `tests/shuttle` runs the engine that way, under many schedules.
 //!
-//! `tests/layers` lists what does not go through this module, and why. `Arc` does not either: the
-//! schedule already decides who drops the last reference.
+//! `tests/layers` lists what bypasses this module, and why. `Arc` bypasses it, too: the schedule
+//! already decides which thread drops the last reference.
 
 #[cfg(not(shuttle))]
 mod real {
@@ -24,8 +24,8 @@ mod real {
     #[cfg(debug_assertions)]
     pub(super) use std::thread_local;
 
-    /// Yields to other threads until `done` holds, for at most `limit`. For waits about as short as
-    /// it takes to park a thread and wake it.
+    /// Yields to other threads until `done` returns true, for at most `limit`. Meant for waits
+    /// about as short as the time it takes to park a thread and wake it.
     pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
         if limit.is_zero() {
             return;

@@ -1,7 +1,6 @@
 //! Stand-ins for the synchronization primitives, which shuttle can schedule.
 //!
-//! Atomics behave as if every ordering were `SeqCst`. Time advances only when a thread waits for
-//! it.
+//! Atomics behave as if every ordering were `SeqCst`. Time advances only in timed waits.
 
 use std::cell::Cell;
 use std::fmt;
@@ -20,7 +19,7 @@ pub mod thread {
 
     pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, scope, yield_now};
 
-    /// `std::thread::Builder`. Spawning never fails.
+    /// Stand-in for `std::thread::Builder`. Spawning never fails.
     #[derive(Debug, Default)]
     pub struct Builder(shuttle::thread::Builder);
 
@@ -59,11 +58,12 @@ pub mod thread {
     }
 }
 
-/// `parking_lot::Mutex`. A thread that arrives may take it before threads that wait.
+/// Stand-in for `parking_lot::Mutex`. An arriving thread may take the lock before threads that
+/// already wait for it.
 #[derive(Default)]
 pub struct Mutex<T: ?Sized>(shuttle::sync::Mutex<T>);
 
-/// `parking_lot::MutexGuard`.
+/// Stand-in for `parking_lot::MutexGuard`.
 pub struct MutexGuard<'a, T: ?Sized> {
     /// `None` while released by a condition variable or by [`MutexGuard::unlocked`].
     held: Option<shuttle::sync::MutexGuard<'a, T>>,
@@ -123,7 +123,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// `parking_lot::RwLock`.
+/// Stand-in for `parking_lot::RwLock`.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(shuttle::sync::RwLock<T>);
 
@@ -144,7 +144,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// `parking_lot::Condvar`.
+/// Stand-in for `parking_lot::Condvar`.
 #[derive(Debug, Default)]
 pub struct Condvar(shuttle::sync::Condvar);
 
@@ -166,8 +166,8 @@ impl Condvar {
         self.wait_until(guard, Instant::now() + time)
     }
 
-    /// Yields to other threads for an arbitrary time. Afterwards the deadline may have passed, or
-    /// not: then the wake-up counts as notified or spurious. Callers may rely on neither.
+    /// Yields to other threads for an arbitrary time. Afterwards the deadline may have passed or
+    /// not; if not, the wake-up was a notification or spurious. Callers may not rely on either.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
         MutexGuard::unlocked(guard, thread::yield_now);
         let is_over = thread_rng().r#gen();
@@ -188,7 +188,7 @@ impl Condvar {
     }
 }
 
-/// `parking_lot::WaitTimeoutResult`.
+/// Stand-in for `parking_lot::WaitTimeoutResult`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
@@ -211,7 +211,7 @@ thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// `std::time::Instant`, of a clock that only [`Condvar::wait_until`] advances.
+/// Stand-in for `std::time::Instant`, of a clock that only [`Condvar::wait_until`] advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(Duration);
 
@@ -235,7 +235,8 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// `arc_swap::ArcSwapAny`. Each operation is one step, before which other threads may be scheduled.
+/// Stand-in for `arc_swap::ArcSwapAny`. Each operation is one step, before which shuttle may switch
+/// threads.
 pub struct ArcSwapAny<T> {
     /// Locked for a single step only.
     value: parking_lot::Mutex<T>,
@@ -243,13 +244,13 @@ pub struct ArcSwapAny<T> {
     turn: atomic::AtomicBool,
 }
 
-/// `arc_swap::ArcSwap`.
+/// Stand-in for `arc_swap::ArcSwap`.
 pub type ArcSwap<T> = ArcSwapAny<Arc<T>>;
 
-/// `arc_swap::ArcSwapOption`.
+/// Stand-in for `arc_swap::ArcSwapOption`.
 pub type ArcSwapOption<T> = ArcSwapAny<Option<Arc<T>>>;
 
-/// `arc_swap::Guard`. As there, its holder may be the last owner.
+/// Stand-in for `arc_swap::Guard`. As in `arc_swap`, a guard may be the last owner of the value.
 pub struct Guard<T>(T);
 
 impl<T> Deref for Guard<T> {
@@ -261,7 +262,7 @@ impl<T> Deref for Guard<T> {
 }
 
 impl<T: Clone> ArcSwapAny<T> {
-    /// Creates one that holds `value`.
+    /// Creates a container that holds `value`.
     pub fn new(value: T) -> ArcSwapAny<T> {
         ArcSwapAny { value: value.into(), turn: atomic::AtomicBool::new(false) }
     }
@@ -290,14 +291,14 @@ impl<T: Clone> ArcSwapAny<T> {
 }
 
 impl<T> ArcSwap<T> {
-    /// Creates one that holds `value`.
+    /// Creates a container that holds `value`.
     pub fn from_pointee(value: T) -> ArcSwap<T> {
         ArcSwap::new(Arc::new(value))
     }
 }
 
 impl<T> ArcSwapOption<T> {
-    /// Creates one that holds nothing.
+    /// Creates an empty container.
     pub fn empty() -> ArcSwapOption<T> {
         ArcSwapAny::new(None)
     }
@@ -309,12 +310,12 @@ impl<T> fmt::Debug for ArcSwapAny<T> {
     }
 }
 
-/// `crossbeam_skiplist::SkipMap`: each of its operations is one step, before which others may go
-/// on.
+/// Stand-in for `crossbeam_skiplist::SkipMap`. Each operation is one step, before which shuttle may
+/// switch threads.
 #[derive(Debug)]
 pub struct SkipMap<K: Ord, V> {
     map: crossbeam_skiplist::SkipMap<K, V>,
-    /// Touched to give the others a turn.
+    /// Accessed to let shuttle switch threads.
     turn: atomic::AtomicBool,
 }
 
@@ -325,18 +326,18 @@ impl<K: Ord + Send + 'static, V: Send + 'static> Default for SkipMap<K, V> {
 }
 
 impl<K: Ord + Send + 'static, V: Send + 'static> SkipMap<K, V> {
-    /// An empty one.
+    /// Creates an empty map.
     pub fn new() -> SkipMap<K, V> {
         SkipMap { map: crossbeam_skiplist::SkipMap::new(), turn: atomic::AtomicBool::new(false) }
     }
 
-    /// Adds an entry, or replaces the one of that key.
+    /// Adds an entry, or replaces the entry with the same key.
     pub fn insert(&self, key: K, value: V) -> SkipEntry<'_, K, V> {
         self.turn.load(atomic::Ordering::SeqCst);
         self.map.insert(key, value)
     }
 
-    /// The last entry whose key is within `..bound`.
+    /// Returns the last entry whose key is within `..bound`.
     pub fn upper_bound(&self, bound: Bound<&K>) -> Option<SkipEntry<'_, K, V>> {
         self.turn.load(atomic::Ordering::SeqCst);
         self.map.upper_bound(bound)

@@ -1,4 +1,4 @@
-//! What a crash leaves: the durable state, and some of the unsynced changes.
+//! The state that a crash leaves: everything durable, and some of the unsynced changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -90,9 +90,9 @@ impl CrashPlan {
         CrashPlan::new(Survival::RandomPrefix, seed)
     }
 
-    /// Power is lost, and any subset of the unsynced changes survives: of each file any of its
-    /// dirty sectors, each as it was after one of its writes, and any of its lengths; of the names
-    /// any creations, renames and removals.
+    /// Power is lost, and any subset of the unsynced changes survives: for each file, any of its
+    /// dirty sectors, each as it was after one of its writes, and any of the lengths it had; and
+    /// any creations, renames and removals of names.
     pub fn random(seed: u64) -> CrashPlan {
         CrashPlan::new(Survival::Random, seed)
     }
@@ -205,8 +205,9 @@ struct Fate<'a> {
 enum Kept {
     Nothing,
     Everything,
-    /// Changes up to `seq`; of the change after it, if that is a write, some sectors. `torn` holds
-    /// that change's sequence number and the number of sectors before reduction.
+    /// The changes up to `seq` survive, and possibly a part of the next change: if it is a write,
+    /// `torn` holds its sequence number and a random number, which determines how many of its
+    /// sectors survive.
     UpTo {
         seq: u64,
         torn: Option<(u64, u64)>,
@@ -316,7 +317,7 @@ impl<'a> Fate<'a> {
         sectors
     }
 
-    /// Draws all, none or some of `count`.
+    /// Draws a number from 0 to `count`, which is mostly 0 or `count`.
     fn how_many(&self, count: usize, rng: &mut Rng) -> usize {
         match rng.below(4) {
             0 => rng.below(count as u64 + 1) as usize,

@@ -137,15 +137,16 @@ impl Fault {
     }
 
     /// Restricts the fault to paths that match `pattern`, in which `*` matches any characters,
-    /// including slashes. Of a rename either path may match; an open file has the path under which
-    /// it was opened.
+    /// including slashes. For a rename, either path may match; for an open file, the path under
+    /// which it was opened counts.
     pub fn path(mut self, pattern: &str) -> Fault {
         self.pattern = Some(pattern.to_string());
         self
     }
 
     /// Restricts the fault to the mutating operation with this number, as counted by
-    /// [`SimFs::op_count`](super::SimFs::op_count). If sticky: to all operations from there on.
+    /// [`SimFs::op_count`](super::SimFs::op_count). A sticky fault also strikes all later
+    /// operations.
     pub fn at_op(mut self, number: u64) -> Fault {
         self.at_op = Some(number);
         self

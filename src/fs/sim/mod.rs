@@ -128,8 +128,8 @@ struct Inner {
 }
 
 impl SimFs {
-    /// Creates an empty filesystem. The seed decides which bits are flipped; each crash plan has
-    /// its own.
+    /// Creates an empty filesystem. The seed decides which bits faults flip; each crash plan has a
+    /// seed of its own.
     pub fn new(seed: u64) -> SimFs {
         SimFs::with_state(State::default(), 0, 1, seed)
     }

@@ -398,7 +398,7 @@ impl LevelDb {
         // An empty slice is a valid key, so its pointer must not be null.
         let parts = |key: Option<&[u8]>| key.map_or((null(), 0), |key| (key.as_ptr(), key.len()));
         let ((start, start_len), (limit, limit_len)) = (parts(start), parts(limit));
-        // SAFETY: the database is open; slices as the module says, and null is none.
+        // SAFETY: the database is open; slices as the module says, and a null key means no bound.
         unsafe { leveldb_compact_range(self.db, start, start_len, limit, limit_len) }
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 
-/// A file of one synced and three unsynced sectors of 512 bytes, each filled with its number.
+/// Returns a filesystem with a file of one synced and three unsynced sectors of 512 bytes, each
+/// filled with its number.
 fn four_sectors() -> SimFs {
     let fs = SimFs::new(1);
     write_synced(&fs, "f", &[1; 512]);

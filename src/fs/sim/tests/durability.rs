@@ -194,7 +194,8 @@ fn sync_all_makes_everything_durable() {
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
 }
 
-/// The same rules, implemented with full copies instead of shared pages and lists of changes.
+/// A second implementation of the same rules, with full copies instead of shared pages and lists of
+/// changes.
 #[derive(Default)]
 struct Naive {
     live_names: BTreeMap<String, usize>,

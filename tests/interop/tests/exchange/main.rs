@@ -115,8 +115,8 @@ fn files(dir: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(files)
 }
 
-/// Copies a database that may be open. Because the background may still be removing files, it
-/// copies only what two looks in a row saw alike.
+/// Copies a database that may be open. Because background work may still be removing files, it
+/// reads them all until two readings in a row are the same.
 fn copy(dir: &Path, to: &Path) {
     let settled = loop {
         if let (Ok(first), Ok(second)) = (files(dir), files(dir))
@@ -278,8 +278,8 @@ fn leveldb_repairs_ours_without_loss() {
     }
 }
 
-/// A checkpoint of an open database; and what minikv's repair makes of one that lost its CURRENT,
-/// its MANIFEST, or the MANIFEST's end.
+/// LevelDB reads a checkpoint of an open database, and what minikv's repair makes of a database
+/// that has lost its CURRENT, its MANIFEST, or the MANIFEST's end.
 #[test]
 fn leveldb_reads_checkpoints_and_what_minikv_repaired() {
     let seed = rng::seed();

@@ -48,7 +48,7 @@ impl Shape {
         }
     }
 
-    /// Returns another shape for the same database. Only the order of keys must stay.
+    /// Returns another shape for the same database. Only the order of keys stays the same.
     pub fn other(self, rng: &mut Rng) -> Shape {
         Shape { reverse: self.reverse, ..Shape::random(rng) }
     }

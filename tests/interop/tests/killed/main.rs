@@ -90,7 +90,7 @@ struct Scene {
     goleveldb: Option<PathBuf>,
     /// All acknowledged entries.
     model: Model,
-    /// Puts by each other program, and refusals by each.
+    /// Numbers of puts and of refusals, by program.
     counts: BTreeMap<String, u64>,
     spans: u32,
 }
