@@ -30,8 +30,10 @@
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //! - [`fs::SimFs`], a filesystem that crashes and fails on demand, for tests of your own.
 //!
-//! One Cargo feature: `zstd`, for tables compressed with zstd. LevelDB 1.23 and older cannot read
-//! those.
+//! Cargo features, both off by default:
+//! - `zstd`, for tables compressed with zstd. LevelDB 1.23 and older cannot read those.
+//! - `serde`, for `Serialize` of the reports [`Stats`], [`Explanation`], [`VerifyReport`],
+//!   [`RepairReport`] and [`FilterAdvice`]. It is the JSON that the command prints with `--json`.
 //!
 //! # Durability
 //! A write survives the end of the process as soon as it returns, and a loss of power too if

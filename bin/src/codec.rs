@@ -18,6 +18,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::ValueEnum;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
@@ -40,7 +41,9 @@ impl Format {
         match self {
             Format::Escaped => escape(bytes, text),
             Format::Hex => bytes.iter().for_each(|&byte| push_hex(byte, text)),
-            Format::Json => encode_json(bytes, text),
+            Format::Json => {
+                serde_json::to_writer(text, &JsonBytes(bytes)).expect("a Vec takes every write");
+            }
         }
     }
 
@@ -173,13 +176,14 @@ fn decode_hex(text: &[u8]) -> Result<Vec<u8>, String> {
         .collect()
 }
 
-fn encode_json(bytes: &[u8], text: &mut Vec<u8>) {
-    match std::str::from_utf8(bytes) {
-        Ok(string) => serde_json::to_writer(text, string).expect("a Vec takes every write"),
-        Err(_) => {
-            text.extend_from_slice(b"{\"base64\":\"");
-            text.extend_from_slice(BASE64.encode(bytes).as_bytes());
-            text.extend_from_slice(b"\"}");
+/// Bytes that serialize as a string if they are UTF-8, and as `{"base64":"…"}` otherwise.
+pub struct JsonBytes<'a>(pub &'a [u8]);
+
+impl Serialize for JsonBytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_map([("base64", BASE64.encode(self.0))]),
         }
     }
 }

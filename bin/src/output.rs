@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
 use crate::error::{CliError, Result};
 use crate::interrupt::{self, Guard};
@@ -42,6 +43,12 @@ impl Stdout {
     pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
         self.write(text.as_ref().as_bytes())?;
         self.write(b"\n")
+    }
+
+    /// Prints one line of JSON, with the fields in alphabetical order.
+    pub fn json(&mut self, document: &impl Serialize) -> Result<()> {
+        let document = serde_json::to_value(document).expect("documents have names for keys");
+        self.line(document.to_string())
     }
 
     pub fn flush(&mut self) -> Result<()> {

@@ -6,11 +6,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
+use serde::Serialize;
 
 use crate::output;
 
 /// The process that holds the database's lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Writer {
     /// `None` if the system does not say.
     pub process: Option<u32>,

@@ -3,6 +3,8 @@
 pub mod comparator;
 pub mod error;
 pub mod hash;
+#[cfg(feature = "serde")]
+pub mod serialize;
 pub mod size;
 pub mod sync;
 

@@ -61,6 +61,8 @@ pub struct Options {
 /// LevelDB's six probes once in 119. (Measured, LevelDB's is wrong about once in 100 times: its
 /// probes are not independent.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum FilterLayout {
     /// No filters.
     None,

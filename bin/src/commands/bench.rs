@@ -81,7 +81,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let plan = args.plan(&global.shape);
     let outcomes = args.measure(&global.shape, plan, &dir)?;
     if args.json {
-        stdout.line(to_json(&plan, &outcomes).to_string())?;
+        stdout.json(&to_json(&plan, &outcomes))?;
     } else {
         stdout.line(to_text(&plan, &outcomes))?;
     }

@@ -5,7 +5,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use minikv::Db;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::scan::Range;
 use super::{count, size};
@@ -43,7 +44,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     db.close()?;
     if args.json {
         let mut stdout = Stdout::open()?;
-        stdout.line(json!({"before": before.json(), "after": after.json()}).to_string())?;
+        stdout.json(&json!({"before": before, "after": after}))?;
         return stdout.finish();
     }
     output::say(format!("compacted: {} before, {} now", before.text(), after.text()));
@@ -81,6 +82,7 @@ fn work(db: &Db) -> (u64, u64) {
 }
 
 /// The tables of a database.
+#[derive(Serialize)]
 struct Tables {
     tables: u64,
     bytes: u64,
@@ -100,9 +102,5 @@ impl Tables {
             0 => "no table".to_string(),
             n => format!("{} of {}", count(n, "table", "tables"), size(self.bytes)),
         }
-    }
-
-    fn json(&self) -> Value {
-        json!({"tables": self.tables, "bytes": self.bytes})
     }
 }

@@ -6,12 +6,11 @@ use std::path::Path;
 use minikv::format::edit::NewFile;
 use minikv::format::key::ParsedKey;
 use minikv::format::name::FileName;
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::inspect::json_bytes;
 use super::{count, size, thousands};
 use crate::args::Global;
-use crate::codec::Format;
+use crate::codec::{Format, JsonBytes};
 use crate::error::{CliError, Result};
 use crate::files::Survey;
 use crate::output::{Stdout, Table};
@@ -51,7 +50,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     survey.say_damage();
     let mut stdout = Stdout::open()?;
     if args.json {
-        stdout.line(json(&survey, &dir, writer).to_string())?;
+        stdout.json(&Document::new(&survey, &dir, writer))?;
     } else {
         stdout.line(text(&survey, args.tables))?;
     }
@@ -63,7 +62,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 }
 
 /// A number of files, and their bytes.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Serialize)]
 pub struct Files {
     pub files: u64,
     pub bytes: u64,
@@ -167,29 +166,62 @@ fn user_key(key: &[u8]) -> &[u8] {
     ParsedKey::parse(key).map_or(key, |key| key.user_key)
 }
 
-fn json(survey: &Survey, dir: &Path, writer: Option<Writer>) -> Value {
-    let levels = survey.levels().into_iter().map(
-        |(level, Files { files, bytes })| json!({"level": level, "files": files, "bytes": bytes}),
-    );
-    let tables = survey.tables.iter().map(|table| {
-        json!({
-            "number": table.number,
-            "level": table.level,
-            "bytes": table.file_bytes,
-            "from": json_bytes(user_key(&table.smallest)),
-            "to": json_bytes(user_key(&table.largest)),
-        })
-    });
-    let all = survey.all();
-    let (logs, batches) = survey.logs();
-    json!({
-        "db": dir.display().to_string(),
-        "levels": levels.collect::<Value>(),
-        "files": all.files,
-        "bytes": all.bytes,
-        "tables": tables.collect::<Value>(),
-        "logs": {"files": logs.files, "bytes": logs.bytes, "batches": batches},
-        // Another process that has the database open for writing.
-        "writer": writer.map(|writer| json!({"process": writer.process})),
-    })
+/// The survey in JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    db: String,
+    levels: Vec<LevelFiles>,
+    files: u64,
+    bytes: u64,
+    tables: Vec<TableFile<'a>>,
+    logs: Logs,
+    /// Another process that has the database open for writing.
+    writer: Option<Writer>,
+}
+
+#[derive(Serialize)]
+struct LevelFiles {
+    level: usize,
+    #[serde(flatten)]
+    files: Files,
+}
+
+#[derive(Serialize)]
+struct TableFile<'a> {
+    number: u64,
+    level: usize,
+    bytes: u64,
+    from: JsonBytes<'a>,
+    to: JsonBytes<'a>,
+}
+
+#[derive(Serialize)]
+struct Logs {
+    #[serde(flatten)]
+    files: Files,
+    batches: u64,
+}
+
+impl<'a> Document<'a> {
+    fn new(survey: &'a Survey, dir: &Path, writer: Option<Writer>) -> Document<'a> {
+        let levels = survey.levels().into_iter();
+        let tables = survey.tables.iter().map(|table| TableFile {
+            number: table.number,
+            level: table.level,
+            bytes: table.file_bytes,
+            from: JsonBytes(user_key(&table.smallest)),
+            to: JsonBytes(user_key(&table.largest)),
+        });
+        let Files { files, bytes } = survey.all();
+        let (logs, batches) = survey.logs();
+        Document {
+            db: dir.display().to_string(),
+            levels: levels.map(|(level, files)| LevelFiles { level, files }).collect(),
+            files,
+            bytes,
+            tables: tables.collect(),
+            logs: Logs { files: logs, batches },
+            writer,
+        }
+    }
 }

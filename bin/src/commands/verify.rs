@@ -4,7 +4,7 @@ use std::path::Path;
 
 use minikv::VerifyReport;
 use minikv::admin::verify::{Corruption, verify_with};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{count, size};
 use crate::args::Global;
@@ -31,7 +31,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let report = check(global, &dir)?;
     let mut stdout = Stdout::open()?;
     match args.json {
-        true => stdout.line(json(&report).to_string())?,
+        true => stdout.json(&Document { sound: report.is_sound(), report: &report })?,
         false => print(&report, &mut stdout)?,
     }
     stdout.finish()?;
@@ -93,29 +93,10 @@ pub fn one_line(fault: &Corruption) -> String {
     fault.to_string().replace(['\n', '\r'], " ")
 }
 
-/// A fault in JSON.
-pub fn json_fault(fault: &Corruption) -> Value {
-    json!({
-        "file": fault.path.as_ref().map(|path| path.display().to_string()),
-        "offset": fault.offset,
-        "what": fault.what,
-        "expected": fault.expected,
-        "found": fault.found,
-    })
-}
-
-fn json(report: &VerifyReport) -> Value {
-    json!({
-        "sound": report.is_sound(),
-        "fault_count": report.fault_count,
-        "faults": report.faults.iter().map(json_fault).collect::<Vec<_>>(),
-        "notes": report.notes.iter().map(json_fault).collect::<Vec<_>>(),
-        "manifest": report.manifest.as_ref().map(|path| path.display().to_string()),
-        "tables": report.tables,
-        "entries": report.entries,
-        "logs": report.logs,
-        "batches": report.batches,
-        "bytes": report.bytes,
-        "changed_meanwhile": report.changed_meanwhile,
-    })
+/// The report in JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    sound: bool,
+    #[serde(flatten)]
+    report: &'a VerifyReport,
 }

@@ -29,8 +29,13 @@ pub struct Recovery {
 
 /// A log of which something was left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LostLog {
     /// The log.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "file", serialize_with = "crate::base::serialize::path")
+    )]
     pub path: PathBuf,
     /// Where what was left out begins.
     pub offset: u64,

@@ -15,6 +15,7 @@ use crate::format::edit::NUM_LEVELS;
 /// Counters are read one after the other: those of a read that is under way may be here in part.
 /// What a cursor or iterator did is counted when it is dropped.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// The sum of all reads.
@@ -61,6 +62,7 @@ pub struct Stats {
 
 /// How often, and how long in microseconds, writes waited.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stalls {
     /// For a flush: `(count, microseconds)`.
@@ -73,6 +75,7 @@ pub struct Stalls {
 
 /// One level, and the compactions into it.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LevelStats {
     /// Tables in it.

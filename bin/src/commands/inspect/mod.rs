@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 
 use kind::Kind;
 use report::Report;
-pub use report::json_bytes;
 
 use crate::args::Global;
 use crate::error::{CliError, Result};

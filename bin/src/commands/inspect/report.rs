@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use minikv::format::key::ParsedKey;
 use serde_json::{Map, Value, json};
 
-use crate::codec::Format;
+use crate::codec::{Format, JsonBytes};
 use crate::error::{CliError, Result};
 use crate::output::Stdout;
 
@@ -148,9 +148,7 @@ pub fn kind(key: &ParsedKey<'_>) -> &'static str {
 
 /// Bytes in JSON: a string, or `{"base64":"…"}`.
 pub fn json_bytes(bytes: &[u8]) -> Value {
-    let mut text = Vec::new();
-    Format::Json.encode(bytes, &mut text);
-    serde_json::from_slice(&text).expect("what the codec writes is JSON")
+    json!(JsonBytes(bytes))
 }
 
 /// An internal key in JSON.

@@ -1,7 +1,7 @@
 //! `readamp --advise`: which filters these lookups want on this data.
 
-use minikv::advice::judge::{Advice, ENOUGH, Evidence, LEAST_PART, Sureness, advise};
-use serde_json::{Value, json};
+use minikv::advice::judge::{Advice, ENOUGH, Evidence, LEAST_PART, Saving, Sureness, advise};
+use serde::Serialize;
 
 use super::filters::Filters;
 use super::measure::Measured;
@@ -142,34 +142,50 @@ impl<'a> Advised<'a> {
         .to_string()
     }
 
-    pub fn json(&self) -> Value {
-        let row = |(m, saving): (&&Measured, &minikv::advice::judge::Saving)| {
-            json!({
-                "filters": m.filters.to_string(),
-                "filter_bytes": m.filter_bytes,
-                "blocks_per_get": saving.blocks_per_get,
-                "blocks_saved_per_get": saving.saved,
-                "interval_95_percent": [saving.interval.0, saving.interval.1],
-                "time_mean_ns": m.warm.all().times.mean,
-            })
+    /// The advice in JSON.
+    pub fn document(&self) -> impl Serialize {
+        let row = |(m, &saving): (&&Measured, &Saving)| Row {
+            filters: m.filters.to_string(),
+            saving,
+            time_mean_ns: m.warm.all().times.mean,
         };
-        json!({
-            "advice": self.advice.plan.map_or(Filters::None, |p| self.with[p].filters).to_string(),
-            "sureness": match self.advice.sureness {
-                Sureness::Sure => "sure",
-                Sureness::Likely => "likely",
-                Sureness::TooFew => "too few lookups",
+        let all = self.without.cold.all();
+        Document {
+            advice: self.advice.plan.map_or(Filters::None, |p| self.with[p].filters).to_string(),
+            sureness: self.advice.sureness,
+            own_lookups: self.own_lookups,
+            without_filters: Without {
+                blocks_per_get: all.per_get(all.trace.data_blocks()),
+                time_mean_ns: self.without.warm.all().times.mean,
             },
-            "own_lookups": self.own_lookups,
-            "without_filters": {
-                "blocks_per_get": self.without.cold.all().per_get(
-                    self.without.cold.all().trace.data_blocks()),
-                "time_mean_ns": self.without.warm.all().times.mean,
-            },
-            "savings": self.with.iter().zip(&self.advice.savings).map(row).collect::<Vec<_>>(),
-            "said": self.verdict(),
-        })
+            savings: self.with.iter().zip(&self.advice.savings).map(row).collect(),
+            said: self.verdict(),
+        }
     }
+}
+
+#[derive(Serialize)]
+struct Document {
+    advice: String,
+    sureness: Sureness,
+    own_lookups: bool,
+    without_filters: Without,
+    savings: Vec<Row>,
+    said: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Without {
+    blocks_per_get: f64,
+    time_mean_ns: f64,
+}
+
+#[derive(Serialize)]
+struct Row {
+    filters: String,
+    #[serde(flatten)]
+    saving: Saving,
+    time_mean_ns: f64,
 }
 
 /// Three digits, and no sign before a zero.

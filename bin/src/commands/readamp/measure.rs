@@ -5,6 +5,7 @@ use std::time::Instant;
 use minikv::engine::stats::trace::ReadTrace;
 use minikv::format::edit::NUM_LEVELS;
 use minikv::{ReadOnlyDb, ReadOptions};
+use serde::Serialize;
 
 use super::filters::Filters;
 use super::lookups::Lookup;
@@ -49,7 +50,7 @@ pub struct Class {
 }
 
 /// Nanoseconds of lookups.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Times {
     pub median: u64,
     pub p99: u64,

@@ -121,7 +121,10 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if args.theory {
         let theory = Theory::measure(args.seed);
         let mut stdout = Stdout::open()?;
-        stdout.line(if args.json { theory.json().to_string() } else { theory.text() })?;
+        match args.json {
+            true => stdout.json(&theory.document())?,
+            false => stdout.line(theory.text())?,
+        }
         return stdout.finish();
     }
     let scratch;
@@ -153,9 +156,12 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     }
     let mut stdout = Stdout::open()?;
     if let Some(advised) = &advised {
-        stdout.line(if args.json { advised.json().to_string() } else { advised.text() })?;
+        match args.json {
+            true => stdout.json(&advised.document())?,
+            false => stdout.line(advised.text())?,
+        }
     } else if args.json {
-        stdout.line(report.json().to_string())?;
+        stdout.json(&report)?;
     } else if args.csv {
         stdout.write(report.csv().as_bytes())?;
     } else {

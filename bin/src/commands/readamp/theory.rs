@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use minikv::filter::math::false_positive_probability;
 use minikv::{BloomFilterPolicy, FilterPolicy};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::control::Independent;
 use super::rates::wilson;
@@ -203,34 +203,61 @@ impl Theory {
         wrap(&said, 100)
     }
 
-    pub fn json(&self) -> Value {
-        let cell = |probes: u32, cell: &Cell| {
-            let (low, high) = cell.interval();
-            json!({
-                "probes": probes,
-                "predicted": cell.predicted,
-                "measured": cell.measured(),
-                "interval_95_percent": [low, high],
-                "within": cell.agrees(),
-            })
+    /// The table in JSON.
+    pub fn document(&self) -> impl Serialize {
+        let row = |row: &Row| RowDocument {
+            bits_per_key: row.bits_per_key,
+            independent_hash: row.cells.iter().map(CellDocument::of).collect(),
+            leveldb: CellDocument::of(&row.leveldb),
+            best_probes: row.best_probes,
+            best_rate: row.best,
+            bits_per_key_needed_for_it: bound(row.best),
         };
-        let row = |row: &Row| {
-            let cells = row.cells.iter().zip(1..).map(|(c, probes)| cell(probes, c));
-            json!({
-                "bits_per_key": row.bits_per_key,
-                "independent_hash": cells.collect::<Vec<_>>(),
-                "leveldb": cell(row.leveldb_probes, &row.leveldb),
-                "best_probes": row.best_probes,
-                "best_rate": row.best,
-                "bits_per_key_needed_for_it": bound(row.best),
-            })
-        };
-        json!({
-            "keys": KEYS,
-            "tries": TRIES,
-            "seed": self.seed,
-            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
-        })
+        Document {
+            keys: KEYS,
+            tries: TRIES,
+            seed: self.seed,
+            rows: self.rows.iter().map(row).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    keys: u64,
+    tries: u64,
+    seed: u64,
+    rows: Vec<RowDocument>,
+}
+
+#[derive(Serialize)]
+struct RowDocument {
+    bits_per_key: u32,
+    independent_hash: Vec<CellDocument>,
+    leveldb: CellDocument,
+    best_probes: u32,
+    best_rate: f64,
+    bits_per_key_needed_for_it: f64,
+}
+
+#[derive(Serialize)]
+struct CellDocument {
+    probes: u32,
+    predicted: f64,
+    measured: f64,
+    interval_95_percent: (f64, f64),
+    within: bool,
+}
+
+impl CellDocument {
+    fn of(cell: &Cell) -> CellDocument {
+        CellDocument {
+            probes: cell.probes,
+            predicted: cell.predicted,
+            measured: cell.measured(),
+            interval_95_percent: cell.interval(),
+            within: cell.agrees(),
+        }
     }
 }
 
