@@ -33,7 +33,7 @@
 //! Cargo features, both off by default:
 //! - `zstd`, for tables compressed with zstd. LevelDB 1.23 and older cannot read those.
 //! - `serde`, for `Serialize` of the reports [`Stats`], [`Explanation`], [`VerifyReport`],
-//!   [`RepairReport`] and [`FilterAdvice`]. It is the JSON that the command prints with `--json`.
+//!   [`RepairReport`] and [`FilterAdvice`]. The command's `--json` prints them.
 //!
 //! # Durability
 //! A write survives the end of the process as soon as it returns, and a loss of power too if

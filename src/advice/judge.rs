@@ -64,7 +64,7 @@ pub const ENOUGH: f64 = 0.95;
 pub const LEAST_LOOKUPS: usize = 100;
 
 /// The normal distribution's quantile of a two-sided 95 % interval.
-const Z: f64 = 1.959_963_985;
+pub const Z: f64 = 1.959_963_985;
 
 /// Judges `plans` against `without`, the data blocks that the same lookups read without filters.
 ///

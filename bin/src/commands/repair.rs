@@ -12,14 +12,14 @@ use crate::codec::Format;
 use crate::error::Result;
 use crate::output::{Progress, Stdout};
 
-/// Make a damaged database open again
+/// Repair a damaged database so that it opens again
 ///
-/// Keeps everything that is sound, and levels where it can. Nothing that was deleted comes back.
-/// What is taken out goes to the directory `lost` of the database. A healthy database is not
-/// changed.
+/// Keeps all undamaged data, and its levels where possible. Deleted keys do not come back, unless
+/// the deletion itself was damaged: such ranges are listed. Files that are taken out are moved to
+/// the directory `lost` of the database. A healthy database is not changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only show what would be done
+    /// Show what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Print JSON

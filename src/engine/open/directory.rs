@@ -46,7 +46,7 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
     match orphan? {
         None => Ok(false),
         Some(name) => Err(Error::corruption(format!(
-            "there is no CURRENT, but {name} is there: the database wants repair"
+            "there is no CURRENT, but {name} is there: the database needs repair"
         ))
         .in_file(&current)),
     }
@@ -168,7 +168,7 @@ fn check_end(
 ) -> Result<()> {
     match lost_edits(files, recovered.log_number, named) {
         None => Ok(()),
-        Some(what) => Err(Error::corruption(what + ": the database wants repair")
+        Some(what) => Err(Error::corruption(what + ": the database needs repair")
             .at(recovered.valid_end)
             .in_file(&dir.join(name::manifest_name(recovered.manifest_number)))),
     }
@@ -230,7 +230,7 @@ fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) ->
     match edit.new_files.iter().find(|file| !there.contains(&file.number)) {
         None => Ok(()),
         Some(file) => Err(Error::corruption(format!(
-            "a table of level {} is missing: the database wants repair",
+            "a table of level {} is missing: the database needs repair",
             file.level
         ))
         .in_file(&dir.join(name::table_name(file.number)))),

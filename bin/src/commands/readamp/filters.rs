@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use minikv::BloomFilterPolicy;
 use minikv::advice::shadow::{BlockFilters, Plan, TableFilters};
+use minikv::filter::whole_table::MAX_BITS_PER_KEY;
 
-/// The most bits a key that make sense to ask for.
-const MAX_BITS: u32 = 64;
 const MAX_CONFIGURATIONS: usize = 64;
 
 /// The filters of one configuration.
@@ -126,8 +125,8 @@ impl fmt::Display for Filters {
 /// `10`, or `4..16`, both ends included.
 fn sweep(part: &str, bits: &str) -> Result<Vec<u32>, String> {
     let number = |text: &str| match text.parse::<u32>() {
-        Ok(bits) if (1..=MAX_BITS).contains(&bits) => Ok(bits),
-        _ => Err(format!("{part:?}: bits per key are a whole number from 1 to {MAX_BITS}")),
+        Ok(bits) if (1..=MAX_BITS_PER_KEY).contains(&bits) => Ok(bits),
+        _ => Err(format!("{part:?}: bits per key are a whole number from 1 to {MAX_BITS_PER_KEY}")),
     };
     match bits.split_once("..") {
         None => Ok(vec![number(bits)?]),

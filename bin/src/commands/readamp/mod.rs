@@ -20,6 +20,7 @@ mod theory;
 
 use std::path::{Path, PathBuf};
 
+use minikv::filter::whole_table::MAX_BITS_PER_KEY;
 use minikv::{Db, Options, ReadOnlyDb};
 
 use self::advise::Advised;
@@ -38,7 +39,6 @@ use crate::scratch::Scratch;
 use crate::workload::Data;
 
 const LOOKUPS: u64 = 40_000;
-const MAX_TABLE_BITS: u32 = 64;
 
 /// Measure what filters save: the same lookups, on the same tables, with different filters
 ///
@@ -238,7 +238,7 @@ impl Args {
                 "readamp compares filters with none; give --bloom-bits 1 or more".to_string(),
             )),
             bits => {
-                Ok([Filters::Block(bits.max(1)), Filters::Table(bits.clamp(1, MAX_TABLE_BITS))])
+                Ok([Filters::Block(bits.max(1)), Filters::Table(bits.clamp(1, MAX_BITS_PER_KEY))])
             }
         }
     }

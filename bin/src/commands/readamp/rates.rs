@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use minikv::advice::judge::Z;
 use minikv::advice::shadow::{FilterShape, Outcome};
 use minikv::filter::math::false_positive_probability;
-
-/// The normal distribution's quantile of a two-sided interval of 95 %.
-const Z: f64 = 1.959_963_985;
 
 /// Longer filters are predicted by the textbook's formula, from which they do not differ.
 const LONG_FILTER_BITS: u64 = 1 << 16;
