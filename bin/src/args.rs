@@ -170,7 +170,7 @@ impl Global {
     pub fn key_in(&self, format: Format, argument: &OsStr) -> Result<Vec<u8>> {
         format.decode(argument.as_bytes()).map_err(|what| {
             CliError::Usage(format!(
-                "key {:?}: {what}; --key-format sets how keys are written",
+                "key {:?}: {what}; --key-format sets the format of keys",
                 argument.to_string_lossy()
             ))
         })
@@ -252,16 +252,16 @@ impl Shape {
         let Some(name) = self.comparator.as_deref().filter(|name| *name != known) else {
             return Ok(());
         };
-        let wanted = match minikv::Db::open_read_only(db, Options::default()) {
-            Ok(_) => format!("the database wants {known}, so leave --comparator out"),
+        let needed = match minikv::Db::open_read_only(db, Options::default()) {
+            Ok(_) => format!("the database needs {known}, so leave --comparator out"),
             Err(minikv::Error::Unsupported { what: "comparator", name, .. }) => format!(
-                "the database wants {name}, unknown to this build too; --comparator ignore reads \
+                "the database needs {name}, unknown to this build too; --comparator ignore reads \
                  it without its order (verify, stats, dump, scan)"
             ),
             Err(_) => "leave --comparator out".to_string(),
         };
         Err(CliError::Unsupported(format!(
-            "comparator {name:?} is not known, only {known} is; {wanted}"
+            "comparator {name:?} is not known, only {known} is; {needed}"
         )))
     }
 }
@@ -293,7 +293,7 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
         _ => return Err("a size is a whole number, alone or with KiB, MiB or GiB".to_string()),
     };
     let number: usize = number.parse().map_err(|_| "a size is a whole number".to_string())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "that is too large".to_string())
+    number.checked_mul(1 << shift).ok_or_else(|| "the size is too large".to_string())
 }
 
 fn parse_block_size(text: &str) -> Result<usize, String> {

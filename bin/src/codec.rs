@@ -136,9 +136,9 @@ fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
                     bytes.push(high << 4 | low);
                     rest
                 }
-                _ => return Err("\\x wants two hexadecimal digits".to_string()),
+                _ => return Err("\\x needs two hexadecimal digits".to_string()),
             },
-            [b'\\', b'x', ..] => return Err("\\x wants two hexadecimal digits".to_string()),
+            [b'\\', b'x', ..] => return Err("\\x needs two hexadecimal digits".to_string()),
             [b'\\', other, ..] => {
                 let escape = Format::Escaped.show(&[*other]);
                 return Err(format!("unknown escape \\{escape} (a backslash is written \\\\)"));
@@ -339,8 +339,8 @@ mod tests {
             (Format::Escaped, b"a\tb\tc", "more than one TAB"),
             (Format::Escaped, b"a\\nb\t", "key: unknown escape \\n"),
             (Format::Escaped, b"a\\\t", "key: a lone backslash"),
-            (Format::Escaped, b"a\t\\x4", "value: \\x wants two"),
-            (Format::Escaped, b"a\t\\xg0", "value: \\x wants two"),
+            (Format::Escaped, b"a\t\\x4", "value: \\x needs two"),
+            (Format::Escaped, b"a\t\\xg0", "value: \\x needs two"),
             (Format::Escaped, b"a\tb\r", "value: a raw byte 0x0d"),
             (Format::Hex, b"61", "no TAB"),
             (Format::Hex, b"6\t", "odd number"),

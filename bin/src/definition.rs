@@ -69,14 +69,14 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
             "destroy" | "bench" | "demo" | "readamp" | "inspect" | "completions" | "man"
         ),
         "format" if name == "get" => {
-            let help = "Print one value a line in this format, also where stdout is no terminal";
+            let help = "Print one value a line in this format, even if stdout is not a terminal";
             return Some(option.help(help));
         }
         "format" => {
             matches!(name, "scan" | "load" | "batch" | "dump" | "inspect" | "repair" | "readamp")
         }
         "key_format" if matches!(name, "put" | "get" | "delete" | "explain" | "compact") => {
-            let help = "How keys given as arguments are written [default: escaped]";
+            let help = "Format of keys given as arguments [default: escaped]";
             return Some(option.help(help).hide_possible_values(name == "get"));
         }
         "key_format" => matches!(name, "scan" | "readamp"),

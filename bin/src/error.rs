@@ -130,7 +130,7 @@ fn db_message(error: &DbError) -> String {
         DbError::Locked { .. } => {
             "; end that process first, or only read: get, scan, dump and stats need no lock"
         }
-        DbError::DatabaseExists { .. } => "; name a directory that holds none",
+        DbError::DatabaseExists { .. } => "; name a directory without a database",
         DbError::Corruption(_) => {
             "; `minikv verify` lists all damage, `minikv repair --dry-run` shows what can be saved"
         }
@@ -140,7 +140,7 @@ fn db_message(error: &DbError) -> String {
         DbError::Unsupported { what, name, .. } if *what == "compression" && name == "2" => {
             "; that is zstd: build minikv with `--features zstd`"
         }
-        DbError::Unsupported { .. } => "; a build that knows it can read this database",
+        DbError::Unsupported { .. } => "; use a build that supports it",
         DbError::InvalidArgument { .. } => "; `minikv help` lists what options take",
         DbError::ReadOnly { .. } => "; remove the cause, then run the command again",
         DbError::Io { source, .. } => io_hint(source.as_ref()),

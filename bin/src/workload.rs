@@ -87,7 +87,7 @@ impl Data {
             entries.insert(key, value);
         }
         if entries.is_empty() {
-            return Err(CliError::Usage(format!("{} holds no entries", path.display())));
+            return Err(CliError::Usage(format!("{} has no entries", path.display())));
         }
         let name = path.display().to_string();
         Ok(Data::Listed { name, entries: entries.into_iter().collect() })

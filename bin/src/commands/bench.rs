@@ -123,14 +123,14 @@ impl Args {
         let mut outcomes = Vec::new();
         for name in names {
             let workload = find(name).expect("the parser knows the names");
-            outcomes.push(runner.run(workload).map_err(told)?);
+            outcomes.push(runner.run(workload).map_err(error_of)?);
             progress.set(outcomes.len() as u64);
         }
         Ok(outcomes)
     }
 }
 
-fn told(failure: Failure) -> CliError {
+fn error_of(failure: Failure) -> CliError {
     match failure.downcast::<minikv::Error>() {
         Ok(error) => CliError::Db(*error),
         Err(other) => match other.downcast::<std::io::Error>() {

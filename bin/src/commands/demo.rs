@@ -117,12 +117,12 @@ impl Tour {
         let value = value.map(|value| format!("\"{}\"", Format::Escaped.show(&value)));
         let value = value.unwrap_or("not there".to_string());
         self.say(format!("   {:<22} {value}", format!("get {key}")))?;
-        self.say(format!("   {:<22} {}", "", told(&trace)))
+        self.say(format!("   {:<22} {}", "", summary(&trace)))
     }
 }
 
 /// Describes the work of a get.
-fn told(trace: &ReadTrace) -> String {
+fn summary(trace: &ReadTrace) -> String {
     if trace.memtable_hits > 0 {
         return "found in the memtable: no table was asked".to_string();
     }

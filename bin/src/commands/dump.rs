@@ -51,7 +51,7 @@ fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(Some(path.to_path_buf()));
         }
-        Err(error) => return Err(CliError::io("look at", path, error)),
+        Err(error) => return Err(CliError::io("query", path, error)),
     };
     if !here.is_symlink() {
         return Ok(here.is_file().then(|| path.to_path_buf()));

@@ -96,7 +96,7 @@ fn open(global: &Global, create: bool) -> Result<Db> {
     // In a shell, each put is a process: continuing the last log avoids a table for every few puts.
     let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
     let db = Db::open(dir, options)?;
-    tell(db.recovery());
+    report_lost_logs(db.recovery());
     Ok(db)
 }
 
@@ -121,7 +121,7 @@ fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
     let dir = global.db()?;
     let options = global.options(&dir)?;
     let db = Db::open_read_only(&dir, options)?;
-    tell(db.recovery());
+    report_lost_logs(db.recovery());
     if let Some(writer) = Writer::of(&dir) {
         writer.say(&dir);
     }
@@ -129,7 +129,7 @@ fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
 }
 
 /// Reports on stderr what the replay of the logs left out.
-fn tell(recovery: &Recovery) {
+fn report_lost_logs(recovery: &Recovery) {
     for lost in &recovery.lost {
         let log = lost.path.display().to_string();
         let why = if lost.why.starts_with(&log) {

@@ -61,7 +61,7 @@ impl ValueFormat {
         // Files and pipes usually end with a newline that is not part of the text.
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
         format.decode(text).map_err(|what| {
-            CliError::Usage(format!("value: {what}; --value-format sets how it is written"))
+            CliError::Usage(format!("value: {what}; --value-format sets its format"))
         })
     }
 }

@@ -114,7 +114,8 @@ fn lost_line(lost: &LostRange, format: Format) -> String {
         None => open.to_owned(),
     };
     format!(
-        "lost: {} of {} at offset {}: keys from {} to {} may have older values, or be gone or back",
+        "lost: {} of {} at offset {}: keys from {} to {} may be missing, have older values, or be \
+         back though deleted",
         size(lost.bytes),
         name(&lost.path),
         lost.offset,

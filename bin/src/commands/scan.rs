@@ -10,22 +10,22 @@ use crate::output::Stdout;
 
 /// Print entries in key order
 ///
-/// --prefix, --from and --to may be combined: an entry is printed if all of them hold. With
-/// --comparator ignore the entries come as they stand in the files, in no order.
+/// --prefix, --from and --to may be combined: prints the entries that meet all of them. With
+/// --comparator ignore, entries are in the order of the database's files.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
     #[command(flatten)]
     keys: PrefixBounds,
-    /// From the last key to the first
+    /// Print from the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// At most this many entries
+    /// Print at most this many entries
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// Print keys without values
     #[arg(long)]
     keys_only: bool,
-    /// Print only how many entries there are
+    /// Print only the number of entries
     #[arg(long, conflicts_with = "keys_only")]
     count: bool,
 }

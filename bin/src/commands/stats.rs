@@ -18,10 +18,10 @@ use crate::writer::Writer;
 
 const SHOWN_KEY_CHARS: usize = 24;
 
-/// Print what the database is made of
+/// Print the database's tables and logs
 ///
-/// Its tables by level, and the logs whose batches are in no table yet. Read from the MANIFEST and
-/// the logs, without opening the database and without its lock.
+/// Lists the tables by level, and the logs whose batches are not in tables yet. Reads the MANIFEST
+/// and the logs, without opening the database and without its lock.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// List every table with its first and last key
@@ -40,7 +40,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     }
     let mut survey = Survey::of(&dir, any_order)?;
     if !any_order {
-        // Level 0 stays in the order of its numbers, which is that of its age.
+        // Level 0 stays in the order of file numbers: by age.
         survey.tables.sort_by(|a, b| {
             let by_key = || user_key(&a.smallest).cmp(user_key(&b.smallest));
             a.level.cmp(&b.level).then_with(|| if a.level > 0 { by_key() } else { Ordering::Equal })
@@ -61,7 +61,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-/// A number of files, and their bytes.
+/// Number and total size of files.
 #[derive(Clone, Copy, Default, Serialize)]
 pub struct Files {
     pub files: u64,
@@ -69,14 +69,14 @@ pub struct Files {
 }
 
 impl Files {
-    /// The logs in `dir`.
+    /// Counts the logs in `dir`.
     pub fn logs(dir: &Path) -> Result<Files> {
         let failed = |error| CliError::io("read", dir, error);
         let mut logs = Files::default();
         for entry in std::fs::read_dir(dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_str().and_then(FileName::parse);
-            // A log that a writer removed since it was listed is not there any more.
+            // A writer may have removed the log since it was listed.
             if let (Some(FileName::Log(_)), Ok(metadata)) = (name, entry.metadata()) {
                 logs.add(metadata.len());
             }
@@ -91,7 +91,7 @@ impl Files {
 }
 
 impl Survey {
-    /// The tables of each level that has any.
+    /// Returns the tables of each level that has any.
     fn levels(&self) -> Vec<(usize, Files)> {
         let mut levels: Vec<(usize, Files)> = Vec::new();
         for table in &self.tables {
@@ -137,7 +137,7 @@ fn text(survey: &Survey, with_tables: bool) -> String {
     parts.join("\n\n")
 }
 
-/// A line for each table. Their keys are to the left, which no column of a [`Table`] is.
+/// Returns a line for each table. Keys are left-aligned, which a [`Table`] cannot do.
 fn table_list(tables: &[NewFile]) -> String {
     let mut columns = Table::new(["table", "level", "bytes"]);
     for table in tables {
@@ -150,7 +150,7 @@ fn table_list(tables: &[NewFile]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// `"first" .. "last"`, long keys cut.
+/// Returns the first and last key: `"first" .. "last"`. Long keys are cut.
 fn keys_of(table: &NewFile) -> String {
     let show = |key: &[u8]| {
         let text = Format::Escaped.show(user_key(key));
@@ -166,7 +166,7 @@ fn user_key(key: &[u8]) -> &[u8] {
     ParsedKey::parse(key).map_or(key, |key| key.user_key)
 }
 
-/// The survey in JSON.
+/// The survey as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
     db: String,

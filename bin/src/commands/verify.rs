@@ -15,9 +15,9 @@ use crate::writer::Writer;
 
 /// Check every file and report all damage; read-only
 ///
-/// The MANIFEST, every table with its index, filters and blocks, and every live log. Read without
-/// taking the lock. Exit code 1 if there is damage. With --comparator ignore blocks and
-/// records are checked, but not the order of keys.
+/// Checks the MANIFEST, every table with its index, filters and blocks, and every live log, without
+/// taking the lock. The exit code is 1 if there is damage. With --comparator ignore, checks blocks
+/// and records, but not the order of keys.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON
@@ -88,12 +88,12 @@ fn print(report: &VerifyReport, stdout: &mut Stdout) -> Result<()> {
     ))
 }
 
-/// What is wrong, and where. Keys in it are escaped already.
+/// Returns a fault and its location as one line. Keys in it are already escaped.
 pub fn one_line(fault: &Corruption) -> String {
     fault.to_string().replace(['\n', '\r'], " ")
 }
 
-/// The report in JSON.
+/// The report as JSON.
 #[derive(Serialize)]
 struct Document<'a> {
     sound: bool,

@@ -1,4 +1,4 @@
-//! `readamp --advise`: which filters these lookups want on this data.
+//! `readamp --advise`: recommends filters for these lookups on this data.
 
 use minikv::advice::judge::{Advice, ENOUGH, Evidence, LEAST_PART, Saving, Sureness, advise};
 use serde::Serialize;
@@ -9,26 +9,26 @@ use super::report::{Report, wrap};
 use super::{size, thousands};
 use crate::output::Table;
 
-/// What is tried when nothing is named.
+/// Returns the configurations to try by default.
 pub fn default_filters() -> Vec<Filters> {
     let block = [4, 6, 8, 10, 12, 16].map(Filters::Block);
     let table = [4, 6, 8, 10, 12, 16].map(Filters::Table);
     [Filters::None].into_iter().chain(block).chain(table).collect()
 }
 
-/// A report, judged.
+/// A report with advice.
 pub struct Advised<'a> {
     report: &'a Report,
     without: &'a Measured,
     /// The configurations that have filters, in the order of the advice's savings.
     with: Vec<&'a Measured>,
     advice: Advice,
-    /// Whether the lookups are the user's own.
+    /// Whether the lookups were given by the user.
     own_lookups: bool,
 }
 
 impl<'a> Advised<'a> {
-    /// Judges a report. `None` if it has nothing to compare with.
+    /// Judges a report. Returns `None` if it has no configuration without filters.
     pub fn of(report: &'a Report, own_lookups: bool) -> Option<Advised<'a>> {
         let without = report.measured.iter().find(|m| m.filters == Filters::None)?;
         let with: Vec<_> = report.measured.iter().filter(|m| m.filters.bits().is_some()).collect();
@@ -43,7 +43,7 @@ impl<'a> Advised<'a> {
         format!("{}\n\n{}\n\n{}", self.report.head(), self.table(), verdict.join("\n"))
     }
 
-    /// What each configuration saves.
+    /// Returns a table of what each configuration saves.
     pub fn table(&self) -> Table {
         let mut table = Table::grouped(
             &[("", 2), ("data blocks per get", 3), ("file reads", 1), ("ns per get", 2)],
@@ -73,7 +73,7 @@ impl<'a> Advised<'a> {
         table
     }
 
-    /// The advice, how sure it is, and what to know about it.
+    /// Returns the advice, how certain it is, and remarks.
     pub fn verdict(&self) -> Vec<String> {
         let mut said = vec![self.recommendation(), self.sureness()];
         let warm = |m: &Measured| m.warm.all().trace.total().data_blocks_from_file;
@@ -142,7 +142,7 @@ impl<'a> Advised<'a> {
         .to_string()
     }
 
-    /// The advice in JSON.
+    /// Returns the advice as JSON.
     pub fn document(&self) -> impl Serialize {
         let row = |(m, &saving): (&&Measured, &Saving)| Row {
             filters: m.filters.to_string(),
@@ -188,7 +188,7 @@ struct Row {
     time_mean_ns: f64,
 }
 
-/// Three digits, and no sign before a zero.
+/// Formats a number with three decimals, and zero without a sign.
 fn signed(n: f64) -> String {
     format!("{:.3}", (n * 1000.0).round() / 1000.0 + 0.0)
 }

@@ -1,4 +1,4 @@
-//! The report for programs: JSON and CSV.
+//! The report as JSON and CSV.
 
 use minikv::format::edit::NUM_LEVELS;
 use minikv::table::counts::LevelTrace;
@@ -9,7 +9,7 @@ use super::measure::{Class, Measured, Pass, Times};
 use super::rates::Rate;
 use super::report::Report;
 
-/// The counters of a level, or of all, by name: those that are counted, and their sums.
+/// Returns the counters of a level, or of all levels, and sums of them, with their names.
 fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
     let sums = [
         ("data_blocks", trace.data_blocks()),
@@ -21,7 +21,7 @@ fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
     trace.counters().into_iter().chain(sums).collect()
 }
 
-/// The report in JSON.
+/// The report as JSON.
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let configurations: Vec<_> = self.measured.iter().map(|m| self.configuration(m)).collect();
@@ -62,7 +62,8 @@ impl Report {
         }
     }
 
-    /// One line for each configuration, pass, kind of lookup and level, and for all levels.
+    /// Returns CSV with a line for each configuration, pass, kind of lookup and level, and one for
+    /// all levels.
     pub fn csv(&self) -> String {
         let names = counters(&LevelTrace::default()).into_iter().map(|(name, _)| name);
         let names: Vec<_> = names.collect();
@@ -103,7 +104,7 @@ fn csv_line(
     let name = level.map_or("all".to_string(), |level| level.to_string());
     let counts: Vec<_> = counters(trace).into_iter().map(|(_, n)| n.to_string()).collect();
     let counts = counts.join(",");
-    // The memtable and the time are the whole get's.
+    // Memtable hits and times belong to whole gets, not to levels.
     let (memtable, times) = match level {
         Some(_) => (String::new(), ",,".to_string()),
         None => {
@@ -190,7 +191,7 @@ impl Serialize for Class {
     }
 }
 
-/// The counters of a level, or of all levels, as fields.
+/// The counters of a level, or of all levels, as JSON fields.
 struct Counters<'a>(&'a LevelTrace);
 
 impl Serialize for Counters<'_> {

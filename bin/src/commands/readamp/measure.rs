@@ -1,4 +1,4 @@
-//! Doing the lookups: what each reads, and how long it takes.
+//! Measures the lookups: what they read, and how long they take.
 
 use std::time::Instant;
 
@@ -19,30 +19,30 @@ use crate::output::Progress;
 /// Number of times that the lookups are timed.
 const ROUNDS: usize = 3;
 
-/// Maximum latency that is told from longer ones, in nanoseconds: one hour.
+/// Maximum latency that is recorded exactly, in nanoseconds: one hour.
 const MAX_NANOS: u64 = 3_600_000_000_000;
 
 /// Resolution of latencies, in significant decimal digits. Each digit more takes about ten times the
 /// memory.
 const SIGNIFICANT_DIGITS: u8 = 2;
 
-/// What one configuration did.
+/// The measurements of one configuration.
 pub struct Measured {
     pub filters: Filters,
-    /// Bytes of filters, in the files and, while the tables are open, in memory.
+    /// Size of the filters in bytes, in the files and, while the tables are open, in memory.
     pub filter_bytes: u64,
-    /// With nothing in the block cache at first.
+    /// The lookups with an empty block cache at first.
     pub cold: Pass,
-    /// The same lookups again, with what the cache kept.
+    /// The same lookups again, with the blocks that the cache kept.
     pub warm: Pass,
-    /// How often filters erred, in all and by level.
+    /// The false-positive rate, if filters were queried for absent keys.
     pub rate: Option<Rate>,
     pub level_rates: Vec<(usize, Rate)>,
-    /// Data blocks that each lookup read, cold, in the order of the lookups.
+    /// Number of data blocks that each lookup searched in the cold pass.
     pub blocks: Vec<u16>,
 }
 
-/// All lookups, once.
+/// One pass of all lookups.
 #[derive(Clone, Debug, Default)]
 pub struct Pass {
     pub present: Class,
@@ -57,7 +57,7 @@ pub struct Class {
     pub times: Times,
 }
 
-/// Nanoseconds of lookups.
+/// Latencies in nanoseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Times {
     pub median: u64,
@@ -66,7 +66,7 @@ pub struct Times {
 }
 
 impl Pass {
-    /// Both classes. Times are of the classes only.
+    /// Returns both classes together, with the mean of the times but no percentiles.
     pub fn all(&self) -> Class {
         let mut trace = self.present.trace.clone();
         trace.add(&self.absent.trace);
@@ -76,7 +76,7 @@ impl Pass {
         Class { lookups, trace, times: Times { mean, ..Times::default() } }
     }
 
-    /// The classes that have lookups, by name.
+    /// Returns the classes that have lookups, with their names.
     pub fn classes(&self) -> impl Iterator<Item = (&'static str, &Class)> {
         let classes = [("absent", &self.absent), ("present", &self.present)];
         classes.into_iter().filter(|(_, class)| class.lookups > 0)
@@ -88,13 +88,13 @@ impl Pass {
 }
 
 impl Class {
-    /// `n` of all lookups, for each.
+    /// Returns `n` divided by the number of lookups.
     pub fn per_get(&self, n: u64) -> f64 {
         n as f64 / self.lookups.max(1) as f64
     }
 }
 
-/// The lookups, and which of them are the first of their key.
+/// The lookups, and whether each is the first of its key.
 pub struct Work<'a> {
     pub lookups: &'a [Lookup],
     pub first_times: &'a [bool],
@@ -110,12 +110,12 @@ impl Work<'_> {
             progress.set(measured.len() as u64);
         }
         drop(progress);
-        // Round by round, so that what else the machine does falls on all configurations alike.
+        // Round by round, so that other work of the machine affects all configurations alike.
         let progress = Progress::steps("timing", (candidates.len() * ROUNDS) as u64);
         let mut clocks: Vec<_> = candidates.iter().map(|_| [Clock::new(), Clock::new()]).collect();
         for round in 0..ROUNDS {
             for (i, candidate) in candidates.iter().enumerate() {
-                // Counted and timed apart: a trace costs time of its own.
+                // Counting is separate, because tracing takes time.
                 let db = source.open_candidate(candidate)?;
                 let read = ReadOptions::default().use_filter(candidate.filters.asked());
                 let [cold, warm] = &mut clocks[i];
