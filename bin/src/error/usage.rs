@@ -9,23 +9,23 @@ use super::one_line;
 pub fn message(mut error: clap::Error, command: Option<String>) -> String {
     drop_far_fetched_tips(&mut error);
     let page = error.to_string();
-    let mut said = String::new();
+    let mut message = String::new();
     for line in page.lines().map(str::trim) {
         if line.starts_with("Usage:") || line.starts_with("For more information") {
             break;
         }
         if !line.is_empty() {
-            said.push_str(match line.starts_with("tip:") {
+            message.push_str(match line.starts_with("tip:") {
                 true => "; ",
                 false => " ",
             });
-            said.push_str(line);
+            message.push_str(line);
         }
     }
-    let said = said.trim();
-    let said = one_line(said.strip_prefix("error: ").unwrap_or(said));
+    let message = message.trim();
+    let message = one_line(message.strip_prefix("error: ").unwrap_or(message));
     let help = command.map_or(String::new(), |command| format!(" {command}"));
-    format!("{said}; try `minikv help{help}`")
+    format!("{message}; try `minikv help{help}`")
 }
 
 /// The parser suggests the nearest name, however different it is: `bench` for `nosuch`.

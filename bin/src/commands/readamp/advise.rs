@@ -75,10 +75,10 @@ impl<'a> Advised<'a> {
 
     /// Returns the advice, how certain it is, and remarks.
     pub fn verdict(&self) -> Vec<String> {
-        let mut said = vec![self.recommendation(), self.sureness()];
+        let mut remarks = vec![self.recommendation(), self.sureness()];
         let warm = |m: &Measured| m.warm.all().trace.total().data_blocks_from_file;
         if warm(self.without) == 0 {
-            said.push(format!(
+            remarks.push(format!(
                 "With a block cache of {} nothing is read from files once it is warm: filters \
                  save only time in memory.",
                 size(self.report.cache_bytes)
@@ -86,21 +86,21 @@ impl<'a> Advised<'a> {
         }
         if self.advice.plan.is_some_and(|plan| matches!(self.with[plan].filters, Filters::Table(_)))
         {
-            said.push(
+            remarks.push(
                 "LevelDB can read such tables but ignores whole-table filters; use `both` to give \
                  it per-block ones too."
                     .to_string(),
             );
         }
         if !self.own_lookups {
-            said.push(format!(
+            remarks.push(format!(
                 "These {} lookups were made up, {} of them for absent keys. Give your own with \
                  --lookups FILE, one key a line.",
                 thousands(self.report.lookups),
                 thousands(self.without.cold.absent.lookups),
             ));
         }
-        said
+        remarks
     }
 
     fn recommendation(&self) -> String {

@@ -65,9 +65,9 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-fn text(out: &mut String, x: f64, y: f64, class: &str, said: &str) {
-    let said = escape(said);
-    let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{said}</text>");
+fn text(out: &mut String, x: f64, y: f64, class: &str, label: &str) {
+    let label = escape(label);
+    let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{label}</text>");
 }
 
 fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
@@ -105,12 +105,12 @@ pub fn bars(frame: &Frame, title: &str, unit: &str, bars: &[Bar], most: f64) -> 
         let y = i as f64 * ROW;
         text(&mut out, frame.left - 8.0, y + 15.0, "name end", &bar.name);
         let mut x = frame.left;
-        for (class, length, said) in bar.parts.iter().filter(|part| part.1 > 0.0) {
-            let (width, top, said) = (length * scale, y + (ROW - BAR) / 2.0, escape(said));
+        for (class, length, tooltip) in bar.parts.iter().filter(|part| part.1 > 0.0) {
+            let (width, top, tooltip) = (length * scale, y + (ROW - BAR) / 2.0, escape(tooltip));
             let _ = writeln!(
                 out,
                 "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{width:.2}\" height=\"{BAR}\" \
-                 class=\"{class}\"><title>{said}</title></rect>"
+                 class=\"{class}\"><title>{tooltip}</title></rect>"
             );
             x += width;
         }
@@ -130,7 +130,7 @@ pub struct Span {
     pub class: &'static str,
     pub from: f64,
     pub to: f64,
-    pub said: String,
+    pub tooltip: String,
 }
 
 /// Draws spans on a logarithmic scale, each followed by its two figures.
@@ -151,10 +151,10 @@ pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
         for (i, span) in row.spans.iter().enumerate() {
             let y = middle + TEXT * (i as f64 - (row.spans.len() - 1) as f64 / 2.0);
             let (from, to, class) = (scale.at(span.from), scale.at(span.to), span.class);
-            let said = escape(&span.said);
+            let tooltip = escape(&span.tooltip);
             let _ = writeln!(
                 out,
-                "<g class=\"span {class}\"><title>{said}</title>\
+                "<g class=\"span {class}\"><title>{tooltip}</title>\
                  <line x1=\"{from:.1}\" y1=\"{y:.1}\" x2=\"{to:.1}\" y2=\"{y:.1}\"/>\
                  <circle cx=\"{from:.1}\" cy=\"{y:.1}\" r=\"5\"/>\
                  <line x1=\"{to:.1}\" y1=\"{:.1}\" x2=\"{to:.1}\" y2=\"{:.1}\"/></g>",
@@ -183,7 +183,7 @@ pub struct Measured {
     pub high: f64,
     pub predicted: f64,
     pub value: String,
-    pub said: String,
+    pub tooltip: String,
 }
 
 /// Draws rates in percent, one a row: a dot with its interval, and a stroke at the prediction.
@@ -201,10 +201,10 @@ pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> S
         let y = i as f64 * ROW + ROW / 2.0;
         text(&mut out, frame.left - 8.0, y + 4.0, "name end", &row.name);
         let (low, high, rate) = (at(row.low), at(row.high), at(row.rate));
-        let (predicted, class, said) = (at(row.predicted), row.class, escape(&row.said));
+        let (predicted, class, tooltip) = (at(row.predicted), row.class, escape(&row.tooltip));
         let _ = writeln!(
             out,
-            "<g class=\"measured {class}\"><title>{said}</title>\
+            "<g class=\"measured {class}\"><title>{tooltip}</title>\
              <line x1=\"{low:.1}\" y1=\"{y:.1}\" x2=\"{high:.1}\" y2=\"{y:.1}\"/>\
              <circle cx=\"{rate:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
         );
@@ -221,7 +221,7 @@ pub struct Point {
     pub low: f64,
     pub high: f64,
     pub class: &'static str,
-    pub said: String,
+    pub tooltip: String,
 }
 
 /// A theoretical curve.
@@ -277,10 +277,10 @@ pub fn rates(
         let x = at(point.x);
         let (low, high) = (scale.at(point.low.max(least)), scale.at(point.high));
         let y = scale.at(point.y.max(least));
-        let (said, class) = (escape(&point.said), point.class);
+        let (tooltip, class) = (escape(&point.tooltip), point.class);
         let _ = writeln!(
             out,
-            "<g class=\"measured {class}\"><title>{said}</title>\
+            "<g class=\"measured {class}\"><title>{tooltip}</title>\
              <line x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\"/>\
              <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
         );

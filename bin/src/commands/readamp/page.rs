@@ -16,7 +16,7 @@ use crate::output::Table;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Forbids loading anything, and everything but the style sheet and the empty icon.
+/// Content security policy: allows the page's own style sheet and its empty icon, nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
 /// Number of keys for the theoretical curve: so large that rounding does not show.
@@ -116,7 +116,7 @@ impl Report {
                 high,
                 predicted: rate.predicted,
                 value: percent(rate.measured()),
-                said: rate_in_words(m)?,
+                tooltip: rate_in_words(m)?,
             })
         };
         let rows: Vec<_> = self.measured.iter().filter_map(row).collect();
@@ -134,7 +134,7 @@ impl Report {
             let (rate, bits) = (m.rate?, m.filters.bits()?);
             let (low, high) = rate.interval();
             let (x, y, class) = (f64::from(bits), rate.measured(), family(m));
-            Some(Point { x, y, low, high, class, said: rate_in_words(m)? })
+            Some(Point { x, y, low, high, class, tooltip: rate_in_words(m)? })
         };
         let points: Vec<_> = self.measured.iter().filter_map(point).collect();
         let (curves, keys) = self.curves(&points);
@@ -213,7 +213,10 @@ impl Report {
                     class: kind,
                     from: median as f64 / 1000.0,
                     to: p99 as f64 / 1000.0,
-                    said: format!("{}, {kind} keys: median {median} ns, p99 {p99} ns", m.filters),
+                    tooltip: format!(
+                        "{}, {kind} keys: median {median} ns, p99 {p99} ns",
+                        m.filters
+                    ),
                 }
             };
             Row { name: m.filters.to_string(), spans: m.warm.classes().map(span).collect() }

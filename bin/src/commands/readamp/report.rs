@@ -245,7 +245,7 @@ impl Report {
             let reason = Reason::of(&rate, control);
             outside.entry(reason).or_default().push(Outside { m, rate, control });
         }
-        outside.iter().map(|(reason, of_reason)| reason.said(of_reason)).collect()
+        outside.iter().map(|(reason, of_reason)| reason.remark(of_reason)).collect()
     }
 }
 
@@ -279,7 +279,7 @@ impl Reason {
     }
 
     /// Names all configurations, and gives the figures of the one that differs most.
-    fn said(self, outside: &[Outside<'_>]) -> String {
+    fn remark(self, outside: &[Outside<'_>]) -> String {
         let names: Vec<_> = outside.iter().map(|outside| outside.m.filters.to_string()).collect();
         let names = listed(&names);
         let off = |o: &Outside<'_>| (o.rate.measured() / o.rate.predicted).ln().abs();

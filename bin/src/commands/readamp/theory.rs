@@ -193,14 +193,14 @@ impl Theory {
         let cells = || self.rows.iter().flat_map(|row| &row.cells);
         let outside = cells().filter(|cell| !cell.agrees()).count();
         let all = cells().count();
-        let said = format!(
+        let verdict = format!(
             "{} of {all} measured rates have the prediction in their 95 % interval; {} of {all} \
              would be by chance alone. A bloom filter needs 1.44 * log2(1/rate) bits a key at \
              best, with k = ln 2 * m/n; no filter at all can do with fewer than log2(1/rate).",
             all - outside,
             (all as f64 * 0.95).round(),
         );
-        wrap(&said, 100)
+        wrap(&verdict, 100)
     }
 
     /// Returns the table as JSON.
