@@ -240,7 +240,8 @@ mod tests {
             times(&clock.present)
         };
         let hundred = times_of(&mut (1..=101).rev());
-        assert_eq!((hundred.median, hundred.p99, hundred.mean), (51, 100, 51.0));
+        assert_eq!((hundred.median, hundred.p99), (51, 100));
+        assert!((hundred.mean - 51.0).abs() < 1e-9, "{}", hundred.mean);
         assert_eq!(times_of(&mut [].into_iter()).median, 0);
         assert_eq!(times_of(&mut [7].into_iter()).p99, 7);
         for nanos in [1u64, 127, 128, 255, 256, 300, 1 << 20, 123_456_789] {
