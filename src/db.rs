@@ -7,23 +7,31 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::advice::{self, FilterAdvice};
+use crate::advice::{
+    FilterAdvice, {self},
+};
 use crate::base::Result;
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::Engine;
 use crate::engine::health::Health;
-use crate::engine::open::read_only::{self, Opened};
+use crate::engine::open::read_only::{
+    Opened, {self},
+};
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
 pub use crate::engine::read::cursor::Cursor;
 pub use crate::engine::read::iter::Iter;
 use crate::engine::read::reader::{Reader, key_range};
 pub use crate::engine::read::snapshot::Snapshot;
-use crate::engine::stats::property::{self, Stats};
+use crate::engine::stats::property::{
+    Stats, {self},
+};
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::worker::Workers;
 use crate::engine::write::queue::Write;
-use crate::explain::{self, Explanation};
+use crate::explain::{
+    Explanation, {self},
+};
 use crate::format::batch::WriteBatch;
 
 /// An open database: an ordered map from byte strings to byte strings, in a directory.

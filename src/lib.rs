@@ -41,6 +41,7 @@
 //! | Cargo feature | what it adds |
 //! | --- | --- |
 //! | `zstd` | tables compressed with zstd, which LevelDB 1.23 and older cannot read |
+//! | `serde` | `Serialize` for the reports, which is the JSON of the command's `--json`: [`Stats`], [`Explanation`], [`VerifyReport`], [`RepairReport`], [`FilterAdvice`] |
 //! | `sim` | `fs::SimFs`, a filesystem that crashes and fails on demand, for tests |
 //!
 //! None is on by default.

@@ -1,4 +1,4 @@
-//! The command line: what all commands share. What one command takes alone is in its own file.
+//! Command-line options that all commands share. Options of one command are in its own file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,7 @@ Exit codes: 0 done, 1 key not found or (verify) damage found, 2 usage, 3 locked 
 `minikv help COMMAND` shows the options of a command; `minikv man` prints the manual page.";
 
 const MAX_BLOCK_BYTES: usize = 64 << 20;
-/// Less would make a table of every few entries.
+/// Minimum write buffer, in bytes. A smaller one would make a table of every few entries.
 const MIN_WRITE_BUFFER_BYTES: usize = 4 << 10;
 const MAX_WRITE_BUFFER_BYTES: usize = 1 << 30;
 
@@ -47,11 +47,11 @@ pub struct Global {
     #[arg(long, global = true, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub db: Option<PathBuf>,
 
-    /// How entries, and keys given as arguments, are written [default: escaped]
+    /// Format of entries, and of keys given as arguments [default: escaped]
     #[arg(long, global = true, value_enum, value_name = "FORMAT")]
     pub format: Option<Format>,
 
-    /// How keys given as arguments are written [default: same as --format]
+    /// Format of keys given as arguments [default: same as --format]
     #[arg(long, global = true, value_enum, value_name = "FORMAT", hide_possible_values = true)]
     pub key_format: Option<Format>,
 
@@ -59,7 +59,7 @@ pub struct Global {
     pub shape: Shape,
 }
 
-/// Options that shape new files, and how much memory is used.
+/// Options that shape new files and limit memory.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options that shape new files")]
 pub struct Shape {
@@ -68,11 +68,11 @@ pub struct Shape {
     #[arg(value_parser = clap::value_parser!(u32).range(..=i64::from(MAX_BITS_PER_KEY)))]
     pub bloom_bits: Option<u32>,
 
-    /// Which filters new tables get [default: block]
+    /// Kind of filters in new tables [default: block]
     #[arg(long, global = true, value_enum, value_name = "LAYOUT")]
     pub filter_layout: Option<FilterLayout>,
 
-    /// How blocks are compressed [default: snappy]
+    /// Compression of blocks [default: snappy]
     #[arg(long, global = true, value_enum, value_name = "KIND")]
     pub compression: Option<CompressionKind>,
 
@@ -84,24 +84,24 @@ pub struct Shape {
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_write_buffer)]
     pub write_buffer: Option<usize>,
 
-    /// Memory for data blocks that were read [default: 8MiB]
+    /// Size of the cache of data blocks [default: 8MiB]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     #[arg(help_heading = "Common options")]
     pub cache_size: Option<usize>,
 
-    /// Keep logs no longer than their records, for readers to whom zeros are damage
+    /// Never make logs longer than their records, for readers that take zeros at the end for damage
     #[arg(long, global = true)]
     pub plain_logs: bool,
 
     /// Name of the database's comparator [default: byte order]
     ///
-    /// `ignore` reads a database whose comparator this build does not know, without its order:
+    /// `ignore` reads a database whose comparator this build does not know, without its key order:
     /// for verify, stats, dump, and scan without a range.
     #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub comparator: Option<String>,
 }
 
-/// Where the filters of a table are.
+/// Kind of filters in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum FilterLayout {
     /// One filter per 2 KiB of data blocks, as LevelDB writes them
@@ -113,7 +113,7 @@ pub enum FilterLayout {
     Both,
 }
 
-/// How the blocks of new tables are compressed.
+/// Compression of the blocks of new tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompressionKind {
     /// Stored as they are
@@ -121,12 +121,12 @@ pub enum CompressionKind {
     /// Snappy, where it saves at least an eighth
     Snappy,
     /// zstd; LevelDB 1.23 and older cannot read it
-    // Without the feature it is parsed all the same, to be refused with the way to get it.
+    // Parsed without the feature, too, so that the error can say how to get it.
     #[cfg_attr(not(feature = "zstd"), value(hide = true))]
     Zstd,
 }
 
-/// Reads the command line. Help and version are printed here, and end the process.
+/// Parses the command line. Prints help or the version and ends the process if that was asked for.
 pub fn parse() -> Result<Cli> {
     let matches = definition::parsed().try_get_matches();
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {
@@ -143,7 +143,7 @@ pub fn parse() -> Result<Cli> {
 }
 
 impl Global {
-    /// The directory of the database.
+    /// Returns the directory of the database.
     pub fn db(&self) -> Result<PathBuf> {
         let from_environment = || std::env::var_os("MINIKV_DB").filter(|dir| !dir.is_empty());
         self.db.clone().or_else(|| from_environment().map(PathBuf::from)).ok_or_else(|| {
@@ -151,32 +151,32 @@ impl Global {
         })
     }
 
-    /// How entries are written.
+    /// Returns the format of entries.
     pub fn format(&self) -> Format {
         self.format.unwrap_or_default()
     }
 
-    /// How keys given as arguments are written.
+    /// Returns the format of keys given as arguments.
     pub fn key_format(&self) -> Format {
         self.key_format.unwrap_or(self.format())
     }
 
-    /// The bytes of a key given as an argument.
+    /// Returns the bytes of a key given as an argument.
     pub fn key(&self, argument: &OsStr) -> Result<Vec<u8>> {
         self.key_in(self.key_format(), argument)
     }
 
-    /// The bytes of a key given as an argument in `format`.
+    /// Returns the bytes of a key given as an argument in `format`.
     pub fn key_in(&self, format: Format, argument: &OsStr) -> Result<Vec<u8>> {
         format.decode(argument.as_bytes()).map_err(|what| {
             CliError::Usage(format!(
-                "key {:?}: {what}; --key-format sets how keys are written",
+                "key {:?}: {what}; --key-format sets the format of keys",
                 argument.to_string_lossy()
             ))
         })
     }
 
-    /// The library's options for `db`.
+    /// Returns the library's options for `db`.
     pub fn options(&self, db: &Path) -> Result<Options> {
         if self.ignores_comparator() {
             return Err(CliError::Usage(
@@ -187,14 +187,14 @@ impl Global {
         self.shape.options()
     }
 
-    /// Whether `--comparator ignore` was given.
+    /// Returns whether `--comparator ignore` was given.
     pub fn ignores_comparator(&self) -> bool {
         self.shape.comparator.as_deref() == Some("ignore")
     }
 }
 
 impl Shape {
-    /// The library's options.
+    /// Returns the library's options.
     pub fn options(&self) -> Result<Options> {
         let mut options = self.filters(Options::default()).preallocate_logs(!self.plain_logs);
         if let Some(kind) = self.compression {
@@ -212,12 +212,12 @@ impl Shape {
         Ok(options)
     }
 
-    /// Bits of filter per key; 0 for none.
+    /// Returns the number of filter bits per key; 0 for no filters.
     pub fn bits_per_key(&self) -> u32 {
         self.bloom_bits.unwrap_or(10)
     }
 
-    /// Bytes of data blocks kept in memory.
+    /// Returns the size of the block cache, in bytes.
     pub fn cache_bytes(&self) -> u64 {
         self.cache_size.map_or(8 << 20, |bytes| bytes as u64)
     }
@@ -234,7 +234,7 @@ impl Shape {
         }
     }
 
-    /// Refuses a filter layout without filters.
+    /// Fails if a filter layout is given without filters.
     fn check_filters(&self) -> Result<()> {
         match (self.bloom_bits, self.filter_layout) {
             (Some(0), Some(FilterLayout::Table | FilterLayout::Both)) => Err(CliError::Usage(
@@ -246,22 +246,22 @@ impl Shape {
         }
     }
 
-    /// Refuses a comparator that is not known, with the name that the database needs.
+    /// Fails if the comparator is unknown. The error names the one that the database needs.
     fn check_comparator(&self, db: &Path) -> Result<()> {
         let known = BytewiseComparator.name();
         let Some(name) = self.comparator.as_deref().filter(|name| *name != known) else {
             return Ok(());
         };
-        let wanted = match minikv::Db::open_read_only(db, Options::default()) {
-            Ok(_) => format!("the database wants {known}, so leave --comparator out"),
+        let needed = match minikv::Db::open_read_only(db, Options::default()) {
+            Ok(_) => format!("the database needs {known}, so leave --comparator out"),
             Err(minikv::Error::Unsupported { what: "comparator", name, .. }) => format!(
-                "the database wants {name}, unknown to this build too; --comparator ignore reads \
+                "the database needs {name}, unknown to this build too; --comparator ignore reads \
                  it without its order (verify, stats, dump, scan)"
             ),
             Err(_) => "leave --comparator out".to_string(),
         };
         Err(CliError::Unsupported(format!(
-            "comparator {name:?} is not known, only {known} is; {wanted}"
+            "comparator {name:?} is not known, only {known} is; {needed}"
         )))
     }
 }
@@ -281,7 +281,7 @@ impl CompressionKind {
     }
 }
 
-/// A number of bytes: `4096`, `4KiB`, `64 MiB`, `1GiB`.
+/// Parses a number of bytes: `4096`, `4KiB`, `64 MiB`, `1GiB`.
 pub fn parse_size(text: &str) -> Result<usize, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -293,7 +293,7 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
         _ => return Err("a size is a whole number, alone or with KiB, MiB or GiB".to_string()),
     };
     let number: usize = number.parse().map_err(|_| "a size is a whole number".to_string())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "that is too large".to_string())
+    number.checked_mul(1 << shift).ok_or_else(|| "the size is too large".to_string())
 }
 
 fn parse_block_size(text: &str) -> Result<usize, String> {

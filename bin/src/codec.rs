@@ -1,4 +1,4 @@
-//! Bytes as text: how keys, values and entries are written on a line and read back.
+//! Text formats of keys, values and entries: one line each, which can be read back.
 //!
 //! ```text
 //! format    a line of `dump`                       the bytes 63 61 66 c3 a9, 00
@@ -7,10 +7,10 @@
 //! json      {"key":…,"value":…}                    {"key":"café","value":"\u0000"}
 //! ```
 //!
-//! Every byte string has a text in every format, and reading it gives the same bytes.
-//! `escaped`: printable ASCII stands for itself, a backslash is `\\`, every other byte `\xHH`.
-//! Reading also takes bytes past ASCII as themselves, so that UTF-8 can be typed.
-//! `json`: what is not UTF-8 is `{"base64":"…"}`.
+//! Every format can represent every byte string, and reading the text gives the same bytes. In
+//! `escaped`, printable ASCII stands for itself, a backslash is `\\`, and every other byte is
+//! `\xHH`; when read, bytes above ASCII stand for themselves, too, so that UTF-8 can be typed. In
+//! `json`, bytes that are not UTF-8 are `{"base64":"…"}`.
 
 use std::fmt;
 
@@ -18,13 +18,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::ValueEnum;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{Serialize, Serializer};
 
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// How bytes are written as text.
+/// A text format of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    // No backslash or quote in these texts: the completion scripts of zsh lose them.
+    // No backslashes or quotes in these texts: zsh's completion scripts lose them.
     /// Printable ASCII as it is, other bytes as backslash, x and two hex digits
     #[default]
     Escaped,
@@ -35,23 +36,25 @@ pub enum Format {
 }
 
 impl Format {
-    /// Appends the text of `bytes`, without an end of line.
+    /// Appends the text of `bytes`, without a line end.
     pub fn encode(self, bytes: &[u8], text: &mut Vec<u8>) {
         match self {
             Format::Escaped => escape(bytes, text),
             Format::Hex => bytes.iter().for_each(|&byte| push_hex(byte, text)),
-            Format::Json => encode_json(bytes, text),
+            Format::Json => {
+                serde_json::to_writer(text, &JsonBytes(bytes)).expect("a Vec takes every write");
+            }
         }
     }
 
-    /// The text of `bytes` as a string, for messages.
+    /// Returns the text of `bytes` as a string, for messages.
     pub fn show(self, bytes: &[u8]) -> String {
         let mut text = Vec::new();
         self.encode(bytes, &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The bytes of `text`, or what is wrong with it.
+    /// Returns the bytes of `text`, or what is wrong with it.
     pub fn decode(self, text: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Format::Escaped => unescape(text),
@@ -60,7 +63,7 @@ impl Format {
         }
     }
 
-    /// Appends one entry and the end of its line.
+    /// Appends one entry and a line end.
     pub fn encode_entry(self, key: &[u8], value: &[u8], text: &mut Vec<u8>) {
         if self == Format::Json {
             text.extend_from_slice(b"{\"key\":");
@@ -76,7 +79,7 @@ impl Format {
         }
     }
 
-    /// Appends a key alone and the end of its line.
+    /// Appends a key alone and a line end.
     pub fn encode_key_line(self, key: &[u8], text: &mut Vec<u8>) {
         if self == Format::Json {
             text.extend_from_slice(b"{\"key\":");
@@ -88,7 +91,7 @@ impl Format {
         }
     }
 
-    /// The key and value of a line (without its end), or what is wrong with it.
+    /// Returns the key and value of a line without its line end, or what is wrong with it.
     pub fn decode_entry(self, line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
         if self == Format::Json {
             return parse_json::<Entry>(line).map(|entry| (entry.key, entry.value));
@@ -133,9 +136,9 @@ fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
                     bytes.push(high << 4 | low);
                     rest
                 }
-                _ => return Err("\\x wants two hexadecimal digits".to_string()),
+                _ => return Err("\\x needs two hexadecimal digits".to_string()),
             },
-            [b'\\', b'x', ..] => return Err("\\x wants two hexadecimal digits".to_string()),
+            [b'\\', b'x', ..] => return Err("\\x needs two hexadecimal digits".to_string()),
             [b'\\', other, ..] => {
                 let escape = Format::Escaped.show(&[*other]);
                 return Err(format!("unknown escape \\{escape} (a backslash is written \\\\)"));
@@ -173,13 +176,14 @@ fn decode_hex(text: &[u8]) -> Result<Vec<u8>, String> {
         .collect()
 }
 
-fn encode_json(bytes: &[u8], text: &mut Vec<u8>) {
-    match std::str::from_utf8(bytes) {
-        Ok(string) => serde_json::to_writer(text, string).expect("a Vec takes every write"),
-        Err(_) => {
-            text.extend_from_slice(b"{\"base64\":\"");
-            text.extend_from_slice(BASE64.encode(bytes).as_bytes());
-            text.extend_from_slice(b"\"}");
+/// Bytes that serialize as a string if they are UTF-8, and as `{"base64":"…"}` otherwise.
+pub struct JsonBytes<'a>(pub &'a [u8]);
+
+impl Serialize for JsonBytes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => serializer.collect_map([("base64", BASE64.encode(self.0))]),
         }
     }
 }
@@ -335,8 +339,8 @@ mod tests {
             (Format::Escaped, b"a\tb\tc", "more than one TAB"),
             (Format::Escaped, b"a\\nb\t", "key: unknown escape \\n"),
             (Format::Escaped, b"a\\\t", "key: a lone backslash"),
-            (Format::Escaped, b"a\t\\x4", "value: \\x wants two"),
-            (Format::Escaped, b"a\t\\xg0", "value: \\x wants two"),
+            (Format::Escaped, b"a\t\\x4", "value: \\x needs two"),
+            (Format::Escaped, b"a\t\\xg0", "value: \\x needs two"),
             (Format::Escaped, b"a\tb\r", "value: a raw byte 0x0d"),
             (Format::Hex, b"61", "no TAB"),
             (Format::Hex, b"6\t", "odd number"),

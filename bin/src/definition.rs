@@ -1,7 +1,7 @@
-//! The command line as the parser, the help pages, the manual and the completions have it.
+//! Definitions of the command line for the parser, the help pages, the manual and the completions.
 //!
-//! Every command accepts the common options, before or after its name. Its help page, manual page
-//! and completions show only those that concern it.
+//! Every command accepts all common options, before or after its name. Its help page, manual page
+//! and completions show only those that have an effect on it.
 
 use std::ffi::OsString;
 
@@ -10,7 +10,8 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Cli;
 
-/// What the parser goes by: all common options everywhere, hidden where they are without effect.
+/// Returns the definition for the parser: every command has all common options, with those hidden
+/// that have no effect on it.
 pub fn parsed() -> Command {
     let root = defined();
     each_command(root, |command, options| {
@@ -21,7 +22,7 @@ pub fn parsed() -> Command {
     })
 }
 
-/// What the manual and the completions show.
+/// Returns the definition for the manual and the completions.
 pub fn shown() -> Command {
     let root = defined();
     let root = each_command(root, |command, options| {
@@ -33,7 +34,7 @@ pub fn shown() -> Command {
     root.mut_args(|option| option.global(false))
 }
 
-/// The names of the commands.
+/// Returns the names of the commands.
 fn names() -> Vec<String> {
     Cli::command().get_subcommands().map(|command| command.get_name().to_string()).collect()
 }
@@ -53,7 +54,7 @@ fn each_command(mut root: Command, change: impl Fn(Command, &[Arg]) -> Command) 
     root
 }
 
-/// A common option as the page of `command` shows it; `None` where it is without effect.
+/// Returns a common option as the page of `command` shows it, or `None` if it has no effect there.
 fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
     let (name, id) = (command.get_name(), option.get_id().as_str());
     let option = option.clone();
@@ -68,14 +69,14 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
             "destroy" | "bench" | "demo" | "readamp" | "inspect" | "completions" | "man"
         ),
         "format" if name == "get" => {
-            let help = "Print one value a line in this format, also where stdout is no terminal";
+            let help = "Print one value a line in this format, even if stdout is not a terminal";
             return Some(option.help(help));
         }
         "format" => {
             matches!(name, "scan" | "load" | "batch" | "dump" | "inspect" | "repair" | "readamp")
         }
         "key_format" if matches!(name, "put" | "get" | "delete" | "explain" | "compact") => {
-            let help = "How keys given as arguments are written [default: escaped]";
+            let help = "Format of keys given as arguments [default: escaped]";
             return Some(option.help(help).hide_possible_values(name == "get"));
         }
         "key_format" => matches!(name, "scan" | "readamp"),
@@ -91,7 +92,7 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
     .then_some(option)
 }
 
-/// The command named in `typed`, if any is.
+/// Returns the command named in `typed`, if any.
 pub fn command_of(typed: &[OsString]) -> Option<String> {
     let root = Cli::command();
     let mut words = typed.iter();
@@ -100,7 +101,7 @@ pub fn command_of(typed: &[OsString]) -> Option<String> {
         if !word.starts_with('-') {
             return root.find_subcommand(word).map(|command| command.get_name().to_string());
         }
-        // All of the common options take a value.
+        // All common options take a value.
         let name = word.strip_prefix("--");
         if name.is_some() && root.get_arguments().any(|option| option.get_long() == name) {
             words.next();

@@ -1,4 +1,4 @@
-//! What a command can end with: an exit code and, mostly, one line on stderr.
+//! Errors of commands: an exit code and, for most, one line on stderr.
 //!
 //! ```text
 //! 0 done                 3 the database is locked by another process
@@ -7,7 +7,7 @@
 //! 2 usage                6 a format or feature this build cannot read
 //! ```
 //!
-//! The line says what, where, and what to do next.
+//! The line says what is wrong, where, and what to do next.
 
 pub mod usage;
 
@@ -18,58 +18,58 @@ use minikv::Error as DbError;
 
 pub type Result<T, E = CliError> = std::result::Result<T, E>;
 
-/// Why a command did not end with 0.
+/// The reason why a command did not succeed.
 #[derive(Debug)]
 pub enum CliError {
-    /// A key that was asked for is not there. The command said which.
+    /// A key was not found. The command has already said which.
     NotFound,
-    /// Everything was said already.
+    /// The command has already reported the error.
     Said {
-        /// The exit code.
+        /// Returns the exit code.
         code: u8,
     },
-    /// `verify` found damage: how much, and what to do next.
+    /// `verify` found damage.
     Damaged(String),
-    /// The command line, or a line of its input, cannot be meant.
+    /// The command line or a line of input is invalid.
     Usage(String),
-    /// The library refused.
+    /// The library returned an error.
     Db(DbError),
-    /// A file outside a database, or a stream.
+    /// An I/O error of a file outside a database, or of a stream.
     Io {
-        /// What was being done: `read`, `write`, `create`, ...
+        /// The operation: `read`, `write`, `create`, ...
         op: &'static str,
-        /// On what.
+        /// The name of the file or stream.
         name: String,
-        /// What the system said.
+        /// The underlying error.
         source: io::Error,
     },
-    /// What this build cannot do, and what to do about it.
+    /// This build lacks a feature.
     Unsupported(String),
-    /// What was read is not what was written.
+    /// A read returned something other than what was written.
     Wrong(String),
-    /// Another error, and what was done before it.
+    /// Another error, together with what had been done before it.
     After {
-        /// What happened.
+        /// The error.
         error: Box<CliError>,
-        /// E.g. `the 6 entries before it are loaded`.
+        /// What had been done, such as `the 6 entries before it are loaded`.
         done: String,
     },
-    /// Nobody reads stdout any more: the end, without a word.
+    /// Stdout is a pipe that was closed. The command ends without a message.
     ClosedPipe,
 }
 
 impl CliError {
-    /// An I/O error of the operation `op` on the file `path`.
+    /// Creates an I/O error of the operation `op` on the file `path`.
     pub fn io(op: &'static str, path: &Path, source: io::Error) -> CliError {
         CliError::Io { op, name: path.display().to_string(), source: plain(source) }
     }
 
-    /// Tells also what was done before.
+    /// Adds what had been done before the error.
     pub fn after(self, done: String) -> CliError {
         CliError::After { error: Box::new(self), done }
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::ClosedPipe => 0,
@@ -84,7 +84,7 @@ impl CliError {
         }
     }
 
-    /// The line for stderr, unless everything was said.
+    /// Returns the line for stderr, unless the error has already been reported.
     pub fn message(&self) -> Option<String> {
         let message = match self {
             CliError::NotFound | CliError::Said { .. } | CliError::ClosedPipe => return None,
@@ -130,7 +130,7 @@ fn db_message(error: &DbError) -> String {
         DbError::Locked { .. } => {
             "; end that process first, or only read: get, scan, dump and stats need no lock"
         }
-        DbError::DatabaseExists { .. } => "; name a directory that holds none",
+        DbError::DatabaseExists { .. } => "; name a directory without a database",
         DbError::Corruption(_) => {
             "; `minikv verify` lists all damage, `minikv repair --dry-run` shows what can be saved"
         }
@@ -140,7 +140,7 @@ fn db_message(error: &DbError) -> String {
         DbError::Unsupported { what, name, .. } if *what == "compression" && name == "2" => {
             "; that is zstd: build minikv with `--features zstd`"
         }
-        DbError::Unsupported { .. } => "; a build that knows it can read this database",
+        DbError::Unsupported { .. } => "; use a build that supports it",
         DbError::InvalidArgument { .. } => "; `minikv help` lists what options take",
         DbError::ReadOnly { .. } => "; remove the cause, then run the command again",
         DbError::Io { source, .. } => io_hint(source.as_ref()),
@@ -163,7 +163,7 @@ fn io_hint(error: &io::Error) -> &'static str {
     }
 }
 
-/// `error` without the name of a temporary file, which the user did not give.
+/// Returns `error` without the name of a temporary file, which would mean nothing to the user.
 fn plain(error: io::Error) -> io::Error {
     let text = error.to_string();
     match text.split_once(" at path \"") {
@@ -172,7 +172,7 @@ fn plain(error: io::Error) -> io::Error {
     }
 }
 
-/// `message` without line breaks or other control characters, which names may hold.
+/// Returns `message` with line breaks and other control characters escaped: names may contain them.
 fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {

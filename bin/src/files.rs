@@ -1,7 +1,7 @@
-//! A database as its files are: the live tables and logs, without opening it.
+//! A survey of a database's files: its live tables and logs, without opening it.
 //!
-//! The MANIFEST is read, and of each log the heads of its records. No memtable is filled and no
-//! table opened, so this costs little however large the database is.
+//! Reads the MANIFEST, and the logs to count their batches. It fills no memtable and opens no
+//! table, so it is cheap however large the database is.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,30 +17,30 @@ use crate::error::{CliError, Result};
 use crate::output;
 use crate::table_file::open_table;
 
-/// How often the files are listed anew because a writer changed them meanwhile.
+/// Maximum number of attempts to list the files while a writer keeps changing them.
 const MAX_TRIES: usize = 50;
 
 /// The live files of a database.
 pub struct Survey {
     dir: PathBuf,
-    /// Tables by level, and in a level by number.
+    /// The tables, ordered by level and then by number.
     pub tables: Vec<NewFile>,
-    /// Logs, the oldest first.
+    /// The logs, oldest first.
     pub logs: Vec<LogFile>,
 }
 
-/// A log that is not in tables yet.
+/// A log whose entries are not in tables yet.
 pub struct LogFile {
     pub path: PathBuf,
     pub bytes: u64,
-    /// Batches that are not empty.
+    /// Number of batches that are not empty.
     pub batches: u64,
-    /// The damage at which it ends.
+    /// The damage at which reading stopped, if any.
     pub damage: Option<Error>,
 }
 
 impl Survey {
-    /// The live files of the database in `dir`; with `any_order` whatever its comparator is.
+    /// Surveys the database in `dir`. With `any_order` its comparator need not be known.
     pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
         if !files::has_database(&DiskFs, dir)? {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
@@ -65,7 +65,7 @@ impl Survey {
         }
     }
 
-    /// Says on stderr where a log is damaged.
+    /// Reports damage of logs on stderr.
     pub fn say_damage(&self) {
         for log in &self.logs {
             if let Some(damage) = &log.damage {
@@ -74,9 +74,10 @@ impl Survey {
         }
     }
 
-    /// Visits the entries that count, table by table and log by log: of each key the newest.
+    /// Visits the newest version of each key, table by table and log by log, unless it is a
+    /// deletion.
     ///
-    /// Needs no order of keys, but memory for all of them.
+    /// This needs no key order, but memory for all keys.
     pub fn each_entry(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
         let mut newest: HashMap<Vec<u8>, u64> = HashMap::new();
         self.each_version(|key, seq, _| {
@@ -111,7 +112,8 @@ impl Survey {
         Ok(())
     }
 
-    /// Checks every block and record. Order, ranges and what filters answer need a comparator.
+    /// Checks every block and record. The order of keys, the ranges of tables and the answers of
+    /// filters cannot be checked without a comparator.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let table_bytes = self.tables.iter().map(|table| table.file_bytes).sum();
@@ -174,7 +176,7 @@ fn verify_table(path: &Path, report: &mut VerifyReport) -> Result<()> {
     Ok(())
 }
 
-/// What is not damage ends the check.
+/// Adds damage to the report. Returns any other error.
 fn add_fault(report: &mut VerifyReport, error: Error) -> Result<()> {
     let Error::Corruption(fault) = error else { return Err(error.into()) };
     report.fault_count += 1;
@@ -190,7 +192,7 @@ fn survey(dir: &Path, recovered: &Recovered) -> Result<Survey> {
         let log = LogFile::read(dir.join(log_name(number)))?;
         let ends = log.damage.is_some();
         logs.push(log);
-        // What comes after damage does not count.
+        // Logs after a damaged one are not live.
         if ends {
             break;
         }
@@ -276,14 +278,15 @@ fn each_in_log(
     }
 }
 
-/// Whether `dir` holds what `destroy` is for: a database, or what one that was being removed left.
+/// Returns whether `dir` has files for `destroy` to remove: a database, or the rest of one whose
+/// removal was interrupted.
 pub fn has_remains(dir: &Path) -> Result<bool> {
     let names = match std::fs::read_dir(dir) {
         Ok(names) => names,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(CliError::io("list", dir, error)),
     };
-    // Anything may be called 7.log: the other names must show that it is a database's.
+    // Any file may be called 7.log, so only names that nothing else uses count.
     Ok(names.flatten().any(|entry| {
         matches!(
             entry.file_name().to_str().and_then(FileName::parse),

@@ -1,7 +1,9 @@
-//! Lines of a file or of stdin, numbered.
+//! Numbered lines of a file or of stdin.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{
+    BufRead, BufReader, {self},
+};
 use std::path::{Path, PathBuf};
 
 use crate::error::{CliError, Result};
@@ -19,7 +21,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The lines of `file`, or of stdin if there is none or it is `-`.
+    /// Opens `file`, or stdin if there is none or it is `-`.
     pub fn open(file: Option<&PathBuf>) -> Result<Lines> {
         match file.filter(|path| path.as_os_str() != "-") {
             None => Ok(Lines::new(Box::new(io::stdin().lock()), "stdin".to_string(), None)),
@@ -35,7 +37,7 @@ impl Lines {
         Ok(Lines::new(Box::new(reader), path.display().to_string(), total_bytes))
     }
 
-    /// The lines of `bytes`.
+    /// Reads `bytes`.
     pub fn of(bytes: &'static [u8], name: &str) -> Lines {
         Lines::new(Box::new(bytes), name.to_string(), Some(bytes.len() as u64))
     }
@@ -44,7 +46,8 @@ impl Lines {
         Lines { reader, name, line: Vec::new(), line_number: 0, bytes_read: 0, total_bytes }
     }
 
-    /// The next line, without its end, or `None` after the last. A last line may lack its end.
+    /// Returns the next line without its line end, or `None` after the last, which may lack a line
+    /// end.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let read = self
@@ -62,17 +65,17 @@ impl Lines {
         Ok(Some(&self.line))
     }
 
-    /// The place of the last line, for messages: `entries.tsv line 7`.
+    /// Returns the place of the last line, for messages: `entries.tsv line 7`.
     pub fn place(&self) -> String {
         format!("{} line {}", self.name, self.line_number)
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Bytes in all, where that is known.
+    /// Returns the total number of bytes, if it is known.
     pub fn total_bytes(&self) -> Option<u64> {
         self.total_bytes
     }

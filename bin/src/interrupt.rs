@@ -1,7 +1,7 @@
-//! What remains to be done when the process is asked to end: Ctrl-C, SIGTERM, SIGHUP.
+//! Actions to run when the process is interrupted by Ctrl-C, SIGTERM or SIGHUP.
 //!
-//! The signal is handled by a thread of its own while the command still runs. It does the actions
-//! that are registered, the latest first, and ends the process with exit code 130.
+//! A separate thread handles the signal while the command still runs. It runs the registered
+//! actions, the latest first, and ends the process with exit code 130.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once};
@@ -12,7 +12,7 @@ use crate::output;
 
 const EXIT_CODE_INTERRUPTED: i32 = 130;
 
-/// A write that takes longer is not waited for.
+/// Maximum time to wait for a write that is in progress.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 type Action = Box<dyn FnMut() + Send>;
@@ -21,7 +21,7 @@ static ACTIONS: Mutex<Vec<(u64, Action)>> = Mutex::new(Vec::new());
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 static HANDLER: Once = Once::new();
 
-/// Keeps an action registered.
+/// Keeps an action registered until dropped.
 #[must_use]
 pub struct Guard {
     id: u64,
@@ -33,17 +33,18 @@ impl Drop for Guard {
     }
 }
 
-/// Does `action` when the process is asked to end.
+/// Registers `action` to be run when the process is interrupted.
 pub fn on_interrupt(action: impl FnMut() + Send + 'static) -> Guard {
     let made = make(|| Ok(((), action)));
     made.expect("it makes nothing that could fail").1
 }
 
-/// Makes something that `action` removes, with no moment between in which an interrupt leaves it.
+/// Creates something and registers the action that removes it, so that no interrupt can come
+/// between.
 pub fn make<T, A: FnMut() + Send + 'static>(
     make: impl FnOnce() -> Result<(T, A)>,
 ) -> Result<(T, Guard)> {
-    // Without a handler an interrupt ends the process as ever: no reason to refuse the command.
+    // Without a handler an interrupt ends the process as usual, which is no reason to fail.
     HANDLER.call_once(|| drop(ctrlc::set_handler(end)));
     let mut actions = actions();
     let (made, action) = make()?;
@@ -63,19 +64,19 @@ fn end() {
     std::process::exit(EXIT_CODE_INTERRUPTED);
 }
 
-/// Entries that were written, to be named if the command is interrupted.
+/// A count of entries written, to be reported if the command is interrupted.
 #[derive(Clone, Default)]
 pub struct Tally {
     shared: Arc<(Mutex<()>, AtomicU64)>,
 }
 
 impl Tally {
-    /// Says `done` of the number of entries if the process is asked to end.
+    /// Registers a message for an interrupt: `done` makes it from the number of entries.
     pub fn say_on_interrupt(&self, done: impl Fn(u64) -> String + Send + 'static) -> Guard {
         let tally = self.clone();
         on_interrupt(move || {
             let started = Instant::now();
-            // The write in flight counts.
+            // A write in progress counts.
             while tally.shared.0.try_lock().is_err() && started.elapsed() < MAX_WAIT {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -83,7 +84,7 @@ impl Tally {
         })
     }
 
-    /// Does a write of `entries`, which count if it succeeds.
+    /// Does a write of `entries` entries, and counts them if it succeeds.
     pub fn write<T>(&self, entries: u64, write: impl FnOnce() -> Result<T>) -> Result<T> {
         let _writing = self.shared.0.lock().unwrap_or_else(|e| e.into_inner());
         let written = write()?;
@@ -91,7 +92,7 @@ impl Tally {
         Ok(written)
     }
 
-    /// The entries written so far.
+    /// Returns the number of entries written so far.
     pub fn count(&self) -> u64 {
         self.shared.1.load(Ordering::Relaxed)
     }

@@ -1,24 +1,29 @@
-//! Where output goes: data to stdout, everything else to stderr, progress to a terminal only.
+//! Output: data goes to stdout, everything else to stderr, and progress only to a terminal.
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{
+    BufWriter, IsTerminal, Write, {self},
+};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 
 use crate::error::{CliError, Result};
-use crate::interrupt::{self, Guard};
+use crate::interrupt::{
+    Guard, {self},
+};
 
 const BUFFER_BYTES: usize = 128 << 10;
 
-/// Whether a person reads stdout.
+/// Returns whether stdout is a terminal.
 pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Says one line on stderr. Whether anybody hears it does not matter.
+/// Prints one line to stderr. Errors are ignored.
 pub fn say(line: impl AsRef<str>) {
     let _ = writeln!(io::stderr(), "{}", line.as_ref());
 }
@@ -30,7 +35,7 @@ pub struct Stdout {
 
 impl Stdout {
     pub fn open() -> Result<Stdout> {
-        // The file itself, because `std::io::Stdout` searches everything written for line ends.
+        // The file itself, because `std::io::Stdout` searches everything for line ends.
         let fd = io::stdout().as_fd().try_clone_to_owned().map_err(stdout_error)?;
         Ok(Stdout { writer: BufWriter::with_capacity(BUFFER_BYTES, File::from(fd)) })
     }
@@ -44,6 +49,12 @@ impl Stdout {
         self.write(b"\n")
     }
 
+    /// Prints one line of JSON, with the fields in alphabetical order.
+    pub fn json(&mut self, document: &impl Serialize) -> Result<()> {
+        let document = serde_json::to_value(document).expect("documents have names for keys");
+        self.line(document.to_string())
+    }
+
     pub fn flush(&mut self) -> Result<()> {
         self.writer.flush().map_err(stdout_error)
     }
@@ -53,7 +64,7 @@ impl Stdout {
     }
 }
 
-/// What a failed write to stdout means: a closed pipe is a quiet end.
+/// Returns the error of a failed write to stdout. A closed pipe ends the command quietly.
 pub fn stdout_error(source: io::Error) -> CliError {
     if source.kind() == io::ErrorKind::BrokenPipe {
         return CliError::ClosedPipe;
@@ -63,9 +74,9 @@ pub fn stdout_error(source: io::Error) -> CliError {
 
 const COLUMN_GAP: usize = 3;
 
-/// A table of text: the first column to the left, the others to the right.
+/// A table of text. The first column is left-aligned, the others right-aligned.
 pub struct Table {
-    /// Headings above the head, each with the number of columns it stands over. Empty without.
+    /// Headings above the header row, each with the number of columns it spans.
     groups: Vec<(String, usize)>,
     rows: Vec<Vec<String>>,
 }
@@ -81,15 +92,15 @@ impl Table {
         Table { groups: Vec::new(), rows }
     }
 
-    /// A table whose head has two rows: the first names groups of columns, from the left. A group
-    /// without a name leaves its columns alone.
+    /// Creates a table with two header rows, of which the first names groups of columns. A group
+    /// without a name has no heading.
     pub fn grouped<const N: usize>(groups: &[(&str, usize)], head: [&str; N]) -> Table {
         debug_assert_eq!(groups.iter().map(|(_, columns)| columns).sum::<usize>(), N);
         let groups = groups.iter().map(|(name, columns)| (name.to_string(), *columns)).collect();
         Table { groups, ..Table::new(head) }
     }
 
-    /// The groups of columns; empty if the head has one row.
+    /// Returns the groups of columns; none if there is one header row.
     pub fn groups(&self) -> &[(String, usize)] {
         &self.groups
     }
@@ -104,7 +115,7 @@ impl Table {
 }
 
 impl Table {
-    /// The row above the head: each name amid dashes that span its columns.
+    /// Returns the first of two header rows: each name amid dashes that span its columns.
     fn groups_line(&self, width: impl Fn(usize) -> usize) -> String {
         let (mut line, mut first) = (String::new(), 0);
         for (name, columns) in &self.groups {
@@ -148,23 +159,23 @@ impl fmt::Display for Table {
     }
 }
 
-/// A bar or counter on stderr, invisible unless stderr is a terminal. Never wider than it.
+/// A progress bar or counter on stderr, shown only on a terminal and never wider than it.
 pub struct Progress {
     bar: ProgressBar,
     created: Instant,
-    /// Clears the line if the process is asked to end.
+    /// Clears the line if the process is interrupted.
     _guard: Option<Guard>,
 }
 
-/// How long a total may grow by leaps, so that a bar would be full and then empty again.
+/// While a total is new it may still grow by leaps, and a bar would jump back and forth.
 const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 
-/// Narrower terminals get no bar.
+/// Minimum width of a terminal for a bar, in columns.
 const COLUMNS_WITH_BAR: u16 = 80;
 
 impl Progress {
-    /// Progress through `total_bytes`, or a counter if the end is not known. If the total is 0 at
-    /// first, it is still being found out: nothing is drawn for a moment.
+    /// Creates a bar for `total_bytes`, or a counter if the total is not known. A total of 0 is
+    /// still being determined: nothing is drawn at first.
     pub fn bytes(what: &'static str, total_bytes: Option<u64>) -> Progress {
         let template = match total_bytes {
             Some(_) if stderr_columns() >= COLUMNS_WITH_BAR => {
@@ -176,12 +187,12 @@ impl Progress {
         Progress::new(what, total_bytes, template)
     }
 
-    /// A counter of entries.
+    /// Creates a counter of entries.
     pub fn counter(what: &'static str) -> Progress {
         Progress::new(what, None, "{prefix} {human_pos} entries")
     }
 
-    /// Progress through `total` steps.
+    /// Creates a bar for `total` steps.
     pub fn steps(what: &'static str, total: u64) -> Progress {
         let template = match stderr_columns() >= COLUMNS_WITH_BAR {
             true => "{prefix} {bar:30} {pos}/{len}",
@@ -190,7 +201,7 @@ impl Progress {
         Progress::new(what, Some(total), template)
     }
 
-    /// Only a message.
+    /// Creates a message without a bar.
     pub fn note(what: &'static str) -> Progress {
         Progress::new(what, None, "{prefix} {wide_msg}")
     }
@@ -214,7 +225,7 @@ impl Progress {
         self.bar.set_position(position);
     }
 
-    /// Sets a total that was not known at first.
+    /// Sets the total, which was not known at first.
     pub fn total(&self, total: u64) {
         self.bar.set_length(total);
         if self.bar.is_hidden() && total > 0 && self.created.elapsed() >= TOTAL_IS_KNOWN_AFTER {
@@ -227,7 +238,7 @@ impl Progress {
     }
 }
 
-/// The width of the terminal that shows stderr.
+/// Returns the width of the terminal that shows stderr.
 fn stderr_columns() -> u16 {
     rustix::termios::tcgetwinsize(io::stderr()).map_or(COLUMNS_WITH_BAR, |size| size.ws_col)
 }

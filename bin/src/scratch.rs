@@ -1,13 +1,15 @@
-//! Directories for databases that live as long as a command, also if it is interrupted.
+//! Directories for databases that live as long as a command, even if it is interrupted.
 
 use std::path::Path;
 
 use tempfile::TempDir;
 
 use crate::error::{CliError, Result};
-use crate::interrupt::{self, Guard};
+use crate::interrupt::{
+    Guard, {self},
+};
 
-/// A temporary directory, removed when dropped and when the process is asked to end.
+/// A temporary directory, removed when dropped and when the process is interrupted.
 pub struct Scratch {
     dir: TempDir,
     _guard: Guard,
@@ -21,7 +23,7 @@ impl Scratch {
             })?;
             let path = dir.path().to_path_buf();
             let remove = move || {
-                // Background threads may still make files, so removing can find new ones.
+                // Background threads may still create files, so removal can find new ones.
                 let _ = (0..3).find(|_| std::fs::remove_dir_all(&path).is_ok());
             };
             Ok((dir, remove))

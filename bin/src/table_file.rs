@@ -1,4 +1,4 @@
-//! A table file by itself, with no database around it.
+//! Opens a table file by itself, without a database.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! What `readamp` and `demo` put into databases, and the lookups they do.
+//! The data that `readamp` and `demo` load.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use minikv::{Db, Options, WriteBatch};
+use minikv_workloads::mix;
 
 use crate::codec::Format;
 use crate::error::{CliError, Result};
@@ -15,11 +16,11 @@ pub static WORDS: &[u8] = include_bytes!("../data/words.txt");
 
 const BATCH_ENTRIES: u64 = 1000;
 const MUTATIONS: u64 = 1000;
-/// When flushes and compactions get a turn while a batch is written. Any number will do, as long
+/// Decides when flushes and compactions run while a batch is written. Any number will do, as long
 /// as it stays the same.
 const BACKGROUND_SEED: u64 = 1;
 
-/// Random numbers, the same for the same seed: splitmix64.
+/// A splitmix64 generator: the same seed gives the same numbers. Published figures depend on it.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -33,25 +34,18 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
     }
 
-    /// A position in something of `len`, which is not 0.
+    /// Returns a position in a slice of `len` elements, which must not be 0.
     fn position(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 }
 
-/// Mixes the bits of a number; no two numbers give the same.
-fn mix(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
-}
-
-/// Entries to load, without repeated keys.
+/// Entries to load, each key once.
 pub enum Data {
     /// Read from a file, in key order.
     Listed { name: String, entries: Vec<(Vec<u8>, Vec<u8>)> },
@@ -60,7 +54,7 @@ pub enum Data {
 }
 
 impl Data {
-    /// The bundled words. The value says where the word stands in the list.
+    /// Returns the bundled words. A value states the word's position in the list.
     pub fn words() -> Result<Data> {
         let mut lines = Lines::of(WORDS, "words");
         let mut entries = BTreeMap::new();
@@ -74,8 +68,8 @@ impl Data {
         Ok(Data::Listed { name, entries: entries.into_iter().collect() })
     }
 
-    /// The lines of a file: entries in `format`, or, without one, `KEY` or `KEY<TAB>VALUE` with
-    /// bytes as they are. Keys without a value get one of `value_bytes`.
+    /// Reads a file of entries, one a line: in `format`, or without one, `KEY` or `KEY<TAB>VALUE`
+    /// with bytes as they are. A key without a value gets one of `value_bytes`.
     pub fn file(path: &Path, format: Option<Format>, value_bytes: usize) -> Result<Data> {
         let mut lines = Lines::open(Some(&path.to_path_buf()))?;
         let mut entries = BTreeMap::new();
@@ -93,7 +87,7 @@ impl Data {
             entries.insert(key, value);
         }
         if entries.is_empty() {
-            return Err(CliError::Usage(format!("{} holds no entries", path.display())));
+            return Err(CliError::Usage(format!("{} has no entries", path.display())));
         }
         let name = path.display().to_string();
         Ok(Data::Listed { name, entries: entries.into_iter().collect() })
@@ -115,7 +109,7 @@ impl Data {
         }
     }
 
-    /// The key of entry `i`.
+    /// Returns the key of entry `i`.
     pub fn key(&self, i: u64) -> Vec<u8> {
         match self {
             Data::Listed { entries, .. } => entries[i as usize].0.clone(),
@@ -123,7 +117,7 @@ impl Data {
         }
     }
 
-    /// The value of entry `i`.
+    /// Returns the value of entry `i`.
     pub fn value(&self, i: u64) -> Vec<u8> {
         match self {
             Data::Listed { entries, .. } => entries[i as usize].1.clone(),
@@ -131,10 +125,10 @@ impl Data {
         }
     }
 
-    /// Absent key number `i`: different numbers give different generated keys.
+    /// Returns absent key number `i`. Different numbers give different generated keys.
     pub fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
         match self {
-            // Different numbers give different keys, so those past the entries' are not there.
+            // Different numbers give different keys, so those beyond the entries' are absent.
             Data::Generated { entries, seed, .. } => generated_key(*seed, entries + i),
             Data::Listed { entries, .. } => {
                 let contains = |key: &[u8]| entries.binary_search_by(|e| e.0[..].cmp(key)).is_ok();
@@ -156,16 +150,16 @@ impl Data {
 
     /// Creates a database in `dir` that [`Data::load`] fills the same way every time.
     ///
-    /// With background threads, the scheduler and the number of cores decide which tables a merge
-    /// meets and where its outputs are cut. So this handle has none: flushes and compactions run
-    /// in the calling thread, as soon as they are due.
+    /// With background threads, the scheduler and the number of cores would decide which tables a
+    /// merge reads and where its outputs are cut. This handle has none: flushes and compactions run
+    /// in the calling thread as soon as they are due.
     pub fn create(dir: &Path, options: Options) -> Result<Db> {
         let options = options.create_if_missing(true).error_if_exists(true);
         Ok(Db::open(dir, options.inline_background(Some(BACKGROUND_SEED)))?)
     }
 
-    /// Puts the entries into `db`, in an order that is random and the same for the same seed.
-    /// After each batch all flushes and compactions that are due are done.
+    /// Puts the entries into `db` in a random order that depends on the seed alone. After each
+    /// batch, runs all flushes and compactions that are due.
     pub fn load(&self, db: &Db, seed: u64) -> Result<()> {
         let progress = Progress::steps("loading", self.len());
         let order = self.order(seed);
@@ -182,7 +176,7 @@ impl Data {
         Ok(db.write(batch)?)
     }
 
-    /// `None` if the entries are in random order already.
+    /// Returns the order to load the entries in, or `None` if they are already in random order.
     fn order(&self, seed: u64) -> Option<Vec<u32>> {
         let Data::Listed { entries, .. } = self else { return None };
         let mut order: Vec<u32> = (0..entries.len() as u32).collect();
@@ -198,7 +192,8 @@ fn generated_key(seed: u64, i: u64) -> Vec<u8> {
     format!("{:016x}", mix(i.wrapping_add(mix(seed)))).into_bytes()
 }
 
-/// A value of `bytes` of which the second half repeats the first: it compresses about twofold.
+/// Returns a value of `bytes` bytes whose second half repeats the first, so that it compresses to
+/// about half.
 fn make_value(i: u64, bytes: usize) -> Vec<u8> {
     let mut rng = Rng::new(i);
     let mut value = Vec::with_capacity(bytes);
@@ -207,7 +202,7 @@ fn make_value(i: u64, bytes: usize) -> Vec<u8> {
     value
 }
 
-/// A key with one change: a byte replaced, added or taken out, or two swapped.
+/// Returns a present key with one change: a byte replaced, added or removed, or two bytes swapped.
 pub fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
     let mut key = entries[rng.position(entries.len())].0.clone();
     let other = &entries[rng.position(entries.len())].0;

@@ -6,22 +6,23 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
+use serde::Serialize;
 
 use crate::output;
 
 /// The process that holds the database's lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Writer {
     /// `None` if the system does not say.
     pub process: Option<u32>,
 }
 
 impl Writer {
-    /// The holder of the lock of the database in `dir`.
+    /// Returns the holder of the lock of the database in `dir`.
     ///
-    /// Only asks: nothing is locked for a moment, created or changed, so that no writer is
-    /// disturbed. Must not be called by a process that holds the lock: closing a descriptor of the
-    /// file would give an `fcntl` lock up. A `flock`, goleveldb's only lock, is seen on Linux.
+    /// This only queries: it locks, creates and changes nothing, so it disturbs no writer. A
+    /// process that holds the lock must not call it: closing a descriptor of the file would release
+    /// an `fcntl` lock. A `flock`, goleveldb's only lock, is seen on Linux only.
     pub fn of(dir: &Path) -> Option<Writer> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::options()
@@ -33,14 +34,14 @@ impl Writer {
             return None;
         }
         if let Ok(Some(lock)) = fcntl_getlk(&file, &Flock::from(FlockType::WriteLock)) {
-            // 0: a process outside of this one's pid namespace.
+            // The number is 0 for a process outside this one's pid namespace.
             let process = lock.pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
             return Some(Writer { process });
         }
         flock_holder(&file)
     }
 
-    /// Says on stderr that what was read is a moment's view.
+    /// Says on stderr that what was read is the state of one moment.
     pub fn say(self, dir: &Path) {
         let who = match self.process {
             Some(pid) => format!("process {pid}"),
@@ -53,7 +54,7 @@ impl Writer {
     }
 }
 
-/// Linux lists every lock: `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`.
+/// Searches Linux's list of locks: `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`.
 #[cfg(target_os = "linux")]
 fn flock_holder(file: &File) -> Option<Writer> {
     use std::os::unix::fs::MetadataExt;

@@ -169,3 +169,21 @@ fn checkpoint_makes_a_database_of_its_own() {
     run(&db, &["checkpoint", copy.to_str().unwrap()]).fails(2, &["there is a database in"]);
     run(&db, &["checkpoint", home.path().to_str().unwrap()]).fails(2, &["is not empty"]);
 }
+
+#[test]
+fn repair_prints_absolute_paths_of_a_relative_directory() {
+    let (home, db) = made();
+    let table = named(&db, ".ldb");
+    flip(&table, 100);
+    let out = Command::new(env!("CARGO_BIN_EXE_minikv"))
+        .current_dir(home.path())
+        .args(["--db", "db", "repair", "--dry-run", "--json"])
+        .output()
+        .unwrap();
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let file = Path::new(json["tables"][0]["file"].as_str().unwrap());
+    assert_eq!(file.canonicalize().unwrap(), table.canonicalize().unwrap());
+    assert!(file.is_absolute(), "{}", file.display());
+    let kept = Path::new(json["put_aside"][0]["kept"].as_str().unwrap());
+    assert!(kept.is_absolute(), "{}", kept.display());
+}

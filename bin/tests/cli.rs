@@ -1,7 +1,9 @@
 //! The command as a user types it: the built binary, its streams and its exit codes.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{
+    File, {self},
+};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -506,7 +508,7 @@ fn what_this_build_cannot_do_is_refused_by_name() {
     assert!(!place.db().exists());
     place.ok(&["put", "a", "b", "--comparator", "leveldb.BytewiseComparator"]);
     let ran = place.run(&["get", "a", "--comparator", "reverse"]);
-    ran.fails(6, &["reverse", "the database wants leveldb.BytewiseComparator"]);
+    ran.fails(6, &["reverse", "the database needs leveldb.BytewiseComparator"]);
 }
 
 #[test]
@@ -610,7 +612,7 @@ fn an_unknown_order_of_keys_is_refused_by_name() {
         place.run(args).fails(6, &["comparator idb_cmp1"]);
     }
     let ran = place.run(&["scan", "--comparator", "idb_cmp2"]);
-    ran.fails(6, &["idb_cmp2", "the database wants idb_cmp1"]);
+    ran.fails(6, &["idb_cmp2", "the database needs idb_cmp1"]);
     place.run(&["destroy"]).fails(2, &["--yes"]);
     assert_eq!(contents(&place.db()), before);
 }
@@ -1009,7 +1011,7 @@ fn readamp_measures_databases_and_leaves_them_alone() {
     fails(&["--absent-ratio", "2"], &["0 to 1"]);
     fails(&["--entries", "5"], &["--db"]);
     fs::write(&keys, "").unwrap();
-    fails(&["--lookups", &keys], &["holds no keys"]);
+    fails(&["--lookups", &keys], &["has no keys"]);
 }
 
 #[test]
@@ -1035,7 +1037,7 @@ fn readamp_takes_files_and_generated_entries() {
     readamp(&["--db", &list]).fails(5, &["list"]);
     readamp(&["/no/such/list"]).fails(5, &["/no/such/list"]);
     fs::write(&list, "").unwrap();
-    readamp(&[&list]).fails(2, &["holds no entries"]);
+    readamp(&[&list]).fails(2, &["has no entries"]);
 }
 
 #[test]

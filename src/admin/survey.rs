@@ -6,9 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::admin::findings::Findings;
-use crate::admin::logs::{self, LogFacts};
-use crate::admin::manifest::{self, Manifest};
-use crate::admin::tables::{self, TableFacts};
+use crate::admin::logs::{
+    LogFacts, {self},
+};
+use crate::admin::manifest::{
+    Manifest, {self},
+};
+use crate::admin::tables::{
+    TableFacts, {self},
+};
 use crate::base::{Error, Result};
 use crate::engine::open::directory;
 use crate::engine::options::Options;
@@ -16,7 +22,9 @@ use crate::engine::version::manifest::read_current;
 use crate::filter::{BloomFilterPolicy, FilterPolicy};
 use crate::format::edit::{NUM_LEVELS, NewFile};
 use crate::format::key::{InternalComparator, KeyOrder};
-use crate::format::name::{self, FileName};
+use crate::format::name::{
+    FileName, {self},
+};
 use crate::fs::Fs;
 use crate::table::reader::TableContext;
 

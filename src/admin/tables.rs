@@ -465,7 +465,6 @@ impl SoundEntries {
     ///
     /// # Errors
     /// As [`SoundEntries::open`].
-    #[expect(clippy::should_implement_trait, reason = "the entry is lent, not given")]
     pub fn next(&mut self) -> Result<bool> {
         if let Some(cursor) = &mut self.cursor
             && cursor.next().map_err(|error| error.in_file(&self.path))?

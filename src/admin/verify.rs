@@ -20,6 +20,7 @@ const MAX_HOLD_TRIES: usize = 50;
 
 /// The results of [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Every fault with its file and, if known, its offset, what was expected and what was found.
@@ -31,6 +32,7 @@ pub struct VerifyReport {
     /// are no longer needed.
     pub notes: Vec<Corruption>,
     /// The MANIFEST that was used; `None` if there is none.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::optional_path"))]
     pub manifest: Option<PathBuf>,
     /// Number of tables read.
     pub tables: u64,

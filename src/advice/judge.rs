@@ -15,12 +15,15 @@ pub struct Evidence<'a> {
 
 /// What one plan saves compared with no filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Saving {
     /// Average number of data blocks per lookup.
     pub blocks_per_get: f64,
     /// Average number of data blocks saved per lookup.
+    #[cfg_attr(feature = "serde", serde(rename = "blocks_saved_per_get"))]
     pub saved: f64,
     /// The 95 % confidence interval of `saved`.
+    #[cfg_attr(feature = "serde", serde(rename = "interval_95_percent"))]
     pub interval: (f64, f64),
     /// Size of the filters, in bytes.
     pub filter_bytes: u64,
@@ -28,12 +31,15 @@ pub struct Saving {
 
 /// How certain an advice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Sureness {
     /// The whole confidence interval agrees with it.
     Sure,
     /// The middle of the confidence interval agrees with it, but not all of it.
     Likely,
     /// There are too few lookups to tell.
+    #[cfg_attr(feature = "serde", serde(rename = "too few lookups"))]
     TooFew,
 }
 
@@ -58,7 +64,7 @@ pub const ENOUGH: f64 = 0.95;
 pub const LEAST_LOOKUPS: usize = 100;
 
 /// The normal distribution's quantile of a two-sided 95 % interval.
-const Z: f64 = 1.959_963_985;
+pub const Z: f64 = 1.959_963_985;
 
 /// Judges `plans` against `without`, the data blocks that the same lookups read without filters.
 ///

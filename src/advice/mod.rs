@@ -32,6 +32,7 @@ pub use judge::{Saving, Sureness};
 /// Block counts are of data blocks that gets search, from the cache or from files. `Display` writes
 /// it all as a table and two sentences.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct FilterAdvice {
     /// The value for [`Options::filter`](crate::Options::filter). `FilterLayout::None` if filters
@@ -65,6 +66,7 @@ pub struct FilterAdvice {
 
 /// The savings and costs of filters of one kind and size.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Tried {
     /// Where the filters are.

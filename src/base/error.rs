@@ -80,8 +80,13 @@ pub enum Error {
 
 /// The details of an [`Error::Corruption`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Corruption {
     /// The damaged file, if known.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "file", serialize_with = "crate::base::serialize::optional_path")
+    )]
     pub path: Option<PathBuf>,
     /// The offset in the file, in bytes, if known.
     pub offset: Option<u64>,

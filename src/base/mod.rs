@@ -4,6 +4,8 @@ pub mod comparator;
 pub mod error;
 pub mod hash;
 pub mod prefix;
+#[cfg(feature = "serde")]
+pub mod serialize;
 pub mod size;
 pub mod sync;
 

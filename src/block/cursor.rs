@@ -93,7 +93,7 @@ impl Behind {
     }
 }
 
-#[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend or fail")]
+#[allow(clippy::should_implement_trait, reason = "an Iterator cannot lend or fail")]
 impl BlockCursor {
     /// Creates a cursor over `block`.
     pub fn new(block: Block) -> BlockCursor {

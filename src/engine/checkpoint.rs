@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::open::directory::{self, create_dir};
+use crate::engine::open::directory::{
+    create_dir, {self},
+};
 use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::format::edit::VersionEdit;
 use crate::format::name;

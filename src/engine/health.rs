@@ -24,7 +24,9 @@ use crate::engine::stats::metrics::StallCause;
 use crate::engine::version::Version;
 use crate::engine::write::CommitState;
 use crate::format::edit::VersionEdit;
-use crate::format::name::{self, FileName};
+use crate::format::name::{
+    FileName, {self},
+};
 
 /// Time from the first failure of a compaction to the next try. Doubles with each failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);

@@ -64,6 +64,8 @@ pub struct Options {
 /// LevelDB's six probes. (Measured, LevelDB's filters have about one in 100, because their probes
 /// are not independent.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum FilterLayout {
     /// No filters.
     None,

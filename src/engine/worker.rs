@@ -9,7 +9,9 @@
 use std::sync::Arc;
 
 use crate::base::sync::atomic::Ordering::Relaxed;
-use crate::base::sync::thread::{self, JoinHandle};
+use crate::base::sync::thread::{
+    JoinHandle, {self},
+};
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
 use crate::engine::compact::pick;

@@ -15,6 +15,8 @@ use crate::format::key::{KeyKind, SeqNo};
 pub use crate::table::BlockSource;
 use crate::table::reader::BlockReadOptions;
 
+#[cfg(feature = "serde")]
+mod json;
 mod record;
 mod show;
 
@@ -56,6 +58,8 @@ pub struct Explanation {
 
 /// One step of a get.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(tag = "step", rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Step {
     /// A memtable was searched.
@@ -97,13 +101,16 @@ pub enum Step {
         decompressed_bytes: Option<u64>,
     },
     /// The data block has the key.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::entry"))]
     Entry(Entry),
     /// The data block does not have the key.
+    #[cfg_attr(feature = "serde", serde(rename = "entry", serialize_with = "json::no_entry"))]
     NotHere,
 }
 
 /// A table that was searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SearchedTable {
     /// The level of the table.
@@ -113,8 +120,10 @@ pub struct SearchedTable {
     /// Size of the file, in bytes.
     pub file_bytes: u64,
     /// The first user key.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::bytes"))]
     pub first_key: Vec<u8>,
     /// The last user key.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::bytes"))]
     pub last_key: Vec<u8>,
     /// Whether the table has a filter.
     pub filter: FilterState,
@@ -122,6 +131,8 @@ pub struct SearchedTable {
 
 /// Whether a table has a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum FilterState {
     /// The table has a filter.
@@ -134,9 +145,11 @@ pub enum FilterState {
 
 /// A data block, as listed in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IndexedBlock {
     /// A user key that is not before the block's last and not after the next block's first.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::bytes"))]
     pub separator: Vec<u8>,
     /// Offset of the block in the file, in bytes.
     pub offset: u64,
@@ -146,9 +159,11 @@ pub struct IndexedBlock {
 
 /// The version of the key that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Entry {
     /// The sequence number of the write.
+    #[cfg_attr(feature = "serde", serde(rename = "sequence"))]
     pub seq: SeqNo,
     /// Whether the write was a put or a deletion.
     pub kind: KeyKind,
@@ -185,6 +200,8 @@ impl Verdict {
 
 /// The part that filters played in a get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FilterUse {
     /// Filters were queried.

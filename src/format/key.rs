@@ -30,11 +30,14 @@ pub const TRAILER_BYTES: usize = 8;
 
 /// Whether an internal key is a put or a deletion. The numbers are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[repr(u8)]
 pub enum KeyKind {
     /// A tombstone: the key was deleted.
+    #[cfg_attr(feature = "serde", serde(rename = "delete"))]
     Deletion = 0,
     /// A put: the key has a value.
+    #[cfg_attr(feature = "serde", serde(rename = "put"))]
     Value = 1,
 }
 

@@ -4,7 +4,9 @@
 //! opened at all: a database copied from a stranger may hold a FIFO, and opening one waits for
 //! ever.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{
+    File, OpenOptions, {self},
+};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};

@@ -10,7 +10,9 @@
 //! table, which is checked before a file is opened, and nothing else in the process may open a
 //! `LOCK` file.
 
-use std::fs::{self, File};
+use std::fs::{
+    File, {self},
+};
 use std::io;
 use std::path::{Path, PathBuf};
 

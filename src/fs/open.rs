@@ -1,6 +1,8 @@
 //! The rules by which files on the disk are opened, and their identity.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{
+    OpenOptions, {self},
+};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;

@@ -17,6 +17,7 @@ macro_rules! level_counters {
         /// after the index; a *table filter* covers the whole table and is queried before the
         /// index. Scans query *prefix filters*.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize))]
         #[non_exhaustive]
         pub struct LevelTrace {
             $($(#[$doc])* pub $counter: u64,)*

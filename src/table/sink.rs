@@ -74,6 +74,8 @@ pub struct IndexEntry<'a> {
 
 /// The source of a data block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum BlockSource {
     /// The block cache.
     Cache,

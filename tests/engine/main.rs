@@ -8,6 +8,8 @@ mod logs;
 mod panics;
 mod reads;
 mod recovery;
+#[cfg(feature = "serde")]
+mod serialize;
 mod tombstones;
 mod versions;
 mod writes;

@@ -2,7 +2,9 @@
 
 use minikv::fs::MemFs;
 use minikv::{Db, Error, Result};
-use shuttle::thread::{self, JoinHandle};
+use shuttle::thread::{
+    JoinHandle, {self},
+};
 
 use crate::{check, open, options, sync, tables};
 

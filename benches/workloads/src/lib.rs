@@ -21,7 +21,7 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use data::{KEY_BYTES, Key, MIN_VALUE_BYTES, Values, key, number_of};
+pub use data::{KEY_BYTES, Key, MIN_VALUE_BYTES, Values, key, mix, number_of};
 pub use measure::{Better, Figure, Latency, Outcome, disk_bytes};
 pub use minikv::Minikv;
 pub use run::{Plan, Runner, fill_log};

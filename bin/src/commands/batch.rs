@@ -14,19 +14,19 @@ use crate::output::Stdout;
 
 /// Apply operations in atomic batches
 ///
-/// One operation a line, its fields separated by one TAB, keys and values in --format:
-/// `put KEY VALUE`, `delete KEY`, and `commit`, which ends a batch; the end of the input commits
-/// too. With --format json also {"put":KEY,"value":VALUE}, {"delete":KEY} and {"commit":true}.
+/// One operation a line, its fields separated by one TAB, keys and values in --format: `put KEY
+/// VALUE`, `delete KEY`, and `commit`, which ends a batch, as the end of the input does. With
+/// --format json also {"put":KEY,"value":VALUE}, {"delete":KEY} and {"commit":true}.
 ///
-/// A batch is applied whole or not at all. After each one `committed N` is printed, N being its
-/// number of operations. A line that is no operation stops the command (exit code 2): batches
-/// before it stay, the one it is in is not applied. If nobody reads stdout any more, batches are
-/// still applied. Creates the database if there is none.
+/// A batch is applied whole or not at all. After each batch, prints `committed N`, where N is its
+/// number of operations. An invalid line stops the command (exit code 2): batches before it stay,
+/// and the batch it is in is not applied. If stdout is closed, batches are still applied. Creates
+/// the database if there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to read [default: stdin, also `-`]
     file: Option<PathBuf>,
-    /// Print `committed N` only when the batch would survive a loss of power
+    /// Print `committed N` only once the batch would survive a loss of power
     #[arg(long)]
     sync: bool,
 }
@@ -76,7 +76,7 @@ impl Line {
         }
     }
 
-    /// JSON Lines, as `inspect --json --entries` prints operations.
+    /// Parses a JSON object in the form in which `inspect --json --entries` prints operations.
     fn parse_object(line: &[u8]) -> Result<Line, String> {
         let object: Map<String, Value> =
             serde_json::from_slice(line).map_err(|error| error.to_string())?;
@@ -96,9 +96,9 @@ struct Committer<'a> {
     db: &'a Db,
     options: WriteOptions,
     batch: WriteBatch,
-    /// Batches that are in the database.
+    /// Number of batches applied.
     batches: u64,
-    /// `None` once nobody reads it.
+    /// `None` once it is closed.
     stdout: Option<Stdout>,
 }
 

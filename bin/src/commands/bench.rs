@@ -18,34 +18,34 @@ use crate::scratch::Scratch;
 const WRITE_BUFFER_BYTES: usize = 64 << 20;
 const CACHE_BYTES: usize = 512 << 20;
 
-/// Measure this build with workloads after LevelDB's db_bench
+/// Measure this build with workloads modelled on LevelDB's db_bench
 ///
-/// Each runs on a temporary database (or on --db, which must be new: it is replaced where a
-/// workload needs an empty one, and the last is kept). Keys are numbers with 16 digits, values
-/// compress to half, and every value read is checked. What a workload needs, such as a compacted
-/// database, is prepared without being timed.
+/// The workloads run on a temporary database, or on --db, which must be new: it is replaced when a
+/// workload needs an empty one, and the last one is kept. Keys are numbers of 16 digits, values
+/// compress to half, and every value read is checked. Preparations, such as a compaction, are not
+/// timed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// What to run, in this order, separated by commas [default: all]
+    /// Workloads to run, in this order, separated by commas [default: all]
     #[arg(value_name = "WORKLOAD", value_delimiter = ',')]
     #[arg(value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|w| w.name)))]
     workloads: Vec<String>,
-    /// Entries of a full database
+    /// Number of entries in a full database
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
     entries: u64,
-    /// Bytes of a value, 12 at least
+    /// Size of a value in bytes, at least 12
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = parse_value_bytes)]
     value_bytes: usize,
-    /// Threads of readthreads
+    /// Number of threads of readthreads
     #[arg(long, value_name = "N", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
-    /// What every random choice is drawn from
+    /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Say what each workload does
+    /// List the workloads with descriptions
     #[arg(long)]
     list: bool,
     /// Print JSON
@@ -76,12 +76,13 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             dir.display()
         )));
     }
-    // Whatever is wrong with the options is said before anything is made.
+    // Errors of the options are reported before anything is created.
+    super::check_parent(&dir)?;
     global.options(&dir)?;
     let plan = args.plan(&global.shape);
     let outcomes = args.measure(&global.shape, plan, &dir)?;
     if args.json {
-        stdout.line(to_json(&plan, &outcomes).to_string())?;
+        stdout.json(&to_json(&plan, &outcomes))?;
     } else {
         stdout.line(to_text(&plan, &outcomes))?;
     }
@@ -122,14 +123,14 @@ impl Args {
         let mut outcomes = Vec::new();
         for name in names {
             let workload = find(name).expect("the parser knows the names");
-            outcomes.push(runner.run(workload).map_err(told)?);
+            outcomes.push(runner.run(workload).map_err(error_of)?);
             progress.set(outcomes.len() as u64);
         }
         Ok(outcomes)
     }
 }
 
-fn told(failure: Failure) -> CliError {
+fn error_of(failure: Failure) -> CliError {
     match failure.downcast::<minikv::Error>() {
         Ok(error) => CliError::Db(*error),
         Err(other) => match other.downcast::<std::io::Error>() {
@@ -174,7 +175,7 @@ fn to_text(plan: &Plan, outcomes: &[Outcome]) -> String {
             if figure.better == Better::Higher {
                 let speed = thousands(figure.value.round() as u64);
                 let row = [&figure.name, &speed, &median, &p99, &p999, &max];
-                // The latencies are those of what comes first.
+                // The latencies belong to the first figure.
                 match i {
                     0 => speeds.row(row.map(String::as_str)),
                     _ => speeds.row([&figure.name, &speed, "", "", "", ""]),

@@ -9,11 +9,11 @@ use crate::error::Result;
 
 /// Make a copy of the database, without copying its tables
 ///
-/// DEST becomes a database of its own. Tables are shared by hard links where the filesystem can,
-/// and copied where it cannot. The database is locked meanwhile, and not changed.
+/// DEST becomes an independent database. Tables are shared by hard links where the filesystem
+/// supports them, and copied otherwise. The database is locked meanwhile, and not changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Directory to make, or an empty one
+    /// Directory to create, or an empty one
     #[arg(value_name = "DEST", value_hint = ValueHint::DirPath)]
     dest: PathBuf,
 }
@@ -21,5 +21,6 @@ pub struct Args {
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db()?;
     let options = global.options(&dir)?;
+    super::check_parent(&args.dest)?;
     Ok(minikv::checkpoint(dir, args.dest, &options)?)
 }

@@ -1,41 +1,38 @@
 //! `minikv compact`
 
-use std::ffi::OsString;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use minikv::Db;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
-use super::scan::Range;
+use super::range::{Bounds, Range};
 use super::{count, size};
 use crate::args::Global;
 use crate::error::Result;
 use crate::interrupt;
-use crate::output::{self, Progress, Stdout};
+use crate::output::{
+    Progress, Stdout, {self},
+};
 
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Merge tables, giving back the space of what was deleted or replaced
+/// Merge tables and free the space of deleted and replaced entries
 ///
-/// Everything, or the keys from --from up to --to. An interrupt loses nothing: run it again to go
-/// on.
+/// Compacts everything, or the keys from --from (inclusive) to --to (exclusive). An interrupt loses
+/// nothing: run the command again to continue.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only keys from this one on
-    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
-    from: Option<OsString>,
-    /// Only keys before this one
-    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
-    to: Option<OsString>,
+    #[command(flatten)]
+    bounds: Bounds,
     /// Print the result as JSON, on stdout
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
-    let key = |argument: Option<OsString>| argument.map(|key| global.key(&key)).transpose();
-    let range = Range::new(None, key(args.from)?, key(args.to)?);
+    let range = args.bounds.range(global)?;
     let db = super::open(global, false)?;
     let before = Tables::of(&db);
     compact(&db, range)?;
@@ -43,14 +40,14 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     db.close()?;
     if args.json {
         let mut stdout = Stdout::open()?;
-        stdout.line(json!({"before": before.json(), "after": after.json()}).to_string())?;
+        stdout.json(&json!({"before": before, "after": after}))?;
         return stdout.finish();
     }
     output::say(format!("compacted: {} before, {} now", before.text(), after.text()));
     Ok(())
 }
 
-/// Compacts `range`, showing how far it is.
+/// Compacts `range` and shows progress.
 fn compact(db: &Db, range: Range) -> Result<()> {
     let _guard = interrupt::on_interrupt(|| {
         output::say("minikv: interrupted; nothing is lost, run it again to go on");
@@ -72,7 +69,7 @@ fn compact(db: &Db, range: Range) -> Result<()> {
     })
 }
 
-/// Bytes read and written by compactions and flushes since the database was opened.
+/// Returns the bytes read and written by compactions and flushes since the database was opened.
 fn work(db: &Db) -> (u64, u64) {
     let stats = db.stats();
     let read = stats.levels.iter().map(|level| level.bytes_read).sum();
@@ -81,6 +78,7 @@ fn work(db: &Db) -> (u64, u64) {
 }
 
 /// The tables of a database.
+#[derive(Serialize)]
 struct Tables {
     tables: u64,
     bytes: u64,
@@ -100,9 +98,5 @@ impl Tables {
             0 => "no table".to_string(),
             n => format!("{} of {}", count(n, "table", "tables"), size(self.bytes)),
         }
-    }
-
-    fn json(&self) -> Value {
-        json!({"tables": self.tables, "bytes": self.bytes})
     }
 }

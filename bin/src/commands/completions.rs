@@ -35,7 +35,7 @@ pub fn run(args: Args) -> Result<()> {
     stdout.finish()
 }
 
-/// The generator for fish knows options only: the values of positional arguments.
+/// Completions of positional arguments for fish, whose generator supports options only.
 fn fish_positionals() -> String {
     let mut lines = String::new();
     for command in definition::shown().get_subcommands() {

@@ -5,20 +5,22 @@ use std::ffi::OsString;
 use minikv::{Db, WriteBatch, WriteOptions};
 
 use super::count;
-use super::scan::Range;
+use super::range::{PrefixBounds, Range};
 use crate::args::Global;
 use crate::error::Result;
 use crate::interrupt::Tally;
-use crate::output::{self, Progress};
+use crate::output::{
+    Progress, {self},
+};
 
 const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
 
 /// Delete keys
 ///
-/// KEYs are deleted in one batch: all or none. A key that is not there is fine. With --prefix,
-/// --from or --to, every key for which all of them hold is deleted, in batches of up to 1000; the
-/// last one is synced. `scan` with the same options shows what will go.
+/// KEYs are deleted in one atomic batch. Deleting an absent key is not an error. With --prefix,
+/// --from or --to, deletes every key that meets all of these conditions, in batches of up to 1000,
+/// of which the last is synced. `scan` with the same options shows these keys.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Keys to delete
@@ -26,16 +28,9 @@ pub struct Args {
     #[arg(required_unless_present_any = ["prefix", "from", "to"])]
     #[arg(conflicts_with_all = ["prefix", "from", "to"])]
     keys: Vec<OsString>,
-    /// Delete the keys that begin with this
-    #[arg(long, value_name = "PREFIX", allow_negative_numbers = true)]
-    prefix: Option<OsString>,
-    /// Delete the keys from this one on
-    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
-    from: Option<OsString>,
-    /// Delete the keys before this one
-    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
-    to: Option<OsString>,
-    /// Return only when the deletions would survive a loss of power
+    #[command(flatten)]
+    range: PrefixBounds,
+    /// Return only once the deletions would survive a loss of power
     #[arg(long)]
     sync: bool,
 }
@@ -54,10 +49,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 }
 
 fn delete_range(global: &Global, args: &Args) -> Result<()> {
-    let key = |argument: &Option<OsString>| {
-        argument.as_ref().map(|argument| global.key(argument)).transpose()
-    };
-    let range = Range::new(key(&args.prefix)?, key(&args.from)?, key(&args.to)?);
+    let range = args.range.range(global)?;
     let db = super::open(global, false)?;
     let tally = Tally::default();
     let deleted = |n| format!("deleted {}", count(n, "entry", "entries"));
@@ -79,7 +71,7 @@ fn delete_all(db: &Db, range: Range, tally: &Tally) -> Result<()> {
         tally.write(batch.len() as u64, || Ok(db.write_with(&options, batch)?))
     };
     let mut batch = WriteBatch::new();
-    // An iterator sees what was there when it was made.
+    // An iterator does not see these deletions: it reads the state at its creation.
     for entry in db.range(range.bounds())? {
         batch.delete(entry?.0);
         if batch.len() >= BATCH_ENTRIES || batch.approximate_bytes() >= BATCH_BYTES {

@@ -1,10 +1,12 @@
-//! `minikv demo`: real data through log, memtable and tables, and a get that asks the filter.
+//! `minikv demo`: follows real data through log, memtable and tables, and a get through filters.
 
 use std::path::PathBuf;
 
 use minikv::{Db, Options, ReadTrace, WriteBatch};
 
-use super::readamp::{self, show_levels, tables_per_level};
+use super::readamp::{
+    show_levels, tables_per_level, {self},
+};
 use super::stats::Files;
 use super::{count, size, thousands};
 use crate::args::{Global, Shape};
@@ -15,7 +17,7 @@ use crate::scratch::Scratch;
 use crate::workload::Data;
 
 const FIRST_ENTRIES: u64 = 1000;
-/// Small, so that the words fill it several times.
+/// Size of the write buffer, in bytes: small, so that the words fill it several times.
 const WRITE_BUFFER_BYTES: usize = 512 << 10;
 const LOOKUPS: u64 = 20_000;
 const SEED: u64 = 1;
@@ -24,8 +26,8 @@ const ABSENT: &str = "filtre";
 
 /// Show minikv at work on 104,334 English words
 ///
-/// Loads them into a temporary database (or into --db, which must be new and is kept), shows where
-/// they are, gets one, and measures what filters save.
+/// Loads them into a temporary database, or into --db, which must be new and is kept. Shows where
+/// they are, looks one up, and measures what filters save.
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
@@ -36,6 +38,7 @@ pub fn run(global: &Global, _args: Args) -> Result<()> {
     };
     let scratch = Scratch::new()?;
     let dir = global.db.clone().unwrap_or(scratch.path().join("db"));
+    super::check_parent(&dir)?;
     let data = Data::words()?;
     let mut tour = Tour { stdout: Stdout::open()?, dir };
     tour.walk(shape.options()?, &data)?;
@@ -90,10 +93,10 @@ impl Tour {
         self.stdout.flush()
     }
 
-    /// What the directory holds.
+    /// Prints the sizes of the log and the tables.
     fn files(&mut self, db: &Db, what: &str) -> Result<()> {
         let stats = db.stats();
-        // A log's length may be set ahead of what is in it.
+        // A log file may be longer than its records.
         let logs = size(Files::logs(&self.dir)?.bytes.min(stats.wal_bytes));
         let levels = stats.levels;
         let bytes = levels.iter().map(|level| level.bytes).sum();
@@ -109,18 +112,18 @@ impl Tour {
         self.say(format!("   {what:<22} log {logs}, {tables}"))
     }
 
-    /// A get, and what it touched.
+    /// Looks up a key and prints what that took.
     fn get(&mut self, db: &Db, key: &str) -> Result<()> {
         let (value, trace) = db.get_traced(key)?;
         let value = value.map(|value| format!("\"{}\"", Format::Escaped.show(&value)));
         let value = value.unwrap_or("not there".to_string());
         self.say(format!("   {:<22} {value}", format!("get {key}")))?;
-        self.say(format!("   {:<22} {}", "", told(&trace)))
+        self.say(format!("   {:<22} {}", "", summary(&trace)))
     }
 }
 
-/// What a get touched, in words.
-fn told(trace: &ReadTrace) -> String {
+/// Describes the work of a get.
+fn summary(trace: &ReadTrace) -> String {
     if trace.memtable_hits > 0 {
         return "found in the memtable: no table was asked".to_string();
     }

@@ -1,6 +1,8 @@
 //! `minikv destroy`
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{
+    BufRead, IsTerminal, Write, {self},
+};
 use std::path::Path;
 
 use minikv::Options;
@@ -11,11 +13,12 @@ use crate::files;
 
 /// Remove the database and everything in it
 ///
-/// Only the database's own files are removed, and the directory if nothing else is in it. Asks
-/// first on a terminal; elsewhere --yes is needed. A directory without a database is an error.
+/// Removes only the database's own files, and the directory if nothing else is in it. Asks for
+/// confirmation on a terminal; otherwise --yes is required. A directory without a database is an
+/// error.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     yes: bool,
 }

@@ -1,7 +1,11 @@
 //! `minikv dump [FILE]`
 
-use std::fs::{self, Permissions};
-use std::io::{self, BufWriter, Write};
+use std::fs::{
+    Permissions, {self},
+};
+use std::io::{
+    BufWriter, Write, {self},
+};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -11,16 +15,18 @@ use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::interrupt;
-use crate::output::{self, Progress, Stdout};
+use crate::output::{
+    Progress, Stdout, {self},
+};
 
 const BUFFER_BYTES: usize = 128 << 10;
 const ENTRIES_PER_PROGRESS: u64 = 4096;
 
 /// Write every entry in key order
 ///
-/// One entry a line in --format; `load` reads them back to the same database. A FILE appears, or is
-/// replaced, only when it is complete. With --comparator ignore the entries come as they stand in
-/// the files, in no order, and the keys must fit in memory.
+/// One entry a line in --format; `load` restores the same database from them. FILE is created or
+/// replaced only once the dump is complete. With --comparator ignore, entries are in the order of
+/// the database's files, and the keys must fit in memory.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to write [default: stdout, also `-`]
@@ -43,15 +49,15 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-/// The file that a finished dump may take the place of. `None` for a device, a named pipe and
-/// what else is no plain file, also behind a link: /dev/stdout must stay what it is.
+/// Returns the file that a finished dump may replace, or `None` for a device, a named pipe or the
+/// like, even behind a link: /dev/stdout must stay what it is.
 fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
     let here = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(Some(path.to_path_buf()));
         }
-        Err(error) => return Err(CliError::io("look at", path, error)),
+        Err(error) => return Err(CliError::io("query", path, error)),
     };
     if !here.is_symlink() {
         return Ok(here.is_file().then(|| path.to_path_buf()));
@@ -73,7 +79,7 @@ fn write_in_place(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     Ok(entries)
 }
 
-/// Writes to a temporary file beside `path`, which takes its name once it is complete.
+/// Writes to a temporary file beside `path`, and renames it to `path` once it is complete.
 fn write_whole(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let failed = |op: &'static str| move |error: io::Error| CliError::io(op, path, error);

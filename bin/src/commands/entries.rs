@@ -1,5 +1,5 @@
-//! The entries of a database that is only read: in key order, or, if its comparator is to be
-//! ignored, as they stand in its files.
+//! The entries of a database opened for reading: in key order, or with `--comparator ignore`, in
+//! the order of its files.
 
 use minikv::ReadOnlyDb;
 

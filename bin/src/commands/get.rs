@@ -5,17 +5,19 @@ use std::ffi::OsString;
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
-use crate::output::{self, Stdout};
+use crate::output::{
+    Stdout, {self},
+};
 
 /// Print the values of keys
 ///
-/// Without --format, and where stdout is no terminal, the exact bytes of the values are written
-/// and nothing else, also between the values of several keys. On a terminal, or with --format,
-/// each value is a line. With --format and several keys, each line is an entry as `scan` prints
-/// it: KEY<TAB>VALUE, or an object in JSON.
+/// Without --format, and if stdout is not a terminal, writes the exact bytes of the values and
+/// nothing else, not even between the values of several keys. On a terminal, or with --format, each
+/// value is a line. With --format and several keys, each line is an entry as printed by `scan`:
+/// KEY<TAB>VALUE, or a JSON object.
 ///
-/// --format does not change how the keys are read: that is --key-format. A key that is not there
-/// is named on stderr; the others are printed, and the exit code is 1.
+/// --format does not change how the keys are read; --key-format does. An absent key is named on
+/// stderr; the others are printed, and the exit code is 1.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Keys to look up
@@ -55,7 +57,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if missing { Err(CliError::NotFound) } else { Ok(()) }
 }
 
-/// How a value is written.
+/// The output format of a value.
 #[derive(Clone, Copy)]
 enum Style {
     Bytes,
@@ -74,7 +76,7 @@ impl Style {
     }
 }
 
-/// What to do about a key that is not there.
+/// Returns advice about a key that was not found.
 fn next_step(global: &Global) -> String {
     match (global.format, global.key_format) {
         (Some(Format::Hex), None) => "--key-format hex reads keys as hexadecimal".to_string(),

@@ -10,16 +10,18 @@ use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::interrupt::Tally;
-use crate::output::{self, Progress};
+use crate::output::{
+    Progress, {self},
+};
 
 const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Read entries and put them
+/// Load entries into the database
 ///
-/// One entry a line in --format, as `dump` writes them. Entries are put in batches of up to 1000;
-/// the last one is synced, so that what was loaded survives a loss of power. A line that is not an
-/// entry stops the load (exit code 2), as an interrupt does (exit code 130); the entries before it
+/// One entry a line in --format, as written by `dump`. Entries are put in batches of up to 1000, of
+/// which the last is synced, so that all loaded entries survive a loss of power. An invalid line
+/// stops the command (exit code 2), as an interrupt does (exit code 130); the entries before it
 /// stay. Creates the database if there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -50,7 +52,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 struct Loader<'a> {
     db: &'a Db,
     batch: WriteBatch,
-    /// Entries that are in the database.
+    /// Number of entries loaded.
     loaded: Tally,
 }
 
@@ -58,7 +60,7 @@ impl Loader<'_> {
     fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
         let progress = Progress::bytes("loading", lines.total_bytes());
         let outcome = self.read_lines(lines, format, &progress);
-        // Also what came before a line that is not an entry.
+        // After an invalid line, too, what came before it is written.
         self.write_batch(true)?;
         outcome
     }

@@ -10,7 +10,9 @@ use clap_mangen::Man;
 use super::count;
 use crate::definition;
 use crate::error::{CliError, Result};
-use crate::output::{self, Stdout};
+use crate::output::{
+    Stdout, {self},
+};
 
 const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
 .TP
@@ -42,7 +44,7 @@ Interrupted.
 const ENVIRONMENT: &str = r#".SH ENVIRONMENT
 .TP
 .B MINIKV_DB
-Directory of the database, where \-\-db is not given.
+Directory of the database, if \-\-db is not given.
 .TP
 .B NO_COLOR
 If set, help pages and messages have no colors.
@@ -60,10 +62,10 @@ A table of sorted entries
 in databases of LevelDB before 1.14).
 .TP
 .IR NNNNNN .log
-A write\-ahead log: what is in no table yet.
+A write\-ahead log: entries that are not in a table yet.
 .TP
 .BI MANIFEST\- NNNNNN
-Which tables and logs count.
+A list of the live tables and logs.
 .TP
 .B CURRENT
 Names the MANIFEST in use.
@@ -72,7 +74,7 @@ Names the MANIFEST in use.
 Locked by the process that has the database open for writing.
 .TP
 .B lost
-A directory for what repair, or an open after damage, takes out.
+A directory for files that repair, or an open after damage, takes out of the database.
 "#;
 
 const EXAMPLES: &str = r#".SH EXAMPLES
@@ -136,7 +138,7 @@ fn install(definition: &Command, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The page of minikv itself, or of one command.
+/// Returns the page of minikv itself, or of one command.
 fn page(command: &Command, is_root: bool) -> Vec<u8> {
     let mut page = Vec::new();
     let written = write_page(command, is_root, &mut page);

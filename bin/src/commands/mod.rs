@@ -16,6 +16,7 @@ mod inspect;
 mod load;
 mod man;
 mod put;
+mod range;
 mod readamp;
 mod repair;
 mod scan;
@@ -25,7 +26,7 @@ mod verify;
 use std::path::Path;
 
 use clap::Subcommand;
-use minikv::{Db, ReadOnlyDb, Recovery};
+use minikv::{Db, ReadOnlyDb, Recovery, Size};
 
 use crate::args::{Cli, Global};
 use crate::error::{CliError, Result};
@@ -90,15 +91,14 @@ fn open(global: &Global, create: bool) -> Result<Db> {
     if create {
         check_parent(&dir)?;
     }
-    // One process a put, from a shell: going on in the last log leaves one log, and not a table
-    // for every few puts.
+    // In a shell, each put is a process: continuing the last log avoids a table for every few puts.
     let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
     let db = Db::open(dir, options)?;
-    tell(db.recovery());
+    report_lost_logs(db.recovery());
     Ok(db)
 }
 
-/// Refuses a directory whose parent does not exist: mostly a slip of the fingers.
+/// Refuses to create a directory whose parent does not exist: mostly a typing error.
 fn check_parent(dir: &Path) -> Result<()> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     match parent {
@@ -114,20 +114,20 @@ fn check_parent(dir: &Path) -> Result<()> {
     }
 }
 
-/// Opens the database for reading: without its lock, and without changing anything.
+/// Opens the database for reading, without its lock and without changing anything.
 fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
     let dir = global.db()?;
     let options = global.options(&dir)?;
     let db = Db::open_read_only(&dir, options)?;
-    tell(db.recovery());
+    report_lost_logs(db.recovery());
     if let Some(writer) = Writer::of(&dir) {
         writer.say(&dir);
     }
     Ok(db)
 }
 
-/// Says what was left out when the logs were replayed: never in silence.
-fn tell(recovery: &Recovery) {
+/// Reports on stderr what the replay of the logs left out.
+fn report_lost_logs(recovery: &Recovery) {
     for lost in &recovery.lost {
         let log = lost.path.display().to_string();
         let why = if lost.why.starts_with(&log) {
@@ -139,12 +139,12 @@ fn tell(recovery: &Recovery) {
     }
 }
 
-/// `1 entry`, `2 entries`, `104,334 entries`.
+/// Returns a number with its noun: `1 entry`, `2 entries`, `104,334 entries`.
 fn count(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", thousands(n), if n == 1 { one } else { many })
 }
 
-/// `104,334`.
+/// Returns a number with separators: `104,334`.
 fn thousands(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -157,19 +157,9 @@ fn thousands(n: u64) -> String {
     text
 }
 
-/// `512 B`, `4.0 KiB`, `1.2 GiB`.
+/// Returns a number of bytes in readable units: `512 B`, `4.0 KiB`, `1.2 GiB`.
 fn size(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB", "TiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let mut scaled = bytes as f64 / 1024.0;
-    let mut unit = 0;
-    while scaled >= 1024.0 && unit + 1 < units.len() {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    format!("{scaled:.1} {}", units[unit])
+    Size(bytes).to_string()
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! `minikv put KEY VALUE`
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read};
+use std::io::{
+    Read, {self},
+};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -12,24 +14,24 @@ use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 
-/// Put a value under a key
+/// Set the value of a key
 ///
-/// The value is stored byte for byte as typed, unless --value-format is given: `escaped` takes
-/// what a terminal shows of a value. A value that is `-` itself, or begins with `@`, goes in by
-/// stdin. Replaces the value that is there. Creates the database if there is none, in a directory
-/// that exists.
+/// The value is stored byte for byte as given, unless --value-format is given: `escaped` takes a
+/// value as `get` shows it on a terminal. Use stdin for a value that is `-` or begins with `@`.
+/// Replaces an existing value. Creates the database if there is none; its parent directory must
+/// exist.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Key to put
+    /// Key to set
     #[arg(allow_negative_numbers = true)]
     key: OsString,
-    /// Value to put; `-` reads it from stdin, `@FILE` from a file
+    /// Value to set; `-` reads it from stdin, `@FILE` from a file
     #[arg(allow_negative_numbers = true)]
     value: OsString,
-    /// How the value is written, also in a file or on stdin
+    /// Format of the value, including one from a file or stdin
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "raw")]
     value_format: ValueFormat,
-    /// Return only when the write would survive a loss of power
+    /// Return only once the write would survive a loss of power
     #[arg(long)]
     sync: bool,
     /// Fail if there is no database
@@ -37,7 +39,7 @@ pub struct Args {
     no_create: bool,
 }
 
-/// How the value is written.
+/// Format of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ValueFormat {
     /// Byte for byte
@@ -58,10 +60,10 @@ impl ValueFormat {
             ValueFormat::Hex => Format::Hex,
             ValueFormat::Json => Format::Json,
         };
-        // A file or a pipe mostly ends with a newline that is not part of the text.
+        // Files and pipes usually end with a newline that is not part of the text.
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
         format.decode(text).map_err(|what| {
-            CliError::Usage(format!("value: {what}; --value-format sets how it is written"))
+            CliError::Usage(format!("value: {what}; --value-format sets its format"))
         })
     }
 }

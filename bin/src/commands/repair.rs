@@ -3,24 +3,22 @@
 use std::path::Path;
 
 use minikv::{LostRange, RepairOptions, RepairReport, repair_with};
-use serde_json::{Value, json};
 
-use super::inspect::json_bytes;
-use super::verify::{json_fault, one_line};
+use super::verify::one_line;
 use super::{count, size};
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::Result;
 use crate::output::{Progress, Stdout};
 
-/// Make a damaged database open again
+/// Repair a damaged database so that it opens again
 ///
-/// Keeps everything that is sound, and levels where it can. Nothing that was deleted comes back.
-/// What is taken out goes to the directory `lost` of the database. A healthy database is not
-/// changed.
+/// Keeps all undamaged data, and its levels where possible. Deleted keys do not come back, unless
+/// the deletion itself was damaged: such ranges are listed. Files that are taken out are moved to
+/// the directory `lost` of the database. A healthy database is not changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only show what would be done
+    /// Show what would be done, and change nothing
     #[arg(long)]
     dry_run: bool,
     /// Print JSON
@@ -40,7 +38,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     drop(bar);
     let mut stdout = Stdout::open()?;
     match args.json {
-        true => stdout.line(json(&report).to_string())?,
+        true => stdout.json(&report)?,
         false => print(&report, global.format(), &mut stdout)?,
     }
     stdout.finish()
@@ -115,55 +113,12 @@ fn lost_line(lost: &LostRange, format: Format) -> String {
         None => open.to_owned(),
     };
     format!(
-        "lost: {} of {} at offset {}: keys from {} to {} may have older values, or be gone or back",
+        "lost: {} of {} at offset {}: keys from {} to {} may be missing, have older values, or be \
+         back though deleted",
         size(lost.bytes),
         name(&lost.path),
         lost.offset,
         key(&lost.from, "the first"),
         key(&lost.to, "the last"),
     )
-}
-
-fn json(report: &RepairReport) -> Value {
-    let path = |path: &Path| path.display().to_string();
-    let key = |key: &Option<Vec<u8>>| key.as_deref().map(json_bytes);
-    json!({
-        "dry_run": report.dry_run,
-        "healthy": report.healthy,
-        "fault_count": report.fault_count,
-        "faults": report.faults.iter().map(json_fault).collect::<Vec<_>>(),
-        "manifest": report.manifest.as_deref().map(path),
-        "manifest_distrusted": report.manifest_distrusted,
-        "tables_kept": report.tables_kept,
-        "tables": report.tables.iter().map(|table| json!({
-            "file": path(&table.path),
-            "level": table.level,
-            "outcome": table.outcome.name(),
-            "entries": table.entries,
-        })).collect::<Vec<_>>(),
-        "new_tables": report.new_tables.iter().map(|table| json!({
-            "file": path(&table.path),
-            "level": table.level,
-            "bytes": table.file_bytes,
-        })).collect::<Vec<_>>(),
-        "lost": report.lost.iter().map(|lost| json!({
-            "file": path(&lost.path),
-            "offset": lost.offset,
-            "bytes": lost.bytes,
-            "from": key(&lost.from),
-            "to": key(&lost.to),
-        })).collect::<Vec<_>>(),
-        "lost_logs": report.lost_logs.iter().map(|lost| json!({
-            "file": path(&lost.path),
-            "offset": lost.offset,
-            "bytes": lost.bytes,
-            "why": lost.why,
-        })).collect::<Vec<_>>(),
-        "put_aside": report.quarantined.iter().map(|file| json!({
-            "file": path(&file.path),
-            "kept": path(&file.kept),
-            "why": file.why,
-        })).collect::<Vec<_>>(),
-        "notes": report.notes,
-    })
 }

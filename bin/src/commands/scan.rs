@@ -1,48 +1,40 @@
 //! `minikv scan`
 
-use std::ffi::OsString;
-use std::ops::Bound;
-
 use minikv::ReadOnlyDb;
 
 use super::entries::Entries;
+use super::range::{Bounds, PrefixBounds, Range};
 use crate::args::Global;
 use crate::error::{CliError, Result};
 use crate::output::Stdout;
 
 /// Print entries in key order
 ///
-/// --prefix, --from and --to may be combined: an entry is printed if all of them hold. With
-/// --comparator ignore the entries come as they stand in the files, in no order.
+/// --prefix, --from and --to may be combined: prints the entries that meet all of them. With
+/// --comparator ignore, entries are in the order of the database's files.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
-    /// Only keys that begin with this
-    #[arg(long, value_name = "PREFIX", allow_negative_numbers = true)]
-    prefix: Option<OsString>,
-    /// Only keys from this one on
-    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
-    from: Option<OsString>,
-    /// Only keys before this one
-    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
-    to: Option<OsString>,
-    /// From the last key to the first
+    #[command(flatten)]
+    keys: PrefixBounds,
+    /// Print from the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// At most this many entries
+    /// Print at most this many entries
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// Print keys without values
     #[arg(long)]
     keys_only: bool,
-    /// Print only how many entries there are
+    /// Print only the number of entries
     #[arg(long, conflicts_with = "keys_only")]
     count: bool,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
-    let range = Range::of(global, &args)?;
-    let prefix = args.prefix.as_ref().map(|prefix| global.key(prefix)).transpose()?;
-    if global.ignores_comparator() && (args.reverse || args.from.is_some() || args.to.is_some()) {
+    let range = args.keys.range(global)?;
+    let prefix = args.keys.prefix(global)?;
+    let Bounds { from, to } = &args.keys.bounds;
+    if global.ignores_comparator() && (args.reverse || from.is_some() || to.is_some()) {
         return Err(CliError::Usage(
             "--from, --to and --reverse need an order of keys; leave them out, or --comparator \
              ignore"
@@ -107,62 +99,4 @@ fn each_in_order(
         visit(&key, &value)?;
     }
     Ok(())
-}
-
-/// The keys in `[from, to)`; without `to` there is no end.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Range {
-    from: Vec<u8>,
-    to: Option<Vec<u8>>,
-}
-
-impl Range {
-    fn of(global: &Global, args: &Args) -> Result<Range> {
-        let key = |argument: &Option<OsString>| {
-            argument.as_ref().map(|argument| global.key(argument)).transpose()
-        };
-        Ok(Range::new(key(&args.prefix)?, key(&args.from)?, key(&args.to)?))
-    }
-
-    /// The keys for which all that is given holds.
-    pub fn new(prefix: Option<Vec<u8>>, from: Option<Vec<u8>>, to: Option<Vec<u8>>) -> Range {
-        let prefix = prefix.unwrap_or_default();
-        let ends = [after_prefix(&prefix), to].into_iter().flatten();
-        Range { to: ends.min(), from: from.unwrap_or_default().max(prefix) }
-    }
-
-    pub fn bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-        let from = if self.from.is_empty() { Bound::Unbounded } else { Bound::Included(self.from) };
-        (from, self.to.map_or(Bound::Unbounded, Bound::Excluded))
-    }
-}
-
-/// The first key after every key that begins with `prefix`, if there is one.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Some(end)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn range(prefix: Option<&[u8]>, from: Option<&[u8]>, to: Option<&[u8]>) -> Range {
-        Range::new(prefix.map(Vec::from), from.map(Vec::from), to.map(Vec::from))
-    }
-
-    #[test]
-    fn bounds_are_intersected() {
-        let want =
-            |from: &[u8], to: Option<&[u8]>| Range { from: from.into(), to: to.map(Vec::from) };
-        assert_eq!(range(None, None, None), want(b"", None));
-        assert_eq!(range(Some(b"ab"), None, None), want(b"ab", Some(b"ac")));
-        assert_eq!(range(Some(b"ab"), Some(b"abx"), None), want(b"abx", Some(b"ac")));
-        assert_eq!(range(Some(b"ab"), Some(b"a"), Some(b"aba")), want(b"ab", Some(b"aba")));
-        assert_eq!(range(Some(b"a\xff"), None, None), want(b"a\xff", Some(b"b")));
-        assert_eq!(range(Some(b"\xff"), None, Some(b"\xff\xff")), want(b"\xff", Some(b"\xff\xff")));
-        assert_eq!(range(Some(b"\xff"), None, None), want(b"\xff", None));
-    }
 }

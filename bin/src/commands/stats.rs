@@ -4,12 +4,11 @@ use std::cmp::Ordering;
 use std::path::Path;
 
 use minikv::files::{FileName, NewFile, ParsedKey};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::inspect::json_bytes;
 use super::{count, size, thousands};
 use crate::args::Global;
-use crate::codec::Format;
+use crate::codec::{Format, JsonBytes};
 use crate::error::{CliError, Result};
 use crate::files::Survey;
 use crate::output::{Stdout, Table};
@@ -17,10 +16,10 @@ use crate::writer::Writer;
 
 const SHOWN_KEY_CHARS: usize = 24;
 
-/// Print what the database is made of
+/// Print the database's tables and logs
 ///
-/// Its tables by level, and the logs whose batches are in no table yet. Read from the MANIFEST and
-/// the logs, without opening the database and without its lock.
+/// Lists the tables by level, and the logs whose batches are not in tables yet. Reads the MANIFEST
+/// and the logs, without opening the database and without its lock.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// List every table with its first and last key
@@ -39,7 +38,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     }
     let mut survey = Survey::of(&dir, any_order)?;
     if !any_order {
-        // Level 0 stays in the order of its numbers, which is that of its age.
+        // Level 0 stays in the order of file numbers: by age.
         survey.tables.sort_by(|a, b| {
             let by_key = || user_key(&a.smallest).cmp(user_key(&b.smallest));
             a.level.cmp(&b.level).then_with(|| if a.level > 0 { by_key() } else { Ordering::Equal })
@@ -49,7 +48,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     survey.say_damage();
     let mut stdout = Stdout::open()?;
     if args.json {
-        stdout.line(json(&survey, &dir, writer).to_string())?;
+        stdout.json(&Document::new(&survey, &dir, writer))?;
     } else {
         stdout.line(text(&survey, args.tables))?;
     }
@@ -60,22 +59,22 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-/// A number of files, and their bytes.
-#[derive(Clone, Copy, Default)]
+/// Number and total size of files.
+#[derive(Clone, Copy, Default, Serialize)]
 pub struct Files {
     pub files: u64,
     pub bytes: u64,
 }
 
 impl Files {
-    /// The logs in `dir`.
+    /// Counts the logs in `dir`.
     pub fn logs(dir: &Path) -> Result<Files> {
         let failed = |error| CliError::io("read", dir, error);
         let mut logs = Files::default();
         for entry in std::fs::read_dir(dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name().to_str().and_then(FileName::parse);
-            // A log that a writer removed since it was listed is not there any more.
+            // A writer may have removed the log since it was listed.
             if let (Some(FileName::Log(_)), Ok(metadata)) = (name, entry.metadata()) {
                 logs.add(metadata.len());
             }
@@ -90,7 +89,7 @@ impl Files {
 }
 
 impl Survey {
-    /// The tables of each level that has any.
+    /// Returns the tables of each level that has any.
     fn levels(&self) -> Vec<(usize, Files)> {
         let mut levels: Vec<(usize, Files)> = Vec::new();
         for table in &self.tables {
@@ -136,7 +135,7 @@ fn text(survey: &Survey, with_tables: bool) -> String {
     parts.join("\n\n")
 }
 
-/// A line for each table. Their keys are to the left, which no column of a [`Table`] is.
+/// Returns a line for each table. Keys are left-aligned, which a [`Table`] cannot do.
 fn table_list(tables: &[NewFile]) -> String {
     let mut columns = Table::new(["table", "level", "bytes"]);
     for table in tables {
@@ -149,7 +148,7 @@ fn table_list(tables: &[NewFile]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// `"first" .. "last"`, long keys cut.
+/// Returns the first and last key: `"first" .. "last"`. Long keys are cut.
 fn keys_of(table: &NewFile) -> String {
     let show = |key: &[u8]| {
         let text = Format::Escaped.show(user_key(key));
@@ -165,29 +164,62 @@ fn user_key(key: &[u8]) -> &[u8] {
     ParsedKey::parse(key).map_or(key, |key| key.user_key)
 }
 
-fn json(survey: &Survey, dir: &Path, writer: Option<Writer>) -> Value {
-    let levels = survey.levels().into_iter().map(
-        |(level, Files { files, bytes })| json!({"level": level, "files": files, "bytes": bytes}),
-    );
-    let tables = survey.tables.iter().map(|table| {
-        json!({
-            "number": table.number,
-            "level": table.level,
-            "bytes": table.file_bytes,
-            "from": json_bytes(user_key(&table.smallest)),
-            "to": json_bytes(user_key(&table.largest)),
-        })
-    });
-    let all = survey.all();
-    let (logs, batches) = survey.logs();
-    json!({
-        "db": dir.display().to_string(),
-        "levels": levels.collect::<Value>(),
-        "files": all.files,
-        "bytes": all.bytes,
-        "tables": tables.collect::<Value>(),
-        "logs": {"files": logs.files, "bytes": logs.bytes, "batches": batches},
-        // Another process that has the database open for writing.
-        "writer": writer.map(|writer| json!({"process": writer.process})),
-    })
+/// The survey as JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    db: String,
+    levels: Vec<LevelFiles>,
+    files: u64,
+    bytes: u64,
+    tables: Vec<TableFile<'a>>,
+    logs: Logs,
+    /// Another process that has the database open for writing.
+    writer: Option<Writer>,
+}
+
+#[derive(Serialize)]
+struct LevelFiles {
+    level: usize,
+    #[serde(flatten)]
+    files: Files,
+}
+
+#[derive(Serialize)]
+struct TableFile<'a> {
+    number: u64,
+    level: usize,
+    bytes: u64,
+    from: JsonBytes<'a>,
+    to: JsonBytes<'a>,
+}
+
+#[derive(Serialize)]
+struct Logs {
+    #[serde(flatten)]
+    files: Files,
+    batches: u64,
+}
+
+impl<'a> Document<'a> {
+    fn new(survey: &'a Survey, dir: &Path, writer: Option<Writer>) -> Document<'a> {
+        let levels = survey.levels().into_iter();
+        let tables = survey.tables.iter().map(|table| TableFile {
+            number: table.number,
+            level: table.level,
+            bytes: table.file_bytes,
+            from: JsonBytes(user_key(&table.smallest)),
+            to: JsonBytes(user_key(&table.largest)),
+        });
+        let Files { files, bytes } = survey.all();
+        let (logs, batches) = survey.logs();
+        Document {
+            db: dir.display().to_string(),
+            levels: levels.map(|(level, files)| LevelFiles { level, files }).collect(),
+            files,
+            bytes,
+            tables: tables.collect(),
+            logs: Logs { files: logs, batches },
+            writer,
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use minikv::{Corruption, VerifyReport, verify_with};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::{count, size};
 use crate::args::Global;
@@ -14,9 +14,9 @@ use crate::writer::Writer;
 
 /// Check every file and report all damage; read-only
 ///
-/// The MANIFEST, every table with its index, filters and blocks, and every live log. Read without
-/// taking the lock. Exit code 1 if there is damage. With --comparator ignore blocks and
-/// records are checked, but not the order of keys.
+/// Checks the MANIFEST, every table with its index, filters and blocks, and every live log, without
+/// taking the lock. The exit code is 1 if there is damage. With --comparator ignore, checks blocks
+/// and records, but not the order of keys.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON
@@ -30,7 +30,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let report = check(global, &dir)?;
     let mut stdout = Stdout::open()?;
     match args.json {
-        true => stdout.line(json(&report).to_string())?,
+        true => stdout.json(&Document { sound: report.is_sound(), report: &report })?,
         false => print(&report, &mut stdout)?,
     }
     stdout.finish()?;
@@ -87,34 +87,15 @@ fn print(report: &VerifyReport, stdout: &mut Stdout) -> Result<()> {
     ))
 }
 
-/// What is wrong, and where. Keys in it are escaped already.
+/// Returns a fault and its location as one line. Keys in it are already escaped.
 pub fn one_line(fault: &Corruption) -> String {
     fault.to_string().replace(['\n', '\r'], " ")
 }
 
-/// A fault in JSON.
-pub fn json_fault(fault: &Corruption) -> Value {
-    json!({
-        "file": fault.path.as_ref().map(|path| path.display().to_string()),
-        "offset": fault.offset,
-        "what": fault.what,
-        "expected": fault.expected,
-        "found": fault.found,
-    })
-}
-
-fn json(report: &VerifyReport) -> Value {
-    json!({
-        "sound": report.is_sound(),
-        "fault_count": report.fault_count,
-        "faults": report.faults.iter().map(json_fault).collect::<Vec<_>>(),
-        "notes": report.notes.iter().map(json_fault).collect::<Vec<_>>(),
-        "manifest": report.manifest.as_ref().map(|path| path.display().to_string()),
-        "tables": report.tables,
-        "entries": report.entries,
-        "logs": report.logs,
-        "batches": report.batches,
-        "bytes": report.bytes,
-        "changed_meanwhile": report.changed_meanwhile,
-    })
+/// The report as JSON.
+#[derive(Serialize)]
+struct Document<'a> {
+    sound: bool,
+    #[serde(flatten)]
+    report: &'a VerifyReport,
 }

@@ -1,34 +1,34 @@
-//! One line of what the command-line parser has to say, which comes as a small page.
+//! Shortens the command-line parser's multi-line errors to one line.
 
 use clap::error::{ContextKind, ContextValue};
 
 use super::one_line;
 
-/// What is wrong with the command line, and the help page to read: that of `command`, if one was
-/// named.
+/// Returns what is wrong with the command line, and which help page to read: that of `command`, if
+/// one was named.
 pub fn message(mut error: clap::Error, command: Option<String>) -> String {
     drop_far_fetched_tips(&mut error);
     let page = error.to_string();
-    let mut said = String::new();
+    let mut message = String::new();
     for line in page.lines().map(str::trim) {
         if line.starts_with("Usage:") || line.starts_with("For more information") {
             break;
         }
         if !line.is_empty() {
-            said.push_str(match line.starts_with("tip:") {
+            message.push_str(match line.starts_with("tip:") {
                 true => "; ",
                 false => " ",
             });
-            said.push_str(line);
+            message.push_str(line);
         }
     }
-    let said = said.trim();
-    let said = one_line(said.strip_prefix("error: ").unwrap_or(said));
+    let message = message.trim();
+    let message = one_line(message.strip_prefix("error: ").unwrap_or(message));
     let help = command.map_or(String::new(), |command| format!(" {command}"));
-    format!("{said}; try `minikv help{help}`")
+    format!("{message}; try `minikv help{help}`")
 }
 
-/// The parser suggests the nearest name however far it is: `bench` for `nosuch`.
+/// The parser suggests the nearest name, however different it is: `bench` for `nosuch`.
 fn drop_far_fetched_tips(error: &mut clap::Error) {
     let pairs = [
         (ContextKind::InvalidArg, ContextKind::SuggestedArg),
@@ -48,14 +48,14 @@ fn drop_far_fetched_tips(error: &mut clap::Error) {
     }
 }
 
-/// Whether `typed` may be `meant` with a slip or two of the fingers.
+/// Returns whether `typed` may be `meant` with a typing error or two.
 fn is_slip(typed: &str, meant: &str) -> bool {
     let name = |text: &str| text.trim_start_matches('-').chars().collect::<Vec<_>>();
     let (typed, meant) = (name(typed), name(meant));
     distance(&typed, &meant) <= if meant.len() <= 3 { 1 } else { 2 }
 }
 
-/// The number of characters to insert, remove or replace (Levenshtein).
+/// Returns the Levenshtein distance: the number of characters to insert, remove or replace.
 fn distance(a: &[char], b: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {

@@ -385,3 +385,19 @@ fn an_empty_log_has_no_sequences_and_a_tale_of_one_is_singular() {
     let text = place.text(&["inspect", log.to_str().unwrap()]);
     assert!(!text.contains("sequences ") && text.contains("next sequence 1"), "{text}");
 }
+
+#[test]
+fn a_missing_parent_directory_is_reported_before_work_begins() {
+    let place = Place::new();
+    place.ok(&["put", "a", "1"]);
+    let missing = place.path("missing");
+    let dest = missing.join("dest").to_str().unwrap().to_string();
+    let words = ["there is no directory", missing.to_str().unwrap()];
+    place.run(&["checkpoint", &dest]).fails(5, &words);
+    for command in ["bench", "demo"] {
+        let ran = run(minikv().args(["--db", &dest, command]), b"");
+        assert!(ran.stdout.is_empty(), "{command} has begun");
+        ran.fails(5, &words);
+    }
+    assert!(!missing.exists());
+}

@@ -46,8 +46,10 @@ use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::engine::version::numbers::FileNumbers;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo, user_key};
-use crate::format::name::{self, FileName};
-use crate::fs::sync_dir;
+use crate::format::name::{
+    FileName, {self},
+};
+use crate::fs::{absolute, sync_dir};
 use crate::table::reader::TableContext;
 
 /// Repairs the database in the directory `dir`, which must not be open. A healthy database is not
@@ -97,12 +99,12 @@ pub fn repair_with(
     repair_options: RepairOptions,
     mut progress: impl FnMut(Progress),
 ) -> Result<RepairReport> {
-    let dir = dir.as_ref();
     let mut options = options.clone().checked()?;
     if repair_options.dry_run {
         options.fs = Arc::new(dry::DryFs(options.fs));
     }
     let fs = options.fs.clone();
+    let dir = &*absolute(&*fs, dir.as_ref())?;
     let exists = |path: &Path| fs.exists(path).map_err(|error| Error::io("look for", path, error));
     if !exists(dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });

@@ -22,6 +22,7 @@ impl RepairOptions {
 
 /// The report of [`repair`](crate::repair).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct RepairReport {
     /// Whether this was a dry run, which changes nothing.
@@ -33,6 +34,7 @@ pub struct RepairReport {
     /// Number of faults.
     pub fault_count: u64,
     /// The MANIFEST that was used.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::optional_path"))]
     pub manifest: Option<PathBuf>,
     /// Why the MANIFEST could not be trusted to describe the latest state, if it could not.
     pub manifest_distrusted: Option<String>,
@@ -48,6 +50,7 @@ pub struct RepairReport {
     /// Logs from which something was left out.
     pub lost_logs: Vec<LostLog>,
     /// Files moved to `lost/`.
+    #[cfg_attr(feature = "serde", serde(rename = "put_aside"))]
     pub quarantined: Vec<Quarantined>,
     /// Further remarks.
     pub notes: Vec<String>,
@@ -55,9 +58,14 @@ pub struct RepairReport {
 
 /// What became of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct TableRepair {
     /// The path of the table.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "file", serialize_with = "crate::base::serialize::path")
+    )]
     pub path: PathBuf,
     /// Its level, if the MANIFEST names it.
     pub level: Option<usize>,
@@ -69,6 +77,8 @@ pub struct TableRepair {
 
 /// What became of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum TableOutcome {
     /// Its undamaged blocks were written to a new table at the same level.
@@ -98,39 +108,64 @@ impl TableOutcome {
 
 /// A table that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct NewTable {
     /// The path of the table.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "file", serialize_with = "crate::base::serialize::path")
+    )]
     pub path: PathBuf,
     /// The level.
     pub level: usize,
     /// Size of the file, in bytes.
+    #[cfg_attr(feature = "serde", serde(rename = "bytes"))]
     pub file_bytes: u64,
 }
 
 /// A part of a table, or all of it, whose entries are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LostRange {
     /// The path of the table.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "file", serialize_with = "crate::base::serialize::path")
+    )]
     pub path: PathBuf,
     /// Offset of the lost part, in bytes.
     pub offset: u64,
     /// Length of the lost part as stored, in bytes.
     pub bytes: u64,
     /// Inclusive lower bound of the keys that may be lost; `None` if unknown.
+    #[cfg_attr(
+        feature = "serde",
+        serde(serialize_with = "crate::base::serialize::optional_bytes")
+    )]
     pub from: Option<Vec<u8>>,
     /// Inclusive upper bound of the keys that may be lost; `None` if unknown.
+    #[cfg_attr(
+        feature = "serde",
+        serde(serialize_with = "crate::base::serialize::optional_bytes")
+    )]
     pub to: Option<Vec<u8>>,
 }
 
 /// A file that was moved to `lost/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Quarantined {
     /// The original path.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "file", serialize_with = "crate::base::serialize::path")
+    )]
     pub path: PathBuf,
     /// The path in `lost/`.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::path"))]
     pub kept: PathBuf,
     /// The reason.
     pub why: String,

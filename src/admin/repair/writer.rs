@@ -13,7 +13,9 @@ use crate::engine::options::Options;
 use crate::engine::version::numbers::FileNumbers;
 use crate::format::edit::NewFile;
 use crate::format::key::InternalComparator;
-use crate::format::name::{self, FileName};
+use crate::format::name::{
+    FileName, {self},
+};
 use crate::fs::{Fs, sync_dir};
 use crate::table::builder::TableBuilder;
 

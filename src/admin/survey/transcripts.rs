@@ -4,7 +4,9 @@ use std::path::Path;
 
 use crate::admin::findings::Findings;
 use crate::admin::survey::Survey;
-use crate::base::transcript::{self, Command, number};
+use crate::base::transcript::{
+    Command, number, {self},
+};
 use crate::engine::open::directory;
 use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::engine::version::testing::{edit, order};

@@ -13,6 +13,8 @@
 mod real {
     pub use std::sync::atomic;
     pub use std::thread;
+    #[cfg(debug_assertions)]
+    pub(super) use std::thread_local;
     use std::time::Duration;
     pub use std::time::Instant;
 
@@ -21,8 +23,6 @@ mod real {
     pub use crossbeam_skiplist::map::Entry as SkipEntry;
     pub(super) use parking_lot as raw;
     pub use parking_lot::{RwLock, WaitTimeoutResult};
-    #[cfg(debug_assertions)]
-    pub(super) use std::thread_local;
 
     /// Yields to other threads until `done` returns true, for at most `limit`. Meant for waits
     /// about as short as the time it takes to park a thread and wake it.
@@ -40,7 +40,6 @@ mod real {
 mod rank;
 
 pub use rank::{Condvar, LockRank, Mutex, MutexGuard};
-
 #[cfg(not(shuttle))]
 pub use real::*;
 
@@ -50,9 +49,28 @@ mod scheduled;
 #[cfg(shuttle)]
 use scheduled as raw;
 #[cfg(shuttle)]
-pub use scheduled::{
-    ArcSwap, ArcSwapAny, ArcSwapOption, Guard, Instant, RwLock, SkipEntry, SkipMap,
-    WaitTimeoutResult, atomic, thread, yield_until,
-};
+pub use scheduled::ArcSwap;
+#[cfg(shuttle)]
+pub use scheduled::ArcSwapAny;
+#[cfg(shuttle)]
+pub use scheduled::ArcSwapOption;
+#[cfg(shuttle)]
+pub use scheduled::Guard;
+#[cfg(shuttle)]
+pub use scheduled::Instant;
+#[cfg(shuttle)]
+pub use scheduled::RwLock;
+#[cfg(shuttle)]
+pub use scheduled::SkipEntry;
+#[cfg(shuttle)]
+pub use scheduled::SkipMap;
+#[cfg(shuttle)]
+pub use scheduled::WaitTimeoutResult;
+#[cfg(shuttle)]
+pub use scheduled::atomic;
+#[cfg(shuttle)]
+pub use scheduled::thread;
+#[cfg(shuttle)]
+pub use scheduled::yield_until;
 #[cfg(all(shuttle, debug_assertions))]
 use shuttle::thread_local;

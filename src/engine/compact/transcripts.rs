@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::base::transcript::{self, Command, number};
+use crate::base::transcript::{
+    Command, number, {self},
+};
 use crate::engine::compact::pick::{pick, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;

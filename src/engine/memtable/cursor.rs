@@ -75,7 +75,7 @@ impl MemCursor {
     }
 
     /// Moves to the next entry.
-    #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
+    #[allow(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     #[inline]
     pub fn next(&mut self) -> bool {
         let Some(position) = &mut self.position else { return false };

@@ -41,7 +41,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::entries::Entries;
-use super::sort::{self, SortKey, compare, compare_entries};
+use super::sort::{
+    SortKey, compare, compare_entries, {self},
+};
 use crate::base::Comparator;
 use crate::base::prefix::{common_prefix, head};
 use crate::base::sync::{LockRank, Mutex, SkipEntry, SkipMap};

@@ -9,7 +9,9 @@ use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::MAX_FILE_NUMBER;
 use crate::format::edit::VersionEdit;
-use crate::format::name::{self, FileName};
+use crate::format::name::{
+    FileName, {self},
+};
 use crate::fs::{FileLock, Fs, sync_dir};
 
 /// Name of the directory, within a database's, for files that an open or a repair takes out.
@@ -46,7 +48,7 @@ pub fn has_database(fs: &dyn Fs, dir: &Path) -> Result<bool> {
     match orphan? {
         None => Ok(false),
         Some(name) => Err(Error::corruption(format!(
-            "there is no CURRENT, but there is {name}: the database needs repair"
+            "there is no CURRENT, but {name} is there: the database needs repair"
         ))
         .in_file(&current)),
     }

@@ -35,12 +35,11 @@ use crate::engine::open::replay::{Recovery, Replay, Replayed};
 use crate::engine::options::Options;
 use crate::engine::read::view::ReadState;
 use crate::engine::stats::metrics::Metrics;
-use crate::engine::version::Version;
-use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::obsolete::Trash;
 use crate::engine::version::set::VersionSet;
+use crate::engine::version::{Version, manifest};
 use crate::engine::write::CommitState;
 use crate::engine::write::pace::Pace;
 use crate::engine::write::wal::SpareLog;
@@ -48,7 +47,9 @@ use crate::engine::{Engine, Frozen, State};
 use crate::format::batch::WriteBatch;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
-use crate::format::name::{self, FileName};
+use crate::format::name::{
+    FileName, {self},
+};
 use crate::fs::{FileLock, Fs, absolute, has_other_names, sync_dir};
 use crate::log::LogWriter;
 use crate::table::block_cache::BlockCache;

@@ -13,7 +13,9 @@ use crate::engine::open::directory;
 use crate::engine::options::Options;
 use crate::engine::version::manifest;
 use crate::engine::version::manifest::Recovered;
-use crate::format::name::{self, FileName};
+use crate::format::name::{
+    FileName, {self},
+};
 use crate::fs::forward::forward_to;
 use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 

@@ -30,8 +30,13 @@ pub struct Recovery {
 
 /// A log from which records were left out. The whole log is kept in the directory `lost/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct LostLog {
     /// The path of the log.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "file", serialize_with = "crate::base::serialize::path")
+    )]
     pub path: PathBuf,
     /// Offset of the first byte that was left out.
     pub offset: u64,

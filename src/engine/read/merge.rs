@@ -199,7 +199,6 @@ impl MergeCursor {
     }
 
     /// Moves to the next entry. The cursor must be at one.
-    #[expect(clippy::should_implement_trait, reason = "what it moves to is lent, not given")]
     #[inline]
     pub fn next(&mut self) -> Result<bool> {
         debug_assert!(self.valid(), "a step forward from no entry");

@@ -29,6 +29,7 @@ use crate::format::edit::NUM_LEVELS;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Counts of the work of all reads.
@@ -75,6 +76,7 @@ pub struct Stats {
 
 /// Write stalls by cause: for each, the number of stalls and their total time in microseconds.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stalls {
     /// Waits for a flush, as `(count, microseconds)`.
@@ -87,6 +89,7 @@ pub struct Stalls {
 
 /// The size of one level, and counters of the compactions into it.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct LevelStats {
     /// Number of tables in the level.

@@ -19,6 +19,36 @@ pub struct ReadTrace {
     pub levels: [LevelTrace; NUM_LEVELS],
 }
 
+/// Serializes the sum over all levels, and the levels at which anything was counted.
+#[cfg(feature = "serde")]
+impl serde::Serialize for ReadTrace {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Trace<'a> {
+            memtables_probed: u64,
+            memtable_hits: u64,
+            #[serde(flatten)]
+            total: LevelTrace,
+            levels: Vec<Level<'a>>,
+        }
+        #[derive(serde::Serialize)]
+        struct Level<'a> {
+            level: usize,
+            #[serde(flatten)]
+            counts: &'a LevelTrace,
+        }
+        let levels = self.levels.iter().enumerate();
+        let levels = levels.filter(|(_, counts)| **counts != LevelTrace::default());
+        Trace {
+            memtables_probed: self.memtables_probed,
+            memtable_hits: self.memtable_hits,
+            total: self.total(),
+            levels: levels.map(|(level, counts)| Level { level, counts }).collect(),
+        }
+        .serialize(to)
+    }
+}
+
 impl ReadTrace {
     /// Returns the sum over all levels.
     pub fn total(&self) -> LevelTrace {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use crate::base::{Error, Result};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::SeqNo;
-use crate::format::name::{self, FileName};
+use crate::format::name::{
+    FileName, {self},
+};
 use crate::fs::{Fs, ReadFile, sync_dir};
 use crate::log::{LogReader, LogWriter, Tail};
 

@@ -1,4 +1,4 @@
-//! What a file is: by what is in it, and by its name only where that says nothing.
+//! Detects the kind of a file: by its content, or by its name if the content does not tell.
 
 use std::fs::{File, FileType};
 use std::io::{Read, Seek, SeekFrom};
@@ -12,13 +12,13 @@ use minikv::fs::{DiskFs, Fs};
 
 use crate::error::{CliError, Result};
 
-/// CURRENT is one short line.
+/// Maximum length of CURRENT, in bytes.
 const MAX_CURRENT_BYTES: u64 = 4096;
 
-/// How many records, or damaged places, are looked at before the name decides.
+/// Number of records or damaged places to read before the name decides.
 const MAX_RECORDS: usize = 16;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Table,
@@ -28,10 +28,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What the file at `path` is; `None` if neither its content nor its name says.
+    /// Returns the kind of the file at `path`, or `None` if neither its content nor its name tells.
     pub fn of(path: &Path) -> Result<Option<Kind>> {
         let failed = |error| CliError::io("read", path, error);
-        // Before it is opened: opening a FIFO waits for a writer.
+        // Checked before opening, because opening a FIFO waits for a writer.
         let is_special = |kind: FileType| !kind.is_file() && !kind.is_dir();
         let before = std::fs::metadata(path).map_err(|error| CliError::io("open", path, error))?;
         if is_special(before.file_type()) {
@@ -79,7 +79,7 @@ fn by_records(path: &Path) -> Result<Option<Kind>> {
     Ok(None)
 }
 
-/// Whether `record` is an edit that has more than a batch could be taken for.
+/// Returns whether `record` is an edit with fields that no batch could be mistaken for.
 fn is_edit(record: &[u8]) -> bool {
     VersionEdit::decode(record).is_ok_and(|edit| {
         edit.comparator.is_some_and(|name| !name.is_empty()) || edit.next_file_number.is_some()

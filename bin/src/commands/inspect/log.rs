@@ -1,4 +1,4 @@
-//! A write-ahead log: the batches in it, and how it ends.
+//! Inspection of a write-ahead log: its batches, and how it ends.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ struct Totals {
 }
 
 impl Totals {
-    /// The sequence numbers of the operations; without any, the one that comes next.
+    /// The range of sequence numbers of the operations; without operations, the next one.
     fn sequences(&self) -> String {
         let first = self.first_seq.unwrap_or(0);
         match self.puts + self.deletes {
@@ -63,7 +63,7 @@ fn open(path: &Path) -> Result<(LogReader, u64)> {
     Ok((LogReader::new(file, path)?, bytes))
 }
 
-/// Visits the records of a log, which a MANIFEST is too, past damage; then tells how it ends.
+/// Visits the records of a log or MANIFEST, skipping damage, and reports how the file ends.
 pub fn each_record(
     path: &Path,
     report: &mut Report,
@@ -75,7 +75,7 @@ pub fn each_record(
         match reader.next() {
             Ok(None) => break,
             Ok(Some(record)) => {
-                // The reader lends the record, so where it is must be asked for after.
+                // The record borrows the reader, so its offset can be asked for only afterwards.
                 let record = record.to_vec();
                 visit(reader.record_offset(), &record, report)?;
             }
@@ -89,7 +89,7 @@ pub fn each_record(
         Tail::Clean => ("clean", "with its last record".to_string()),
         Tail::Torn { offset, bytes } => (
             "torn",
-            format!("in {bytes} bytes at {offset} of a record cut short, as a crash leaves"),
+            format!("in {bytes} bytes at {offset} of a record cut short, as after a crash"),
         ),
         Tail::Zeros { offset, bytes } => {
             ("zeros", format!("in {bytes} zeros at {offset}: allocated, not used"))

@@ -1,4 +1,4 @@
-//! A MANIFEST: its version edits, and what they come to.
+//! Inspection of a MANIFEST: its version edits, and the version that results.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::report::json_internal_key;
 use crate::commands::{count, size, thousands};
 use crate::error::Result;
 
-/// Tables by level and number, with their bytes.
+/// Sizes of tables in bytes, by level and number.
 type Live = BTreeMap<(usize, u64), u64>;
 
 pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
@@ -108,7 +108,7 @@ fn json_edit(offset: u64, edit: &VersionEdit) -> Value {
     })
 }
 
-/// The tables that are left, by level.
+/// Reports the tables of the resulting version, by level.
 fn summary(live: &Live, report: &mut Report) -> Result<()> {
     report.line(format!("Tables then: {}", count(live.len() as u64, "table", "tables")))?;
     let mut levels: BTreeMap<usize, (u64, u64)> = BTreeMap::new();

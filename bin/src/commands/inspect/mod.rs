@@ -1,4 +1,4 @@
-//! `minikv inspect FILE…`: what is in files of a database, as far as it can be read.
+//! `minikv inspect FILE…`: prints the contents of a database's files, as far as they are readable.
 
 mod current;
 mod kind;
@@ -11,24 +11,25 @@ use std::path::{Path, PathBuf};
 
 use kind::Kind;
 use report::Report;
-pub use report::json_bytes;
 
 use crate::args::Global;
 use crate::error::{CliError, Result};
-use crate::output::{self, Stdout};
+use crate::output::{
+    Stdout, {self},
+};
 
-/// Print what is in files of a database
+/// Print the contents of a database's files
 ///
-/// FILE is a table, a log, a MANIFEST or CURRENT, under any name: what it is shows in its content,
-/// and its name (.ldb, .sst, .log, MANIFEST, CURRENT) only counts where that is damaged or empty.
-/// Everything readable is printed; damage is named with its offset, and the exit code is 4. A torn
-/// record at the end of a log is not damage.
+/// FILE is a table, a log, a MANIFEST or CURRENT, under any name: its kind is detected from its
+/// content, and from its name (.ldb, .sst, .log, MANIFEST, CURRENT) only if it is damaged or empty.
+/// Prints everything readable, and damage with its offset; then the exit code is 4. A torn record
+/// at the end of a log is not damage.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Files to inspect
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Print every entry or operation too, in --format
+    /// Also print every entry or operation, in --format
     #[arg(long)]
     entries: bool,
     /// Print JSON, one document a line for each file

@@ -1,21 +1,21 @@
-//! What an inspection prints: lines of text as they come, or one JSON document at the end.
+//! Output of an inspection: lines of text at once, or one JSON document at the end.
 
 use std::path::{Path, PathBuf};
 
 use minikv::files::ParsedKey;
 use serde_json::{Map, Value, json};
 
-use crate::codec::Format;
+use crate::codec::{Format, JsonBytes};
 use crate::error::{CliError, Result};
 use crate::output::Stdout;
 
 const SHOWN_KEY_CHARS: usize = 40;
 
-/// Collects what is found in a file.
+/// Collects the contents of a file.
 pub struct Report {
     path: PathBuf,
     stdout: Stdout,
-    /// `None` prints text.
+    /// `None` if the output is text.
     document: Option<Map<String, Value>>,
     format: Format,
     entries: bool,
@@ -34,7 +34,7 @@ impl Report {
         })
     }
 
-    /// Whether single entries are wanted.
+    /// Returns whether to report single entries.
     pub fn entries(&self) -> bool {
         self.entries
     }
@@ -43,32 +43,32 @@ impl Report {
         self.document.is_some()
     }
 
-    /// Prints a line, unless JSON is wanted.
+    /// Prints a line, unless the output is JSON.
     pub fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
         if self.is_json() { Ok(()) } else { self.stdout.line(text) }
     }
 
-    /// Sets a field of the JSON document.
+    /// Sets a field of the JSON document, if the output is JSON.
     pub fn set(&mut self, name: &str, value: Value) {
         if let Some(document) = &mut self.document {
             document.insert(name.to_string(), value);
         }
     }
 
-    /// Adds to a list of the JSON document.
+    /// Appends to a list of the JSON document, if the output is JSON.
     pub fn push(&mut self, list: &str, value: Value) {
         let Some(document) = &mut self.document else { return };
         let list = document.entry(list).or_insert_with(|| json!([]));
         list.as_array_mut().expect("names of lists and fields differ").push(value);
     }
 
-    /// Notes what cannot be read and goes on; other errors end the inspection.
+    /// Reports damage. Returns an error of any other kind, which ends the inspection.
     pub fn damage(&mut self, error: minikv::Error) -> Result<()> {
         let (offset, what) = match &error {
             minikv::Error::Corruption(c) => {
-                let mut told = (**c).clone();
-                (told.path, told.offset) = (None, None);
-                (c.offset, told.to_string())
+                let mut what = (**c).clone();
+                (what.path, what.offset) = (None, None);
+                (c.offset, what.to_string())
             }
             minikv::Error::Unsupported { what, name, .. } => {
                 (None, format!("unsupported {what} {name}"))
@@ -82,7 +82,7 @@ impl Report {
         Ok(())
     }
 
-    /// A key for a line of text, cut if it is long.
+    /// Returns a key for a line of text, cut if it is long.
     pub fn show_key(&self, key: &[u8]) -> String {
         let text = self.format.show(key);
         match text.char_indices().nth(SHOWN_KEY_CHARS) {
@@ -91,7 +91,7 @@ impl Report {
         }
     }
 
-    /// An internal key for a line of text: key, sequence, kind.
+    /// Returns an internal key for a line of text: key, sequence number, kind.
     pub fn show_internal_key(&self, key: &[u8]) -> String {
         match ParsedKey::parse(key) {
             Ok(key) => format!("{} @{} {}", self.show_key(key.user_key), key.seq, kind(&key)),
@@ -99,7 +99,7 @@ impl Report {
         }
     }
 
-    /// All of an entry, for a line of text: sequence, kind, key, value.
+    /// Returns an entry for a line of text: sequence number, kind, key, value.
     pub fn show_entry(&self, key: &[u8], value: &[u8]) -> String {
         match ParsedKey::parse(key) {
             Ok(key) => {
@@ -110,12 +110,12 @@ impl Report {
         }
     }
 
-    /// All of a key or value, for a line of text.
+    /// Returns a whole key or value for a line of text.
     pub fn show_whole(&self, bytes: &[u8]) -> String {
         self.format.show(bytes)
     }
 
-    /// Ends the output. Damage is an error, told in a line.
+    /// Ends the output. Returns the first damage as an error.
     pub fn finish(mut self) -> Result<()> {
         if let Some(document) = &mut self.document {
             document.insert("file".to_string(), json!(self.path.display().to_string()));
@@ -125,7 +125,7 @@ impl Report {
         }
         self.stdout.finish()?;
         let places = self.damage.len();
-        // What another build could read is told of only if nothing is damaged.
+        // Damage has precedence over features that this build does not know.
         let at = self.damage.iter().position(minikv::Error::is_corruption).unwrap_or(0);
         if places == 0 {
             return Ok(());
@@ -138,7 +138,7 @@ impl Report {
     }
 }
 
-/// `put` or `delete`.
+/// Returns the kind of a key: `put` or `delete`.
 pub fn kind(key: &ParsedKey<'_>) -> &'static str {
     match key.kind {
         minikv::files::KeyKind::Value => "put",
@@ -146,14 +146,12 @@ pub fn kind(key: &ParsedKey<'_>) -> &'static str {
     }
 }
 
-/// Bytes in JSON: a string, or `{"base64":"…"}`.
+/// Returns bytes as JSON: a string, or `{"base64":"…"}`.
 pub fn json_bytes(bytes: &[u8]) -> Value {
-    let mut text = Vec::new();
-    Format::Json.encode(bytes, &mut text);
-    serde_json::from_slice(&text).expect("what the codec writes is JSON")
+    json!(JsonBytes(bytes))
 }
 
-/// An internal key in JSON.
+/// Returns an internal key as JSON.
 pub fn json_internal_key(key: &[u8]) -> Value {
     match ParsedKey::parse(key) {
         Ok(key) => {

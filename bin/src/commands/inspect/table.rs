@@ -1,4 +1,4 @@
-//! A table: footer, index, data blocks, filter.
+//! Inspection of a table: footer, index, data blocks, filters.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     summary(&table, &totals, report)
 }
 
-/// The parts of the file that are no data blocks.
+/// Reports the parts of the file other than data blocks.
 fn frame(table: &Table, report: &mut Report) -> Result<()> {
     let footer = table.footer();
     report.set("bytes", json!(table.file_bytes()));
@@ -126,7 +126,7 @@ fn data_block(
     contents.damage.map_or(Ok(()), |error| report.damage(error))
 }
 
-/// A data block taken apart, up to the first damage in it.
+/// Reads the entries of a data block, up to the first damage in it.
 struct Contents {
     compression: u8,
     raw_bytes: usize,

@@ -1,8 +1,9 @@
-//! `readamp --advise`: which filters these lookups want on this data.
+//! `readamp --advise`: recommends filters for these lookups on this data.
 
-use minikv::advice::Sureness;
-use minikv::internals::advice::judge::{Advice, ENOUGH, Evidence, LEAST_PART, advise};
-use serde_json::{Value, json};
+use minikv::internals::advice::judge::{
+    Advice, ENOUGH, Evidence, LEAST_PART, Saving, Sureness, advise,
+};
+use serde::Serialize;
 
 use super::filters::Filters;
 use super::measure::Measured;
@@ -10,26 +11,26 @@ use super::report::{Report, wrap};
 use super::{size, thousands};
 use crate::output::Table;
 
-/// What is tried when nothing is named.
+/// Returns the configurations to try by default.
 pub fn default_filters() -> Vec<Filters> {
     let block = [4, 6, 8, 10, 12, 16].map(Filters::Block);
     let table = [4, 6, 8, 10, 12, 16].map(Filters::Table);
     [Filters::None].into_iter().chain(block).chain(table).collect()
 }
 
-/// A report, judged.
+/// A report with advice.
 pub struct Advised<'a> {
     report: &'a Report,
     without: &'a Measured,
     /// The configurations that have filters, in the order of the advice's savings.
     with: Vec<&'a Measured>,
     advice: Advice,
-    /// Whether the lookups are the user's own.
+    /// Whether the lookups were given by the user.
     own_lookups: bool,
 }
 
 impl<'a> Advised<'a> {
-    /// Judges a report. `None` if it has nothing to compare with.
+    /// Judges a report. Returns `None` if it has no configuration without filters.
     pub fn of(report: &'a Report, own_lookups: bool) -> Option<Advised<'a>> {
         let without = report.measured.iter().find(|m| m.filters == Filters::None)?;
         let with: Vec<_> = report.measured.iter().filter(|m| m.filters.bits().is_some()).collect();
@@ -44,7 +45,7 @@ impl<'a> Advised<'a> {
         format!("{}\n\n{}\n\n{}", self.report.head(), self.table(), verdict.join("\n"))
     }
 
-    /// What each configuration saves.
+    /// Returns a table of what each configuration saves.
     pub fn table(&self) -> Table {
         let mut table = Table::grouped(
             &[("", 2), ("data blocks per get", 3), ("file reads", 1), ("ns per get", 2)],
@@ -74,12 +75,12 @@ impl<'a> Advised<'a> {
         table
     }
 
-    /// The advice, how sure it is, and what to know about it.
+    /// Returns the advice, how certain it is, and remarks.
     pub fn verdict(&self) -> Vec<String> {
-        let mut said = vec![self.recommendation(), self.sureness()];
+        let mut remarks = vec![self.recommendation(), self.sureness()];
         let warm = |m: &Measured| m.warm.all().trace.total().data_blocks_from_file;
         if warm(self.without) == 0 {
-            said.push(format!(
+            remarks.push(format!(
                 "With a block cache of {} nothing is read from files once it is warm: filters \
                  save only time in memory.",
                 size(self.report.cache_bytes)
@@ -87,21 +88,21 @@ impl<'a> Advised<'a> {
         }
         if self.advice.plan.is_some_and(|plan| matches!(self.with[plan].filters, Filters::Table(_)))
         {
-            said.push(
+            remarks.push(
                 "LevelDB can read such tables but ignores whole-table filters; use `both` to give \
                  it per-block ones too."
                     .to_string(),
             );
         }
         if !self.own_lookups {
-            said.push(format!(
+            remarks.push(format!(
                 "These {} lookups were made up, {} of them for absent keys. Give your own with \
                  --lookups FILE, one key a line.",
                 thousands(self.report.lookups),
                 thousands(self.without.cold.absent.lookups),
             ));
         }
-        said
+        remarks
     }
 
     fn recommendation(&self) -> String {
@@ -143,37 +144,53 @@ impl<'a> Advised<'a> {
         .to_string()
     }
 
-    pub fn json(&self) -> Value {
-        let row = |(m, saving): (&&Measured, &minikv::advice::Saving)| {
-            json!({
-                "filters": m.filters.to_string(),
-                "filter_bytes": m.filter_bytes,
-                "blocks_per_get": saving.blocks_per_get,
-                "blocks_saved_per_get": saving.saved,
-                "interval_95_percent": [saving.interval.0, saving.interval.1],
-                "time_mean_ns": m.warm.all().times.mean,
-            })
+    /// Returns the advice as JSON.
+    pub fn document(&self) -> impl Serialize {
+        let row = |(m, &saving): (&&Measured, &Saving)| Row {
+            filters: m.filters.to_string(),
+            saving,
+            time_mean_ns: m.warm.all().times.mean,
         };
-        json!({
-            "advice": self.advice.plan.map_or(Filters::None, |p| self.with[p].filters).to_string(),
-            "sureness": match self.advice.sureness {
-                Sureness::Sure => "sure",
-                Sureness::Likely => "likely",
-                Sureness::TooFew => "too few lookups",
+        let all = self.without.cold.all();
+        Document {
+            advice: self.advice.plan.map_or(Filters::None, |p| self.with[p].filters).to_string(),
+            sureness: self.advice.sureness,
+            own_lookups: self.own_lookups,
+            without_filters: Without {
+                blocks_per_get: all.per_get(all.trace.data_blocks()),
+                time_mean_ns: self.without.warm.all().times.mean,
             },
-            "own_lookups": self.own_lookups,
-            "without_filters": {
-                "blocks_per_get": self.without.cold.all().per_get(
-                    self.without.cold.all().trace.data_blocks()),
-                "time_mean_ns": self.without.warm.all().times.mean,
-            },
-            "savings": self.with.iter().zip(&self.advice.savings).map(row).collect::<Vec<_>>(),
-            "said": self.verdict(),
-        })
+            savings: self.with.iter().zip(&self.advice.savings).map(row).collect(),
+            said: self.verdict(),
+        }
     }
 }
 
-/// Three digits, and no sign before a zero.
+#[derive(Serialize)]
+struct Document {
+    advice: String,
+    sureness: Sureness,
+    own_lookups: bool,
+    without_filters: Without,
+    savings: Vec<Row>,
+    said: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Without {
+    blocks_per_get: f64,
+    time_mean_ns: f64,
+}
+
+#[derive(Serialize)]
+struct Row {
+    filters: String,
+    #[serde(flatten)]
+    saving: Saving,
+    time_mean_ns: f64,
+}
+
+/// Formats a number with three decimals, and zero without a sign.
 fn signed(n: f64) -> String {
     format!("{:.3}", (n * 1000.0).round() / 1000.0 + 0.0)
 }

@@ -1,32 +1,32 @@
-//! Charts as SVG, to stand in a page whose style sheet says what the classes look like.
+//! SVG charts for a page whose style sheet defines the classes.
 
 use std::fmt::Write;
 
-/// The height of a row of bars or dots.
+/// Height of a row of bars or dots, in pixels.
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
-/// The height of a line of text, and of a span in a row of several.
+/// Height of a line of text, and of one of several spans in a row, in pixels.
 const TEXT: f64 = 15.0;
 const AXIS: f64 = 36.0;
-/// Room for a label of an axis that goes across.
+/// Space for a label of a horizontal axis, in pixels.
 const TICK: f64 = 34.0;
 
-/// How wide a chart is, and how much of that its margins take.
+/// The width of a chart and of its margins, in pixels.
 pub struct Frame {
     width: f64,
-    /// Room for the names of the rows.
+    /// Space for the names of rows.
     left: f64,
-    /// Room for figures after the longest row.
+    /// Space for figures after the longest row.
     right: f64,
 }
 
-/// For a window as wide as a page.
+/// The frame for wide windows.
 pub const WIDE: Frame = Frame { width: 760.0, left: 90.0, right: 100.0 };
-/// For a phone.
+/// The frame for phones.
 pub const NARROW: Frame = Frame { width: 360.0, left: 66.0, right: 84.0 };
 
 impl Frame {
-    /// The width between the margins.
+    /// Returns the width between the margins.
     fn across(&self) -> f64 {
         self.width - self.left - self.right
     }
@@ -49,7 +49,7 @@ impl Frame {
     }
 }
 
-/// Text safe inside an element or attribute.
+/// Escapes text for use inside an element or attribute.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -65,9 +65,9 @@ pub fn escape(text: &str) -> String {
     safe
 }
 
-fn text(out: &mut String, x: f64, y: f64, class: &str, said: &str) {
-    let said = escape(said);
-    let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{said}</text>");
+fn text(out: &mut String, x: f64, y: f64, class: &str, label: &str) {
+    let label = escape(label);
+    let _ = writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"{class}\">{label}</text>");
 }
 
 fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
@@ -78,21 +78,21 @@ fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
     );
 }
 
-/// A bar of parts, one after the other.
+/// A stacked bar.
 pub struct Bar {
     pub name: String,
-    /// The class and the length of each part, and what it says when pointed at.
+    /// Class, length and tooltip of each part.
     pub parts: Vec<(String, f64, String)>,
 }
 
 impl Bar {
-    /// The length of all its parts.
+    /// Returns the total length.
     pub fn sum(&self) -> f64 {
         self.parts.iter().map(|part| part.1).sum()
     }
 }
 
-/// Bars from the left, each with its sum behind it, on a scale from 0 to `most`.
+/// Draws horizontal bars, each followed by its sum, on a scale from 0 to `most`.
 pub fn bars(frame: &Frame, title: &str, unit: &str, bars: &[Bar], most: f64) -> String {
     let ticks = ticks(most);
     let scale = frame.across() / ticks.last().copied().unwrap_or(1.0);
@@ -105,12 +105,12 @@ pub fn bars(frame: &Frame, title: &str, unit: &str, bars: &[Bar], most: f64) -> 
         let y = i as f64 * ROW;
         text(&mut out, frame.left - 8.0, y + 15.0, "name end", &bar.name);
         let mut x = frame.left;
-        for (class, length, said) in bar.parts.iter().filter(|part| part.1 > 0.0) {
-            let (width, top, said) = (length * scale, y + (ROW - BAR) / 2.0, escape(said));
+        for (class, length, tooltip) in bar.parts.iter().filter(|part| part.1 > 0.0) {
+            let (width, top, tooltip) = (length * scale, y + (ROW - BAR) / 2.0, escape(tooltip));
             let _ = writeln!(
                 out,
                 "<rect x=\"{x:.1}\" y=\"{top:.1}\" width=\"{width:.2}\" height=\"{BAR}\" \
-                 class=\"{class}\"><title>{said}</title></rect>"
+                 class=\"{class}\"><title>{tooltip}</title></rect>"
             );
             x += width;
         }
@@ -125,15 +125,15 @@ pub struct Row {
     pub spans: Vec<Span>,
 }
 
-/// Where most of a thing is, and where its end is.
+/// A span from a typical value to a high one.
 pub struct Span {
     pub class: &'static str,
     pub from: f64,
     pub to: f64,
-    pub said: String,
+    pub tooltip: String,
 }
 
-/// Spans on a logarithmic scale, each with both its figures behind it.
+/// Draws spans on a logarithmic scale, each followed by its two figures.
 pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
     let all = || rows.iter().flat_map(|row| &row.spans);
     let least = all().map(|span| span.from).fold(f64::INFINITY, f64::min);
@@ -151,10 +151,10 @@ pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
         for (i, span) in row.spans.iter().enumerate() {
             let y = middle + TEXT * (i as f64 - (row.spans.len() - 1) as f64 / 2.0);
             let (from, to, class) = (scale.at(span.from), scale.at(span.to), span.class);
-            let said = escape(&span.said);
+            let tooltip = escape(&span.tooltip);
             let _ = writeln!(
                 out,
-                "<g class=\"span {class}\"><title>{said}</title>\
+                "<g class=\"span {class}\"><title>{tooltip}</title>\
                  <line x1=\"{from:.1}\" y1=\"{y:.1}\" x2=\"{to:.1}\" y2=\"{y:.1}\"/>\
                  <circle cx=\"{from:.1}\" cy=\"{y:.1}\" r=\"5\"/>\
                  <line x1=\"{to:.1}\" y1=\"{:.1}\" x2=\"{to:.1}\" y2=\"{:.1}\"/></g>",
@@ -169,12 +169,12 @@ pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
     frame.svg(title, height + AXIS, &out)
 }
 
-/// The height of a row of so many spans.
+/// Returns the height of a row of `spans` spans.
 fn row_height(spans: usize) -> f64 {
     ROW.max(spans as f64 * TEXT + 8.0)
 }
 
-/// A measured rate with its interval, in a row of its own.
+/// A row with a measured rate and its interval.
 pub struct Measured {
     pub name: String,
     pub class: &'static str,
@@ -183,10 +183,10 @@ pub struct Measured {
     pub high: f64,
     pub predicted: f64,
     pub value: String,
-    pub said: String,
+    pub tooltip: String,
 }
 
-/// Rates from the left in percent: a dot with its interval, and a stroke where it was predicted.
+/// Draws rates in percent, one a row: a dot with its interval, and a stroke at the prediction.
 pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> String {
     let most = rows.iter().map(|row| row.high.max(row.predicted)).fold(0.0, f64::max);
     let ticks = ticks(most * 100.0);
@@ -201,10 +201,10 @@ pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> S
         let y = i as f64 * ROW + ROW / 2.0;
         text(&mut out, frame.left - 8.0, y + 4.0, "name end", &row.name);
         let (low, high, rate) = (at(row.low), at(row.high), at(row.rate));
-        let (predicted, class, said) = (at(row.predicted), row.class, escape(&row.said));
+        let (predicted, class, tooltip) = (at(row.predicted), row.class, escape(&row.tooltip));
         let _ = writeln!(
             out,
-            "<g class=\"measured {class}\"><title>{said}</title>\
+            "<g class=\"measured {class}\"><title>{tooltip}</title>\
              <line x1=\"{low:.1}\" y1=\"{y:.1}\" x2=\"{high:.1}\" y2=\"{y:.1}\"/>\
              <circle cx=\"{rate:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
         );
@@ -221,22 +221,22 @@ pub struct Point {
     pub low: f64,
     pub high: f64,
     pub class: &'static str,
-    pub said: String,
+    pub tooltip: String,
 }
 
-/// A curve of theory.
+/// A theoretical curve.
 pub struct Curve {
     pub class: &'static str,
     pub points: Vec<(f64, f64)>,
 }
 
-/// What the axes of a chart of rates are called.
+/// Names of the axes of a chart of rates.
 pub struct Axes {
     pub across: &'static str,
     pub upwards: &'static str,
 }
 
-/// Points and curves, with rates upwards on a logarithmic scale.
+/// Draws points and curves, with a logarithmic vertical scale for rates.
 pub fn rates(
     frame: &Frame,
     title: &str,
@@ -277,10 +277,10 @@ pub fn rates(
         let x = at(point.x);
         let (low, high) = (scale.at(point.low.max(least)), scale.at(point.high));
         let y = scale.at(point.y.max(least));
-        let (said, class) = (escape(&point.said), point.class);
+        let (tooltip, class) = (escape(&point.tooltip), point.class);
         let _ = writeln!(
             out,
-            "<g class=\"measured {class}\"><title>{said}</title>\
+            "<g class=\"measured {class}\"><title>{tooltip}</title>\
              <line x1=\"{x:.1}\" y1=\"{low:.1}\" x2=\"{x:.1}\" y2=\"{high:.1}\"/>\
              <circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\"/></g>"
         );
@@ -288,7 +288,7 @@ pub fn rates(
     frame.svg(title, HEIGHT + AXIS, &out)
 }
 
-/// The least rate above 0, and the greatest.
+/// Returns the smallest rate above 0, and the largest.
 fn extent(points: &[Point], curves: &[Curve]) -> (f64, f64) {
     let ys = points.iter().flat_map(|p| [p.low, p.high, p.y]);
     let ys = ys.chain(curves.iter().flat_map(|c| c.points.iter().map(|p| p.1)));
@@ -297,10 +297,10 @@ fn extent(points: &[Point], curves: &[Curve]) -> (f64, f64) {
     (least, ys.iter().copied().fold(least, f64::max))
 }
 
-/// A scale of more decades than these has room for their beginnings only.
+/// Maximum number of decades with ticks at 2 and 5. More leave space only for powers of ten.
 const MOST_DECADES: f64 = 2.4;
 
-/// A logarithmic scale onto the way from one coordinate to another.
+/// A logarithmic scale that maps values to a range of coordinates.
 struct Log {
     least: f64,
     most: f64,
@@ -309,7 +309,7 @@ struct Log {
 }
 
 impl Log {
-    /// From a round number below `least` to one above `most`.
+    /// Creates a scale from a round number below `least` to one above `most`.
     fn new(least: f64, most: f64, start: f64, end: f64) -> Log {
         let usable = least.is_finite() && least > 0.0 && most >= least;
         let (least, most) = if usable { (least, most) } else { (0.1, 1.0) };
@@ -323,7 +323,7 @@ impl Log {
         self.start + part.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
-    /// 1, 2 and 5 of each decade; of many decades only the 1.
+    /// Returns ticks at 1, 2 and 5 of each decade, or with many decades, at 1 only.
     fn ticks(&self) -> Vec<f64> {
         let (first, last) = (self.least.log10().floor() as i32, self.most.log10().floor() as i32);
         let (least, most) = (self.least * 0.999, self.most);
@@ -338,7 +338,7 @@ impl Log {
     }
 }
 
-/// Round numbers from 0 to `most` or just above.
+/// Returns round numbers from 0 to `most` or just above.
 fn ticks(most: f64) -> Vec<f64> {
     if most.is_nan() || most <= 0.0 {
         return vec![0.0, 1.0];
@@ -347,16 +347,16 @@ fn ticks(most: f64) -> Vec<f64> {
     let fits = |step: &f64| most / (step * decade) <= 6.0;
     let step = [0.2, 0.5, 1.0, 2.0].into_iter().find(fits).unwrap_or(2.0) * decade;
     let last = (most / step).ceil() as u32;
-    // Rounded, because a multiple of 0.2 shows as 0.6000000000000001.
+    // Rounded, because a multiple of 0.2 would be shown as 0.6000000000000001.
     (0..=last).map(|i| (f64::from(i) * step * 1e6).round() / 1e6).collect()
 }
 
-/// Without what binary fractions leave behind.
+/// Removes the errors of binary fractions.
 fn round(n: f64) -> f64 {
     (n * 1e9).round() / 1e9
 }
 
-/// A figure with as many digits as say something.
+/// Formats a figure with its significant digits.
 fn figures(n: f64) -> String {
     match n {
         n if n >= 100.0 => format!("{n:.0}"),

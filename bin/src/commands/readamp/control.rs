@@ -1,9 +1,9 @@
-//! The control of an experiment: the same filters with a hash that is beyond doubt.
+//! A control experiment: the same filters with a hash of good quality.
 //!
-//! LevelDB's filter knows a key by a hash of 32 bits whose last step mixes little. Keys that differ
-//! in their last four bytes only can have hashes that differ in few bits, and the filter is then
-//! wrong more often than any theory says. Whether that is so is found by an experiment: filters of
-//! the same size and number of probes, from the same keys, with another hash.
+//! LevelDB's filters use a 32-bit hash whose last step mixes weakly. Keys that differ only in their
+//! last four bytes can have hashes that differ in few bits, and then filters are wrong more often
+//! than theory predicts. The control shows whether that is the reason: it builds filters of the
+//! same size and number of probes, from the same keys, with another hash.
 
 use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::shadow::{BlockFilters, Outcome, Plan, TableFilters};
@@ -16,13 +16,13 @@ use super::rates::Rate;
 use super::source::Source;
 use crate::error::Result;
 
-/// The rate of the control of one configuration.
+/// The false-positive rate of one configuration's control.
 pub struct Control {
     pub filters: Filters,
     pub rate: Rate,
 }
 
-/// Runs the control of each configuration whose filters err more or less than predicted.
+/// Runs a control for each configuration whose rate is not as predicted.
 pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Result<Vec<Control>> {
     let odd = measured.iter().filter(|m| m.rate.is_some_and(|rate| !rate.agrees()));
     let odd: Vec<_> = odd.map(|m| m.filters).filter(|f| matches!(f, Filters::Block(_))).collect();
@@ -44,8 +44,8 @@ pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Resu
     Ok(odd.into_iter().zip(outcomes).filter_map(control).collect())
 }
 
-/// A bloom filter as large as LevelDB's and with as many probes, whose probes are independent: each
-/// is a hash of its own, of 64 bits.
+/// A bloom filter with LevelDB's size and number of probes, whose probes are independent: each has
+/// its own 64-bit hash.
 #[derive(Clone, Copy, Debug)]
 pub struct Independent {
     bits_per_key: u32,
@@ -53,7 +53,7 @@ pub struct Independent {
 }
 
 impl Independent {
-    /// As LevelDB chooses the number of probes.
+    /// Creates a filter with LevelDB's number of probes.
     pub fn new(bits_per_key: u32) -> Independent {
         Independent::with_probes(
             bits_per_key,
@@ -61,7 +61,7 @@ impl Independent {
         )
     }
 
-    /// With another number of probes.
+    /// Creates a filter with this number of probes.
     pub fn with_probes(bits_per_key: u32, probes: u32) -> Independent {
         Independent { bits_per_key, probes }
     }
@@ -128,7 +128,7 @@ impl FilterGenerator for Generator {
     }
 }
 
-/// A hash of 64 bits: every eight bytes are mixed through.
+/// Returns a 64-bit hash, mixed after every eight bytes.
 fn hash64(key: &[u8]) -> u64 {
     let mut hash = mix(key.len() as u64 ^ 0x5851_f42d_4c95_7f2d);
     for chunk in key.chunks(8) {
@@ -154,7 +154,7 @@ mod tests {
     use super::super::rates::wilson;
     use super::*;
 
-    /// Consecutive numbers, which LevelDB's hash does not like.
+    /// Consecutive numbers, which LevelDB's hash spreads badly.
     #[test]
     fn its_rate_is_the_textbooks() {
         let keys: Vec<_> = (0..20_000u32).map(|i| format!("{i:08}").into_bytes()).collect();

@@ -1,14 +1,15 @@
-//! The report for programs: JSON and CSV.
+//! The report as JSON and CSV.
 
 use minikv::LevelTrace;
 use minikv::files::NUM_LEVELS;
-use serde_json::{Map, Value, json};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 
-use super::measure::{Class, Measured, Pass};
+use super::measure::{Class, Measured, Pass, Times};
 use super::rates::Rate;
 use super::report::Report;
 
-/// The counters of a level, or of all, by name: those that are counted, and their sums.
+/// Returns the counters of a level, or of all levels, and sums of them, with their names.
 fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
     let sums = [
         ("data_blocks", trace.data_blocks()),
@@ -20,50 +21,49 @@ fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
     trace.counters().into_iter().chain(sums).collect()
 }
 
-fn counters_json(trace: &LevelTrace) -> Map<String, Value> {
-    counters(trace).into_iter().map(|(name, n)| (name.to_string(), json!(n))).collect()
+/// The report as JSON.
+impl Serialize for Report {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let configurations: Vec<_> = self.measured.iter().map(|m| self.configuration(m)).collect();
+        let mut fields = serializer.serialize_struct("Report", 13)?;
+        fields.serialize_field("data", &self.data)?;
+        fields.serialize_field("entries", &self.entries)?;
+        fields.serialize_field("tables", &self.held.tables)?;
+        fields.serialize_field("tables_per_level", &self.tables_per_level)?;
+        fields.serialize_field("data_blocks", &self.held.data_blocks)?;
+        fields.serialize_field("data_bytes", &self.held.data_bytes)?;
+        fields.serialize_field("stored_entries", &self.held.entries)?;
+        fields.serialize_field("block_cache_bytes", &self.cache_bytes)?;
+        fields.serialize_field("lookups", &self.lookups)?;
+        fields.serialize_field("different_keys", &self.different_keys)?;
+        fields.serialize_field("lookups_chosen", &self.lookups_named)?;
+        fields.serialize_field("configurations", &configurations)?;
+        fields.serialize_field("remarks", &self.remarks())?;
+        fields.end()
+    }
 }
 
 impl Report {
-    pub fn json(&self) -> Value {
-        let configurations = self.measured.iter().map(|m| self.configuration(m));
-        json!({
-            "data": self.data,
-            "entries": self.entries,
-            "tables": self.held.tables,
-            "tables_per_level": self.tables_per_level,
-            "data_blocks": self.held.data_blocks,
-            "data_bytes": self.held.data_bytes,
-            "stored_entries": self.held.entries,
-            "block_cache_bytes": self.cache_bytes,
-            "lookups": self.lookups,
-            "different_keys": self.different_keys,
-            "lookups_chosen": self.lookups_named,
-            "configurations": configurations.collect::<Vec<_>>(),
-            "remarks": self.remarks(),
-        })
-    }
-
-    fn configuration(&self, m: &Measured) -> Value {
+    fn configuration<'a>(&'a self, m: &'a Measured) -> Configuration<'a> {
         let control = self.controls.iter().find(|control| control.filters == m.filters);
-        json!({
-            "filters": m.filters.to_string(),
-            "kind": m.filters.kind(),
-            "bits_per_key": m.filters.bits(),
-            "filter_bytes": m.filter_bytes,
-            "false_positives": m.rate.as_ref().map(rate_json),
-            "false_positives_per_level": m.level_rates.iter().map(|(level, rate)| {
-                let mut json = rate_json(rate);
-                json["level"] = json!(level);
-                json
-            }).collect::<Vec<_>>(),
-            "false_positives_with_independent_hash": control.map(|c| rate_json(&c.rate)),
-            "cold": pass_json(&m.cold),
-            "warm": pass_json(&m.warm),
-        })
+        let level_rates = m.level_rates.iter();
+        Configuration {
+            filters: m.filters.to_string(),
+            kind: m.filters.kind(),
+            bits_per_key: m.filters.bits(),
+            filter_bytes: m.filter_bytes,
+            false_positives: m.rate,
+            false_positives_per_level: level_rates
+                .map(|&(level, rate)| LevelRate { level, rate })
+                .collect(),
+            false_positives_with_independent_hash: control.map(|control| control.rate),
+            cold: &m.cold,
+            warm: &m.warm,
+        }
     }
 
-    /// One line for each configuration, pass, kind of lookup and level, and for all levels.
+    /// Returns CSV with a line for each configuration, pass, kind of lookup and level, and one for
+    /// all levels.
     pub fn csv(&self) -> String {
         let names = counters(&LevelTrace::default()).into_iter().map(|(name, _)| name);
         let names: Vec<_> = names.collect();
@@ -104,7 +104,7 @@ fn csv_line(
     let name = level.map_or("all".to_string(), |level| level.to_string());
     let counts: Vec<_> = counters(trace).into_iter().map(|(_, n)| n.to_string()).collect();
     let counts = counts.join(",");
-    // The memtable and the time are the whole get's.
+    // Memtable hits and times belong to whole gets, not to levels.
     let (memtable, times) = match level {
         Some(_) => (String::new(), ",,".to_string()),
         None => {
@@ -121,39 +121,81 @@ fn csv_line(
     format!("{head},{name},{},{memtable},{counts},{times},{rates}\n", class.lookups)
 }
 
-fn rate_json(rate: &Rate) -> Value {
-    let (low, high) = rate.interval();
-    json!({
-        "tried": rate.tried,
-        "independent_tries": rate.independent,
-        "wrong": rate.wrong,
-        "measured": rate.measured(),
-        "interval_95_percent": [low, high],
-        "predicted": rate.predicted,
-        "predicted_by_textbook": rate.textbook,
-        "within": rate.agrees(),
-    })
+#[derive(Serialize)]
+struct Configuration<'a> {
+    filters: String,
+    kind: &'static str,
+    bits_per_key: Option<u32>,
+    filter_bytes: u64,
+    false_positives: Option<Rate>,
+    false_positives_per_level: Vec<LevelRate>,
+    false_positives_with_independent_hash: Option<Rate>,
+    cold: &'a Pass,
+    warm: &'a Pass,
 }
 
-fn pass_json(pass: &Pass) -> Value {
-    json!({
-        "present": class_json(&pass.present),
-        "absent": class_json(&pass.absent),
-        "all": class_json(&pass.all()),
-    })
+#[derive(Serialize)]
+struct LevelRate {
+    level: usize,
+    #[serde(flatten)]
+    rate: Rate,
 }
 
-fn class_json(class: &Class) -> Value {
-    let mut json = counters_json(&class.trace.total());
-    json.insert("lookups".to_string(), json!(class.lookups));
-    json.insert("memtables_probed".to_string(), json!(class.trace.memtables_probed));
-    json.insert("memtable_hits".to_string(), json!(class.trace.memtable_hits));
-    let levels = class.trace.levels.iter().map(|level| Value::Object(counters_json(level)));
-    json.insert("levels".to_string(), levels.collect());
-    if class.times.median > 0 {
-        let times = &class.times;
-        let times = json!({ "median": times.median, "p99": times.p99, "mean": times.mean });
-        json.insert("time_ns".to_string(), times);
+impl Serialize for Rate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Rate", 8)?;
+        fields.serialize_field("tried", &self.tried)?;
+        fields.serialize_field("independent_tries", &self.independent)?;
+        fields.serialize_field("wrong", &self.wrong)?;
+        fields.serialize_field("measured", &self.measured())?;
+        fields.serialize_field("interval_95_percent", &self.interval())?;
+        fields.serialize_field("predicted", &self.predicted)?;
+        fields.serialize_field("predicted_by_textbook", &self.textbook)?;
+        fields.serialize_field("within", &self.agrees())?;
+        fields.end()
     }
-    Value::Object(json)
+}
+
+impl Serialize for Pass {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Pass", 3)?;
+        fields.serialize_field("present", &self.present)?;
+        fields.serialize_field("absent", &self.absent)?;
+        fields.serialize_field("all", &self.all())?;
+        fields.end()
+    }
+}
+
+impl Serialize for Class {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            #[serde(flatten)]
+            total: Counters<'a>,
+            lookups: u64,
+            memtables_probed: u64,
+            memtable_hits: u64,
+            levels: Vec<Counters<'a>>,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            time_ns: Option<&'a Times>,
+        }
+        Document {
+            total: Counters(&self.trace.total()),
+            lookups: self.lookups,
+            memtables_probed: self.trace.memtables_probed,
+            memtable_hits: self.trace.memtable_hits,
+            levels: self.trace.levels.iter().map(Counters).collect(),
+            time_ns: (self.times.median > 0).then_some(&self.times),
+        }
+        .serialize(serializer)
+    }
+}
+
+/// The counters of a level, or of all levels, as JSON fields.
+struct Counters<'a>(&'a LevelTrace);
+
+impl Serialize for Counters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(counters(self.0))
+    }
 }

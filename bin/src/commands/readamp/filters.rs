@@ -1,13 +1,12 @@
-//! Which filters are compared: `none,block:10,table:10,both:10`, sweeps as `block:4..16`.
+//! Lists of filters to compare: `none,block:10,table:10,both:10`, or ranges such as `block:4..16`.
 
 use std::fmt;
 use std::sync::Arc;
 
 use minikv::BloomFilterPolicy;
 use minikv::internals::advice::shadow::{BlockFilters, Plan, TableFilters};
+use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
 
-/// The most bits a key that make sense to ask for.
-const MAX_BITS: u32 = 64;
 const MAX_CONFIGURATIONS: usize = 64;
 
 /// The filters of one configuration.
@@ -19,16 +18,16 @@ pub enum Filters {
     Ignored,
     /// No filters.
     None,
-    /// LevelDB's: one filter for each 2 KiB of data blocks, of so many bits a key.
+    /// LevelDB's kind: one filter for each 2 KiB of data blocks, with this many bits per key.
     Block(u32),
-    /// One filter for each table, of so many bits a key.
+    /// One filter for each table, with this many bits per key.
     Table(u32),
-    /// Both: what LevelDB reads, and what minikv asks instead.
+    /// Both kinds: LevelDB queries the blocks' filters, minikv the table's.
     Both(u32),
 }
 
 impl Filters {
-    /// The list that `text` is.
+    /// Parses a list.
     pub fn list(text: &str) -> Result<Vec<Filters>, String> {
         let mut list = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -47,7 +46,7 @@ impl Filters {
         }
     }
 
-    /// One part of a list: a configuration, or a sweep.
+    /// Parses one part of a list: a configuration, or a range of them.
     fn parse(part: &str) -> Result<Vec<Filters>, String> {
         let (kind, bits) = part.split_once(':').unwrap_or((part, ""));
         match (kind, bits) {
@@ -67,10 +66,10 @@ impl Filters {
                 ));
             }
         };
-        Ok(sweep(part, bits)?.into_iter().map(of).collect())
+        Ok(range_of(part, bits)?.into_iter().map(of).collect())
     }
 
-    /// Bits a key of new filters.
+    /// Returns the number of bits per key of new filters.
     pub fn bits(&self) -> Option<u32> {
         match *self {
             Filters::Block(bits) | Filters::Table(bits) | Filters::Both(bits) => Some(bits),
@@ -78,7 +77,7 @@ impl Filters {
         }
     }
 
-    /// What kind it is, without its size.
+    /// Returns the name of the kind, without the size.
     pub fn kind(&self) -> &'static str {
         match self {
             Filters::AsIs => "as-is",
@@ -90,17 +89,17 @@ impl Filters {
         }
     }
 
-    /// Whether lookups ask the filters there are.
+    /// Returns whether lookups query the filters.
     pub fn asked(&self) -> bool {
         !matches!(self, Filters::Ignored)
     }
 
-    /// Whether the files' own filters are the ones.
+    /// Returns whether the tables' own filters are used.
     pub fn own(&self) -> bool {
         matches!(self, Filters::AsIs | Filters::Ignored)
     }
 
-    /// The filters that tables are to have for it.
+    /// Returns the plan that gives tables these filters.
     pub fn plan(&self) -> Plan {
         let block = |bits| BlockFilters::New(Arc::new(BloomFilterPolicy::new(bits)));
         let (blocks, table) = match *self {
@@ -123,18 +122,18 @@ impl fmt::Display for Filters {
     }
 }
 
-/// `10`, or `4..16`, both ends included.
-fn sweep(part: &str, bits: &str) -> Result<Vec<u32>, String> {
+/// Parses `10`, or `4..16` with both ends included.
+fn range_of(part: &str, bits: &str) -> Result<Vec<u32>, String> {
     let number = |text: &str| match text.parse::<u32>() {
-        Ok(bits) if (1..=MAX_BITS).contains(&bits) => Ok(bits),
-        _ => Err(format!("{part:?}: bits per key are a whole number from 1 to {MAX_BITS}")),
+        Ok(bits) if (1..=MAX_BITS_PER_KEY).contains(&bits) => Ok(bits),
+        _ => Err(format!("{part:?}: bits per key are a whole number from 1 to {MAX_BITS_PER_KEY}")),
     };
     match bits.split_once("..") {
         None => Ok(vec![number(bits)?]),
         Some((from, to)) => {
             let (from, to) = (number(from)?, number(to.trim_start_matches('='))?);
             if from > to {
-                return Err(format!("{part:?}: a sweep goes upwards"));
+                return Err(format!("{part:?}: a range must ascend"));
             }
             Ok((from..=to).collect())
         }

@@ -1,4 +1,4 @@
-//! Which keys are looked up.
+//! The choice of keys to look up.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -12,17 +12,17 @@ use crate::input::Lines;
 use crate::output::Progress;
 use crate::workload::{Data, Rng, near_miss};
 
-/// So many keys of a database are kept to choose lookups from.
+/// Maximum number of a database's keys to choose lookups from. They are held in memory.
 const POOL_KEYS: usize = 200_000;
-/// Tries to find a key that is not there, for each one wanted.
+/// Maximum number of attempts to find an absent key between the present ones.
 const TRIES: usize = 100;
 
-/// What `--lookups` says.
+/// The value of `--lookups`.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// So many, chosen here.
+    /// This number of lookups, chosen at random.
     Number(u64),
-    /// The keys of this file, in its order.
+    /// The keys of this file, in order.
     File(PathBuf),
 }
 
@@ -31,20 +31,20 @@ impl FromStr for Wanted {
 
     fn from_str(text: &str) -> std::result::Result<Wanted, String> {
         match text.parse() {
-            Ok(0) => Err("0 lookups show nothing".to_string()),
+            Ok(0) => Err("the number of lookups must not be 0".to_string()),
             Ok(n) => Ok(Wanted::Number(n)),
             Err(_) => Ok(Wanted::File(PathBuf::from(text))),
         }
     }
 }
 
-/// How lookups are chosen.
+/// The way in which lookups are chosen.
 #[derive(Clone, Debug)]
 pub struct Choice {
     pub number: u64,
-    /// The part of them that is of absent keys.
+    /// Fraction of lookups that are for absent keys.
     pub absent_ratio: f64,
-    /// The exponent of a Zipf distribution; evenly without.
+    /// Exponent of a Zipf distribution; `None` for a uniform one.
     pub zipf: Option<f64>,
     pub seed: u64,
 }
@@ -56,12 +56,12 @@ pub struct Lookup {
     pub present: bool,
 }
 
-/// Where present keys and absent ones come from.
+/// A source of present and absent keys.
 trait Keys {
-    /// The number of present keys there are to choose from.
+    /// Returns the number of present keys to choose from.
     fn present_keys(&self) -> u64;
     fn present(&self, i: u64) -> Vec<u8>;
-    /// Absent key number `i`.
+    /// Returns absent key number `i`.
     fn absent(&self, i: u64, rng: &mut Rng) -> Result<Vec<u8>>;
 }
 
@@ -85,12 +85,12 @@ pub struct Pool<'a> {
     entries: Vec<(Vec<u8>, Vec<u8>)>,
     first: Vec<u8>,
     last: Vec<u8>,
-    /// The entries of the database.
+    /// Number of entries in the database.
     pub all_entries: u64,
 }
 
 impl<'a> Pool<'a> {
-    /// Reads the whole database, and keeps some keys: every one is as likely kept as another.
+    /// Reads the whole database and keeps a uniform random sample of its keys.
     pub fn of(db: &'a ReadOnlyDb, seed: u64) -> Result<Pool<'a>> {
         let mut rng = Rng::new(seed);
         let mut pool =
@@ -153,12 +153,12 @@ impl Keys for Pool<'_> {
 }
 
 impl Choice {
-    /// Lookups of keys of `data`.
+    /// Chooses lookups of keys of `data`.
     pub fn of_data(&self, data: &Data) -> Result<Vec<Lookup>> {
         self.of(data)
     }
 
-    /// Lookups of keys of a database.
+    /// Chooses lookups of keys of a database.
     pub fn of_pool(&self, pool: &Pool<'_>) -> Result<Vec<Lookup>> {
         self.of(pool)
     }
@@ -172,7 +172,7 @@ impl Choice {
         let of_absent = Chooser::new(self.zipf, absent_lookups, !self.seed);
         let mut lookups = Vec::with_capacity(self.number as usize);
         for i in 0..self.number {
-            // Absent lookups lie evenly among the others.
+            // Lookups of absent keys are spread evenly among the others.
             let due = |i: u64| ((i as f64) * self.absent_ratio).round() as u64;
             let present = due(i + 1) == due(i);
             let key = match (present, self.zipf) {
@@ -182,7 +182,7 @@ impl Choice {
             };
             lookups.push(Lookup { key, present });
         }
-        // Not alternating: caches would see a pattern that no user makes.
+        // Shuffled, because alternating lookups would be an unrealistic pattern for caches.
         for i in (1..lookups.len()).rev() {
             lookups.swap(i, rng.below(i as u64 + 1) as usize);
         }
@@ -190,7 +190,7 @@ impl Choice {
     }
 }
 
-/// Chooses among `n` things, evenly or by Zipf's law.
+/// Chooses numbers below `n`, uniformly or by Zipf's law.
 struct Chooser {
     n: u64,
     zipf: Option<Zipf>,
@@ -206,7 +206,7 @@ impl Chooser {
     fn next(&self, rng: &mut Rng) -> u64 {
         match &self.zipf {
             None => rng.below(self.n),
-            // The popular ones are spread over the keys.
+            // The popular keys are spread over the key space.
             Some(zipf) => Rng::new(zipf.rank(rng).wrapping_add(self.offset)).below(self.n),
         }
     }
@@ -214,11 +214,11 @@ impl Chooser {
 
 /// Zipf's law: rank `i`, from 1, is drawn in proportion to `1 / i^exponent`.
 struct Zipf {
-    /// The sum of the weights up to each rank.
+    /// Sum of the weights up to each rank.
     sums: Vec<f64>,
 }
 
-/// Ranks past this one share the tail's weight: they are drawn too seldom to be told apart.
+/// Maximum number of ranks, which take eight bytes each. Later ones would hardly ever be drawn.
 const ZIPF_RANKS: u64 = 1 << 20;
 
 impl Zipf {
@@ -239,7 +239,8 @@ impl Zipf {
     }
 }
 
-/// The keys of a file, one a line: in the format of keys if one is given, else bytes as they are.
+/// Reads the keys of a file, one a line: in the format of keys if one is given, otherwise bytes as
+/// they are.
 pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<Lookup>> {
     let format = global.key_format.or(global.format);
     let mut lines = Lines::open(Some(path))?;
@@ -256,12 +257,12 @@ pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<L
         lookups.push(Lookup { key, present });
     }
     match lookups.is_empty() {
-        true => Err(CliError::Usage(format!("{} holds no keys", path.display()))),
+        true => Err(CliError::Usage(format!("{} has no keys", path.display()))),
         false => Ok(lookups),
     }
 }
 
-/// Which lookups are the first of their key.
+/// Returns for each lookup whether it is the first of its key.
 pub fn first_times(lookups: &[Lookup]) -> Vec<bool> {
     let mut seen = HashSet::with_capacity(lookups.len());
     lookups.iter().map(|lookup| seen.insert(&lookup.key[..])).collect()

@@ -1,9 +1,11 @@
-//! Doing the lookups: what each reads, and how long it takes.
+//! Measures the lookups: what they read, and how long they take.
 
 use std::time::Instant;
 
+use hdrhistogram::Histogram;
 use minikv::files::NUM_LEVELS;
 use minikv::{ReadOnlyDb, ReadOptions, ReadTrace};
+use serde::Serialize;
 
 use super::filters::Filters;
 use super::lookups::Lookup;
@@ -13,26 +15,33 @@ use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::output::Progress;
 
-/// How often the lookups are timed.
+/// Number of times that the lookups are timed.
 const ROUNDS: usize = 3;
 
-/// What one configuration did.
+/// Maximum latency that is recorded exactly, in nanoseconds: one hour.
+const MAX_NANOS: u64 = 3_600_000_000_000;
+
+/// Resolution of latencies, in significant decimal digits. Each digit more takes about ten times
+/// the memory.
+const SIGNIFICANT_DIGITS: u8 = 2;
+
+/// The measurements of one configuration.
 pub struct Measured {
     pub filters: Filters,
-    /// Bytes of filters, in the files and, while the tables are open, in memory.
+    /// Size of the filters in bytes, in the files and, while the tables are open, in memory.
     pub filter_bytes: u64,
-    /// With nothing in the block cache at first.
+    /// The lookups with an empty block cache at first.
     pub cold: Pass,
-    /// The same lookups again, with what the cache kept.
+    /// The same lookups again, with the blocks that the cache kept.
     pub warm: Pass,
-    /// How often filters erred, in all and by level.
+    /// The false-positive rate, if filters were queried for absent keys.
     pub rate: Option<Rate>,
     pub level_rates: Vec<(usize, Rate)>,
-    /// Data blocks that each lookup read, cold, in the order of the lookups.
+    /// Number of data blocks that each lookup searched in the cold pass.
     pub blocks: Vec<u16>,
 }
 
-/// All lookups, once.
+/// One pass of all lookups.
 #[derive(Clone, Debug, Default)]
 pub struct Pass {
     pub present: Class,
@@ -47,8 +56,8 @@ pub struct Class {
     pub times: Times,
 }
 
-/// Nanoseconds of lookups.
-#[derive(Clone, Debug, Default)]
+/// Latencies in nanoseconds.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Times {
     pub median: u64,
     pub p99: u64,
@@ -56,7 +65,7 @@ pub struct Times {
 }
 
 impl Pass {
-    /// Both classes. Times are of the classes only.
+    /// Returns both classes together, with the mean of the times but no percentiles.
     pub fn all(&self) -> Class {
         let mut trace = self.present.trace.clone();
         trace.add(&self.absent.trace);
@@ -66,7 +75,7 @@ impl Pass {
         Class { lookups, trace, times: Times { mean, ..Times::default() } }
     }
 
-    /// The classes that have lookups, by name.
+    /// Returns the classes that have lookups, with their names.
     pub fn classes(&self) -> impl Iterator<Item = (&'static str, &Class)> {
         let classes = [("absent", &self.absent), ("present", &self.present)];
         classes.into_iter().filter(|(_, class)| class.lookups > 0)
@@ -78,13 +87,13 @@ impl Pass {
 }
 
 impl Class {
-    /// `n` of all lookups, for each.
+    /// Returns `n` divided by the number of lookups.
     pub fn per_get(&self, n: u64) -> f64 {
         n as f64 / self.lookups.max(1) as f64
     }
 }
 
-/// The lookups, and which of them are the first of their key.
+/// The lookups, and whether each is the first of its key.
 pub struct Work<'a> {
     pub lookups: &'a [Lookup],
     pub first_times: &'a [bool],
@@ -100,12 +109,12 @@ impl Work<'_> {
             progress.set(measured.len() as u64);
         }
         drop(progress);
-        // Round by round, so that what else the machine does falls on all configurations alike.
+        // Round by round, so that other work of the machine affects all configurations alike.
         let progress = Progress::steps("timing", (candidates.len() * ROUNDS) as u64);
-        let mut clocks: Vec<_> = candidates.iter().map(|_| <[Clock; 2]>::default()).collect();
+        let mut clocks: Vec<_> = candidates.iter().map(|_| [Clock::new(), Clock::new()]).collect();
         for round in 0..ROUNDS {
             for (i, candidate) in candidates.iter().enumerate() {
-                // Counted and timed apart: a trace costs time of its own.
+                // Counting is separate, because tracing takes time.
                 let db = source.open_candidate(candidate)?;
                 let read = ReadOptions::default().use_filter(candidate.filters.asked());
                 let [cold, warm] = &mut clocks[i];
@@ -115,8 +124,8 @@ impl Work<'_> {
             }
         }
         for (measured, [cold, warm]) in measured.iter_mut().zip(&clocks) {
-            cold.tell(&mut measured.cold);
-            warm.tell(&mut measured.warm);
+            cold.set_times(&mut measured.cold);
+            warm.set_times(&mut measured.warm);
         }
         Ok(measured)
     }
@@ -182,75 +191,34 @@ impl Work<'_> {
             let nanos = start.elapsed().as_nanos();
             std::hint::black_box(value);
             let histogram = if lookup.present { &mut clock.present } else { &mut clock.absent };
-            histogram.add(u64::try_from(nanos).unwrap_or(u64::MAX));
+            histogram.saturating_record(u64::try_from(nanos).unwrap_or(MAX_NANOS));
         }
         Ok(())
     }
 }
 
-/// How long lookups took.
-#[derive(Default)]
+/// Latencies of the lookups, in nanoseconds.
 struct Clock {
-    present: Histogram,
-    absent: Histogram,
+    present: Histogram<u64>,
+    absent: Histogram<u64>,
 }
 
 impl Clock {
-    fn tell(&self, pass: &mut Pass) {
-        pass.present.times = self.present.times();
-        pass.absent.times = self.absent.times();
+    fn new() -> Clock {
+        let histogram =
+            || Histogram::new_with_bounds(1, MAX_NANOS, SIGNIFICANT_DIGITS).expect("valid bounds");
+        Clock { present: histogram(), absent: histogram() }
+    }
+
+    fn set_times(&self, pass: &mut Pass) {
+        pass.present.times = times(&self.present);
+        pass.absent.times = times(&self.absent);
     }
 }
 
-/// Counts of durations, each known to one part in 128.
-#[derive(Default)]
-struct Histogram {
-    counts: Vec<u64>,
-    n: u64,
-    sum: u64,
-}
-
-const PRECISION_BITS: u32 = 7;
-
-impl Histogram {
-    fn add(&mut self, nanos: u64) {
-        let bucket = Histogram::bucket(nanos);
-        if bucket >= self.counts.len() {
-            self.counts.resize(bucket + 1, 0);
-        }
-        self.counts[bucket] += 1;
-        self.n += 1;
-        self.sum = self.sum.saturating_add(nanos);
-    }
-
-    /// The bits after the first say which part of an octave; short durations are counted one by
-    /// one.
-    fn bucket(nanos: u64) -> usize {
-        let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(PRECISION_BITS + 1);
-        ((u64::from(shift) << PRECISION_BITS) + (nanos >> shift)) as usize
-    }
-
-    /// The least duration in a bucket.
-    fn least(bucket: usize) -> u64 {
-        let octave = (bucket as u64 >> PRECISION_BITS).saturating_sub(1);
-        (bucket as u64 - (octave << PRECISION_BITS)) << octave
-    }
-
-    fn times(&self) -> Times {
-        if self.n == 0 {
-            return Times::default();
-        }
-        let at = |part: f64| {
-            let rank = ((self.n - 1) as f64 * part).round() as u64;
-            let mut seen = 0;
-            let reaches = |count: &u64| {
-                seen += count;
-                seen > rank
-            };
-            Histogram::least(self.counts.iter().position(reaches).unwrap_or(0))
-        };
-        Times { median: at(0.5), p99: at(0.99), mean: self.sum as f64 / self.n as f64 }
-    }
+fn times(histogram: &Histogram<u64>) -> Times {
+    let at = |quantile| histogram.value_at_quantile(quantile);
+    Times { median: at(0.5), p99: at(0.99), mean: histogram.mean() }
 }
 
 fn wrong(lookup: &Lookup) -> CliError {
@@ -265,18 +233,19 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_sorted_samples() {
-        let times = |samples: &mut dyn Iterator<Item = u64>| {
-            let mut histogram = Histogram::default();
-            samples.for_each(|nanos| histogram.add(nanos));
-            histogram.times()
+        let times_of = |samples: &mut dyn Iterator<Item = u64>| {
+            let mut clock = Clock::new();
+            samples.for_each(|nanos| clock.present.saturating_record(nanos));
+            times(&clock.present)
         };
-        let hundred = times(&mut (1..=101).rev());
-        assert_eq!((hundred.median, hundred.p99, hundred.mean), (51, 100, 51.0));
-        assert_eq!(times(&mut [].into_iter()).median, 0);
-        assert_eq!(times(&mut [7].into_iter()).p99, 7);
-        for nanos in [1u64, 127, 128, 255, 256, 300, 1 << 20, 123_456_789, u64::MAX] {
-            let low = Histogram::least(Histogram::bucket(nanos));
-            assert!(low <= nanos && nanos - low <= nanos / 128, "{nanos} is told as {low}");
+        let hundred = times_of(&mut (1..=101).rev());
+        assert_eq!((hundred.median, hundred.p99), (51, 100));
+        assert!((hundred.mean - 51.0).abs() < 1e-9, "{}", hundred.mean);
+        assert_eq!(times_of(&mut [].into_iter()).median, 0);
+        assert_eq!(times_of(&mut [7].into_iter()).p99, 7);
+        for nanos in [1u64, 127, 128, 255, 256, 300, 1 << 20, 123_456_789] {
+            let median = times_of(&mut [nanos].into_iter()).median;
+            assert!(nanos.abs_diff(median) <= nanos / 100, "{nanos} is shown as {median}");
         }
     }
 }

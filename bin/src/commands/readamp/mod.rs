@@ -1,7 +1,7 @@
-//! `minikv readamp`: what a filter saves, measured.
+//! `minikv readamp`: measures what filters save.
 //!
-//! The same lookups are done on the same tables again and again, each time with other filters.
-//! What the reads touch is counted, timed, and held against the theory.
+//! Does the same lookups on the same tables with different filters. Counts and times the reads, and
+//! compares false-positive rates with theory.
 
 mod advise;
 mod chart;
@@ -20,6 +20,7 @@ mod theory;
 
 use std::path::{Path, PathBuf};
 
+use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
 use minikv::{Db, Options, ReadOnlyDb};
 
 use self::advise::Advised;
@@ -38,14 +39,13 @@ use crate::scratch::Scratch;
 use crate::workload::Data;
 
 const LOOKUPS: u64 = 40_000;
-const MAX_TABLE_BITS: u32 = 64;
 
 /// Measure what filters save: the same lookups, on the same tables, with different filters
 ///
-/// The data is a database (--db, which is only read), a file of entries, or generated; without any
-/// of these, 104,334 English words. Every configuration of --filters has the same levels, tables
-/// and data blocks, byte for byte, and gets the same lookups: first cold, with an empty block
-/// cache, then the same again, warm.
+/// The data is a database (--db, which is only read), a file of entries, or generated; by default,
+/// 104,334 English words. Every configuration of --filters has the same levels, tables and data
+/// blocks, byte for byte, and does the same lookups: first cold, with an empty block cache, and
+/// then again, warm.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Entries to load, one a line: KEY or KEY<TAB>VALUE, bytes as they are, or entries in
@@ -56,25 +56,27 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "data")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     entries: Option<u64>,
-    /// Bytes of each value that the data does not give
+    /// Size in bytes of values that the data does not have
     #[arg(long, value_name = "N", default_value_t = 100)]
     value_bytes: usize,
-    /// What to compare: none; block, table or both with bits per key, as in table:10, or in a sweep
-    /// as in block:4..16; with --db also as-is (the files' own filters) and ignored (those, but
-    /// not asked) [default: none,block:10,table:10; with --db as-is,ignored,block:10,table:10]
+    /// Configurations to compare: none; block, table or both with bits per key, as in table:10, or
+    /// with a range, as in block:4..16; with --db also as-is (the files' own filters) and ignored
+    /// (the files as they are, without using their filters) [default: none,block:10,table:10; with
+    /// --db as-is,ignored,block:10,table:10]
     #[arg(long, value_name = "LIST", value_parser = filter_list)]
     filters: Option<FilterList>,
-    /// How many lookups, or a file of keys to look up, one a line, in its order [default: 40000]
+    /// Number of lookups, or a file of keys to look up in order, one a line [default: 40000]
     #[arg(long, value_name = "N|FILE")]
     lookups: Option<Wanted>,
     /// Fraction of lookups that are for absent keys: near misses of present ones
     #[arg(long, value_name = "RATIO", default_value_t = 0.5, value_parser = parse_ratio)]
     absent_ratio: f64,
-    /// Choose keys by Zipf's law with this exponent: few are popular [default: uniform]
+    /// Choose keys by Zipf's law with this exponent, so that few are popular [default: uniform]
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "0.99")]
     #[arg(value_parser = parse_exponent)]
     zipf: Option<f64>,
-    /// Seed of the order of loading and of the choice of lookups: the same seed, the same counts
+    /// Seed of the order of loading and of the choice of lookups: the same seed gives the same
+    /// counts
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Print JSON
@@ -121,7 +123,10 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if args.theory {
         let theory = Theory::measure(args.seed);
         let mut stdout = Stdout::open()?;
-        stdout.line(if args.json { theory.json().to_string() } else { theory.text() })?;
+        match args.json {
+            true => stdout.json(&theory.document())?,
+            false => stdout.line(theory.text())?,
+        }
         return stdout.finish();
     }
     let scratch;
@@ -130,7 +135,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         Input::Db(dir) => {
             let source =
                 Source::of(dir, readable(global.options(dir)?), global.shape.cache_bytes())?;
-            super::tell(&source.recovery()?);
+            super::report_lost_logs(&source.recovery()?);
             args.measure_db(global, dir, &source)?
         }
         Input::Data(data) => {
@@ -143,7 +148,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let own_lookups = matches!(args.lookups, Some(Wanted::File(_)));
     let advised = match args.advise {
         true => Some(Advised::of(&report, own_lookups).ok_or_else(|| {
-            CliError::Usage("--advise compares with none: name it in --filters".to_string())
+            CliError::Usage(
+                "--advise needs a comparison without filters: add none to --filters".to_string(),
+            )
         })?),
         false => None,
     };
@@ -153,9 +160,12 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     }
     let mut stdout = Stdout::open()?;
     if let Some(advised) = &advised {
-        stdout.line(if args.json { advised.json().to_string() } else { advised.text() })?;
+        match args.json {
+            true => stdout.json(&advised.document())?,
+            false => stdout.line(advised.text())?,
+        }
     } else if args.json {
-        stdout.line(report.json().to_string())?;
+        stdout.json(&report)?;
     } else if args.csv {
         stdout.write(report.csv().as_bytes())?;
     } else {
@@ -164,7 +174,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     stdout.finish()
 }
 
-/// What is measured.
+/// The data to measure on.
 enum Input {
     Db(PathBuf),
     Data(Data),
@@ -175,7 +185,7 @@ impl Input {
         let named = args.data.is_some() || args.entries.is_some();
         if named && global.db.is_some() {
             return Err(CliError::Usage(
-                "either --db or other data: readamp changes no database".to_string(),
+                "give either --db or other data: readamp does not change databases".to_string(),
             ));
         }
         Ok(match (&args.data, args.entries) {
@@ -215,7 +225,7 @@ impl Args {
         let filters = self.filters(vec![Filters::None, block, table]);
         if filters.iter().any(Filters::own) {
             return Err(CliError::Usage(
-                "as-is and ignored are for --db: this data has no files of its own".to_string(),
+                "as-is and ignored need --db: this data has no files of its own".to_string(),
             ));
         }
         Report::of(data.name(), data.len(), source, &filters, &lookups, self.lookups_named())
@@ -232,7 +242,7 @@ impl Args {
                 "readamp compares filters with none; give --bloom-bits 1 or more".to_string(),
             )),
             bits => {
-                Ok([Filters::Block(bits.max(1)), Filters::Table(bits.clamp(1, MAX_TABLE_BITS))])
+                Ok([Filters::Block(bits.max(1)), Filters::Table(bits.clamp(1, MAX_BITS_PER_KEY))])
             }
         }
     }
@@ -252,7 +262,7 @@ impl Args {
         choose(&Choice { number, absent_ratio, zipf, seed })
     }
 
-    /// How the lookups were chosen.
+    /// Describes how the lookups were chosen.
     fn lookups_named(&self) -> String {
         match &self.lookups {
             Some(Wanted::File(path)) => format!("from {}", path.display()),
@@ -266,13 +276,13 @@ impl Args {
     }
 }
 
-/// The options to read any database with: filters are known even if new ones are not wanted.
+/// Returns options that read all filters, even if new tables are to have none.
 fn readable(options: Options) -> Options {
     let default = minikv::BloomFilterPolicy::new(10);
     options.filter_policy(Some(std::sync::Arc::new(default)))
 }
 
-/// Makes a database of `data`, without filters: they come later, in every kind.
+/// Creates a database of `data` without filters. Each configuration adds its own later.
 fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
     let options = Shape { bloom_bits: Some(0), ..shape.clone() }.options()?;
     let db = Data::create(dir, options.clone())?;
@@ -283,8 +293,8 @@ fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
     Source::of(dir, readable(options), shape.cache_bytes())
 }
 
-/// Loads `data`, does lookups of present keys and as many of absent ones without filters and with
-/// those of `shape`.
+/// Loads `data` and does lookups of present keys and as many of absent ones, without filters and
+/// with those of `shape`.
 pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Report> {
     let scratch = Scratch::new()?;
     let source = load(shape, data, seed, &scratch.path().join("db"))?;
@@ -326,14 +336,14 @@ impl Report {
     }
 }
 
-/// `L0: 1, L2: 7`, leaving out levels without tables.
+/// Returns the number of tables by level: `L0: 1, L2: 7`, without empty levels.
 pub fn show_levels(tables: &[u64]) -> String {
     let levels = tables.iter().enumerate().filter(|(_, tables)| **tables > 0);
     let levels: Vec<_> = levels.map(|(level, tables)| format!("L{level}: {tables}")).collect();
     levels.join(", ")
 }
 
-/// How many tables each level holds.
+/// Returns the number of tables at each level.
 pub fn tables_per_level(db: &Db) -> Vec<u64> {
     db.stats().levels.iter().map(|level| level.files).collect()
 }

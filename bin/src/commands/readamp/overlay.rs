@@ -1,4 +1,4 @@
-//! A database with other filters, without a copy of it.
+//! A view of a database with other filters, without a copy of it.
 //!
 //! ```text
 //! table on the disk   data blocks | filter block   | metaindex | index | footer
@@ -6,8 +6,8 @@
 //!                     on the disk   in memory
 //! ```
 //!
-//! The data blocks and the index stay as they are, so that all configurations have the same
-//! levels, tables and blocks, byte for byte, and share what the system caches of them.
+//! Data blocks and indexes stay as they are, so that all configurations have the same levels,
+//! tables and blocks, byte for byte, and share the system's cache of them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,31 +16,31 @@ use std::sync::Arc;
 
 use minikv::fs::{DiskFs, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
-/// A directory of which nothing can be changed. Files not named are not there.
+/// A read-only directory with only the files added to it.
 #[derive(Debug, Default)]
 pub struct Overlay {
     dir: PathBuf,
     files: BTreeMap<String, Content>,
 }
 
-/// Where the bytes of a file are.
+/// The place of a file's bytes.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// All on the disk.
     Disk,
     /// All in memory.
     Memory(Arc<Vec<u8>>),
-    /// So many bytes on the disk, the rest in memory.
+    /// This many bytes on the disk, the rest in memory.
     Spliced { disk_bytes: u64, tail: Arc<Vec<u8>> },
 }
 
 impl Overlay {
-    /// The directory `dir`, with nothing in it yet.
+    /// Creates an empty view of the directory `dir`.
     pub fn new(dir: &Path) -> Overlay {
         Overlay { dir: dir.to_path_buf(), files: BTreeMap::new() }
     }
 
-    /// Puts a file into it.
+    /// Adds a file.
     pub fn file(&mut self, name: &str, content: Content) {
         self.files.insert(name.to_string(), content);
     }
@@ -94,7 +94,7 @@ impl ReadFile for Spliced {
 }
 
 fn unchangeable<T>() -> io::Result<T> {
-    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "measured, not changed"))
+    Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "this view of a database is read-only"))
 }
 
 impl Fs for Overlay {

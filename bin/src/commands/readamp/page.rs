@@ -1,4 +1,4 @@
-//! The report as a page: one file with its charts inside, which asks nothing of any network.
+//! The report as an HTML page: one file with its charts, which loads nothing from the network.
 
 use std::fmt::Write;
 
@@ -7,7 +7,9 @@ use minikv::files::NUM_LEVELS;
 use minikv::filter::math::false_positive_probability;
 
 use super::advise::Advised;
-use super::chart::{self, Axes, Bar, Curve, Frame, NARROW, Point, Row, Span, WIDE, escape};
+use super::chart::{
+    Axes, Bar, Curve, Frame, NARROW, Point, Row, Span, WIDE, escape, {self},
+};
 use super::filters::Filters;
 use super::measure::{Class, Measured, Pass};
 use super::provenance::Provenance;
@@ -16,17 +18,17 @@ use crate::output::Table;
 
 const STYLE: &str = include_str!("page.css");
 
-/// Nothing is fetched, and nothing but the style sheet runs.
+/// Content security policy: allows the page's own style sheet and its empty icon, nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 
-/// The size at which theory's curve is drawn: so large that rounding does not show.
+/// Number of keys for the theoretical curve: so large that rounding does not show.
 const CURVE_KEYS: u64 = 1_000_000;
 
-/// Rates of this many sizes of a kind make a curve; fewer are shown in rows.
+/// Minimum number of sizes of one kind for a curve. Fewer are shown in rows.
 const CURVE_SIZES: usize = 3;
 
 impl Report {
-    /// The page, with the advice if there is one.
+    /// Returns the page, with the advice if there is any.
     pub fn page(&self, advised: Option<&Advised<'_>>, provenance: &Provenance) -> String {
         let mut page = format!(
             "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -59,7 +61,7 @@ impl Report {
         page
     }
 
-    /// One chart for absent keys and one for present ones, with one scale.
+    /// Adds a chart for absent keys and one for present keys, with the same scale.
     fn blocks_charts(&self, page: &mut String) {
         page.push_str("<h2>Data blocks per get, by level</h2>\n");
         let levels: Vec<_> = (0..NUM_LEVELS).filter(|&l| self.tables_per_level[l] > 0).collect();
@@ -90,7 +92,8 @@ impl Report {
         }
     }
 
-    /// Against bits per key if there are several sizes of a kind, else in rows.
+    /// Adds a chart of rates: against bits per key if there are several sizes of a kind, otherwise
+    /// in rows.
     fn rates_chart(&self, page: &mut String) {
         let sizes = |of: &str| {
             let of_family = self.measured.iter().filter(|m| family(m) == of && m.rate.is_some());
@@ -115,7 +118,7 @@ impl Report {
                 high,
                 predicted: rate.predicted,
                 value: percent(rate.measured()),
-                said: told(m)?,
+                tooltip: rate_in_words(m)?,
             })
         };
         let rows: Vec<_> = self.measured.iter().filter_map(row).collect();
@@ -133,7 +136,7 @@ impl Report {
             let (rate, bits) = (m.rate?, m.filters.bits()?);
             let (low, high) = rate.interval();
             let (x, y, class) = (f64::from(bits), rate.measured(), family(m));
-            Some(Point { x, y, low, high, class, said: told(m)? })
+            Some(Point { x, y, low, high, class, tooltip: rate_in_words(m)? })
         };
         let points: Vec<_> = self.measured.iter().filter_map(point).collect();
         let (curves, keys) = self.curves(&points);
@@ -148,7 +151,7 @@ impl Report {
         page.push_str(&both(|frame| chart::rates(frame, title, &axes, &points, &curves)));
     }
 
-    /// What theory says around the sizes of `points`, and the key to it.
+    /// Returns theoretical curves around the sizes of `points`, and their legend.
     fn curves(&self, points: &[Point]) -> (Vec<Curve>, String) {
         let sizes = || points.iter().map(|point| point.x as u32);
         let least = sizes().min().unwrap_or(1).saturating_sub(2).max(1);
@@ -212,7 +215,10 @@ impl Report {
                     class: kind,
                     from: median as f64 / 1000.0,
                     to: p99 as f64 / 1000.0,
-                    said: format!("{}, {kind} keys: median {median} ns, p99 {p99} ns", m.filters),
+                    tooltip: format!(
+                        "{}, {kind} keys: median {median} ns, p99 {p99} ns",
+                        m.filters
+                    ),
                 }
             };
             Row { name: m.filters.to_string(), spans: m.warm.classes().map(span).collect() }
@@ -230,13 +236,13 @@ impl Report {
     }
 }
 
-/// A chart twice, for wide windows and for narrow ones: the style sheet shows one of them.
+/// Draws a chart twice, for wide and for narrow windows. The style sheet shows one of them.
 fn both(draw: impl Fn(&Frame) -> String) -> String {
     let (wide, narrow) = (draw(&WIDE), draw(&NARROW));
     format!("<div class=\"wide\">\n{wide}</div>\n<div class=\"narrow\">\n{narrow}</div>\n")
 }
 
-/// A sentence, safe inside an element, whose figures keep their `%`.
+/// Escapes a sentence for an element, with figures joined to their `%`.
 fn prose(text: &str) -> String {
     escape(text).replace(" %", "&nbsp;%")
 }
@@ -262,8 +268,8 @@ fn footer(page: &mut String, from: &Provenance) {
     );
 }
 
-/// What a configuration's rate is, in words.
-fn told(m: &Measured) -> Option<String> {
+/// Describes a configuration's rate in words.
+fn rate_in_words(m: &Measured) -> Option<String> {
     let rate = m.rate?;
     let (low, high) = rate.interval();
     Some(format!(
@@ -280,7 +286,7 @@ fn title_of(kind: &str) -> &'static str {
     if kind == "present" { "Present keys" } else { "Absent keys" }
 }
 
-/// Which theory the filters that are asked follow.
+/// Returns the kind of filters that are queried, for which the theory differs.
 fn family(m: &Measured) -> &'static str {
     match m.filters {
         Filters::Table(_) | Filters::Both(_) => "fuse",
@@ -292,7 +298,7 @@ fn class_of<'a>(pass: &'a Pass, kind: &str) -> &'a Class {
     if kind == "present" { &pass.present } else { &pass.absent }
 }
 
-/// With as many rows in its head as the table has.
+/// Returns a table as HTML, with one or two header rows.
 fn html_table(table: &Table) -> String {
     let mut html = "<div class=\"scroll\"><table>\n<thead>".to_string();
     let mut rows = table.rows().iter();

@@ -1,36 +1,34 @@
-//! How often filters err: measured, with its confidence interval, beside what theory predicts.
+//! False-positive rates: measured, with confidence intervals, and predicted by theory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use minikv::filter::math::false_positive_probability;
+use minikv::internals::advice::judge::Z;
 use minikv::internals::advice::shadow::{FilterShape, Outcome};
 
-/// The normal distribution's quantile of a two-sided interval of 95 %.
-const Z: f64 = 1.959_963_985;
-
-/// Longer filters are predicted by the textbook's formula, from which they do not differ.
+/// Size in bits above which the textbook's formula is exact enough.
 const LONG_FILTER_BITS: u64 = 1 << 16;
 
-/// How often filters that were asked about keys they do not hold said "maybe".
+/// How often filters queried for keys they do not have answered "maybe".
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Filters asked about keys they do not hold.
+    /// Number of queries of filters for keys they do not have.
     pub tried: u64,
-    /// Those that said "maybe".
+    /// Number of these queries that were answered "maybe".
     pub wrong: u64,
-    /// How many independent tries would tell as much: tries of one filter, and of one key in
-    /// several tables, resemble each other.
+    /// Equivalent number of independent queries. Queries of one filter are correlated, and so are
+    /// those of one key in several tables.
     pub independent: f64,
-    /// The probability, by theory: the mean over the filters that were asked.
+    /// The theoretical probability, averaged over the filters queried.
     pub predicted: f64,
-    /// By the textbook's formula, which takes the probes of a key for independent.
+    /// The same by the textbook's formula, which assumes that the probes of a key are independent.
     pub textbook: f64,
 }
 
 impl Rate {
-    /// The filters at some levels, of which `tried` were asked about keys they do not hold and
-    /// `wrong` said "maybe". `None` if none was tried.
+    /// Returns the rate at some levels, where `tried` queries were for keys that the filters do not
+    /// have and `wrong` of them were answered "maybe". `None` if `tried` is 0.
     pub fn of_filters(
         tried: u64,
         wrong: u64,
@@ -64,26 +62,26 @@ impl Rate {
         (rate.tried > 0).then_some(rate)
     }
 
-    /// What was measured.
+    /// Returns the measured rate.
     pub fn measured(&self) -> f64 {
         self.wrong as f64 / self.tried as f64
     }
 
-    /// Where the probability lies, with 95 % confidence.
+    /// Returns the 95 % confidence interval of the probability.
     pub fn interval(&self) -> (f64, f64) {
         wilson(self.measured(), self.independent)
     }
 
-    /// Whether the prediction is in the interval.
+    /// Returns whether the prediction is in the interval.
     pub fn agrees(&self) -> bool {
         let (low, high) = self.interval();
         (low..=high).contains(&self.predicted)
     }
 }
 
-/// By how much the variance of a rate is larger than that of independent tries: clustered by
-/// filters and by keys, after Cameron, Gelbach and Miller, "Robust inference with multiway
-/// clustering" (2011). At least 1.
+/// Returns the factor, at least 1, by which the variance of a rate exceeds that of independent
+/// queries. Queries are clustered by filters and by keys, as in Cameron, Gelbach and Miller,
+/// "Robust inference with multiway clustering" (2011).
 pub fn design_effect(shadow: &Outcome) -> f64 {
     let tried: u64 = shadow.tried.iter().flat_map(|shapes| shapes.values()).sum();
     let wrong: u64 = shadow.wrong.iter().sum();
@@ -94,7 +92,7 @@ pub fn design_effect(shadow: &Outcome) -> f64 {
     if effect.is_finite() { effect.max(1.0) } else { 1.0 }
 }
 
-/// Wilson's interval of 95 % for a probability, measured as `rate` in `tries`.
+/// Returns Wilson's 95 % interval of a probability measured as `rate` in `tries` tries.
 pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
     if tries.is_nan() || tries <= 0.0 {
         return (0.0, 1.0);
@@ -102,18 +100,18 @@ pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
     let middle = rate + Z * Z / (2.0 * tries);
     let spread = Z * (rate * (1.0 - rate) / tries + Z * Z / (4.0 * tries * tries)).sqrt();
     let scale = 1.0 + Z * Z / tries;
-    // At the ends the formula is 0 and 1, and floating point misses them by a rounding error.
+    // At the ends the formula gives 0 and 1, which floating point misses by a rounding error.
     let low = if rate <= 0.0 { 0.0 } else { ((middle - spread) / scale).max(0.0) };
     let high = if rate >= 1.0 { 1.0 } else { ((middle + spread) / scale).min(1.0) };
     (low, high)
 }
 
-/// The false-positive probability when the probes of a key lie at `h + i * delta` modulo `bits`,
-/// as LevelDB has them.
+/// Returns the false-positive probability if the probes of a key are at `h + i * delta` modulo
+/// `bits`, as in LevelDB.
 ///
-/// Where `delta` has a factor in common with `bits`, probes coincide: such a key sets fewer bits,
-/// and fewer must be set for an absent one. With the few hundred bits of a filter for one data
-/// block that happens often enough to be seen.
+/// If `delta` and `bits` have a common factor, probes coincide: such a key sets fewer bits, and
+/// fewer must be set for an absent one. In a filter of one data block, with a few hundred bits,
+/// that is often enough to matter.
 pub fn double_hashing_probability(bits: u64, keys: u64, probes: u32) -> f64 {
     if bits == 0 || bits > LONG_FILTER_BITS {
         return if bits == 0 { 0.0 } else { false_positive_probability(bits, keys, probes) };
@@ -125,7 +123,7 @@ pub fn double_hashing_probability(bits: u64, keys: u64, probes: u32) -> f64 {
     (0..bits).map(all_set).sum::<f64>() / bits as f64
 }
 
-/// The greatest common divisor; of 0 and `a` it is `a`.
+/// Returns the greatest common divisor; that of 0 and `a` is `a`.
 fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
@@ -142,7 +140,7 @@ mod tests {
 
     #[test]
     fn wilson_is_wilson() {
-        // Worked by hand, and the values that statistics packages give.
+        // Computed by hand, and in agreement with statistics packages.
         let (low, high) = wilson(0.1, 100.0);
         assert!((low - 0.05523).abs() < 1e-5 && (high - 0.17437).abs() < 1e-5, "{low} {high}");
         let (low, high) = wilson(0.0, 1000.0);
@@ -154,8 +152,8 @@ mod tests {
         assert_eq!(wilson(0.0, 0.0), (0.0, 1.0));
     }
 
-    /// Builds filters of random keys and asks them for others: the prediction is near what comes
-    /// out, and the textbook's is not.
+    /// Builds filters of random keys and queries them for others. The prediction is close to the
+    /// result, and the textbook's is not.
     #[test]
     fn double_hashing_is_predicted() {
         let policy = BloomFilterPolicy::new(10);

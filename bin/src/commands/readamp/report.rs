@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use super::rates::Rate;
 use super::{count, show_levels, size, thousands};
 use crate::output::Table;
 
-/// The columns of text.
+/// Maximum width of a line of text, in columns.
 const WIDTH: usize = 100;
-/// More configurations than this are not all named in a remark.
+/// Maximum number of configurations that a remark names one by one.
 const MAX_NAMED: usize = 4;
 
-/// What was measured.
+/// The results of all measurements.
 pub struct Report {
     pub data: String,
     pub entries: u64,
     pub lookups: u64,
     pub lookups_named: String,
-    /// Keys among the lookups.
+    /// Number of different keys among the lookups.
     pub different_keys: u64,
     pub cache_bytes: u64,
     pub tables_per_level: [u64; NUM_LEVELS],
@@ -39,7 +39,7 @@ impl Report {
         format!("{}{}", parts.join("\n\n"), self.remarks_text())
     }
 
-    /// The report without levels and times.
+    /// Returns the report without levels and times.
     pub fn summary(&self) -> String {
         let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
         let tables = reads.chain([self.filters()]);
@@ -47,7 +47,7 @@ impl Report {
         format!("{}{}", parts.join("\n\n"), self.remarks_text())
     }
 
-    /// All tables with their titles.
+    /// Returns all tables with their titles.
     pub fn all_tables(&self) -> Vec<(String, Table)> {
         let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
         reads.chain([self.levels(), self.filters(), self.times()]).collect()
@@ -59,7 +59,7 @@ impl Report {
         if lines.is_empty() { String::new() } else { format!("\n\n{}", lines.join("\n")) }
     }
 
-    /// What the data and the lookups are.
+    /// Describes the data and the lookups.
     pub fn head(&self) -> String {
         format!(
             "{}: {}, {} ({}), {} of {}\n{} ({}), {}; block cache of {}",
@@ -76,7 +76,7 @@ impl Report {
         )
     }
 
-    /// What gets of absent keys, or of present ones, read.
+    /// Returns a table of what gets of absent or present keys read.
     fn reads(&self, absent: bool) -> Option<(String, Table)> {
         let pick = |m: &Measured| match absent {
             true => (m.cold.absent.clone(), m.warm.absent.clone()),
@@ -176,7 +176,7 @@ impl Report {
         ("Time of a get in microseconds, median and 99th percentile (p99)".to_string(), table)
     }
 
-    /// What the figures come to, and where they do not say what they seem to.
+    /// Returns conclusions, and warnings about figures that could mislead.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks: Vec<_> = self.remark_on_savings().into_iter().collect();
         remarks.extend(self.remarks_on_rates());
@@ -209,8 +209,8 @@ impl Report {
         remarks
     }
 
-    /// How many fewer blocks absent keys cost with filters: of each configuration if they are few,
-    /// else of the worst and the best.
+    /// States how many fewer blocks absent keys cost with filters: for each configuration if there
+    /// are few, otherwise for the worst and the best.
     fn remark_on_savings(&self) -> Option<String> {
         let blocks = |m: &Measured| m.cold.absent.trace.data_blocks();
         let without = self.measured.iter().find(|m| m.rate.is_none() && blocks(m) > 0)?;
@@ -235,7 +235,7 @@ impl Report {
         Some(format!("Looking up an absent key reads {}.", listed(&parts)))
     }
 
-    /// One sentence or two for each reason why measured rates are not the predicted ones.
+    /// Returns a remark for each reason why measured rates differ from predicted ones.
     fn remarks_on_rates(&self) -> Vec<String> {
         let mut outside: BTreeMap<Reason, Vec<Outside<'_>>> = BTreeMap::new();
         for m in &self.measured {
@@ -245,25 +245,25 @@ impl Report {
             let reason = Reason::of(&rate, control);
             outside.entry(reason).or_default().push(Outside { m, rate, control });
         }
-        outside.iter().map(|(reason, of_reason)| reason.said(of_reason)).collect()
+        outside.iter().map(|(reason, of_reason)| reason.remark(of_reason)).collect()
     }
 }
 
-/// A configuration whose measured rate does not agree with the predicted one.
+/// A configuration whose measured rate differs from the prediction.
 struct Outside<'a> {
     m: &'a Measured,
     rate: Rate,
     control: Option<&'a Rate>,
 }
 
-/// Why a measured rate is not the predicted one.
+/// The reason why a measured rate differs from the prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
-    /// LevelDB's hash maps these keys to values that lie close together.
+    /// LevelDB's hash does not spread these keys.
     Unspread,
-    /// The prediction takes LevelDB's hashes for random.
+    /// The prediction assumes that LevelDB's hashes are random.
     NotRandom,
-    /// One interval in twenty misses.
+    /// Chance: one interval in twenty misses.
     Chance,
 }
 
@@ -278,8 +278,8 @@ impl Reason {
         }
     }
 
-    /// All configurations by name, and the figures of the one that is furthest off.
-    fn said(self, outside: &[Outside<'_>]) -> String {
+    /// Names all configurations, and gives the figures of the one that differs most.
+    fn remark(self, outside: &[Outside<'_>]) -> String {
         let names: Vec<_> = outside.iter().map(|outside| outside.m.filters.to_string()).collect();
         let names = listed(&names);
         let off = |o: &Outside<'_>| (o.rate.measured() / o.rate.predicted).ln().abs();
@@ -316,7 +316,7 @@ impl Reason {
     }
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins parts as in a sentence: `a`, `a and b`, `a, b and c`.
 fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
@@ -325,7 +325,7 @@ fn listed(parts: &[String]) -> String {
     }
 }
 
-/// How many times `b` goes into `a`, with as many digits as say something.
+/// Formats `a / b` with its significant digits.
 fn ratio(a: u64, b: u64) -> String {
     match a as f64 / b as f64 {
         ratio if ratio < 10.0 => format!("{ratio:.1}"),
@@ -333,7 +333,7 @@ fn ratio(a: u64, b: u64) -> String {
     }
 }
 
-/// Breaks a text into lines of at most `width` characters. A figure keeps its `%`.
+/// Breaks a text into lines of at most `width` characters, but not between a figure and its `%`.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut used = 0;
@@ -355,7 +355,7 @@ fn show(n: f64) -> String {
     format!("{n:.3}")
 }
 
-/// `0.84 %`; small ones with more digits.
+/// Formats a rate in percent: `0.84 %`, with more digits if it is small.
 pub fn percent(rate: f64) -> String {
     let percent = rate * 100.0;
     match percent {
@@ -367,7 +367,7 @@ pub fn percent(rate: f64) -> String {
     }
 }
 
-/// `0.82 to 0.98 %`.
+/// Formats an interval in percent: `0.82 to 0.98 %`.
 pub fn interval(low: f64, high: f64) -> String {
     let (low, high) = (percent(low), percent(high));
     format!("{} to {high}", low.trim_end_matches(" %"))

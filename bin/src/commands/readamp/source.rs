@@ -1,5 +1,4 @@
-//! The database that is measured: what its files say at one moment, and the same with other
-//! filters.
+//! The database that is measured: its files as of one moment, and views of them with other filters.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -23,38 +22,38 @@ use crate::error::{CliError, Result};
 use crate::output::Progress;
 use crate::table_file::open_table;
 
-/// How often a database that is written meanwhile is looked at anew.
+/// Maximum number of attempts to list a database's files while a writer keeps changing them.
 const MAX_TRIES: usize = 50;
-/// LevelDB's `kNumRestarts` of a metaindex does not matter: it has one entry or two.
+/// The restart interval of a metaindex does not matter: it has one or two entries.
 const METAINDEX_RESTART_INTERVAL: usize = 16;
 
-/// A database as its files are at one moment.
+/// The files of a database as of one moment.
 pub struct Source {
     dir: PathBuf,
     options: Options,
     cache_bytes: u64,
     recovered: Recovered,
-    /// Tables in the order a get asks them, with the names of their files.
+    /// The tables in the order in which a get searches them, with the names of their files.
     tables: Vec<(NewFile, String)>,
     logs: Vec<(String, Arc<Vec<u8>>)>,
 }
 
-/// A configuration to be measured: the database with its filters, and what the shadow says.
+/// A configuration to measure: the database with its filters, and the results of the replay.
 pub struct Candidate {
     pub filters: Filters,
-    /// What the lookups should come to.
+    /// The results that the lookups should have.
     pub shadow: Outcome,
     overlay: Arc<Overlay>,
 }
 
 impl Source {
-    /// Looks at the database in `dir`.
+    /// Surveys the database in `dir`.
     pub fn of(dir: &Path, options: Options, cache_bytes: u64) -> Result<Source> {
         let comparator = BytewiseComparator.name();
         let mut tries = 0;
         loop {
             tries += 1;
-            // A database that is not there, or cannot be read, is told as everywhere else.
+            // A missing or unreadable database is reported as by other commands.
             if !DiskFs.exists(&dir.join(files::CURRENT)).unwrap_or(false) {
                 Db::open_read_only(dir, options.clone())?;
             }
@@ -85,7 +84,7 @@ impl Source {
         };
         let new_files = &recovered.edit.new_files;
         let mut tables: Vec<_> = new_files.iter().map(|file| (file.clone(), named(file))).collect();
-        // The tables of level 0 overlap, and the newest is asked first.
+        // The tables of level 0 overlap, and gets search the newest first.
         tables.sort_by(|(a, _), (b, _)| {
             let newest_first = b.number.cmp(&a.number);
             let in_order = a.smallest.cmp(&b.smallest);
@@ -102,24 +101,24 @@ impl Source {
         Ok(Source { dir, options, cache_bytes, recovered, tables, logs })
     }
 
-    /// How many tables each level holds.
+    /// Returns the number of tables at each level.
     pub fn tables_per_level(&self) -> [u64; NUM_LEVELS] {
         let mut levels = [0; NUM_LEVELS];
         self.tables.iter().for_each(|(file, _)| levels[file.level] += 1);
         levels
     }
 
-    /// Opens it as it is.
+    /// Opens the database as it is.
     pub fn open(&self) -> Result<ReadOnlyDb> {
         self.open_overlay(&Arc::new(self.as_it_is()?))
     }
 
-    /// What replaying the logs lost.
+    /// Returns what the replay of the logs left out.
     pub fn recovery(&self) -> Result<Recovery> {
         Ok(self.open()?.recovery().clone())
     }
 
-    /// Walks all tables once, replays `lookups`, and gives the database each of `filters`.
+    /// Reads all tables once, replays `lookups`, and returns the database with each of `filters`.
     pub fn candidates(
         &self,
         filters: &[Filters],
@@ -133,7 +132,7 @@ impl Source {
         for ((&filters, plan), mut shadow) in filters.iter().zip(plans).zip(outcomes) {
             let overlay = match filters.own() {
                 true => {
-                    // Not asked, they are there all the same.
+                    // The filters are in the files even if they are not queried.
                     shadow.filter_bytes = self.own_filter_bytes()?;
                     self.as_it_is()?
                 }
@@ -145,7 +144,7 @@ impl Source {
         Ok((candidates, held))
     }
 
-    /// Walks all tables once and replays `lookups` under each of `plans`.
+    /// Reads all tables once and replays `lookups` under each of `plans`.
     pub fn replay(&self, plans: Vec<Plan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
         let mut shadow = Shadow::new(order(), plans, lookups);
         self.walk(&mut shadow)?;
@@ -162,7 +161,7 @@ impl Source {
         Ok(())
     }
 
-    /// The lookups that no memtable answers.
+    /// Returns the lookups that no memtable answers.
     pub fn reaching_tables<'a>(&self, lookups: &'a [super::Lookup]) -> Result<Vec<Lookup<'a>>> {
         let db = self.open()?;
         let in_memory = db.stats().memtable_bytes > 0 && !self.logs.is_empty();
@@ -175,12 +174,12 @@ impl Source {
         Ok(reaching)
     }
 
-    /// Bytes of the block cache.
+    /// Returns the size of the block cache, in bytes.
     pub fn cache_bytes(&self) -> u64 {
         self.cache_bytes
     }
 
-    /// Opens it with other filters.
+    /// Opens the database with other filters.
     pub fn open_candidate(&self, candidate: &Candidate) -> Result<ReadOnlyDb> {
         self.open_overlay(&candidate.overlay)
     }
@@ -204,7 +203,7 @@ impl Source {
     fn as_it_is(&self) -> Result<Overlay> {
         let mut overlay = Overlay::new(&self.dir);
         for (_, name) in &self.tables {
-            // One that is not there is for the engine to tell of.
+            // The engine reports a missing file.
             if DiskFs.exists(&self.dir.join(name)).unwrap_or(true) {
                 overlay.file(name, Content::Disk);
             }
@@ -231,7 +230,7 @@ impl Source {
         Ok(overlay)
     }
 
-    /// A MANIFEST of one edit, `CURRENT`, and the logs.
+    /// Adds a MANIFEST of one edit, `CURRENT`, and the logs.
     fn add_manifest(&self, overlay: &mut Overlay, files: Vec<NewFile>) -> Result<()> {
         let recovered = &self.recovered;
         let edit = VersionEdit {
@@ -271,7 +270,7 @@ fn order() -> UserComparator {
     UserComparator::new(Arc::new(BytewiseComparator))
 }
 
-/// What follows the data blocks of `table` if its filters are those `made`, and where it begins.
+/// Returns the part of `table` after its data blocks, with the filters `made`, and its offset.
 fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u8>)> {
     let data_end = table.blocks()?.iter().filter_map(|block| block.handle.end()).max();
     let data_end = data_end.unwrap_or(0);
@@ -360,7 +359,8 @@ mod tests {
         lookups
     }
 
-    /// What the shadow counts too: it knows no cache and leaves bytes and skipped tables out.
+    /// Reduces a trace to the counts of the replay, which has no cache and counts no bytes or
+    /// skipped tables.
     fn shadowed(trace: &ReadTrace) -> Vec<LevelTrace> {
         let level = |level: &LevelTrace| {
             let mut shadowed = LevelTrace::default();
@@ -380,8 +380,8 @@ mod tests {
         trace.levels.iter().map(level).collect()
     }
 
-    /// The totals are those of the traces of single gets, those of the database's own counters,
-    /// and those of the shadow, which never does a get.
+    /// The totals equal those of single gets' traces, of the database's own counters, and of the
+    /// replay, which does no gets.
     #[test]
     fn every_count_is_the_sum_of_the_traces_of_its_gets() {
         let dir = tempfile::tempdir().unwrap();
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(saved, all[3].total().filter_negatives, "each \"no\" saves a block");
     }
 
-    /// A table whose filter is replaced by one of its own kind is the same file.
+    /// Replacing a table's filter by one of its own kind gives the same file.
     #[test]
     fn splicing_the_same_filter_changes_no_byte() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
 //! `readamp --theory`: the classic table of false-positive rates, predicted and measured.
 //!
-//! After the table of L. Fan, P. Cao, J. Almeida and A. Z. Broder, "Summary cache" (2000), which
-//! everybody copies: `m/n` bits a key down, `k` probes across.
+//! The rows are bits per key (`m/n`) and the columns are probes (`k`), as in L. Fan, P. Cao, J.
+//! Almeida and A. Z. Broder, "Summary cache" (2000).
 
 use std::fmt::Write;
 
 use minikv::filter::math::false_positive_probability;
 use minikv::{BloomFilterPolicy, FilterPolicy};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::control::Independent;
 use super::rates::wilson;
@@ -15,13 +15,13 @@ use super::report::{interval, percent, wrap};
 use crate::output::{Progress, Table};
 use crate::workload::Rng;
 
-/// One filter of this many keys for each place of the table. Prime, so that sizes are not rounder
-/// than they are in tables.
+/// Number of keys in the filter of each cell. A prime, so that filter sizes are no rounder than in
+/// real tables.
 const KEYS: u64 = 50_021;
 const TRIES: u64 = 400_000;
 const MAX_PROBES: u32 = 8;
 
-/// The bits a key of the rows.
+/// Returns the bits per key of the rows.
 fn rows() -> impl Iterator<Item = u32> {
     (2..=20).chain([32])
 }
@@ -35,17 +35,17 @@ pub struct Theory {
 /// The filters of one size.
 struct Row {
     bits_per_key: u32,
-    /// By number of probes, from 1.
+    /// Cells by number of probes, from 1.
     cells: Vec<Cell>,
-    /// LevelDB's own filter, with the number of probes that LevelDB takes.
+    /// LevelDB's own filter, with LevelDB's number of probes.
     leveldb_probes: u32,
     leveldb: Cell,
-    /// The best number of probes, of any.
+    /// The best number of probes, without a limit.
     best_probes: u32,
     best: f64,
 }
 
-/// How often a filter is wrong.
+/// The false-positive rate of a filter.
 #[derive(Clone, Copy)]
 struct Cell {
     bits: u64,
@@ -64,7 +64,7 @@ impl Cell {
         keys(seed, KEYS).for_each(|key| generator.add_key(&key));
         let mut filter = Vec::new();
         generator.finish(&mut filter);
-        // Two keys of 64 random bits are never the same.
+        // Keys of 64 random bits are practically never equal.
         let maybe = |key: &[u8; 8]| policy.may_match(key, &filter);
         let wrong = keys(!seed, TRIES).filter(maybe).count() as u64;
         let bits = u64::from(bits_per_key) * KEYS;
@@ -76,14 +76,14 @@ impl Cell {
         self.wrong as f64 / TRIES as f64
     }
 
-    /// Where the rate of such filters lies, with 95 % confidence. There is one filter: besides the
-    /// chance of the tries there is that of how full it came out.
+    /// Returns the 95 % confidence interval of the rate of such filters. There is one filter only,
+    /// so besides the chance of the queries it accounts for how full the filter happened to be.
     fn interval(&self) -> (f64, f64) {
         let rate = self.measured();
         let (bits, probes) = (self.bits as f64, f64::from(self.probes));
         let load = probes * KEYS as f64 / bits;
         let clear = (-load).exp();
-        // The variance of the share of bits that are set, and what it does to its k-th power.
+        // The variance of the fraction of bits that are set, and the slope of its k-th power.
         let of_share = clear * (1.0 - (1.0 + load) * clear) / bits;
         let slope = probes * rate / (1.0 - clear);
         let of_tries = rate * (1.0 - rate) / TRIES as f64;
@@ -99,7 +99,7 @@ impl Cell {
 }
 
 impl Theory {
-    /// Builds and asks a filter for each place of the table.
+    /// Builds and queries a filter for each cell of the table.
     pub fn measure(seed: u64) -> Theory {
         let progress = Progress::steps("measuring", rows().count() as u64);
         let mut measured = Vec::new();
@@ -193,53 +193,81 @@ impl Theory {
         let cells = || self.rows.iter().flat_map(|row| &row.cells);
         let outside = cells().filter(|cell| !cell.agrees()).count();
         let all = cells().count();
-        let said = format!(
+        let verdict = format!(
             "{} of {all} measured rates have the prediction in their 95 % interval; {} of {all} \
              would be by chance alone. A bloom filter needs 1.44 * log2(1/rate) bits a key at \
              best, with k = ln 2 * m/n; no filter at all can do with fewer than log2(1/rate).",
             all - outside,
             (all as f64 * 0.95).round(),
         );
-        wrap(&said, 100)
+        wrap(&verdict, 100)
     }
 
-    pub fn json(&self) -> Value {
-        let cell = |probes: u32, cell: &Cell| {
-            let (low, high) = cell.interval();
-            json!({
-                "probes": probes,
-                "predicted": cell.predicted,
-                "measured": cell.measured(),
-                "interval_95_percent": [low, high],
-                "within": cell.agrees(),
-            })
+    /// Returns the table as JSON.
+    pub fn document(&self) -> impl Serialize {
+        let row = |row: &Row| RowDocument {
+            bits_per_key: row.bits_per_key,
+            independent_hash: row.cells.iter().map(CellDocument::of).collect(),
+            leveldb: CellDocument::of(&row.leveldb),
+            best_probes: row.best_probes,
+            best_rate: row.best,
+            bits_per_key_needed_for_it: bound(row.best),
         };
-        let row = |row: &Row| {
-            let cells = row.cells.iter().zip(1..).map(|(c, probes)| cell(probes, c));
-            json!({
-                "bits_per_key": row.bits_per_key,
-                "independent_hash": cells.collect::<Vec<_>>(),
-                "leveldb": cell(row.leveldb_probes, &row.leveldb),
-                "best_probes": row.best_probes,
-                "best_rate": row.best,
-                "bits_per_key_needed_for_it": bound(row.best),
-            })
-        };
-        json!({
-            "keys": KEYS,
-            "tries": TRIES,
-            "seed": self.seed,
-            "rows": self.rows.iter().map(row).collect::<Vec<_>>(),
-        })
+        Document {
+            keys: KEYS,
+            tries: TRIES,
+            seed: self.seed,
+            rows: self.rows.iter().map(row).collect(),
+        }
     }
 }
 
-/// `1.44 * log2(1 / rate)`: the bits a key that a bloom filter needs for a rate, at best.
+#[derive(Serialize)]
+struct Document {
+    keys: u64,
+    tries: u64,
+    seed: u64,
+    rows: Vec<RowDocument>,
+}
+
+#[derive(Serialize)]
+struct RowDocument {
+    bits_per_key: u32,
+    independent_hash: Vec<CellDocument>,
+    leveldb: CellDocument,
+    best_probes: u32,
+    best_rate: f64,
+    bits_per_key_needed_for_it: f64,
+}
+
+#[derive(Serialize)]
+struct CellDocument {
+    probes: u32,
+    predicted: f64,
+    measured: f64,
+    interval_95_percent: (f64, f64),
+    within: bool,
+}
+
+impl CellDocument {
+    fn of(cell: &Cell) -> CellDocument {
+        CellDocument {
+            probes: cell.probes,
+            predicted: cell.predicted,
+            measured: cell.measured(),
+            interval_95_percent: cell.interval(),
+            within: cell.agrees(),
+        }
+    }
+}
+
+/// Returns the minimum number of bits per key of a bloom filter with this rate: `1.44 * log2(1 /
+/// rate)`.
 fn bound(rate: f64) -> f64 {
     std::f64::consts::LOG2_E * (1.0 / rate).log2()
 }
 
-/// Percent, in four figures or fewer.
+/// Formats a rate in percent with at most four digits.
 fn digits(rate: f64) -> String {
     match rate * 100.0 {
         p if p >= 10.0 => format!("{p:.1}"),

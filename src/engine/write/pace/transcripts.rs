@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::base::transcript::{self, Command, number};
+use crate::base::transcript::{
+    Command, number, {self},
+};
 use crate::engine::write::pace::{MAX_WAIT, MIN_WAIT, Pace};
 
 #[test]

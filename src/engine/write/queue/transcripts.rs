@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::sync::{Condvar, Mutex};
-use crate::base::transcript::{self, Command, number};
+use crate::base::transcript::{
+    Command, number, {self},
+};
 use crate::engine::write::queue::{Signal, Waiter, WriteQueue};
 use crate::format::batch::WriteBatch;
 

@@ -1,0 +1,105 @@
+//! Ranges of keys: the options `--prefix`, `--from` and `--to`.
+
+use std::ffi::OsString;
+use std::ops::Bound;
+
+use crate::args::Global;
+use crate::error::Result;
+
+/// The options that limit a command to a range of keys.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Bounds {
+    /// Only keys from this one on
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    pub from: Option<OsString>,
+    /// Only keys before this one
+    #[arg(long, value_name = "KEY", allow_negative_numbers = true)]
+    pub to: Option<OsString>,
+}
+
+/// [`Bounds`], and the option that limits a command to one prefix.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct PrefixBounds {
+    /// Only keys that begin with this
+    #[arg(long, value_name = "PREFIX", allow_negative_numbers = true)]
+    pub prefix: Option<OsString>,
+    #[command(flatten)]
+    pub bounds: Bounds,
+}
+
+/// Half-open range of keys, `[from, to)`. Without `to` it has no end.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Range {
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+}
+
+impl Bounds {
+    /// Returns the range between the bounds.
+    pub fn range(&self, global: &Global) -> Result<Range> {
+        let (from, to) = (key(global, &self.from)?, key(global, &self.to)?);
+        Ok(Range::new(None, from, to))
+    }
+}
+
+impl PrefixBounds {
+    /// Returns the range of the keys that have the prefix and are between the bounds.
+    pub fn range(&self, global: &Global) -> Result<Range> {
+        let (from, to) = (key(global, &self.bounds.from)?, key(global, &self.bounds.to)?);
+        Ok(Range::new(self.prefix(global)?, from, to))
+    }
+
+    /// Returns the prefix.
+    pub fn prefix(&self, global: &Global) -> Result<Option<Vec<u8>>> {
+        key(global, &self.prefix)
+    }
+}
+
+fn key(global: &Global, argument: &Option<OsString>) -> Result<Option<Vec<u8>>> {
+    argument.as_ref().map(|argument| global.key(argument)).transpose()
+}
+
+impl Range {
+    /// Returns the range of the keys that meet all conditions given.
+    fn new(prefix: Option<Vec<u8>>, from: Option<Vec<u8>>, to: Option<Vec<u8>>) -> Range {
+        let prefix = prefix.unwrap_or_default();
+        let ends = [after_prefix(&prefix), to].into_iter().flatten();
+        Range { to: ends.min(), from: from.unwrap_or_default().max(prefix) }
+    }
+
+    /// Returns the bounds, for the library.
+    pub fn bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let from = if self.from.is_empty() { Bound::Unbounded } else { Bound::Included(self.from) };
+        (from, self.to.map_or(Bound::Unbounded, Bound::Excluded))
+    }
+}
+
+/// Returns the least key after every key that begins with `prefix`, if there is one.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(prefix: Option<&[u8]>, from: Option<&[u8]>, to: Option<&[u8]>) -> Range {
+        Range::new(prefix.map(Vec::from), from.map(Vec::from), to.map(Vec::from))
+    }
+
+    #[test]
+    fn bounds_are_intersected() {
+        let want =
+            |from: &[u8], to: Option<&[u8]>| Range { from: from.into(), to: to.map(Vec::from) };
+        assert_eq!(range(None, None, None), want(b"", None));
+        assert_eq!(range(Some(b"ab"), None, None), want(b"ab", Some(b"ac")));
+        assert_eq!(range(Some(b"ab"), Some(b"abx"), None), want(b"abx", Some(b"ac")));
+        assert_eq!(range(Some(b"ab"), Some(b"a"), Some(b"aba")), want(b"ab", Some(b"aba")));
+        assert_eq!(range(Some(b"a\xff"), None, None), want(b"a\xff", Some(b"b")));
+        assert_eq!(range(Some(b"\xff"), None, Some(b"\xff\xff")), want(b"\xff", Some(b"\xff\xff")));
+        assert_eq!(range(Some(b"\xff"), None, None), want(b"\xff", None));
+    }
+}

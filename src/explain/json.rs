@@ -1,0 +1,56 @@
+//! The serialized form of an [`Explanation`] where it differs from the types.
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use crate::base::serialize::Bytes;
+use crate::explain::{Entry, Explanation, Verdict};
+
+/// Leaves out the value, which may be large, and states its length.
+impl Serialize for Explanation {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let unfiltered = self.unfiltered.as_ref();
+        let mut fields = to.serialize_struct("Explanation", 9)?;
+        fields.serialize_field("key", &Bytes(&self.key))?;
+        fields.serialize_field("sequence", &self.seq)?;
+        fields.serialize_field("found", &self.value.is_some())?;
+        fields.serialize_field("value_bytes", &self.value.as_ref().map(|value| value.len()))?;
+        fields.serialize_field("steps", &self.steps)?;
+        fields.serialize_field("filters", &self.filters)?;
+        fields.serialize_field("this_get", &self.trace)?;
+        fields.serialize_field("without_filters", &unfiltered.ok())?;
+        let error = unfiltered.err().map(ToString::to_string);
+        fields.serialize_field("without_filters_error", &error)?;
+        fields.end()
+    }
+}
+
+/// `truth` is whether the answer was right, or null if that is unknown.
+impl Serialize for Verdict {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let truth = match self {
+            Verdict::TruePositive | Verdict::TrueNegative => Some(true),
+            Verdict::FalsePositive | Verdict::FalseNegative => Some(false),
+            Verdict::UnknownNegative => None,
+        };
+        let mut fields = to.serialize_struct("Verdict", 2)?;
+        fields.serialize_field("may_match", &self.may_match())?;
+        fields.serialize_field("truth", &truth)?;
+        fields.end()
+    }
+}
+
+/// Serializes the entry that a data block has as the field `entry`.
+pub fn entry<S: Serializer>(entry: &Entry, to: S) -> Result<S::Ok, S::Error> {
+    Found { entry: Some(entry) }.serialize(to)
+}
+
+/// Serializes the lack of an entry as a null field `entry`.
+pub fn no_entry<S: Serializer>(to: S) -> Result<S::Ok, S::Error> {
+    Found { entry: None }.serialize(to)
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    entry: Option<&'a Entry>,
+}
