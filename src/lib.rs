@@ -38,13 +38,11 @@
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //!
-//! | Cargo feature | what it adds |
-//! | --- | --- |
-//! | `zstd` | tables compressed with zstd, which LevelDB 1.23 and older cannot read |
-//! | `serde` | `Serialize` for the reports, which is the JSON of the command's `--json`: [`Stats`], [`Explanation`], [`VerifyReport`], [`RepairReport`], [`FilterAdvice`] |
-//! | `sim` | `fs::SimFs`, a filesystem that crashes and fails on demand, for tests |
-//!
-//! None is on by default.
+//! Cargo features, none of them on by default:
+//! - `serde`: `Serialize` for [`Stats`], [`Explanation`], [`VerifyReport`], [`RepairReport`] and
+//!   [`FilterAdvice`]. The command's `--json` prints them.
+//! - `zstd`: tables compressed with zstd, which LevelDB 1.23 and older cannot read.
+//! - `sim`: `fs::SimFs`, a filesystem that crashes and fails on demand, for tests.
 //!
 //! # Durability
 //! A write survives the end of the process as soon as it returns, and a loss of power too if

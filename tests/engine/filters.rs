@@ -209,7 +209,7 @@ fn filters_that_cannot_be_are_refused() {
         small().filter_at_level(7, FilterLayout::Block, 10),
     ] {
         let error = Db::open(dir.path(), options).unwrap_err().to_string();
-        assert!(error.contains("bits a key") || error.contains("no level 7"), "{error}");
+        assert!(error.contains("bits per key") || error.contains("for level 7"), "{error}");
     }
     Db::open(dir.path(), small().filter(FilterLayout::None, 0)).unwrap();
 }

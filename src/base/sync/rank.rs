@@ -37,6 +37,8 @@ pub enum LockRank {
     Shard,
     /// The sorted part of a memtable.
     Covered,
+    /// The tally of reads that threads without one of their own share.
+    SharedTally,
     /// A lock under which no other is taken.
     Leaf,
 }

@@ -28,7 +28,7 @@ pub struct ReadTotals {
 
 impl Default for ReadTotals {
     fn default() -> ReadTotals {
-        let shared = Mutex::ranked(LockRank::Leaf, ReadTally::default());
+        let shared = Mutex::ranked(LockRank::SharedTally, ReadTally::default());
         ReadTotals { own: [const { OnceLock::new() }; OWN_TALLIES], shared }
     }
 }
