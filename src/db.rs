@@ -19,10 +19,10 @@ use crate::engine::open::read_only::{
 };
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
-pub use crate::engine::read::cursor::Cursor;
-pub use crate::engine::read::iter::Iter;
+pub(crate) use crate::engine::read::cursor::Cursor;
+pub(crate) use crate::engine::read::iter::Iter;
 use crate::engine::read::reader::{Reader, key_range};
-pub use crate::engine::read::snapshot::Snapshot;
+pub(crate) use crate::engine::read::snapshot::Snapshot;
 use crate::engine::stats::property::{
     Stats, {self},
 };

@@ -75,6 +75,9 @@
 //! | [`fs`] | the filesystem interface, with implementations on disk, in memory and simulated |
 //! | [`files`] | the files of a database one by one, for tools |
 
+// What tests and the command reach is `pub`, and nothing else.
+#![cfg_attr(all(feature = "internals", not(shuttle)), deny(unreachable_pub))]
+
 pub mod advice;
 pub mod explain;
 pub mod files;

@@ -4,7 +4,7 @@
 use minikv::internals::block::Block;
 use minikv::internals::format::coding::Decoder;
 use minikv::files::ID_NONE;
-use minikv::internals::format::compress::decompress;
+use minikv::internals::format::compress::decompress_into;
 use minikv::files::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, TABLE_MAGIC, block_trailer};
 use minikv::internals::format::handle::FOOTER_BYTES;
 use minikv::internals::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
@@ -92,7 +92,12 @@ fn contents(bytes: &[u8], handle: BlockHandle) -> Option<Vec<u8>> {
     let (start, end) = (handle.offset as usize, (handle.offset + handle.size) as usize);
     match bytes[end] {
         ID_NONE => Some(bytes[start..end].to_vec()),
-        id => decompress(id, &bytes[start..end]).ok(),
+        id => {
+            let mut raw = Vec::new();
+            let len = decompress_into(id, &bytes[start..end], &mut raw).ok()?;
+            raw.truncate(len);
+            Some(raw)
+        }
     }
 }
 

@@ -19,7 +19,7 @@ pub struct Progress {
 }
 
 /// Collects faults and notes.
-pub struct Findings<'a> {
+pub(crate) struct Findings<'a> {
     /// The faults.
     pub faults: Vec<Corruption>,
     /// Number of faults, including those not kept in `faults`.
@@ -38,7 +38,7 @@ pub struct Findings<'a> {
 
 impl<'a> Findings<'a> {
     /// Creates an empty collection. `tell` is called with the progress.
-    pub fn new(tell: &'a mut dyn FnMut(Progress)) -> Findings<'a> {
+    pub(crate) fn new(tell: &'a mut dyn FnMut(Progress)) -> Findings<'a> {
         Findings {
             faults: Vec::new(),
             fault_count: 0,
@@ -52,7 +52,7 @@ impl<'a> Findings<'a> {
     }
 
     /// Records an error in the file `path`.
-    pub fn fault(&mut self, error: Error, path: &Path) {
+    pub(crate) fn fault(&mut self, error: Error, path: &Path) {
         let fault = match error.in_file(path) {
             Error::Corruption(corruption) => *corruption,
             error @ Error::Unsupported { .. } => {
@@ -83,7 +83,7 @@ impl<'a> Findings<'a> {
     }
 
     /// Records a fact that is not a fault.
-    pub fn note(&mut self, path: &Path, offset: Option<u64>, what: String) {
+    pub(crate) fn note(&mut self, path: &Path, offset: Option<u64>, what: String) {
         if self.notes.len() < MAX_TOLD {
             let path = Some(path.to_path_buf());
             self.notes.push(Corruption { path, offset, what, ..Corruption::default() });
@@ -91,12 +91,12 @@ impl<'a> Findings<'a> {
     }
 
     /// Adds `bytes` to the bytes to read.
-    pub fn expect(&mut self, bytes: u64) {
+    pub(crate) fn expect(&mut self, bytes: u64) {
         self.progress.total_bytes = self.progress.total_bytes.saturating_add(bytes);
     }
 
     /// Adds `bytes` to the bytes read.
-    pub fn advance(&mut self, bytes: u64) {
+    pub(crate) fn advance(&mut self, bytes: u64) {
         let done = self.progress.done_bytes.saturating_add(bytes);
         self.progress.done_bytes = done.min(self.progress.total_bytes);
         (self.tell)(self.progress);

@@ -12,7 +12,7 @@ use crate::log::{LogReader, Tail};
 
 /// Facts about a log that was read completely.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogFacts {
+pub(crate) struct LogFacts {
     /// The file number.
     pub number: u64,
     /// The path of the file.
@@ -30,7 +30,12 @@ pub struct LogFacts {
 }
 
 /// Reads log `number`. Faults go to `findings`.
-pub fn examine(fs: &dyn Fs, dir: &Path, number: u64, findings: &mut Findings<'_>) -> LogFacts {
+pub(crate) fn examine(
+    fs: &dyn Fs,
+    dir: &Path,
+    number: u64,
+    findings: &mut Findings<'_>,
+) -> LogFacts {
     let path = dir.join(name::log_name(number));
     let mut facts = LogFacts { number, path: path.clone(), ..LogFacts::default() };
     let opened = fs.open(&path).map_err(|error| Error::io("open", &path, error)).and_then(|file| {

@@ -13,7 +13,7 @@ use crate::log::{LogReader, Tail};
 
 /// The contents of a MANIFEST.
 #[derive(Debug, Default)]
-pub struct Manifest {
+pub(crate) struct Manifest {
     /// The path of the file.
     pub path: PathBuf,
     /// The tables by level, as of the last record before the first bad one.
@@ -38,7 +38,7 @@ pub struct Manifest {
 
 impl Manifest {
     /// Returns every table with its level.
-    pub fn files(&self) -> impl Iterator<Item = &NewFile> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = &NewFile> {
         self.levels.iter().flat_map(|level| level.values())
     }
 
@@ -74,7 +74,7 @@ impl Manifest {
 ///
 /// # Errors
 /// [`Error::Unsupported`] for another comparator or an unknown tag.
-pub fn read(
+pub(crate) fn read(
     fs: &dyn Fs,
     dir: &Path,
     file: &str,

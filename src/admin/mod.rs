@@ -1,12 +1,12 @@
 //! Administration: operations on a database that is not open.
 
-pub mod checkpoint;
-pub mod destroy;
-pub mod findings;
-pub mod logs;
-pub mod manifest;
-pub mod repair;
-pub mod scan;
-pub mod survey;
-pub mod tables;
-pub mod verify;
+pub(crate) mod checkpoint;
+pub(crate) mod destroy;
+pub(crate) mod findings;
+pub(crate) mod logs;
+pub(crate) mod manifest;
+pub(crate) mod repair;
+pub(crate) mod scan;
+pub(crate) mod survey;
+pub(crate) mod tables;
+pub(crate) mod verify;

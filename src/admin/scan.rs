@@ -33,7 +33,7 @@ const MIN_BLOCK_BYTES: usize = 4;
 ///
 /// # Errors
 /// An I/O error; corruption, if the file is too long to be searched.
-pub fn find_blocks(file: &dyn ReadFile, path: &Path) -> Result<Vec<BlockHandle>> {
+pub(crate) fn find_blocks(file: &dyn ReadFile, path: &Path) -> Result<Vec<BlockHandle>> {
     let failed = |error| Error::io("read", path, error);
     let len = file.len().map_err(failed)?;
     if len > MAX_SEARCHED_BYTES {
@@ -103,7 +103,11 @@ fn may_begin(bytes: &[u8]) -> bool {
 /// Returns the data blocks that `block` names, if it can be the index of the table; `block` is at
 /// `offset`, and `blocks` are the blocks found before it. An index names consecutive blocks from
 /// the first byte of the file on, and agrees with all found among them.
-pub fn index_of(block: &Block, offset: u64, blocks: &[BlockHandle]) -> Option<Vec<BlockHandle>> {
+pub(crate) fn index_of(
+    block: &Block,
+    offset: u64,
+    blocks: &[BlockHandle],
+) -> Option<Vec<BlockHandle>> {
     let mut named = Vec::new();
     let mut end = 0;
     let mut cursor = block.cursor();

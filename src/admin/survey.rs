@@ -30,7 +30,7 @@ use crate::table::reader::TableContext;
 
 /// The results of a survey.
 #[derive(Debug, Default)]
-pub struct Survey {
+pub(crate) struct Survey {
     /// The names of the database's files in its directory.
     pub files: Vec<(String, FileName)>,
     /// Whether `CURRENT` names the MANIFEST in `manifest`.
@@ -50,7 +50,7 @@ pub struct Survey {
 }
 
 /// Returns the context for reading tables: all known filters, no cache.
-pub fn table_context(options: &Options) -> TableContext {
+pub(crate) fn table_context(options: &Options) -> TableContext {
     let default = || {
         let bytes_matter = options.comparator.equal_means_same_bytes();
         bytes_matter.then(|| Arc::new(BloomFilterPolicy::new(10)) as Arc<dyn FilterPolicy>)
@@ -69,7 +69,7 @@ pub fn table_context(options: &Options) -> TableContext {
 /// # Errors
 /// [`Error::DatabaseMissing`]; [`Error::Unsupported`] for another comparator or an unknown edit; an
 /// I/O error of the directory.
-pub fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {
+pub(crate) fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Result<Survey> {
     let fs = &*options.fs;
     match directory::has_database(fs, dir) {
         Ok(true) => {}
@@ -91,7 +91,7 @@ pub fn survey(dir: &Path, options: &Options, findings: &mut Findings<'_>) -> Res
 
 impl Survey {
     /// Returns the tables that the MANIFEST names, by number.
-    pub fn named(&self) -> BTreeMap<u64, &NewFile> {
+    pub(crate) fn named(&self) -> BTreeMap<u64, &NewFile> {
         let files = self.manifest.iter().flat_map(|manifest| manifest.files());
         files.map(|file| (file.number, file)).collect()
     }

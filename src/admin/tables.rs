@@ -20,7 +20,7 @@ use crate::table::stored::read_loose_block;
 
 /// Facts about a table that was read completely.
 #[derive(Clone, Debug, Default)]
-pub struct TableFacts {
+pub(crate) struct TableFacts {
     /// The file number.
     pub number: u64,
     /// The path of the file.
@@ -47,7 +47,7 @@ pub struct TableFacts {
 
 /// A part of a table whose entries are lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Gap {
+pub(crate) struct Gap {
     /// Offset of the part, in bytes.
     pub offset: u64,
     /// Length of the part, in bytes.
@@ -61,7 +61,7 @@ pub struct Gap {
 /// Reads the whole table at `path`. `recorded` is its entry in the MANIFEST.
 ///
 /// Returns `None` if the file cannot be opened.
-pub fn examine(
+pub(crate) fn examine(
     fs: &dyn Fs,
     path: &Path,
     number: u64,
@@ -436,7 +436,7 @@ impl Doubts {
 
 /// A cursor over the entries in the undamaged blocks of a table.
 #[derive(Debug)]
-pub struct SoundEntries {
+pub(crate) struct SoundEntries {
     path: PathBuf,
     file: Arc<dyn ReadFile>,
     blocks: std::vec::IntoIter<BlockHandle>,
@@ -448,7 +448,11 @@ impl SoundEntries {
     ///
     /// # Errors
     /// I/O errors; corruption, if the table has changed since.
-    pub fn open(fs: &dyn Fs, facts: &TableFacts, context: &TableContext) -> Result<SoundEntries> {
+    pub(crate) fn open(
+        fs: &dyn Fs,
+        facts: &TableFacts,
+        context: &TableContext,
+    ) -> Result<SoundEntries> {
         let path = facts.path.clone();
         let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let blocks = match facts.faults {
@@ -465,7 +469,7 @@ impl SoundEntries {
     ///
     /// # Errors
     /// As [`SoundEntries::open`].
-    pub fn next(&mut self) -> Result<bool> {
+    pub(crate) fn next(&mut self) -> Result<bool> {
         if let Some(cursor) = &mut self.cursor
             && cursor.next().map_err(|error| error.in_file(&self.path))?
         {
@@ -483,12 +487,12 @@ impl SoundEntries {
     }
 
     /// Returns the internal key of the current entry.
-    pub fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         self.cursor.as_ref().map_or(&[], BlockCursor::key)
     }
 
     /// Returns the value of the current entry.
-    pub fn value(&self) -> &[u8] {
+    pub(crate) fn value(&self) -> &[u8] {
         self.cursor.as_ref().map_or(&[], BlockCursor::value)
     }
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::admin::findings::Findings;
-pub use crate::admin::findings::Progress;
+pub(crate) use crate::admin::findings::Progress;
 use crate::admin::survey::{Survey, survey};
 use crate::base::Result;
-pub use crate::base::error::Corruption;
+pub(crate) use crate::base::error::Corruption;
 use crate::engine::open::pinned::{Files, PinnedFs};
 use crate::engine::open::read_only::state_of;
 use crate::engine::options::Options;

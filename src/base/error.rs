@@ -135,7 +135,7 @@ impl Error {
     }
 
     /// Creates the error for a panic with this `payload`. `during` names the interrupted work.
-    pub fn panicked(during: &'static str, payload: &(dyn Any + Send)) -> Error {
+    pub(crate) fn panicked(during: &'static str, payload: &(dyn Any + Send)) -> Error {
         let message = match payload.downcast_ref::<&str>() {
             Some(message) => *message,
             None => payload.downcast_ref::<String>().map_or("no message", String::as_str),

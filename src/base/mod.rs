@@ -1,16 +1,16 @@
 //! The vocabulary of every layer above: errors, key order, hashes, synchronization.
 
-pub mod comparator;
-pub mod error;
+pub(crate) mod comparator;
+pub(crate) mod error;
 pub mod hash;
-pub mod prefix;
+pub(crate) mod prefix;
 #[cfg(feature = "serde")]
-pub mod serialize;
-pub mod size;
-pub mod sync;
+pub(crate) mod serialize;
+pub(crate) mod size;
+pub(crate) mod sync;
 
-pub use comparator::{BytewiseComparator, Comparator};
-pub use error::{Error, Result};
+pub(crate) use comparator::{BytewiseComparator, Comparator};
+pub(crate) use error::{Error, Result};
 
 #[cfg(test)]
-pub mod transcript;
+pub(crate) mod transcript;

@@ -2,7 +2,7 @@
 
 /// Returns the length of the longest common prefix of `a` and `b`.
 #[inline]
-pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let mut shared = 0;
     // Compare eight bytes at a time: neighbouring keys mostly share long prefixes.
     for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
@@ -20,7 +20,7 @@ pub fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 /// heads differ, they order as their keys do in byte order; where they are equal, the rest of the
 /// keys decides.
 #[inline]
-pub fn head(key: &[u8]) -> u64 {
+pub(crate) fn head(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(head) => u64::from_be_bytes(*head),
         None => key

@@ -7,27 +7,33 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 /// Serializes a path as text, with a replacement character for what is not UTF-8.
-pub fn path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
 
 /// Serializes a path as [`path`] does.
-pub fn optional_path<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn optional_path<S: Serializer>(
+    path: &Option<PathBuf>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
     path.as_ref().map(|path| path.display().to_string()).serialize(to)
 }
 
 /// Serializes a key as [`Bytes`] does.
-pub fn bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
     Bytes(bytes).serialize(to)
 }
 
 /// Serializes a key as [`Bytes`] does.
-pub fn optional_bytes<S: Serializer>(bytes: &Option<Vec<u8>>, to: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn optional_bytes<S: Serializer>(
+    bytes: &Option<Vec<u8>>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
     bytes.as_deref().map(Bytes).serialize(to)
 }
 
 /// Bytes that serialize as a string if they are UTF-8, and as `{"base64": "…"}` otherwise.
-pub struct Bytes<'a>(pub &'a [u8]);
+pub(crate) struct Bytes<'a>(pub &'a [u8]);
 
 impl Serialize for Bytes<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -19,7 +19,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// A command of a transcript, with its input.
-pub struct Command<'a> {
+pub(crate) struct Command<'a> {
     /// The first word of the command line.
     pub name: &'a str,
     /// The other words.
@@ -30,24 +30,24 @@ pub struct Command<'a> {
 
 impl<'a> Command<'a> {
     /// Returns the value of an argument `name=value`.
-    pub fn arg(&self, name: &str) -> Option<&'a str> {
+    pub(crate) fn arg(&self, name: &str) -> Option<&'a str> {
         let value = |arg: &&'a str| arg.strip_prefix(name)?.strip_prefix('=');
         self.args.iter().find_map(value)
     }
 
     /// Returns the value of an argument `name=value` as a number, or `default` if it is absent.
-    pub fn number(&self, name: &str, default: u64) -> u64 {
+    pub(crate) fn number(&self, name: &str, default: u64) -> u64 {
         self.arg(name).map_or(default, number)
     }
 
     /// Fails the test: the machine has no such command.
-    pub fn unknown(&self) -> ! {
+    pub(crate) fn unknown(&self) -> ! {
         panic!("no command is called {:?}", self.name)
     }
 }
 
 /// Returns a number that may end in `K` or `M`, for 2^10 and 2^20.
-pub fn number(text: &str) -> u64 {
+pub(crate) fn number(text: &str) -> u64 {
     let (digits, unit) = match text.split_at(text.len() - 1) {
         (digits, "K") => (digits, 1 << 10),
         (digits, "M") => (digits, 1 << 20),
@@ -57,7 +57,7 @@ pub fn number(text: &str) -> u64 {
 }
 
 /// Runs the transcript `tests/transcripts/{name}.txt`: `answer` returns the output of a command.
-pub fn run(name: &str, answer: impl FnMut(&Command<'_>) -> String) {
+pub(crate) fn run(name: &str, answer: impl FnMut(&Command<'_>) -> String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/transcripts/{name}.txt"));
     let text = std::fs::read_to_string(&path).expect("a transcript");
     let answered = replay(&text, answer);

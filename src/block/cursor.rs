@@ -12,7 +12,7 @@ use crate::format::key::KeyOrder;
 impl Position {
     /// Moves to the first entry whose key is not less than `target`. Returns false if there is
     /// none.
-    pub fn seek(
+    pub(super) fn seek(
         &mut self,
         block: BlockView<'_>,
         order: &KeyOrder,

@@ -9,7 +9,7 @@ use crate::base::prefix::{common_prefix, head};
 /// A search narrows the answer to the keys whose eight bytes equal the target's. Only these need a
 /// full comparison.
 #[derive(Clone, Debug)]
-pub struct Fences {
+pub(crate) struct Fences {
     /// The prefix common to all keys.
     shared: Vec<u8>,
     /// For each key, the [`head`] of what follows the prefix, ascending.
@@ -24,7 +24,7 @@ const GROUP: usize = 16;
 impl Fences {
     /// Creates the fences of `len` keys, where `key(i)` returns the i-th. Returns `None` if `len`
     /// is 0, a key is missing, or the keys are not in byte order.
-    pub fn new<'a>(len: usize, key: impl Fn(usize) -> Option<&'a [u8]>) -> Option<Fences> {
+    pub(crate) fn new<'a>(len: usize, key: impl Fn(usize) -> Option<&'a [u8]>) -> Option<Fences> {
         if len == 0 {
             return None;
         }
@@ -41,7 +41,7 @@ impl Fences {
     /// Returns bounds for a lower-bound search: all keys before `.0` are less than `key`; the key
     /// at `.1`, if there is one, is not.
     #[inline]
-    pub fn around(&self, key: &[u8]) -> (usize, usize) {
+    pub(crate) fn around(&self, key: &[u8]) -> (usize, usize) {
         let start = &key[..key.len().min(self.shared.len())];
         match start.cmp(&self.shared[..]) {
             Ordering::Less => (0, 0),
@@ -60,7 +60,7 @@ impl Fences {
     }
 
     /// Returns the size of the arrays in memory, in bytes.
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.shared.len() + size_of_val(&self.heads[..]) + size_of_val(&self.tops[..])
     }
 }

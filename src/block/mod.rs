@@ -15,13 +15,14 @@
 //! | `fences` | the same idea as heads, for a sorted list of keys |
 
 pub mod cursor;
-pub mod fences;
-pub mod heads;
+pub(crate) mod fences;
+pub(crate) mod heads;
 mod position;
 mod view;
 
-pub use heads::ByHeads;
-pub use view::{Block, BlockView, LooseBlock, SharedBlock};
+pub(crate) use heads::ByHeads;
+pub use view::Block;
+pub(crate) use view::{BlockView, LooseBlock, SharedBlock};
 
 #[cfg(test)]
 mod tests;

@@ -23,20 +23,25 @@ pub(super) struct Position {
 
 impl Position {
     #[inline]
-    pub fn key<'a>(&self, block: BlockView<'a>, buffer: &'a [u8]) -> &'a [u8] {
+    pub(super) fn key<'a>(&self, block: BlockView<'a>, buffer: &'a [u8]) -> &'a [u8] {
         if self.key_in_buffer { buffer } else { &block.contents()[self.key_start..self.key_end] }
     }
 
     /// Moves to the entry at offset `at`, which must be a restart point.
     #[inline]
-    pub fn restart(&mut self, block: BlockView<'_>, at: usize) -> Result<()> {
+    pub(super) fn restart(&mut self, block: BlockView<'_>, at: usize) -> Result<()> {
         (self.key_in_buffer, self.key_start, self.key_end) = (false, at, at);
         self.step(block, at, &mut Vec::new())
     }
 
     /// Moves to the entry at offset `at`, which must follow the current one.
     #[inline]
-    pub fn step(&mut self, block: BlockView<'_>, at: usize, buffer: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn step(
+        &mut self,
+        block: BlockView<'_>,
+        at: usize,
+        buffer: &mut Vec<u8>,
+    ) -> Result<()> {
         debug_assert!(at < block.entries_end(), "{at} is past the entries");
         let entry = block.entry(at)?;
         debug_assert!(entry.key_start <= entry.value_start && entry.value_start <= entry.end);
@@ -64,14 +69,14 @@ impl Position {
 
     /// Moves to an entry whose key is already in the buffer.
     #[inline]
-    pub fn stand_at(&mut self, at: usize, entry: &RawEntry) {
+    pub(super) fn stand_at(&mut self, at: usize, entry: &RawEntry) {
         self.key_in_buffer = true;
         (self.at, self.value_start, self.end) = (at, entry.value_start, entry.end);
     }
 
     /// Moves to the first entry whose key is not less than `target`: a binary search over the
     /// restart points, then a scan. Returns false if there is none. The block must not be empty.
-    pub fn seek_plain(
+    pub(super) fn seek_plain(
         &mut self,
         block: BlockView<'_>,
         order: &KeyOrder,

@@ -20,7 +20,7 @@ const PREFETCHED_LINES: usize = 7;
 
 /// The shape of a block's heads.
 #[derive(Debug, Default)]
-pub struct Heads {
+pub(super) struct Heads {
     /// Number of heads, which is the number of entries.
     pub(super) count: usize,
     /// The prefix common to all user keys: its offset in the contents, and its length.
@@ -45,7 +45,7 @@ pub struct BlockHead {
 }
 
 /// The single allocation that holds a block.
-pub type SharedBlock = ThinArc<BlockHead, u8>;
+pub(crate) type SharedBlock = ThinArc<BlockHead, u8>;
 
 /// A block's uncompressed contents. Cheap to clone; clones share the memory.
 #[derive(Clone)]
@@ -143,7 +143,7 @@ impl Block {
 
 /// A block in borrowed memory, for a single lookup.
 #[derive(Debug)]
-pub struct LooseBlock<'a> {
+pub(crate) struct LooseBlock<'a> {
     pub(super) head: BlockHead,
     pub(super) contents: &'a [u8],
 }
@@ -170,7 +170,7 @@ impl<'a> LooseBlock<'a> {
     ///
     /// # Errors
     /// As [`Block::new`].
-    pub fn new(contents: &'a [u8]) -> Result<LooseBlock<'a>> {
+    pub(crate) fn new(contents: &'a [u8]) -> Result<LooseBlock<'a>> {
         let block = LooseBlock { head: BlockHead::of(contents)?, contents };
         block.view().check_restarts()?;
         Ok(block)
@@ -178,7 +178,7 @@ impl<'a> LooseBlock<'a> {
 
     /// Returns a view of the block.
     #[inline]
-    pub fn view(&self) -> BlockView<'_> {
+    pub(crate) fn view(&self) -> BlockView<'_> {
         BlockView { head: &self.head, heads: &[], contents: self.contents }
     }
 }

@@ -28,7 +28,7 @@ const COPY_BYTES: u64 = 1 << 20;
 /// The files of a database at one moment. Its logs stay readable while it lives; the caller keeps
 /// its tables from being removed.
 #[derive(Debug)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// The whole version and its numbers, except the next file number.
     pub edit: VersionEdit,
     /// The live logs, in order.
@@ -39,7 +39,7 @@ pub struct Moment {
 
 /// A log as it was at the moment.
 #[derive(Debug)]
-pub struct OpenLog {
+pub(crate) struct OpenLog {
     /// File number.
     pub number: u64,
     /// The file, which may have lost its name since.
@@ -54,7 +54,12 @@ impl OpenLog {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn open(fs: &dyn Fs, dir: &Path, number: u64, bytes: Option<u64>) -> Result<OpenLog> {
+    pub(crate) fn open(
+        fs: &dyn Fs,
+        dir: &Path,
+        number: u64,
+        bytes: Option<u64>,
+    ) -> Result<OpenLog> {
         let path = dir.join(name::log_name(number));
         let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
         let bytes = match bytes {
@@ -72,7 +77,7 @@ impl Engine {
     /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
     /// [`Error::Locked`] while another checkpoint is made there; I/O errors, after which the
     /// incomplete copy is removed.
-    pub fn checkpoint(&self, dest: &Path) -> Result<()> {
+    pub(crate) fn checkpoint(&self, dest: &Path) -> Result<()> {
         let dest = &absolute(&*self.fs, dest)?;
         check_empty(&*self.fs, dest)?;
         // While these are held, nothing is written and no new version is shown.
@@ -113,7 +118,7 @@ impl Engine {
 ///
 /// # Errors
 /// [`Error::DatabaseExists`], [`Error::InvalidArgument`], and I/O errors.
-pub fn check_empty(fs: &dyn Fs, dest: &Path) -> Result<()> {
+pub(crate) fn check_empty(fs: &dyn Fs, dest: &Path) -> Result<()> {
     match fs.exists(dest).map_err(|error| Error::io("look for", dest, error))? {
         true => check_contents(fs, dest, &[]),
         false => Ok(()),
@@ -138,7 +143,7 @@ fn check_contents(fs: &dyn Fs, dest: &Path, ours: &[&str]) -> Result<()> {
 ///
 /// # Errors
 /// Errors of [`Engine::checkpoint`] and of `check_dir`.
-pub fn write_copy(
+pub(crate) fn write_copy(
     fs: &dyn Fs,
     dir: &Path,
     dest: &Path,
@@ -228,7 +233,7 @@ impl Copy<'_> {
 ///
 /// # Errors
 /// I/O errors.
-pub fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
     let linked = fs.hard_link(from, to);
     match linked {
         Err(error) if cannot_link(error.kind()) => {

@@ -33,7 +33,7 @@ use crate::table::builder::TableBuilder;
 const REPORT_ENTRIES: u64 = 1024;
 
 /// Where and how memtables are written into tables.
-pub struct Target<'a> {
+pub(crate) struct Target<'a> {
     /// The filesystem of the directory.
     pub fs: &'a dyn Fs,
     /// The database's directory.
@@ -51,7 +51,7 @@ pub struct Target<'a> {
 ///
 /// # Errors
 /// I/O errors; then the file is removed.
-pub fn write_table(
+pub(crate) fn write_table(
     target: &Target<'_>,
     mem: &Arc<Memtable>,
     held: Vec<SeqNo>,
@@ -99,7 +99,7 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors; the memtable stays, and so do its logs.
-    pub fn flush_oldest(&self) -> Result<()> {
+    pub(crate) fn flush_oldest(&self) -> Result<()> {
         let oldest = {
             let state = self.state.lock();
             debug_assert!(state.flushing, "another thread could flush the same memtable");
@@ -198,7 +198,7 @@ impl Engine {
     ///
     /// # Errors
     /// The error that kept a memtable from becoming a table.
-    pub fn flush(&self) -> Result<()> {
+    pub(crate) fn flush(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         self.contain("a flush", || self.make_room(&mut commit, true))?;
         drop(commit);

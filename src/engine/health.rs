@@ -144,7 +144,7 @@ fn table_of(error: &Error) -> Option<u64> {
 
 impl Engine {
     /// Stops writes because of `error`; of several errors the first is kept. Reads go on.
-    pub fn fail(&self, error: Error) {
+    pub(crate) fn fail(&self, error: Error) {
         let mut state = self.state.lock();
         if !matches!(error, Error::Closed) {
             state.lifecycle.failed.get_or_insert(error);
@@ -159,7 +159,11 @@ impl Engine {
     ///
     /// # Errors
     /// Errors of `work`, and [`Error::Panicked`].
-    pub fn contain<R>(&self, during: &'static str, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    pub(crate) fn contain<R>(
+        &self,
+        during: &'static str,
+        work: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
         // Unwind safety: `work` may leave the log, the MANIFEST and the memtable half changed. No
         // write reaches the log or the memtable once `failed` is set, and `resume` begins new ones;
         // `VersionSet::commit` takes care of the MANIFEST.
@@ -171,7 +175,7 @@ impl Engine {
     }
 
     /// Returns the error of a write to a database that takes no more writes.
-    pub fn read_only_error(&self) -> Error {
+    pub(crate) fn read_only_error(&self) -> Error {
         match &self.state.lock().lifecycle.failed {
             Some(error) => Error::ReadOnly { reason: Arc::new(error.clone()) },
             None => Error::Closed,
@@ -179,7 +183,7 @@ impl Engine {
     }
 
     /// Returns which operations the database serves now.
-    pub fn health(&self) -> Health {
+    pub(crate) fn health(&self) -> Health {
         let state = self.state.lock();
         let (compactions, failed) = (&state.compactions, &state.lifecycle.failed);
         let trouble = compactions.trouble();
@@ -208,7 +212,7 @@ impl Engine {
     /// # Errors
     /// The error of the step that failed; the database stays read-only. After a panic in the
     /// middle of a change to the memtable only the next open helps, which replays the log.
-    pub fn resume(&self) -> Result<()> {
+    pub(crate) fn resume(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let mut state = self.state.lock();
         while state.flushing && !state.lifecycle.closing {
@@ -281,7 +285,7 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors of the log, or the error that stopped writes before.
-    pub fn close(&self) -> Result<()> {
+    pub(crate) fn close(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         if self.has_failed.swap(true, Relaxed) {
             return match &self.state.lock().lifecycle.failed {

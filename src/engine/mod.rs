@@ -67,24 +67,24 @@ use crate::engine::write::pace::Pace;
 use crate::engine::write::queue::WriteQueue;
 use crate::fs::Fs;
 
-pub mod checkpoint;
-pub mod compact;
-pub mod flush;
-pub mod health;
+pub(crate) mod checkpoint;
+pub(crate) mod compact;
+pub(crate) mod flush;
+pub(crate) mod health;
 pub mod memtable;
-pub mod open;
-pub mod options;
-pub mod read;
+pub(crate) mod open;
+pub(crate) mod options;
+pub(crate) mod read;
 mod state;
-pub mod stats;
-pub mod version;
-pub mod worker;
-pub mod write;
+pub(crate) mod stats;
+pub(crate) mod version;
+pub(crate) mod worker;
+pub(crate) mod write;
 
-pub use state::{Frozen, State};
+pub(crate) use state::{Frozen, State};
 
 /// A database open for writing. Thread-safe; see the module for its locks.
-pub struct Engine {
+pub(crate) struct Engine {
     /// The database's directory.
     pub dir: PathBuf,
     /// The filesystem that the directory is on.

@@ -17,7 +17,7 @@ use crate::engine::write::wal::{OutgoingLog, SpareLog};
 
 /// The engine's own state, guarded by one lock.
 #[derive(Debug)]
-pub struct State {
+pub(crate) struct State {
     /// The memtable that writes go to.
     pub(super) mem: Arc<Memtable>,
     /// Memtables to flush, oldest first.
@@ -34,7 +34,7 @@ pub struct State {
 
 /// A memtable on its way to a table.
 #[derive(Clone, Debug)]
-pub struct Frozen {
+pub(crate) struct Frozen {
     /// The memtable.
     pub mem: Arc<Memtable>,
     /// The first log whose records are in it.
@@ -46,7 +46,7 @@ pub struct Frozen {
 
 /// The write-ahead logs.
 #[derive(Debug)]
-pub struct LogState {
+pub(super) struct LogState {
     /// The first log whose records are in the memtable that writes go to.
     pub(super) mem_log: u64,
     /// The logs on disk, each with the bytes of its records: 0 before it becomes the current log,
@@ -63,7 +63,7 @@ pub struct LogState {
 
 /// Compactions under way, and those that failed.
 #[derive(Debug, Default)]
-pub struct CompactionState {
+pub(super) struct CompactionState {
     /// Compactions under way.
     pub(super) running: Vec<Arc<Compaction>>,
     /// The manual compaction under way.
@@ -81,7 +81,7 @@ pub struct CompactionState {
 
 /// A manual compaction under way, as the background sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Manual {
+pub(super) struct Manual {
     /// The level that is to hold everything; `None` before that is known.
     pub output_level: Option<usize>,
     /// Whether it waits for tables that automatic compactions have.
@@ -90,7 +90,7 @@ pub struct Manual {
 
 /// Whether the engine has failed, is closing, or makes writes wait.
 #[derive(Debug, Default)]
-pub struct Lifecycle {
+pub(super) struct Lifecycle {
     /// Why nothing is written any more. `Engine::has_failed` mirrors it.
     pub(super) failed: Option<Error>,
     /// Whether the engine is being closed. `Engine::closing` mirrors it.
@@ -138,12 +138,12 @@ impl State {
     }
 
     /// Returns the first log whose records are not in tables.
-    pub fn oldest_log(&self) -> u64 {
+    pub(crate) fn oldest_log(&self) -> u64 {
         self.frozen.front().map_or(self.logs.mem_log, |frozen| frozen.first_log)
     }
 
     /// Checks what holds whenever the state lock is free. Returns the first rule that is broken.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.check_memtables()?;
         self.logs.check()?;
         self.compactions.check()?;

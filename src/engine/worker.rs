@@ -27,11 +27,11 @@ const COMPACTION_THREADS: usize = 2;
 /// writers.
 const FLUSH_NICE: i32 = 3;
 /// Niceness of threads that compact.
-pub const COMPACTION_NICE: i32 = 5;
+pub(crate) const COMPACTION_NICE: i32 = 5;
 
 /// The threads of one engine. Stopped and joined by [`Workers::stop`].
 #[derive(Debug)]
-pub struct Workers {
+pub(crate) struct Workers {
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -40,7 +40,7 @@ impl Workers {
     ///
     /// # Errors
     /// I/O errors of the system, which starts no more threads.
-    pub fn start(engine: &Arc<Engine>) -> Result<Workers> {
+    pub(crate) fn start(engine: &Arc<Engine>) -> Result<Workers> {
         let mut workers = Workers { threads: Vec::new() };
         if engine.inline.is_some() {
             return Ok(workers);
@@ -79,7 +79,7 @@ impl Workers {
     }
 
     /// Ends background work: merges under way are given up, a flush under way is finished.
-    pub fn stop(&mut self, engine: &Engine) {
+    pub(crate) fn stop(&mut self, engine: &Engine) {
         engine.state.lock().lifecycle.closing = true;
         engine.closing.store(true, Relaxed);
         engine.reads.work.notify_all();
@@ -105,7 +105,7 @@ impl Workers {
 
 impl Engine {
     /// Waits until something may have changed. In deterministic mode, runs background work instead.
-    pub fn wait_for_change(&self, state: &mut MutexGuard<'_, State>) {
+    pub(crate) fn wait_for_change(&self, state: &mut MutexGuard<'_, State>) {
         match self.inline {
             None => self.changed.wait(state),
             Some(_) => MutexGuard::unlocked(state, || self.run_inline()),
@@ -113,7 +113,7 @@ impl Engine {
     }
 
     /// In deterministic mode, runs background work for one write in four, as the PRNG decides.
-    pub fn maybe_run_inline(&self) {
+    pub(crate) fn maybe_run_inline(&self) {
         let Some(seed) = &self.inline else { return };
         let drawn = {
             let mut seed = seed.lock();
@@ -228,7 +228,7 @@ impl Engine {
     ///
     /// Runs under the state lock, so that nobody takes its inputs before [`claim`] does. It walks
     /// the tables of the levels that are due, or all tables if none is: PICK_COST.
-    pub fn pick(&self, state: &State) -> Option<Compaction> {
+    pub(crate) fn pick(&self, state: &State) -> Option<Compaction> {
         let waits = state.compactions.not_before.is_some() && self.inline.is_none();
         let manual = state.compactions.manual;
         if state.lifecycle.failed.is_some() || waits {
@@ -258,7 +258,7 @@ impl Engine {
     ///
     /// # Errors
     /// The error that keeps one that is due from being done.
-    pub fn wait_idle(&self) -> Result<()> {
+    pub(crate) fn wait_idle(&self) -> Result<()> {
         self.contain("wait_idle", || self.wait_until_idle())
     }
 
@@ -288,7 +288,7 @@ impl Engine {
 }
 
 /// Marks the inputs of a compaction, which are all free, and counts it as running.
-pub fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
+pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     let compaction = Arc::new(compaction);
     compaction.mark(true);
     state.compactions.running.push(compaction.clone());
@@ -299,7 +299,7 @@ pub fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
 /// Lowers the priority of the calling thread, so that where cores are few the background takes
 /// longer instead of reads and writes. Does nothing on systems other than Linux, where the priority
 /// is that of the whole process.
-pub fn lower_priority(nice: i32) {
+pub(crate) fn lower_priority(nice: i32) {
     #[cfg(all(target_os = "linux", not(shuttle)))]
     // If it is refused, the thread keeps its priority.
     let _ = rustix::process::nice(nice);

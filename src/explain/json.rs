@@ -41,12 +41,12 @@ impl Serialize for Verdict {
 }
 
 /// Serializes the entry that a data block has as the field `entry`.
-pub fn entry<S: Serializer>(entry: &Entry, to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn entry<S: Serializer>(entry: &Entry, to: S) -> Result<S::Ok, S::Error> {
     Found { entry: Some(entry) }.serialize(to)
 }
 
 /// Serializes the lack of an entry as a null field `entry`.
-pub fn no_entry<S: Serializer>(to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn no_entry<S: Serializer>(to: S) -> Result<S::Ok, S::Error> {
     Found { entry: None }.serialize(to)
 }
 

@@ -16,7 +16,7 @@ use crate::table::{BlockSource, IndexEntry, TableSink, TableSlot};
 
 /// Records and counts the steps of a get.
 #[derive(Debug, Default)]
-pub struct Recorder {
+pub(super) struct Recorder {
     steps: Vec<Step>,
     trace: ReadTrace,
     /// The level of the table being searched.
@@ -27,7 +27,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// Returns the counts.
-    pub fn trace(&self) -> &ReadTrace {
+    pub(super) fn trace(&self) -> &ReadTrace {
         &self.trace
     }
 
@@ -36,7 +36,7 @@ impl Recorder {
     ///
     /// # Errors
     /// Errors of opening a table.
-    pub fn finish(
+    pub(super) fn finish(
         mut self,
         state: &ReadState,
         seq: SeqNo,

@@ -136,7 +136,7 @@ impl FilterBlockReader {
     }
 
     /// Returns whether the contents do not have the layout of a filter block.
-    pub fn is_malformed(&self) -> bool {
+    pub(crate) fn is_malformed(&self) -> bool {
         self.malformed
     }
 
@@ -146,7 +146,7 @@ impl FilterBlockReader {
     }
 
     /// Returns the number of empty filters: spans of the file in which no data block starts.
-    pub fn empty_filter_count(&self) -> usize {
+    pub(crate) fn empty_filter_count(&self) -> usize {
         let end = |i: usize| get_fixed32(&self.contents, self.array_offset + i * 4);
         (0..self.filters).filter(|&i| end(i) == end(i + 1)).count()
     }

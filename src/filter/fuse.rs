@@ -15,12 +15,12 @@ const ARITY: u64 = 3;
 
 /// Largest `segment_lg`: with 2^18 slots per segment, the 18 bits of the hash that choose the
 /// second slot do not yet overlap the 18 that choose the third.
-pub const MAX_SEGMENT_LG: u32 = 18;
+pub(crate) const MAX_SEGMENT_LG: u32 = 18;
 
 /// The geometry of an array, which determines each key's slots. The fields and the slots computed
 /// from them are on disk: do not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Geometry {
+pub(crate) struct Geometry {
     /// Determines, together with a key's hash, the key's slots.
     pub seed: u64,
     /// A segment has `1 << segment_lg` slots, at most 2^18.
@@ -43,20 +43,20 @@ impl Geometry {
     }
 
     /// Returns the number of slots in the array.
-    pub fn slots(&self) -> u64 {
+    pub(crate) fn slots(&self) -> u64 {
         (u64::from(self.starts) + ARITY - 1) << self.segment_lg
     }
 
     /// Returns `hash` mixed with the seed.
     #[inline]
-    pub fn seeded(&self, hash: u64) -> u64 {
+    pub(crate) fn seeded(&self, hash: u64) -> u64 {
         let product = (hash ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         product ^ product >> 32
     }
 
     /// Returns the slots of the key with this seeded hash.
     #[inline]
-    pub fn slots_of(&self, seeded: u64) -> [u64; 3] {
+    pub(crate) fn slots_of(&self, seeded: u64) -> [u64; 3] {
         let starts = u64::from(self.starts) << self.segment_lg;
         let first = ((u128::from(seeded) * u128::from(starts)) >> 64) as u64;
         let mask = (1 << self.segment_lg) - 1;
@@ -69,14 +69,14 @@ impl Geometry {
 /// Returns the fingerprint of the key with this seeded hash. The caller keeps as many of the lowest
 /// bits as the filter's width.
 #[inline]
-pub fn fingerprint(seeded: u64) -> u64 {
+pub(crate) fn fingerprint(seeded: u64) -> u64 {
     // Move bits that do not choose slots to the low end.
     seeded.wrapping_mul(0xd6e8_feb8_6659_fd93).rotate_left(32)
 }
 
 /// The result of [`solve`].
 #[derive(Debug)]
-pub struct Solution {
+pub(crate) struct Solution {
     /// The geometry for which a solution was found.
     pub geometry: Geometry,
     /// 64 bits per slot. Any number of the lowest bits may be kept.
@@ -88,7 +88,7 @@ pub struct Solution {
 /// Builds the array for the keys with these hashes, of which there must be at least one. Equal
 /// hashes count as one key. Returns `None` if none of `ATTEMPTS` seeds works, which happens only
 /// with hashes that were chosen to make it fail.
-pub fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
+pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     const ATTEMPTS: u64 = 64;
     let mut geometry = Geometry::of(hashes.len());
     for attempt in 0..ATTEMPTS {

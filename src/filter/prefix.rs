@@ -10,7 +10,7 @@ use std::ops::Bound;
 use crate::base::prefix::common_prefix;
 
 /// First part of a prefix filter's name in the metaindex. The extractor's name follows.
-pub const PREFIX_FILTER_NAME: &str = "minikv.prefix-filter.v1.binary-fuse.";
+pub(crate) const PREFIX_FILTER_NAME: &str = "minikv.prefix-filter.v1.binary-fuse.";
 
 /// Maps keys to their prefixes.
 ///
@@ -85,7 +85,7 @@ impl PrefixExtractor for DelimitedPrefix {
 
 /// Returns the prefix that all keys of a range, in byte order, have in common, or `None` if they
 /// may differ.
-pub fn prefix_of_range<'k>(
+pub(crate) fn prefix_of_range<'k>(
     extractor: &dyn PrefixExtractor,
     lower: Bound<&'k [u8]>,
     upper: Bound<&'k [u8]>,

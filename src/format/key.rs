@@ -19,14 +19,14 @@ use crate::format::coding::get_fixed64;
 pub type SeqNo = u64;
 
 /// Largest sequence number.
-pub const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
+pub(crate) const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
 
 /// Maximum length of a key, and of a value, in bytes: 3 GiB - 1. Leaves 1 GiB of the 32-bit lengths
 /// and offsets in a block for the rest of the block.
-pub const MAX_KEY_OR_VALUE_BYTES: usize = u32::MAX as usize - (1 << 30);
+pub(crate) const MAX_KEY_OR_VALUE_BYTES: usize = u32::MAX as usize - (1 << 30);
 
 /// Length of the trailer after the user key in an internal key, in bytes.
-pub const TRAILER_BYTES: usize = 8;
+pub(crate) const TRAILER_BYTES: usize = 8;
 
 /// Whether an internal key is a put or a deletion. The numbers are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,14 +59,14 @@ impl KeyKind {
 
 /// Returns the trailer of an internal key as a number: `sequence << 8 | kind`.
 #[inline]
-pub fn pack_trailer(seq: SeqNo, kind: KeyKind) -> u64 {
+pub(crate) fn pack_trailer(seq: SeqNo, kind: KeyKind) -> u64 {
     debug_assert!(seq <= MAX_SEQ_NO);
     seq << 8 | kind as u64
 }
 
 /// Appends the internal key of `user_key` to `dst`.
 #[inline]
-pub fn append_internal_key(dst: &mut Vec<u8>, user_key: &[u8], seq: SeqNo, kind: KeyKind) {
+pub(crate) fn append_internal_key(dst: &mut Vec<u8>, user_key: &[u8], seq: SeqNo, kind: KeyKind) {
     dst.extend_from_slice(user_key);
     dst.extend_from_slice(&pack_trailer(seq, kind).to_le_bytes());
 }
@@ -86,7 +86,7 @@ pub fn user_key(internal_key: &[u8]) -> &[u8] {
 
 /// Returns the trailer of an internal key as a number; 0 if `internal_key` is shorter than one.
 #[inline]
-pub fn trailer(internal_key: &[u8]) -> u64 {
+pub(crate) fn trailer(internal_key: &[u8]) -> u64 {
     get_fixed64(internal_key, internal_key.len().wrapping_sub(TRAILER_BYTES)).unwrap_or(0)
 }
 

@@ -19,11 +19,11 @@ use crate::base::{Error, Result};
 /// Name of the file that names the current MANIFEST.
 pub const CURRENT: &str = "CURRENT";
 /// Name of the lock file.
-pub const LOCK: &str = "LOCK";
+pub(crate) const LOCK: &str = "LOCK";
 /// Name of LevelDB's text log.
-pub const INFO_LOG: &str = "LOG";
+pub(crate) const INFO_LOG: &str = "LOG";
 /// Name of the text log of LevelDB's previous run.
-pub const OLD_INFO_LOG: &str = "LOG.old";
+pub(crate) const OLD_INFO_LOG: &str = "LOG.old";
 
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
@@ -131,7 +131,7 @@ pub fn manifest_name(number: u64) -> String {
 }
 
 /// Returns the name of the temporary file with this number.
-pub fn temp_name(number: u64) -> String {
+pub(crate) fn temp_name(number: u64) -> String {
     FileName::Temp(number).to_string()
 }
 

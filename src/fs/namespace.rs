@@ -46,7 +46,7 @@ pub(super) enum NameOp<F> {
 impl<F> NameOp<F> {
     /// Returns the names that the change affects.
     #[cfg(any(test, feature = "sim"))]
-    pub fn places(&self) -> impl Iterator<Item = &Place> {
+    pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
         let (first, second) = match self {
             NameOp::Set { at, .. } | NameOp::Remove { at } => (at, None),
             NameOp::Rename { from, to, .. } => (from, Some(to)),
@@ -111,34 +111,34 @@ impl<F: Clone + PartialEq> Namespace<F> {
     }
 
     /// Returns the place of a path's last name, whether in use or not.
-    pub fn place(&self, path: &Path) -> io::Result<Place> {
+    pub(super) fn place(&self, path: &Path) -> io::Result<Place> {
         let (dirs, last) = self.walk(path)?;
         let name = last.ok_or(Errno::BUSY)?;
         Ok(Place { dir: dirs[dirs.len() - 1], name: Arc::from(name) })
     }
 
-    pub fn lookup(&self, path: &Path) -> io::Result<Node<F>> {
+    pub(super) fn lookup(&self, path: &Path) -> io::Result<Node<F>> {
         let (dirs, last) = self.walk(path)?;
         let Some(name) = last else { return Ok(Node::Dir(ROOT)) };
         let node = self.entry(dirs[dirs.len() - 1], name).ok_or(Errno::NOENT)?;
         Ok(node.clone())
     }
 
-    pub fn file(&self, path: &Path) -> io::Result<F> {
+    pub(super) fn file(&self, path: &Path) -> io::Result<F> {
         match self.lookup(path)? {
             Node::File(file) => Ok(file),
             Node::Dir(_) => Err(Errno::ISDIR.into()),
         }
     }
 
-    pub fn dir(&self, path: &Path) -> io::Result<DirId> {
+    pub(super) fn dir(&self, path: &Path) -> io::Result<DirId> {
         match self.lookup(path)? {
             Node::Dir(dir) => Ok(dir),
             Node::File(_) => Err(Errno::NOTDIR.into()),
         }
     }
 
-    pub fn exists(&self, path: &Path) -> io::Result<bool> {
+    pub(super) fn exists(&self, path: &Path) -> io::Result<bool> {
         match self.lookup(path) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -146,14 +146,14 @@ impl<F: Clone + PartialEq> Namespace<F> {
         }
     }
 
-    pub fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+    pub(super) fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let dir = self.dir(path)?;
         let entries = self.dirs.get(&dir).into_iter().flat_map(|entries| entries.keys());
         Ok(entries.filter_map(|name| name.to_str().map(str::to_string)).collect())
     }
 
     /// Returns the first missing directory of a path. The caller creates it and calls this again.
-    pub fn missing_dir(&self, path: &Path) -> io::Result<Option<Place>> {
+    pub(super) fn missing_dir(&self, path: &Path) -> io::Result<Option<Place>> {
         let mut dir = ROOT;
         let names = names(path);
         for (depth, name) in names.iter().enumerate() {
@@ -170,12 +170,12 @@ impl<F: Clone + PartialEq> Namespace<F> {
     }
 
     /// Returns an id that no directory has had in this namespace.
-    pub fn unused_dir(&self) -> DirId {
+    pub(super) fn unused_dir(&self) -> DirId {
         let last = self.dirs.keys().next_back().map_or(0, |dir| dir.0);
         DirId(last + 1)
     }
 
-    pub fn link(&self, from: &Path, to: &Path) -> io::Result<NameOp<F>> {
+    pub(super) fn link(&self, from: &Path, to: &Path) -> io::Result<NameOp<F>> {
         let Node::File(file) = self.lookup(from)? else { return Err(Errno::PERM.into()) };
         let at = self.place(to)?;
         if self.entry_at(&at).is_some() {
@@ -184,12 +184,12 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok(NameOp::Set { at, node: Node::File(file) })
     }
 
-    pub fn remove(&self, path: &Path) -> io::Result<NameOp<F>> {
+    pub(super) fn remove(&self, path: &Path) -> io::Result<NameOp<F>> {
         self.file(path)?;
         Ok(NameOp::Remove { at: self.place(path)? })
     }
 
-    pub fn remove_dir(&self, path: &Path) -> io::Result<NameOp<F>> {
+    pub(super) fn remove_dir(&self, path: &Path) -> io::Result<NameOp<F>> {
         let dir = self.dir(path)?;
         let at = self.place(path)?;
         if !self.is_empty_dir(dir) {
@@ -200,7 +200,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
 
     /// Checks a rename. Returns `None` if both names refer to the same file, in which case both
     /// stay.
-    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<Option<NameOp<F>>> {
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<Option<NameOp<F>>> {
         let node = self.lookup(from)?;
         let from = self.place(from)?;
         let (to_dirs, _) = self.walk(to)?;
@@ -224,7 +224,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
 
     /// Applies a change without checks: after a crash, changes it depended on may be missing. Only
     /// a directory that is not empty is kept.
-    pub fn apply(&mut self, op: &NameOp<F>) {
+    pub(super) fn apply(&mut self, op: &NameOp<F>) {
         match op {
             NameOp::Set { at, node } => self.set(at, node),
             NameOp::Remove { at } => self.unset(at),
@@ -254,7 +254,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
     }
 
     /// Returns every file that has a path, with the path, ordered by path.
-    pub fn files(&self) -> Vec<(std::path::PathBuf, F)> {
+    pub(super) fn files(&self) -> Vec<(std::path::PathBuf, F)> {
         let mut files = Vec::new();
         let mut seen = BTreeSet::from([ROOT]);
         let mut todo = vec![(std::path::PathBuf::from("/"), ROOT)];
@@ -275,7 +275,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
 impl<F: Copy + Ord> Namespace<F> {
     /// Returns every file that has a name, even in a directory that has none.
     #[cfg(any(test, feature = "sim"))]
-    pub fn named_files(&self) -> BTreeSet<F> {
+    pub(super) fn named_files(&self) -> BTreeSet<F> {
         let nodes = self.dirs.values().flat_map(|entries| entries.values());
         nodes
             .filter_map(|node| match node {

@@ -1,8 +1,8 @@
 //! Logs: files of records, each of which is read completely or not at all. The write-ahead log and
 //! the MANIFEST are logs. The layout is drawn in [`format::record`](crate::format::record).
 
-pub mod reader;
-pub mod writer;
+pub(crate) mod reader;
+pub(crate) mod writer;
 
 pub use reader::{LogReader, Tail};
 pub use writer::LogWriter;

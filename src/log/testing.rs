@@ -10,7 +10,7 @@ use crate::log::{LogReader, LogWriter, Tail};
 
 /// A file in memory, shared by its clones. Its writes can be made to fail.
 #[derive(Clone, Debug, Default)]
-pub struct MemFile(Arc<Mutex<State>>);
+pub(super) struct MemFile(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -20,15 +20,15 @@ struct State {
 }
 
 impl MemFile {
-    pub fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap().bytes.clone()
     }
 
-    pub fn writes(&self) -> usize {
+    pub(super) fn writes(&self) -> usize {
         self.0.lock().unwrap().writes
     }
 
-    pub fn set_failing(&self, failing: bool) {
+    pub(super) fn set_failing(&self, failing: bool) {
         self.0.lock().unwrap().failing = failing;
     }
 
@@ -75,33 +75,33 @@ impl ReadFile for Contents {
     }
 }
 
-pub fn reader(bytes: &[u8]) -> LogReader {
+pub(super) fn reader(bytes: &[u8]) -> LogReader {
     LogReader::new(Arc::new(Contents(bytes.to_vec())), Path::new("000003.log")).unwrap()
 }
 
 /// [`reader`] for records that are batches.
-pub fn of_batches(bytes: &[u8]) -> LogReader {
+pub(super) fn of_batches(bytes: &[u8]) -> LogReader {
     LogReader::of_batches(Arc::new(Contents(bytes.to_vec())), Path::new("000003.log")).unwrap()
 }
 
 /// The records of a log with their offsets, up to the end or the first error.
-pub struct Read {
+pub(super) struct Read {
     pub records: Vec<(u64, Vec<u8>)>,
     pub end: Result<Tail>,
     pub valid_end: u64,
 }
 
 impl Read {
-    pub fn payloads(&self) -> Vec<&[u8]> {
+    pub(super) fn payloads(&self) -> Vec<&[u8]> {
         self.records.iter().map(|(_, payload)| payload.as_slice()).collect()
     }
 }
 
-pub fn read(bytes: &[u8]) -> Read {
+pub(super) fn read(bytes: &[u8]) -> Read {
     read_all(reader(bytes))
 }
 
-pub fn read_all(mut reader: LogReader) -> Read {
+pub(super) fn read_all(mut reader: LogReader) -> Read {
     let mut records = Vec::new();
     let end = loop {
         match reader.next() {
@@ -116,7 +116,7 @@ pub fn read_all(mut reader: LogReader) -> Read {
     Read { records, end, valid_end: reader.valid_end() }
 }
 
-pub fn written<P: AsRef<[u8]>>(payloads: &[P]) -> Vec<u8> {
+pub(super) fn written<P: AsRef<[u8]>>(payloads: &[P]) -> Vec<u8> {
     let file = MemFile::default();
     let mut writer = LogWriter::new(Box::new(file.clone()), 0);
     payloads.iter().for_each(|payload| writer.add_record(payload.as_ref()).unwrap());

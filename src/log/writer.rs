@@ -86,7 +86,7 @@ impl LogWriter {
     /// Appends `mark`, a record without effect, after a failed sync, and closes the log for further
     /// records. What the sync dropped may still be read, even by the next process; the mark tells
     /// it not to continue this log. Failing to append it is no error.
-    pub fn mark_failed(&mut self, mark: &[u8]) {
+    pub(crate) fn mark_failed(&mut self, mark: &[u8]) {
         let start = self.len;
         if self.append(mark).is_err() {
             let _ = self.file.set_len(start);
@@ -117,7 +117,7 @@ impl LogWriter {
     }
 
     /// Returns whether a write or sync has failed, after which the log accepts no more records.
-    pub fn is_poisoned(&self) -> bool {
+    pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned
     }
 

@@ -34,7 +34,7 @@ pub struct FilterInfo {
 
 /// The filters that were read.
 #[derive(Debug, Default)]
-pub struct Filters {
+pub(crate) struct Filters {
     /// The filter block, and the policy name it was found under.
     pub block: Option<(String, FilterBlockReader)>,
     /// The filter over all keys.
@@ -51,7 +51,7 @@ impl Filters {
     ///
     /// # Errors
     /// An I/O error. Damage is not an error; it is kept in `error`.
-    pub fn open(
+    pub(crate) fn open(
         meta: &[(Vec<u8>, BlockHandle)],
         context: &TableContext,
         read: impl Fn(BlockHandle) -> Result<bytes::Bytes>,
@@ -101,7 +101,7 @@ impl Filters {
     }
 
     /// Returns facts about the filter block, if there is one.
-    pub fn block_info(&self) -> Option<FilterInfo> {
+    pub(crate) fn block_info(&self) -> Option<FilterInfo> {
         self.block.as_ref().map(|(name, filter)| FilterInfo {
             name: name.clone(),
             bytes: filter.memory_bytes(),
@@ -111,7 +111,7 @@ impl Filters {
     }
 
     /// Returns the memory the filters take, in bytes.
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |(_, filter)| filter.memory_bytes());
         let whole = [&self.table, &self.prefix].into_iter().flatten();
         block + whole.map(TableFilter::memory_bytes).sum::<usize>()
@@ -119,7 +119,7 @@ impl Filters {
 }
 
 /// Returns the name of the extractor's filter in the metaindex.
-pub fn prefix_filter_name(extractor: &dyn PrefixExtractor) -> String {
+pub(crate) fn prefix_filter_name(extractor: &dyn PrefixExtractor) -> String {
     [PREFIX_FILTER_NAME, extractor.name()].concat()
 }
 

@@ -15,7 +15,7 @@ use crate::format::key::KeyOrder;
 
 /// An index block, with arrays that make its search faster.
 #[derive(Debug)]
-pub struct Index {
+pub(crate) struct Index {
     block: Block,
     file_bytes: u64,
     /// The location of each data block. `None` if some entry of the index block is not a
@@ -37,7 +37,7 @@ struct PackedHandle {
 
 /// The result of a search of the index.
 #[derive(Clone, Copy, Debug)]
-pub struct IndexSpot {
+pub(crate) struct IndexSpot {
     /// The index of the data block; `None` if the [`Index`] has no array of blocks, because it is
     /// damaged, not written as LevelDB does, or of a file over 4 GiB.
     pub at: Option<usize>,
@@ -48,7 +48,7 @@ pub struct IndexSpot {
 impl Index {
     /// Creates the index from the index block of a table of `file_bytes` bytes. Damage in the block
     /// is not reported here, but by the lookup that meets it.
-    pub fn new(block: Block, order: &KeyOrder, file_bytes: u64) -> Index {
+    pub(crate) fn new(block: Block, order: &KeyOrder, file_bytes: u64) -> Index {
         let handles = packed_handles(&block, file_bytes);
         let key = |i: usize| Some(order.user_key(block.view().entry_at_restart(i).ok()?.key));
         let fences = handles
@@ -59,17 +59,17 @@ impl Index {
     }
 
     /// Returns the index block.
-    pub fn block(&self) -> &Block {
+    pub(crate) fn block(&self) -> &Block {
         &self.block
     }
 
     /// Returns the number of data blocks, or `None` where [`IndexSpot::at`] is.
-    pub fn blocks(&self) -> Option<usize> {
+    pub(crate) fn blocks(&self) -> Option<usize> {
         self.handles.as_ref().map(|handles| handles.len())
     }
 
     /// Returns the memory the index takes, in bytes.
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.block.len()
             + self.handles.as_ref().map_or(0, |handles| size_of_val(&handles[..]))
             + self.fences.as_ref().map_or(0, Fences::memory_bytes)
@@ -81,7 +81,7 @@ impl Index {
     /// # Errors
     /// Corruption, if an entry read by the search is malformed.
     #[inline]
-    pub fn seek(
+    pub(crate) fn seek(
         &self,
         order: &KeyOrder,
         target: &[u8],
@@ -123,13 +123,13 @@ impl Index {
 
     /// Returns the separator at a spot returned by [`Index::seek`]. `scratch` must be unchanged
     /// since.
-    pub fn separator<'a>(&'a self, spot: &IndexSpot, scratch: &'a [u8]) -> &'a [u8] {
+    pub(crate) fn separator<'a>(&'a self, spot: &IndexSpot, scratch: &'a [u8]) -> &'a [u8] {
         let Some(at) = spot.at else { return scratch };
         self.block.view().entry_at_restart(at).map_or(&[], |entry| entry.key)
     }
 
     /// Returns a cursor over the data blocks, not yet positioned.
-    pub fn cursor(&self) -> IndexCursor {
+    pub(crate) fn cursor(&self) -> IndexCursor {
         match self.handles {
             Some(_) => IndexCursor::Numbers(None),
             None => IndexCursor::Plain(self.block.cursor()),
@@ -140,7 +140,7 @@ impl Index {
     ///
     /// # Errors
     /// Corruption, if it is malformed or points outside the file.
-    pub fn handle(&self, value: &[u8]) -> Result<BlockHandle> {
+    pub(crate) fn handle(&self, value: &[u8]) -> Result<BlockHandle> {
         decode(value, self.file_bytes)
     }
 }
@@ -170,7 +170,7 @@ fn packed_handles(block: &Block, file_bytes: u64) -> Option<Box<[PackedHandle]>>
 
 /// A cursor over the data blocks of an index. Each call must be given that index.
 #[derive(Debug)]
-pub enum IndexCursor {
+pub(crate) enum IndexCursor {
     /// A position in the array of blocks; `None` if the cursor is not positioned.
     Numbers(Option<usize>),
     /// A cursor over the index block itself.
@@ -183,7 +183,7 @@ impl IndexCursor {
     ///
     /// # Errors
     /// Corruption, if an entry read on the way is malformed; likewise for all other moves.
-    pub fn seek(&mut self, index: &Index, order: &KeyOrder, target: &[u8]) -> Result<bool> {
+    pub(crate) fn seek(&mut self, index: &Index, order: &KeyOrder, target: &[u8]) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek(order, target),
             IndexCursor::Numbers(at) => {
@@ -195,7 +195,7 @@ impl IndexCursor {
     }
 
     /// Moves to the first data block. Returns false if there is none.
-    pub fn seek_to_first(&mut self, index: &Index) -> Result<bool> {
+    pub(crate) fn seek_to_first(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek_to_first(),
             IndexCursor::Numbers(at) => Ok(move_to(at, index, Some(0))),
@@ -203,7 +203,7 @@ impl IndexCursor {
     }
 
     /// Moves to the last data block. Returns false if there is none.
-    pub fn seek_to_last(&mut self, index: &Index) -> Result<bool> {
+    pub(crate) fn seek_to_last(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.seek_to_last(),
             IndexCursor::Numbers(at) => {
@@ -213,7 +213,7 @@ impl IndexCursor {
     }
 
     /// Moves to the next data block. Returns false if there is none.
-    pub fn next(&mut self, index: &Index) -> Result<bool> {
+    pub(crate) fn next(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.next(),
             IndexCursor::Numbers(at) => Ok(move_to(at, index, at.map(|at| at + 1))),
@@ -221,7 +221,7 @@ impl IndexCursor {
     }
 
     /// Moves to the previous data block. Returns false if there is none.
-    pub fn prev(&mut self, index: &Index) -> Result<bool> {
+    pub(crate) fn prev(&mut self, index: &Index) -> Result<bool> {
         match self {
             IndexCursor::Plain(cursor) => cursor.prev(),
             IndexCursor::Numbers(at) => Ok(move_to(at, index, at.and_then(|at| at.checked_sub(1)))),
@@ -233,7 +233,7 @@ impl IndexCursor {
     /// # Errors
     /// Corruption, if the entry is malformed or points outside the file, or if the cursor is not
     /// positioned.
-    pub fn spot(&self, index: &Index) -> Result<IndexSpot> {
+    pub(crate) fn spot(&self, index: &Index) -> Result<IndexSpot> {
         match self {
             IndexCursor::Plain(cursor) => {
                 Ok(IndexSpot { at: None, handle: index.handle(cursor.value())? })

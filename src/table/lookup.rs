@@ -68,7 +68,7 @@ impl Table {
     /// # Errors
     /// As [`Table::get`].
     #[inline]
-    pub fn get_hashed<S: TableSink>(
+    pub(crate) fn get_hashed<S: TableSink>(
         &self,
         key: &[u8],
         hash: &KeyHash<'_>,

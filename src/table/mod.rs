@@ -6,19 +6,19 @@
 
 mod answers;
 pub mod block_cache;
-pub mod builder;
+pub(crate) mod builder;
 pub mod counts;
 #[cfg(test)]
 mod filter_tests;
-pub mod filters;
-pub mod index;
-pub mod iter;
-pub mod lookup;
-pub mod reader;
-pub mod settings;
-pub mod sink;
-pub mod stored;
-pub mod table_cache;
+pub(crate) mod filters;
+pub(crate) mod index;
+pub(crate) mod iter;
+pub(crate) mod lookup;
+pub(crate) mod reader;
+pub(crate) mod settings;
+pub(crate) mod sink;
+pub(crate) mod stored;
+pub(crate) mod table_cache;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -29,4 +29,4 @@ pub use iter::TableCursor;
 pub use reader::Table;
 pub use settings::{BlockReadOptions, TableContext};
 pub use sink::{BlockSource, Found, IndexEntry, NoSink, TableSink};
-pub use table_cache::TableSlot;
+pub(crate) use table_cache::TableSlot;

@@ -19,9 +19,9 @@ use crate::fs::ReadFile;
 use crate::table::block_cache::TableBlocks;
 use crate::table::filters::{FilterInfo, Filters};
 use crate::table::index::Index;
-pub use crate::table::settings::{BlockReadOptions, TableContext};
+pub(crate) use crate::table::settings::{BlockReadOptions, TableContext};
 use crate::table::sink::NoSink;
-pub use crate::table::sink::{COPIED_VALUE_BYTES, Found};
+pub(crate) use crate::table::sink::{COPIED_VALUE_BYTES, Found};
 use crate::table::stored::{read_footer, read_stored};
 
 /// An index entry, which describes a data block.

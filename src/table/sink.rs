@@ -11,7 +11,7 @@ use crate::table::counts::{LevelTally, LevelTrace};
 
 /// Values up to this length, in bytes, are copied out of their block; longer ones share the memory
 /// of a cached block. Raising it means more copying, but fewer blocks kept alive by values.
-pub const COPIED_VALUE_BYTES: usize = 1 << 10;
+pub(crate) const COPIED_VALUE_BYTES: usize = 1 << 10;
 
 /// The entry a lookup found.
 #[derive(Clone, Debug, PartialEq, Eq)]

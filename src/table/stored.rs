@@ -36,7 +36,11 @@ pub(super) fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> 
 ///
 /// # Errors
 /// Corruption, if the block is damaged or the file ends inside it; an I/O error.
-pub fn read_loose_block(file: &dyn ReadFile, path: &Path, handle: BlockHandle) -> Result<Block> {
+pub(crate) fn read_loose_block(
+    file: &dyn ReadFile,
+    path: &Path,
+    handle: BlockHandle,
+) -> Result<Block> {
     let file_bytes = file.len().map_err(|error| Error::io("read", path, error))?;
     if handle.end().is_none_or(|end| end > file_bytes) {
         let error = Error::mismatch("the file ends inside a block", handle.size, file_bytes);

@@ -17,25 +17,25 @@ use crate::table::builder::{TableBuilder, TableOptions, TableSummary};
 use crate::table::reader::{Table, TableContext};
 
 /// Entries in order.
-pub type Model = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Model = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A pseudo-random number generator with a seed.
-pub struct Rng(pub u64);
+pub(super) struct Rng(pub u64);
 
 impl Rng {
-    pub fn below(&mut self, limit: u64) -> usize {
+    pub(super) fn below(&mut self, limit: u64) -> usize {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         ((self.0 >> 33) % limit) as usize
     }
 
-    pub fn bytes(&mut self, max_len: u64, alphabet: u64) -> Vec<u8> {
+    pub(super) fn bytes(&mut self, max_len: u64, alphabet: u64) -> Vec<u8> {
         (0..self.below(max_len + 1)).map(|_| self.below(alphabet) as u8).collect()
     }
 }
 
 /// A file that records what was written, and in how many calls. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Sink {
+pub(super) struct Sink {
     pub bytes: Arc<Mutex<Vec<u8>>>,
     pub writes: Arc<AtomicUsize>,
     pub syncs: Arc<AtomicUsize>,
@@ -63,7 +63,7 @@ impl WriteFile for Sink {
 }
 
 #[derive(Debug)]
-pub struct MemFile(pub Vec<u8>);
+pub(super) struct MemFile(pub Vec<u8>);
 
 impl ReadFile for MemFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -80,7 +80,7 @@ impl ReadFile for MemFile {
 
 /// A directory of files that can only be opened.
 #[derive(Debug, Default)]
-pub struct MemDir {
+pub(super) struct MemDir {
     pub files: HashMap<PathBuf, Vec<u8>>,
     pub opens: AtomicUsize,
 }
@@ -147,20 +147,20 @@ impl Fs for MemDir {
     }
 }
 
-pub fn internal_order() -> KeyOrder {
+pub(super) fn internal_order() -> KeyOrder {
     KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)))
 }
 
-pub fn user_order(comparator: impl Comparator) -> KeyOrder {
+pub(super) fn user_order(comparator: impl Comparator) -> KeyOrder {
     KeyOrder::User(UserComparator::new(Arc::new(comparator)))
 }
 
-pub fn bloom() -> Option<Arc<dyn FilterPolicy>> {
+pub(super) fn bloom() -> Option<Arc<dyn FilterPolicy>> {
     Some(Arc::new(BloomFilterPolicy::new(10)))
 }
 
 /// Small uncompressed blocks with a bloom filter, so that few entries fill several.
-pub fn small_blocks(order: KeyOrder) -> TableOptions {
+pub(super) fn small_blocks(order: KeyOrder) -> TableOptions {
     TableOptions {
         order,
         filter_policy: bloom(),
@@ -173,7 +173,7 @@ pub fn small_blocks(order: KeyOrder) -> TableOptions {
 }
 
 /// Returns a context for tables of these options, without a cache.
-pub fn context_of(options: &TableOptions) -> TableContext {
+pub(super) fn context_of(options: &TableOptions) -> TableContext {
     TableContext {
         order: options.order.clone(),
         filter_policy: options.filter_policy.clone(),
@@ -183,7 +183,7 @@ pub fn context_of(options: &TableOptions) -> TableContext {
     }
 }
 
-pub fn build(options: &TableOptions, entries: &Model) -> (Vec<u8>, TableSummary) {
+pub(super) fn build(options: &TableOptions, entries: &Model) -> (Vec<u8>, TableSummary) {
     let sink = Sink::default();
     let mut builder = TableBuilder::new(Box::new(sink.clone()), "t.ldb".into(), options.clone());
     for (key, value) in entries {
@@ -195,7 +195,7 @@ pub fn build(options: &TableOptions, entries: &Model) -> (Vec<u8>, TableSummary)
     (bytes, summary)
 }
 
-pub fn open(bytes: Vec<u8>, context: &TableContext) -> Result<Arc<Table>> {
+pub(super) fn open(bytes: Vec<u8>, context: &TableContext) -> Result<Arc<Table>> {
     let file_bytes = bytes.len() as u64;
     Table::open(Arc::new(MemFile(bytes)), file_bytes, "t.ldb".into(), context).map(Arc::new)
 }

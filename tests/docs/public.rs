@@ -15,6 +15,9 @@ const WIDTH: usize = 100;
 /// The environment variable that, set to `write`, makes the test rewrite the listing.
 const REWRITE: &str = "MINIKV_PUBLIC_API";
 
+/// Types with the same methods for reading, which are listed once.
+const READERS: [&str; 3] = ["Db", "ReadOnlyDb", "Snapshot"];
+
 struct Sources(BTreeMap<PathBuf, String>);
 
 impl Sources {
@@ -213,28 +216,45 @@ fn wrapped(head: &str, names: &BTreeSet<String>) -> String {
     text + &line + "\n"
 }
 
+/// Takes the members that all of the [`READERS`] have out of `types`.
+fn take_shared(types: &mut BTreeMap<String, BTreeSet<String>>) -> Option<BTreeSet<String>> {
+    let of = |name: &&str| types.get(*name).cloned();
+    let sets = READERS.iter().map(of).collect::<Option<Vec<_>>>()?;
+    let shared = sets.into_iter().reduce(|a, b| &a & &b)?;
+    for name in READERS {
+        types.get_mut(name)?.retain(|member| !shared.contains(member));
+    }
+    Some(shared)
+}
+
 fn listing(src: &Path) -> String {
     let sources = Sources::read(src);
     let mut text = String::new();
     // An item that several modules re-export is listed once.
     let mut listed = BTreeSet::new();
-    for module in modules(&sources, src, &[]) {
+    let mut modules = modules(&sources, src, &[]);
+    // Those that need a feature come last.
+    modules.sort_by_key(|module| module.ends_with(&["sim".to_string()]));
+    for module in modules {
         let path: Vec<&str> = module.iter().map(String::as_str).collect();
         let file = if path.is_empty() { src.join("lib.rs") } else { sources.module(src, &path) };
         let shown: Vec<&str> = [&["minikv"], &path[..]].concat();
         text += &format!("\n{}\n", shown.join("::"));
-        let mut plain = BTreeSet::new();
+        let mut types = BTreeMap::new();
         for (name, file) in items(&sources, src, &file) {
-            if !listed.insert((name.clone(), file.clone())) {
-                continue;
-            }
-            let members = members(&sources, src, &file, &name);
-            if members.is_empty() {
-                plain.insert(name);
-            } else {
-                text += &wrapped(&format!("  {name}"), &members);
+            if listed.insert((name.clone(), file.clone())) {
+                let members = members(&sources, src, &file, &name);
+                types.insert(name, members);
             }
         }
+        if let Some(shared) = take_shared(&mut types) {
+            types.insert(READERS.join(", "), shared);
+        }
+        for (name, members) in types.iter().filter(|(_, members)| !members.is_empty()) {
+            text += &wrapped(&format!("  {name}"), members);
+        }
+        let plain = types.into_iter().filter(|(_, members)| members.is_empty());
+        let plain: BTreeSet<String> = plain.map(|(name, _)| name).collect();
         if !plain.is_empty() {
             text += &wrapped("  and", &plain);
         }

@@ -9,7 +9,7 @@ use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
 /// Reads from another filesystem and discards what is written.
 #[derive(Debug)]
-pub struct DryFs(pub Arc<dyn Fs>);
+pub(super) struct DryFs(pub Arc<dyn Fs>);
 
 #[derive(Debug)]
 struct Nothing;

@@ -70,7 +70,7 @@ fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<Run<'a>> {
 }
 
 /// Returns whether no two of the tables share a user key, judging by their ranges.
-pub fn are_disjoint(tables: &[&TableFacts], order: &UserComparator) -> bool {
+pub(super) fn are_disjoint(tables: &[&TableFacts], order: &UserComparator) -> bool {
     runs(tables, order).len() <= 1
 }
 
@@ -119,7 +119,7 @@ fn each_entry(
 
 /// Which tables were made from which others.
 #[derive(Debug, Default)]
-pub struct Descent {
+pub(super) struct Descent {
     /// For each table, the tables made from it.
     heirs: BTreeMap<u64, BTreeSet<u64>>,
     /// Tables with an entry that is in no older table: if such a table was made from others, one of
@@ -129,7 +129,11 @@ pub struct Descent {
 
 impl Descent {
     /// Finds out by reading all tables.
-    pub fn find(fs: &dyn Fs, context: &TableContext, tables: &[&TableFacts]) -> Result<Descent> {
+    pub(super) fn find(
+        fs: &dyn Fs,
+        context: &TableContext,
+        tables: &[&TableFacts],
+    ) -> Result<Descent> {
         let mut descent = Descent::default();
         // An entry that is in no other table may have been in the damaged part of an older one.
         let first_damaged =
@@ -168,13 +172,13 @@ impl Descent {
     }
 
     /// Returns the tables from which others were made.
-    pub fn ancestors(&self) -> impl Iterator<Item = u64> {
+    pub(super) fn ancestors(&self) -> impl Iterator<Item = u64> {
         self.heirs.keys().copied()
     }
 }
 
 /// Calls `emit` with the newest version of each user key, including tombstones, in order.
-pub fn newest(
+pub(super) fn newest(
     fs: &dyn Fs,
     context: &TableContext,
     tables: &[&TableFacts],

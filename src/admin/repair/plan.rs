@@ -21,7 +21,7 @@ use crate::format::key::InternalComparator;
 
 /// What to do with the tables.
 #[derive(Debug)]
-pub enum Plan {
+pub(super) enum Plan {
     /// Each table keeps its level; damaged ones are rewritten there.
     Keep {
         /// The tables; those of level 0 from the oldest to the newest.
@@ -36,7 +36,7 @@ pub enum Plan {
 
 /// A table that keeps its level.
 #[derive(Debug)]
-pub struct Kept {
+pub(super) struct Kept {
     /// The table's entry in the new MANIFEST.
     pub file: NewFile,
     /// Whether the old MANIFEST names it.
@@ -57,7 +57,7 @@ fn as_file(facts: &TableFacts, level: usize) -> NewFile {
 }
 
 /// Plans the repair of the surveyed tables.
-pub fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
+pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
     let plan = match at_their_levels(survey, options, order) {
         Some(tables) => Plan::Keep { tables },
         None => at_one_level(survey, options, order),
@@ -161,7 +161,7 @@ fn is_consistent(tables: &[Kept], options: &Options, order: &InternalComparator)
 }
 
 /// Returns whether tables form a version: those of a sorted level must be disjoint.
-pub fn is_version(files: &[NewFile], options: &Options, order: &InternalComparator) -> bool {
+pub(super) fn is_version(files: &[NewFile], options: &Options, order: &InternalComparator) -> bool {
     let edit = VersionEdit { new_files: files.to_vec(), ..VersionEdit::default() };
     // No table is ever removed through this version.
     let trash = Arc::new(Trash::new(options.fs.clone(), Path::new("")));

@@ -20,7 +20,7 @@ use crate::fs::{Fs, sync_dir};
 use crate::table::builder::TableBuilder;
 
 /// Creates new files in a database's directory.
-pub struct Writer<'a> {
+pub(super) struct Writer<'a> {
     /// The filesystem.
     pub fs: Arc<dyn Fs>,
     /// The database's directory.
@@ -36,7 +36,7 @@ pub struct Writer<'a> {
 impl Writer<'_> {
     /// Writes a table of the entries that `fill` adds. Returns `None`, and writes no file, if there
     /// are none.
-    pub fn table(
+    pub(super) fn table(
         &self,
         level: usize,
         fill: impl FnOnce(&mut Tables<'_, '_>) -> Result<()>,
@@ -45,7 +45,7 @@ impl Writer<'_> {
     }
 
     /// Writes tables of about `max_bytes` bytes of the entries that `fill` adds.
-    pub fn tables(
+    pub(super) fn tables(
         &self,
         level: usize,
         max_bytes: u64,
@@ -58,14 +58,14 @@ impl Writer<'_> {
     }
 
     /// Gives a table an additional name with a new number.
-    pub fn renumber(&self, path: &Path, file: &NewFile) -> Result<NewFile> {
+    pub(super) fn renumber(&self, path: &Path, file: &NewFile) -> Result<NewFile> {
         let number = self.numbers.take();
         link_or_copy(&*self.fs, path, &self.dir.join(name::table_name(number)))?;
         Ok(NewFile { number, ..file.clone() })
     }
 
     /// Links or copies files into `lost/`, durably. The originals are kept.
-    pub fn keep_aside(&self, files: &[(PathBuf, String)]) -> Result<Vec<Quarantined>> {
+    pub(super) fn keep_aside(&self, files: &[(PathBuf, String)]) -> Result<Vec<Quarantined>> {
         if files.is_empty() {
             return Ok(Vec::new());
         }
@@ -131,7 +131,7 @@ impl Writer<'_> {
     }
 
     /// Removes the originals of files that are durable under another name.
-    pub fn remove(&self, files: impl Iterator<Item = PathBuf>) -> Result<()> {
+    pub(super) fn remove(&self, files: impl Iterator<Item = PathBuf>) -> Result<()> {
         for path in files {
             match self.fs.remove(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -145,7 +145,7 @@ impl Writer<'_> {
 }
 
 /// Tables being written one after another.
-pub struct Tables<'w, 'a> {
+pub(super) struct Tables<'w, 'a> {
     writer: &'w Writer<'a>,
     level: usize,
     max_bytes: u64,
@@ -156,7 +156,7 @@ pub struct Tables<'w, 'a> {
 impl Tables<'_, '_> {
     /// Adds an entry. Internal keys must ascend. Any entry may begin a new table, so callers that
     /// set a size limit must add only one version of each user key.
-    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.open.as_ref().is_some_and(|(table, _)| table.file_bytes() >= self.max_bytes) {
             self.end()?;
         }

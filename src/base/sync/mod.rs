@@ -11,22 +11,22 @@
 
 #[cfg(not(shuttle))]
 mod real {
-    pub use std::sync::atomic;
-    pub use std::thread;
+    pub(crate) use std::sync::atomic;
+    pub(crate) use std::thread;
     #[cfg(debug_assertions)]
     pub(super) use std::thread_local;
     use std::time::Duration;
-    pub use std::time::Instant;
+    pub(crate) use std::time::Instant;
 
-    pub use arc_swap::{ArcSwap, ArcSwapAny, ArcSwapOption, Guard};
-    pub use crossbeam_skiplist::SkipMap;
-    pub use crossbeam_skiplist::map::Entry as SkipEntry;
+    pub(crate) use arc_swap::{ArcSwap, ArcSwapAny, ArcSwapOption, Guard};
+    pub(crate) use crossbeam_skiplist::SkipMap;
+    pub(crate) use crossbeam_skiplist::map::Entry as SkipEntry;
     pub(super) use parking_lot as raw;
-    pub use parking_lot::{RwLock, WaitTimeoutResult};
+    pub(crate) use parking_lot::{RwLock, WaitTimeoutResult};
 
     /// Yields to other threads until `done` returns true, for at most `limit`. Meant for waits
     /// about as short as the time it takes to park a thread and wake it.
-    pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
+    pub(crate) fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
         if limit.is_zero() {
             return;
         }
@@ -39,9 +39,9 @@ mod real {
 
 mod rank;
 
-pub use rank::{Condvar, LockRank, Mutex, MutexGuard};
+pub(crate) use rank::{Condvar, LockRank, Mutex, MutexGuard};
 #[cfg(not(shuttle))]
-pub use real::*;
+pub(crate) use real::*;
 
 #[cfg(shuttle)]
 mod scheduled;
@@ -49,28 +49,28 @@ mod scheduled;
 #[cfg(shuttle)]
 use scheduled as raw;
 #[cfg(shuttle)]
-pub use scheduled::ArcSwap;
+pub(crate) use scheduled::ArcSwap;
 #[cfg(shuttle)]
-pub use scheduled::ArcSwapAny;
+pub(crate) use scheduled::ArcSwapAny;
 #[cfg(shuttle)]
-pub use scheduled::ArcSwapOption;
+pub(crate) use scheduled::ArcSwapOption;
 #[cfg(shuttle)]
-pub use scheduled::Guard;
+pub(crate) use scheduled::Guard;
 #[cfg(shuttle)]
-pub use scheduled::Instant;
+pub(crate) use scheduled::Instant;
 #[cfg(shuttle)]
-pub use scheduled::RwLock;
+pub(crate) use scheduled::RwLock;
 #[cfg(shuttle)]
-pub use scheduled::SkipEntry;
+pub(crate) use scheduled::SkipEntry;
 #[cfg(shuttle)]
-pub use scheduled::SkipMap;
+pub(crate) use scheduled::SkipMap;
 #[cfg(shuttle)]
-pub use scheduled::WaitTimeoutResult;
+pub(crate) use scheduled::WaitTimeoutResult;
 #[cfg(shuttle)]
-pub use scheduled::atomic;
+pub(crate) use scheduled::atomic;
 #[cfg(shuttle)]
-pub use scheduled::thread;
+pub(crate) use scheduled::thread;
 #[cfg(shuttle)]
-pub use scheduled::yield_until;
+pub(crate) use scheduled::yield_until;
 #[cfg(all(shuttle, debug_assertions))]
 use shuttle::thread_local;

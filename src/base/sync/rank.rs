@@ -14,7 +14,7 @@ use super::{Instant, WaitTimeoutResult, raw};
 /// The locks of the library in the order in which a thread may take them. `engine` says what each
 /// of them guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LockRank {
+pub(crate) enum LockRank {
     /// The handles of an engine's background threads.
     Workers,
     /// The log under way and the memtable it fills.
@@ -56,12 +56,12 @@ mod order {
 
     /// The rank of a lock; locks without a rank are not checked.
     #[derive(Clone, Copy)]
-    pub struct Order(pub Option<LockRank>);
+    pub(super) struct Order(pub Option<LockRank>);
 
     impl Order {
         /// Records that the thread is about to hold a lock of this rank.
         #[track_caller]
-        pub fn enter(self) {
+        pub(super) fn enter(self) {
             let Some(rank) = self.0 else { return };
             let bit = 1 << rank as u32;
             // A thread that is ending has no record any more.
@@ -78,7 +78,7 @@ mod order {
         }
 
         /// Records that the thread holds the lock of this rank no more.
-        pub fn exit(self) {
+        pub(super) fn exit(self) {
             let Some(rank) = self.0 else { return };
             let _ = HELD.try_with(|held| held.set(held.get() & !(1 << rank as u32)));
         }
@@ -112,13 +112,13 @@ mod order {
 use order::Order;
 
 /// A mutex with a rank, or without one.
-pub struct Mutex<T: ?Sized> {
+pub(crate) struct Mutex<T: ?Sized> {
     order: Order,
     inner: raw::Mutex<T>,
 }
 
 /// Access to what a [`Mutex`] guards; unlocks it when dropped.
-pub struct MutexGuard<'a, T: ?Sized> {
+pub(crate) struct MutexGuard<'a, T: ?Sized> {
     order: Order,
     inner: raw::MutexGuard<'a, T>,
 }
@@ -126,14 +126,14 @@ pub struct MutexGuard<'a, T: ?Sized> {
 impl<T> Mutex<T> {
     /// Creates an unlocked mutex of a rank.
     #[inline]
-    pub const fn ranked(rank: LockRank, value: T) -> Mutex<T> {
+    pub(crate) const fn ranked(rank: LockRank, value: T) -> Mutex<T> {
         Mutex { order: Order(Some(rank)), inner: raw::Mutex::new(value) }
     }
 
     /// Creates an unlocked mutex whose place in the order is not checked, as those of the
     /// filesystems.
     #[inline]
-    pub const fn new(value: T) -> Mutex<T> {
+    pub(crate) const fn new(value: T) -> Mutex<T> {
         Mutex { order: Order(None), inner: raw::Mutex::new(value) }
     }
 }
@@ -151,14 +151,14 @@ impl<T: ?Sized> Mutex<T> {
     /// With debug assertions, if the thread holds a lock of the same rank or of one further on.
     #[inline]
     #[track_caller]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.order.enter();
         MutexGuard { order: self.order, inner: self.inner.lock() }
     }
 
     /// Returns the value, which needs no lock because access is exclusive.
     #[inline]
-    pub fn get_mut(&mut self) -> &mut T {
+    pub(crate) fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
 }
@@ -172,7 +172,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 impl<T: ?Sized> MutexGuard<'_, T> {
     /// Releases the lock while `work` runs.
     #[inline]
-    pub fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
         guard.order.exit();
         let result = raw::MutexGuard::unlocked(&mut guard.inner, work);
         guard.order.enter();
@@ -206,41 +206,49 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
 /// A condition variable for a [`Mutex`]. A thread that waits takes no other lock, so its record of
 /// the locks it holds may keep the one that is released meanwhile.
 #[derive(Debug, Default)]
-pub struct Condvar(raw::Condvar);
+pub(crate) struct Condvar(raw::Condvar);
 
 impl Condvar {
     /// Creates a condition variable.
-    pub const fn new() -> Condvar {
+    pub(crate) const fn new() -> Condvar {
         Condvar(raw::Condvar::new())
     }
 
     /// Waits for a notification.
     #[inline]
-    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         self.0.wait(&mut guard.inner);
     }
 
     /// Waits for a notification, for at most `time`.
     #[inline]
-    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, time: Duration) -> WaitTimeoutResult {
+    pub(crate) fn wait_for<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        time: Duration,
+    ) -> WaitTimeoutResult {
         self.0.wait_for(&mut guard.inner, time)
     }
 
     /// Waits for a notification, at most until `time`.
     #[inline]
-    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
+    pub(crate) fn wait_until<T>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        time: Instant,
+    ) -> WaitTimeoutResult {
         self.0.wait_until(&mut guard.inner, time)
     }
 
     /// Wakes one waiting thread.
     #[inline]
-    pub fn notify_one(&self) {
+    pub(crate) fn notify_one(&self) {
         self.0.notify_one();
     }
 
     /// Wakes all waiting threads.
     #[inline]
-    pub fn notify_all(&self) {
+    pub(crate) fn notify_all(&self) {
         self.0.notify_all();
     }
 }

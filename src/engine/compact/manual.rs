@@ -108,7 +108,7 @@ impl Engine {
     ///
     /// # Errors
     /// Errors of the flush of the memtable and of the merges.
-    pub fn compact_range(&self, range: KeyRange<'_>) -> Result<()> {
+    pub(crate) fn compact_range(&self, range: KeyRange<'_>) -> Result<()> {
         self.flush()?;
         self.contain("a compaction", || self.compact_in_turn(range))
     }

@@ -42,12 +42,12 @@ use crate::format::key::{KeyKind, ParsedKey, SeqNo, UserComparator};
 use crate::fs::sync_dir;
 use crate::table::reader::BlockReadOptions;
 
-pub mod manual;
-pub mod output;
-pub mod parts;
-pub mod pick;
-pub mod plan;
-pub mod retention;
+pub(crate) mod manual;
+pub(crate) mod output;
+pub(crate) mod parts;
+pub(crate) mod pick;
+pub(crate) mod plan;
+pub(crate) mod retention;
 
 /// Entries between two looks at whether a merge must stop. More of them make `close` wait longer.
 const STOP_CHECK_ENTRIES: u64 = 1024;
@@ -58,7 +58,7 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors, corruption of an input, and [`Error::Closed`]. The state keeps them, too.
-    pub fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
+    pub(crate) fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
         let began = Instant::now();
         let merge_or_move = || {
             self.trash.check_directory()?;
@@ -121,7 +121,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Closed`] once `stop` returns true; corruption of an input; I/O errors.
-    pub fn merge_into(
+    pub(crate) fn merge_into(
         &self,
         compaction: &Compaction,
         merge: &mut MergeCursor,
@@ -164,7 +164,7 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors and corruption, of tables that must be opened.
-    pub fn input_cursor(&self, compaction: &Compaction) -> Result<MergeCursor> {
+    pub(crate) fn input_cursor(&self, compaction: &Compaction) -> Result<MergeCursor> {
         // The outputs get checksums of their own, so damage of the inputs must be found here.
         let options = BlockReadOptions {
             verify_checksums: true,

@@ -92,7 +92,7 @@ impl<'a> OutputSplitter<'a> {
 }
 
 /// The tables that a merge has written, and the one that it is writing.
-pub struct Outputs<'a> {
+pub(crate) struct Outputs<'a> {
     engine: &'a Engine,
     level: usize,
     done: Vec<NewFile>,
@@ -114,7 +114,7 @@ struct Output {
 
 impl<'a> Outputs<'a> {
     /// Creates an empty list of tables of `level`.
-    pub fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
+    pub(crate) fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
         let (done, contents, numbers) = (Vec::new(), Vec::new(), Vec::new());
         Outputs { engine, level, done, contents, open: None, numbers }
     }
@@ -200,14 +200,14 @@ impl<'a> Outputs<'a> {
     }
 
     /// Returns the tables, all finished, and the counts of each, by number.
-    pub fn into_files(self) -> (Vec<NewFile>, Vec<(u64, Contents)>) {
+    pub(crate) fn into_files(self) -> (Vec<NewFile>, Vec<(u64, Contents)>) {
         debug_assert!(self.open.is_none(), "a table is unfinished");
         debug_assert!(self.done.iter().all(|file| file.file_bytes > 0), "a table has no bytes");
         (self.done, self.contents)
     }
 
     /// Returns the numbers of all tables that may have a file.
-    pub fn into_numbers(self) -> impl Iterator<Item = u64> {
+    pub(crate) fn into_numbers(self) -> impl Iterator<Item = u64> {
         self.numbers.into_iter()
     }
 }

@@ -24,19 +24,19 @@ use crate::format::key::{SeqNo, UserComparator};
 
 /// Number of tables in level 0 from which on it is compacted; LevelDB's `kL0_CompactionTrigger`.
 /// A higher number makes reads ask more tables and compactions rewrite less.
-pub const LEVEL0_COMPACT_FILES: usize = 4;
+pub(crate) const LEVEL0_COMPACT_FILES: usize = 4;
 /// Number of tables in level 0 from which on writes are slowed down. A higher number delays that
 /// and makes reads slower.
-pub const LEVEL0_SLOWDOWN_FILES: usize = 12;
+pub(crate) const LEVEL0_SLOWDOWN_FILES: usize = 12;
 /// Number of tables in level 0 from which on writes wait for a compaction.
-pub const LEVEL0_STOP_FILES: usize = 20;
+pub(crate) const LEVEL0_STOP_FILES: usize = 20;
 
 /// Ratio of a level's target to that of the level above. A higher ratio makes fewer levels and more
 /// expensive merges.
 const LEVEL_FACTOR: u64 = 10;
 
 /// Returns the target of a sorted level, in bytes.
-pub fn target_bytes(level: usize, options: &Options) -> u64 {
+pub(crate) fn target_bytes(level: usize, options: &Options) -> u64 {
     // Five tables are LevelDB's 10 MiB. Level 1 holds at least four memtables: if it were smaller,
     // every compaction of level 0 would rewrite all of it for little data.
     let base = options.max_file_bytes.saturating_mul(5).max(4 * options.write_buffer_bytes as u64);
@@ -58,7 +58,7 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
 
 /// Returns the compaction of tables of `levels` that is most due among those that no compaction of
 /// `running` is in the way of. `oldest_held` is the oldest sequence number that is read.
-pub fn pick(
+pub(crate) fn pick(
     version: &Arc<Version>,
     order: &UserComparator,
     options: &Options,

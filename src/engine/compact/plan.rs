@@ -10,7 +10,7 @@ use crate::format::key::UserComparator;
 
 /// Tables by level, from the newest level to the oldest.
 #[derive(Debug)]
-pub struct Inputs(pub Vec<(usize, Vec<Arc<TableFile>>)>);
+pub(crate) struct Inputs(pub Vec<(usize, Vec<Arc<TableFile>>)>);
 
 impl Inputs {
     pub(super) fn files(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
@@ -24,7 +24,7 @@ impl Inputs {
 
 /// The plan of a compaction, from its choice to its end.
 #[derive(Debug)]
-pub struct Compaction {
+pub(crate) struct Compaction {
     /// The version of the inputs.
     pub(super) version: Arc<Version>,
     pub(super) inputs: Inputs,
@@ -40,7 +40,7 @@ pub struct Compaction {
 impl Compaction {
     /// Returns the compaction of `files` of `level` into the next level, with the tables that they
     /// overlap there; `None` if one of those has been taken by another compaction.
-    pub fn new(
+    pub(crate) fn new(
         version: &Arc<Version>,
         order: &UserComparator,
         options: &Options,
@@ -73,7 +73,7 @@ impl Compaction {
     /// Returns the compaction of `inputs`. They must be all tables between their first and last
     /// keys in the levels from their first one to `output_level`; only newer tables of level 0 may
     /// be left out.
-    pub fn from_inputs(
+    pub(crate) fn from_inputs(
         version: Arc<Version>,
         order: &UserComparator,
         inputs: Inputs,
@@ -97,19 +97,19 @@ impl Compaction {
     }
 
     /// Returns the same compaction, but never as a move, which would give no space back.
-    pub fn merging(self) -> Compaction {
+    pub(crate) fn merging(self) -> Compaction {
         Compaction { is_move: false, ..self }
     }
 
     /// Returns whether the outputs of both could overlap. (Marks show whether they share inputs.)
-    pub fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
+    pub(crate) fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
         self.output_level == other.output_level
             && order.compare(&self.first_key, &other.last_key).is_le()
             && order.compare(&other.first_key, &self.last_key).is_le()
     }
 
     /// Marks the inputs as taken, or as free again. The caller holds the state lock.
-    pub fn mark(&self, taken: bool) {
+    pub(crate) fn mark(&self, taken: bool) {
         for (_, file) in self.inputs.files() {
             let was_taken = file.compacting.swap(taken, Relaxed);
             debug_assert_ne!(was_taken, taken, "two compactions have table {:06}", file.number);
@@ -117,17 +117,17 @@ impl Compaction {
     }
 
     /// Returns the input tables.
-    pub fn input_files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+    pub(crate) fn input_files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
         self.inputs.files().map(|(_, file)| file)
     }
 
     /// Returns the level of the outputs.
-    pub fn output_level(&self) -> usize {
+    pub(crate) fn output_level(&self) -> usize {
         self.output_level
     }
 
     /// Returns the bytes of the input tables.
-    pub fn input_bytes(&self) -> u64 {
+    pub(crate) fn input_bytes(&self) -> u64 {
         self.inputs.bytes()
     }
 
@@ -141,10 +141,10 @@ impl Compaction {
 /// A table is not moved down, and an output ends, if it overlaps more than this many times the
 /// target size of a table in the next level. A higher limit makes fewer, larger tables and later
 /// merges of them more expensive.
-pub const MAX_GRANDPARENT_FACTOR: u64 = 10;
+pub(crate) const MAX_GRANDPARENT_FACTOR: u64 = 10;
 
 /// Returns whether no compaction has taken the table.
-pub fn is_free(file: &Arc<TableFile>) -> bool {
+pub(crate) fn is_free(file: &Arc<TableFile>) -> bool {
     !file.compacting.load(Relaxed)
 }
 
@@ -170,7 +170,7 @@ pub(super) fn clean_cut(
 }
 
 /// Returns `files` of a sorted level with the neighbours that share a user key with them.
-pub fn clean_cut_of(
+pub(crate) fn clean_cut_of(
     level_files: &[Arc<TableFile>],
     files: &[Arc<TableFile>],
     order: &UserComparator,
@@ -190,7 +190,7 @@ pub fn clean_cut_of(
 }
 
 /// Returns the smallest range of user keys that holds all tables of `files`.
-pub fn hull<'a>(files: &'a [Arc<TableFile>], order: &UserComparator) -> KeyRange<'a> {
+pub(crate) fn hull<'a>(files: &'a [Arc<TableFile>], order: &UserComparator) -> KeyRange<'a> {
     let from = files.iter().map(|file| file.first_key()).min_by(|a, b| order.compare(a, b));
     let to = files.iter().map(|file| file.last_key()).max_by(|a, b| order.compare(a, b));
     KeyRange { from, to }

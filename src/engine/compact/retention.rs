@@ -9,7 +9,7 @@ use crate::format::key::{ParsedKey, SeqNo, UserComparator};
 
 /// Decides which versions of a key a reader may still see. Entries must come in internal key order.
 #[derive(Debug)]
-pub struct Retention {
+pub(crate) struct Retention {
     /// Sequence numbers at which the database is read, ascending.
     held: Vec<SeqNo>,
     order: UserComparator,
@@ -22,7 +22,7 @@ pub struct Retention {
 impl Retention {
     /// Creates the rule that keeps what readers at one of the `held` sequence numbers, ascending,
     /// see.
-    pub fn new(held: Vec<SeqNo>, order: UserComparator) -> Retention {
+    pub(crate) fn new(held: Vec<SeqNo>, order: UserComparator) -> Retention {
         debug_assert!(held.is_sorted_by(|a, b| a < b), "held sequence numbers ascend: {held:?}");
         Retention { held, order, key: Vec::new(), newer: None }
     }
@@ -32,7 +32,7 @@ impl Retention {
     /// # Errors
     /// Corruption if the entries do not ascend. The same entry twice, from two tables, is harmless:
     /// the second is shadowed.
-    pub fn is_shadowed(&mut self, entry: &ParsedKey<'_>) -> Result<bool> {
+    pub(crate) fn is_shadowed(&mut self, entry: &ParsedKey<'_>) -> Result<bool> {
         if let Some(newer) = self.newer.replace(entry.seq) {
             let step = self.order.compare(entry.user_key, &self.key);
             if step.then(newer.cmp(&entry.seq)).is_lt() {

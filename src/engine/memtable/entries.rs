@@ -128,7 +128,7 @@ type Chunk<T> = Box<[OnceLock<T>]>;
 type Directory<T> = OnceLock<Box<[OnceLock<Chunk<T>>]>>;
 
 /// The versions of a memtable.
-pub type Entries = Appended<Entry>;
+pub(super) type Entries = Appended<Entry>;
 
 /// An array that grows at its end and never moves its elements.
 ///
@@ -138,26 +138,26 @@ pub type Entries = Appended<Entry>;
 /// below it. A slot is a `OnceLock`, so a thread that learned a number in another way (from the
 /// hash index) sees the whole element as well.
 #[derive(Debug)]
-pub struct Appended<T> {
+pub(super) struct Appended<T> {
     directories: [Directory<T>; DIRECTORIES],
     len: AtomicU32,
 }
 
 impl<T> Appended<T> {
     /// Creates an empty array.
-    pub fn new() -> Appended<T> {
+    pub(super) fn new() -> Appended<T> {
         Appended { directories: [const { OnceLock::new() }; DIRECTORIES], len: AtomicU32::new(0) }
     }
 
     /// Returns the number of elements.
     #[inline]
-    pub fn len(&self) -> u32 {
+    pub(super) fn len(&self) -> u32 {
         self.len.load(Ordering::Acquire)
     }
 
     /// Appends an element, whose number is the length before.
     #[inline]
-    pub fn push(&self, element: T) {
+    pub(super) fn push(&self, element: T) {
         let index = self.len.load(Ordering::Relaxed);
         let (directory, chunk, slot) = slot_of(index);
         let directory_slots = || empty_slots((FIRST_DIRECTORY as usize) << directory);
@@ -170,7 +170,7 @@ impl<T> Appended<T> {
 
     /// Returns the element with this number, or `None` if it is not below [`Appended::len`].
     #[inline]
-    pub fn get(&self, index: u32) -> Option<&T> {
+    pub(super) fn get(&self, index: u32) -> Option<&T> {
         let (directory, chunk, slot) = slot_of(index);
         self.directories[directory].get()?[chunk].get()?[slot].get()
     }
@@ -191,7 +191,7 @@ fn slot_of(index: u32) -> (usize, usize, usize) {
 }
 
 /// Memory per entry, in bytes, beside its key and value.
-pub const ENTRY_BYTES: usize = size_of::<OnceLock<Entry>>();
+pub(super) const ENTRY_BYTES: usize = size_of::<OnceLock<Entry>>();
 
 #[cfg(test)]
 mod tests {

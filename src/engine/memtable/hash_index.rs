@@ -60,7 +60,7 @@ const PLACE_BITS: u32 = 29;
 const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
 
 /// Largest number of entries.
-pub const MAX_INDEXED: u32 = PLACE_MASK - 1;
+pub(super) const MAX_INDEXED: u32 = PLACE_MASK - 1;
 
 /// Number of entries in front of a tidy chain before the next one is made. More make longer chains
 /// and cheaper inserts; the count must fit the upper bits of a bucket.
@@ -69,7 +69,7 @@ const MAX_UNTIDY: u32 = (1 << (32 - PLACE_BITS)) - 1;
 /// Number of entries after which a lookup gives up, and a chain being tidied keeps the rest as it
 /// is. With a larger limit, lookups of keys with many versions take longer before the sorted order
 /// is used instead.
-pub const MAX_STEPS: u32 = 64;
+pub(super) const MAX_STEPS: u32 = 64;
 
 /// Stands for an entry in a chain other than the one it was inserted into.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ struct Link {
 
 /// A hash index over [`Entries`]. One thread at a time may insert; see the head of this file.
 #[derive(Debug)]
-pub struct HashIndex {
+pub(super) struct HashIndex {
     links: Appended<Link>,
     arrays: [OnceLock<Box<[AtomicU32]>>; MAX_ARRAYS],
     newest: AtomicUsize,
@@ -91,7 +91,7 @@ pub struct HashIndex {
 
 impl HashIndex {
     /// Creates an index that does not grow up to about `entries` entries.
-    pub fn new(entries: usize) -> HashIndex {
+    pub(super) fn new(entries: usize) -> HashIndex {
         let first_lg = entries.max(64).next_power_of_two().ilog2().min(MAX_BUCKETS_LG);
         let index = HashIndex {
             links: Appended::new(),
@@ -105,13 +105,13 @@ impl HashIndex {
     }
 
     /// Returns the memory the buckets take, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.arrays.iter().filter_map(OnceLock::get).map(|array| size_of_val(&**array)).sum()
     }
 
     /// Appends `entry` to `entries` and makes it the newest of its bucket.
     #[inline]
-    pub fn push(&self, entries: &Entries, mut entry: Entry, hash: u64) {
+    pub(super) fn push(&self, entries: &Entries, mut entry: Entry, hash: u64) {
         let number = entries.len();
         debug_assert!(number < MAX_INDEXED, "an entry past the limit");
         if number as usize >= self.enough_for.load(Ordering::Relaxed) {
@@ -196,7 +196,7 @@ impl HashIndex {
 
     /// Finds the newest entry with this hash for which `is_it` returns true.
     #[inline]
-    pub fn find<'a>(
+    pub(super) fn find<'a>(
         &self,
         entries: &'a Entries,
         hash: u64,
@@ -243,7 +243,7 @@ struct Known<'a> {
 }
 
 /// The result of [`HashIndex::find`].
-pub struct Lookup<'a> {
+pub(super) struct Lookup<'a> {
     /// The entry, if one was found.
     pub found: Option<&'a Entry>,
     /// Number of entries looked at.
@@ -253,7 +253,7 @@ pub struct Lookup<'a> {
 impl Lookup<'_> {
     /// Returns whether nothing was found because there were too many entries to look at.
     #[inline]
-    pub fn gave_up(&self) -> bool {
+    pub(super) fn gave_up(&self) -> bool {
         self.found.is_none() && self.steps > MAX_STEPS
     }
 }
@@ -277,7 +277,7 @@ fn tag(hash: u64) -> u32 {
 impl HashIndex {
     /// Panics if an invariant of this file's head is broken. `hash` returns the hash that an entry
     /// was inserted with.
-    pub fn check(&self, entries: &Entries, hash: impl Fn(&Entry) -> u64) {
+    pub(super) fn check(&self, entries: &Entries, hash: impl Fn(&Entry) -> u64) {
         let mut is_reached = vec![false; entries.len() as usize];
         for array in self.arrays.iter().filter_map(OnceLock::get) {
             assert!(array.len().is_power_of_two());

@@ -55,13 +55,13 @@ const SPLIT_ABOVE: usize = if cfg!(shuttle) { 4 } else { 128 };
 const SPLIT_INTO: usize = if cfg!(shuttle) { 2 } else { 64 };
 
 /// Memory per entry in a leaf, in bytes, including its part of the memory of the leaf itself.
-pub const ORDERED_ENTRY_BYTES: usize = size_of::<SortKey>() + 4;
+pub(super) const ORDERED_ENTRY_BYTES: usize = size_of::<SortKey>() + 4;
 
 type FoundLeaf<'a> = SkipEntry<'a, LeafKey, Mutex<Arc<Leaf>>>;
 
 /// The entries in order.
 #[derive(Debug)]
-pub struct Ordered {
+pub(super) struct Ordered {
     leaves: SkipMap<LeafKey, Mutex<Arc<Leaf>>>,
     covered: Mutex<Covered>,
     order: Option<Arc<dyn Comparator>>,
@@ -79,7 +79,7 @@ struct Covered {
 /// The key of a leaf in the skip list: an internal key. It carries its order, so that `Ord` can use
 /// a comparator chosen at run time.
 #[derive(Clone, Debug)]
-pub struct LeafKey {
+pub(super) struct LeafKey {
     /// Whether it is less than every other key.
     lowest: bool,
     /// The user key's [`head`], which decides most comparisons in byte order.
@@ -122,7 +122,7 @@ impl Eq for LeafKey {}
 /// All entries from the leaf's key up to `end`, ascending, as of when the leaf was made. It never
 /// changes; the skip list gets another in its place.
 #[derive(Debug, Default)]
-pub struct Leaf {
+pub(super) struct Leaf {
     /// Length of the prefix common to the user keys, in bytes. The heads follow it.
     shared: usize,
     keys: Box<[SortKey]>,
@@ -181,12 +181,12 @@ impl Leaf {
     }
 
     /// Returns the number of entries.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.keys.len()
     }
 
     /// Returns the number of the entry at index `at`.
-    pub fn entry(&self, at: usize) -> Option<u32> {
+    pub(super) fn entry(&self, at: usize) -> Option<u32> {
         Some(self.keys.get(at)?.index)
     }
 
@@ -231,7 +231,7 @@ fn head_after(key: &[u8], shared: usize) -> u64 {
 
 impl Ordered {
     /// Creates an empty order by `order`, or by bytes if it is `None`.
-    pub fn new(order: Option<Arc<dyn Comparator>>) -> Ordered {
+    pub(super) fn new(order: Option<Arc<dyn Comparator>>) -> Ordered {
         let covered = Mutex::ranked(LockRank::Covered, Covered::default());
         let ordered = Ordered { leaves: SkipMap::new(), covered, order };
         ordered.leaves.insert(ordered.lowest(), Mutex::ranked(LockRank::Leaf, Arc::default()));
@@ -239,7 +239,7 @@ impl Ordered {
     }
 
     /// Adds all entries that are not in the leaves yet. Returns their number.
-    pub fn catch_up(&self, entries: &Entries) -> u32 {
+    pub(super) fn catch_up(&self, entries: &Entries) -> u32 {
         let mut covered = self.covered.lock();
         let len = entries.len();
         debug_assert!(covered.len <= len, "more entries are covered than there are");
@@ -321,7 +321,7 @@ impl Ordered {
     }
 
     /// Returns the key by which to search for a leaf.
-    pub fn key(&self, user_key: Bytes, trailer: u64) -> LeafKey {
+    pub(super) fn key(&self, user_key: Bytes, trailer: u64) -> LeafKey {
         LeafKey {
             lowest: false,
             head: head(&user_key),
@@ -351,14 +351,14 @@ impl Ordered {
     }
 
     /// Returns the position of the first entry not less than `key`.
-    pub fn lower_bound(&self, entries: &Entries, key: &LeafKey) -> Option<LeafPosition> {
+    pub(super) fn lower_bound(&self, entries: &Entries, key: &LeafKey) -> Option<LeafPosition> {
         let (_, leaf) = self.last_leaf(Bound::Included(key))?;
         let at = leaf.below(entries, (&key.user_key, key.trailer), self.order.as_deref());
         self.at_or_after(leaf, at)
     }
 
     /// Returns the position of the last entry less than `key`.
-    pub fn before(&self, entries: &Entries, key: &LeafKey) -> Option<LeafPosition> {
+    pub(super) fn before(&self, entries: &Entries, key: &LeafKey) -> Option<LeafPosition> {
         let (found, leaf) = self.last_leaf(Bound::Excluded(key))?;
         let below = leaf.below(entries, (&key.user_key, key.trailer), self.order.as_deref());
         match below.checked_sub(1) {
@@ -368,13 +368,13 @@ impl Ordered {
     }
 
     /// Returns the position of the first entry.
-    pub fn first(&self) -> Option<LeafPosition> {
+    pub(super) fn first(&self) -> Option<LeafPosition> {
         let (_, leaf) = self.last_leaf(Bound::Included(&self.lowest()))?;
         self.at_or_after(leaf, 0)
     }
 
     /// Returns the position of the last entry.
-    pub fn last(&self, entries: &Entries) -> Option<LeafPosition> {
+    pub(super) fn last(&self, entries: &Entries) -> Option<LeafPosition> {
         let (found, leaf) = self.last_leaf(Bound::Unbounded)?;
         match leaf.len().checked_sub(1) {
             Some(at) => Some(LeafPosition { leaf, at }),
@@ -384,7 +384,7 @@ impl Ordered {
 
     /// Returns the position of the entry at index `at` of `leaf`, or of the next leaf's first entry
     /// if that is past the end.
-    pub fn at_or_after(&self, mut leaf: Arc<Leaf>, mut at: usize) -> Option<LeafPosition> {
+    pub(super) fn at_or_after(&self, mut leaf: Arc<Leaf>, mut at: usize) -> Option<LeafPosition> {
         while at >= leaf.len() {
             let (_, next) = self.last_leaf(Bound::Included(leaf.end.as_ref()?))?;
             (leaf, at) = (next, 0);
@@ -397,7 +397,7 @@ impl Ordered {
 impl Ordered {
     /// Panics if an invariant of this file's head is broken. No other thread may change the leaves
     /// meanwhile.
-    pub fn check(&self, entries: &Entries) {
+    pub(super) fn check(&self, entries: &Entries) {
         let order = self.order.as_deref();
         let mut next: Option<LeafKey> = None;
         let mut bound = Bound::Unbounded;
@@ -430,7 +430,7 @@ impl Ordered {
 
 /// The position of an entry: a leaf as it was found, and an index into it.
 #[derive(Clone, Debug)]
-pub struct LeafPosition {
+pub(super) struct LeafPosition {
     /// The leaf.
     pub leaf: Arc<Leaf>,
     /// The index of the entry in the leaf.

@@ -12,7 +12,7 @@ use crate::base::prefix::head;
 
 /// An entry to sort.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct SortKey {
+pub(super) struct SortKey {
     /// Eight bytes of the user key, big-endian, padded with zeros.
     pub head: u64,
     /// The entry's number.
@@ -25,7 +25,11 @@ const SMALL_GROUP: usize = 12;
 /// Compares two internal keys, each given as user key and trailer. User keys are compared by
 /// `order`, or in byte order if it is `None`.
 #[inline]
-pub fn compare(a: (&[u8], u64), b: (&[u8], u64), order: Option<&dyn Comparator>) -> Ordering {
+pub(super) fn compare(
+    a: (&[u8], u64),
+    b: (&[u8], u64),
+    order: Option<&dyn Comparator>,
+) -> Ordering {
     let by_user_key = match order {
         None => a.0.cmp(b.0),
         Some(order) => order.compare(a.0, b.0),
@@ -35,7 +39,11 @@ pub fn compare(a: (&[u8], u64), b: (&[u8], u64), order: Option<&dyn Comparator>)
 
 /// Returns the numbers of the entries in `range`, sorted by internal key. Of entries with the same
 /// internal key only the last is kept.
-pub fn sorted(entries: &Entries, range: Range<u32>, order: Option<&dyn Comparator>) -> Vec<u32> {
+pub(super) fn sorted(
+    entries: &Entries,
+    range: Range<u32>,
+    order: Option<&dyn Comparator>,
+) -> Vec<u32> {
     let mut keys: Vec<_> = range.map(|index| SortKey { head: 0, index }).collect();
     match order {
         Some(_) => sort_whole(&mut keys, entries, order),
@@ -49,7 +57,7 @@ pub fn sorted(entries: &Entries, range: Range<u32>, order: Option<&dyn Comparato
 }
 
 /// Compares the internal keys of two entries.
-pub fn compare_entries(
+pub(super) fn compare_entries(
     entries: &Entries,
     a: u32,
     b: u32,

@@ -15,7 +15,7 @@ use crate::format::name::{
 use crate::fs::{FileLock, Fs, sync_dir};
 
 /// Name of the directory, within a database's, for files that an open or a repair takes out.
-pub const LOST: &str = "lost";
+pub(crate) const LOST: &str = "lost";
 
 /// Returns the names of the files in `dir` that belong to a database, each with its parsed form.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
@@ -80,7 +80,7 @@ fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
 ///
 /// # Errors
 /// I/O errors.
-pub fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
+pub(crate) fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     let mut made = Vec::new();
     let mut found = Vec::new();
     for ancestor in dir.ancestors().filter(|ancestor| *ancestor != Path::new("")) {
@@ -182,7 +182,7 @@ fn check_end(
 /// Returns a description of the evidence, if there is any, that a MANIFEST which names the tables
 /// `named` lacks its last edits: its first log is missing, and a table with a higher number exists
 /// that no edit names. A log is removed only once its contents are in a table.
-pub fn lost_edits(
+pub(crate) fn lost_edits(
     files: &[(String, FileName)],
     log_number: u64,
     named: &BTreeSet<u64>,
@@ -206,7 +206,7 @@ pub fn lost_edits(
 ///
 /// # Errors
 /// Corruption that names the file whose number is too large.
-pub fn check_numbers(dir: &Path, files: &[(String, FileName)], next: u64) -> Result<()> {
+pub(crate) fn check_numbers(dir: &Path, files: &[(String, FileName)], next: u64) -> Result<()> {
     let of_file = |(file, name): &(String, FileName)| Some((name.number()?, dir.join(file)));
     let next = (next.saturating_sub(1), dir.to_path_buf());
     for (number, path) in files.iter().filter_map(of_file).chain([next]) {
@@ -247,7 +247,7 @@ fn check_tables(dir: &Path, files: &[(String, FileName)], edit: &VersionEdit) ->
 /// # Errors
 /// Invalid argument, if `lost` is not a directory. Through a symbolic link, files would be written
 /// and removed outside of the database. I/O errors.
-pub fn find_lost(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
+pub(crate) fn find_lost(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
     let lost = dir.join(LOST);
     let failed = |error| Error::io("look for", &lost, error);
     if !fs.exists(&lost).map_err(failed)? {
@@ -266,7 +266,7 @@ pub fn find_lost(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
 ///
 /// # Errors
 /// As [`find_lost`].
-pub fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
+pub(crate) fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
     if let Some(lost) = find_lost(fs, dir)? {
         return Ok(lost);
     }
@@ -279,7 +279,7 @@ pub fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
 ///
 /// # Errors
 /// [`Error::Locked`], with the holder if it is known; I/O errors.
-pub fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
+pub(crate) fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
     let path = dir.join(name::LOCK);
     match fs.lock(&path) {
         Ok(Ok(lock)) => Ok(lock),

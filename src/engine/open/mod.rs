@@ -56,14 +56,14 @@ use crate::table::block_cache::BlockCache;
 use crate::table::reader::TableContext;
 use crate::table::table_cache::TableCache;
 
-pub mod directory;
-pub mod pinned;
-pub mod read_only;
-pub mod replay;
+pub(crate) mod directory;
+pub(crate) mod pinned;
+pub(crate) mod read_only;
+pub(crate) mod replay;
 
 /// Returns the table cache and the block cache for the database in `dir`. The block cache is `None`
 /// if the options turn it off.
-pub fn table_cache(
+pub(crate) fn table_cache(
     fs: &Arc<dyn Fs>,
     dir: &Path,
     options: &Options,
@@ -90,7 +90,7 @@ impl Engine {
     /// [`Error::Locked`], [`Error::DatabaseMissing`], [`Error::DatabaseExists`],
     /// [`Error::Unsupported`] for another comparator, [`Error::InvalidArgument`] for an invalid
     /// option, corruption and I/O errors.
-    pub fn open(dir: &Path, options: Options) -> Result<Arc<Engine>> {
+    pub(crate) fn open(dir: &Path, options: Options) -> Result<Arc<Engine>> {
         let options = options.checked()?;
         let fs = options.fs.clone();
         let dir = &absolute(&*fs, dir)?;

@@ -20,11 +20,16 @@ use crate::fs::forward::forward_to;
 use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
 /// Open files by their paths.
-pub type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
+pub(crate) type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 
 /// Makes `held` the tables of a version: opens those that it lacks and drops all others. Tables
 /// that cannot be held open are in it too; each of these is opened again when it is read.
-pub fn hold_tables(fs: &dyn Fs, dir: &Path, recovered: &Recovered, held: &mut Files) -> Result<()> {
+pub(crate) fn hold_tables(
+    fs: &dyn Fs,
+    dir: &Path,
+    recovered: &Recovered,
+    held: &mut Files,
+) -> Result<()> {
     let mut before = std::mem::take(held);
     for table in &recovered.edit.new_files {
         let path = dir.join(name::table_name(table.number));
@@ -52,7 +57,12 @@ pub fn hold_tables(fs: &dyn Fs, dir: &Path, recovered: &Recovered, held: &mut Fi
 /// one that is not empty. Logs before that were complete when it was started. The empty ones after
 /// it are started only when it is complete. Records that they have by the time of the replay are
 /// not part of this view, because the view may lack the end of the log before them.
-pub fn hold_logs(fs: &dyn Fs, dir: &Path, live: &[u64], held: &mut Files) -> Result<Vec<u64>> {
+pub(crate) fn hold_logs(
+    fs: &dyn Fs,
+    dir: &Path,
+    live: &[u64],
+    held: &mut Files,
+) -> Result<Vec<u64>> {
     let mut logs = Vec::new();
     for &number in live.iter().rev() {
         let path = dir.join(name::log_name(number));
@@ -69,7 +79,7 @@ pub fn hold_logs(fs: &dyn Fs, dir: &Path, live: &[u64], held: &mut Files) -> Res
 
 /// A filesystem that holds files open and changes nothing.
 #[derive(Debug)]
-pub struct PinnedFs {
+pub(crate) struct PinnedFs {
     inner: Arc<dyn Fs>,
     pinned: Files,
     unheld: usize,
@@ -80,7 +90,7 @@ pub struct PinnedFs {
 impl PinnedFs {
     /// Returns a filesystem with the files `pinned`, whatever becomes of their names in `inner`,
     /// and the other files of `inner`.
-    pub fn new(inner: Arc<dyn Fs>, pinned: Files) -> PinnedFs {
+    pub(crate) fn new(inner: Arc<dyn Fs>, pinned: Files) -> PinnedFs {
         let unheld = pinned.values().filter(|file| !file.is_held()).count();
         PinnedFs { inner, pinned, unheld, names: None }
     }
@@ -91,7 +101,11 @@ impl PinnedFs {
     ///
     /// # Errors
     /// As [`read_only::open`](crate::engine::open::read_only::open).
-    pub fn of_moment(dir: &Path, options: &Options, held: &mut Files) -> Result<Option<PinnedFs>> {
+    pub(crate) fn of_moment(
+        dir: &Path,
+        options: &Options,
+        held: &mut Files,
+    ) -> Result<Option<PinnedFs>> {
         let fs = &options.fs;
         let mut names: BTreeSet<String> =
             fs.list(dir).map_err(|error| Error::io("list", dir, error))?.into_iter().collect();
@@ -123,7 +137,7 @@ impl PinnedFs {
 
     /// Returns the number of files that could not be held open. Each is opened again for every
     /// read.
-    pub fn unheld(&self) -> usize {
+    pub(crate) fn unheld(&self) -> usize {
         self.unheld
     }
 

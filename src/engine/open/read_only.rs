@@ -23,7 +23,7 @@ const MAX_TRIES: usize = 50;
 
 /// A database opened for reading only.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     /// The state for reads. Its view never changes.
     pub state: Arc<ReadState>,
     /// The result of replaying the logs.
@@ -40,7 +40,7 @@ pub struct Opened {
 /// # Errors
 /// [`Error::DatabaseMissing`], [`Error::Unsupported`] for another comparator, corruption and I/O
 /// errors.
-pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
+pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
     let fs = &*options.fs;
     let dir = &absolute(fs, dir)?;
     if !directory::has_database(fs, dir)? {
@@ -65,7 +65,11 @@ pub fn open(dir: &Path, options: &Options) -> Result<Opened> {
 
 /// Returns values of which some change whenever the files do: the file names, and the number and
 /// end of the current MANIFEST. Returns `None` if the directory cannot be listed.
-pub fn state_of(fs: &dyn Fs, dir: &Path, options: &Options) -> Option<(Vec<String>, u64, u64)> {
+pub(crate) fn state_of(
+    fs: &dyn Fs,
+    dir: &Path,
+    options: &Options,
+) -> Option<(Vec<String>, u64, u64)> {
     let mut names = fs.list(dir).ok()?;
     names.sort();
     let recovered = manifest::recover_beside_writer(fs, dir, options.comparator.name());

@@ -47,7 +47,7 @@ pub struct LostLog {
 }
 
 /// The memtables that a replay leaves, and what it found.
-pub struct Replayed {
+pub(crate) struct Replayed {
     /// The memtables, oldest first. None is empty, and all but the last are full.
     pub memtables: VecDeque<Frozen>,
     /// The highest sequence number replayed, or that of the MANIFEST if it is higher.
@@ -73,7 +73,7 @@ impl Replayed {
 }
 
 /// A replay of logs into memtables.
-pub struct Replay<'a> {
+pub(crate) struct Replay<'a> {
     /// The filesystem of the logs.
     pub fs: &'a dyn Fs,
     /// The directory of the logs.
@@ -95,7 +95,7 @@ impl Replay<'_> {
     ///
     /// # Errors
     /// I/O errors, those of `full`, and with `paranoid` corruption.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         logs: &[u64],
         last_seq: SeqNo,

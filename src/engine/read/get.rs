@@ -20,7 +20,7 @@ use crate::table::sink::TableSink;
 ///
 /// There are three: `Tallying` counts in the database's totals, [`ReadTrace`] for the caller, and
 /// [`explain`](crate::explain) records.
-pub trait ReadSink {
+pub(crate) trait ReadSink {
     /// The sink for the steps inside a table.
     type Table: TableSink;
 
@@ -93,7 +93,7 @@ const STACK_KEY_BYTES: usize = 120;
 
 /// The internal key of a lookup, which sorts directly before the newest version that a reader at a
 /// sequence number sees.
-pub struct LookupKey {
+pub(crate) struct LookupKey {
     stack: [u8; STACK_KEY_BYTES + TRAILER_BYTES],
     heap: Vec<u8>,
     len: usize,
@@ -101,7 +101,7 @@ pub struct LookupKey {
 
 impl LookupKey {
     /// Returns the key with which a reader at `seq` looks up `user_key`.
-    pub fn new(user_key: &[u8], seq: SeqNo) -> LookupKey {
+    pub(crate) fn new(user_key: &[u8], seq: SeqNo) -> LookupKey {
         let len = user_key.len() + TRAILER_BYTES;
         let mut key =
             LookupKey { stack: [0; STACK_KEY_BYTES + TRAILER_BYTES], heap: Vec::new(), len };
@@ -121,13 +121,13 @@ impl LookupKey {
     }
 
     /// Returns the encoded internal key.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         if self.heap.is_empty() { &self.stack[..self.len] } else { &self.heap }
     }
 }
 
 /// Returns the value of `key` for a reader at `seq`. Counts the get in the database's totals.
-pub fn counted_get(
+pub(crate) fn counted_get(
     state: &ReadState,
     view: &ReadView,
     seq: SeqNo,
@@ -146,7 +146,7 @@ pub fn counted_get(
 
 /// Returns the value of `key` for a reader at `seq`. Counts the get in `trace` and in the
 /// database's totals.
-pub fn traced_get(
+pub(crate) fn traced_get(
     state: &ReadState,
     view: &ReadView,
     seq: SeqNo,
@@ -160,7 +160,7 @@ pub fn traced_get(
 }
 
 /// Returns the value of `key` for a reader at `seq`. Each step is told to `sink`.
-pub fn get<S: ReadSink>(
+pub(crate) fn get<S: ReadSink>(
     state: &ReadState,
     view: &ReadView,
     seq: SeqNo,
@@ -238,7 +238,7 @@ fn find_in_tables<S: ReadSink>(
 
 /// Returns the values of `keys`, in their order, for a reader at `seq`. The lookups are done in key
 /// order, so that neighbours find their common blocks in the caches.
-pub fn multi_get<K: AsRef<[u8]>>(
+pub(crate) fn multi_get<K: AsRef<[u8]>>(
     state: &ReadState,
     view: &ReadView,
     seq: SeqNo,

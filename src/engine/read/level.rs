@@ -14,7 +14,7 @@ use crate::table::iter::TableCursor;
 use crate::table::reader::BlockReadOptions;
 
 /// Sorted, disjoint tables of one level.
-pub enum Run {
+pub(crate) enum Run {
     /// All tables of a level of a view.
     Level(Arc<ReadView>, usize),
     /// Some tables of a level, in order.
@@ -46,7 +46,7 @@ impl Run {
 }
 
 /// A cursor over the tables of a sorted level. A table is opened when the cursor reaches it.
-pub struct LevelCursor {
+pub(crate) struct LevelCursor {
     state: Arc<ReadState>,
     pub(super) run: Run,
     options: BlockReadOptions,
@@ -65,7 +65,7 @@ pub struct LevelCursor {
 impl LevelCursor {
     /// Returns a cursor over the entries of `run`. With `scan`, tables without keys of the scan are
     /// skipped.
-    pub fn new(
+    pub(crate) fn new(
         state: Arc<ReadState>,
         run: Run,
         options: BlockReadOptions,

@@ -17,7 +17,7 @@ use crate::format::key::{InternalComparator, ParsedKey};
 use crate::table::iter::TableCursor;
 
 /// One sorted run of entries.
-pub enum Source {
+pub(crate) enum Source {
     /// A memtable.
     Mem(MemCursor),
     /// A table of level 0.
@@ -117,7 +117,7 @@ enum Direction {
 ///   walk, so the current entry is that of `heap[0]`.
 /// - Walking forward, every source is at its first entry that is not before the current one.
 ///   Walking backward, every source is at its last entry that is not after it.
-pub struct MergeCursor {
+pub(crate) struct MergeCursor {
     order: InternalComparator,
     sources: Vec<Source>,
     /// Indices of the sources that are at an entry, as a binary heap.
@@ -127,19 +127,19 @@ pub struct MergeCursor {
 
 impl MergeCursor {
     /// Returns a cursor over `sources`, newest first. It is at no entry.
-    pub fn new(order: InternalComparator, sources: Vec<Source>) -> MergeCursor {
+    pub(crate) fn new(order: InternalComparator, sources: Vec<Source>) -> MergeCursor {
         MergeCursor { order, sources, heap: Vec::new(), direction: Direction::Forward }
     }
 
     /// Returns whether the cursor is at an entry.
     #[inline]
-    pub fn valid(&self) -> bool {
+    pub(crate) fn valid(&self) -> bool {
         !self.heap.is_empty()
     }
 
     /// Returns the internal key of the entry.
     #[inline]
-    pub fn key(&self) -> &[u8] {
+    pub(crate) fn key(&self) -> &[u8] {
         self.top().key()
     }
 
@@ -148,34 +148,34 @@ impl MergeCursor {
     /// # Errors
     /// Corruption, with the table and the block, if the key is malformed.
     #[inline]
-    pub fn parsed_key(&self) -> Result<ParsedKey<'_>> {
+    pub(crate) fn parsed_key(&self) -> Result<ParsedKey<'_>> {
         ParsedKey::parse(self.key()).map_err(|error| self.locate(error))
     }
 
     /// Adds the table and the block of the current entry to `error`.
     #[cold]
-    pub fn locate(&self, error: Error) -> Error {
+    pub(crate) fn locate(&self, error: Error) -> Error {
         self.top().locate(error)
     }
 
     /// Returns the table of the entry; `None` if it is in a memtable.
-    pub fn table(&self) -> Option<&TableFile> {
+    pub(crate) fn table(&self) -> Option<&TableFile> {
         self.top().table()
     }
 
     /// Returns the value of the entry.
     #[inline]
-    pub fn value(&self) -> &[u8] {
+    pub(crate) fn value(&self) -> &[u8] {
         self.top().value()
     }
 
     /// Returns the value of the entry, sharing the memory of its block or memtable.
-    pub fn value_bytes(&self) -> Bytes {
+    pub(crate) fn value_bytes(&self) -> Bytes {
         self.top().value_bytes()
     }
 
     /// Returns the internal key that each source is at; `None` for one that is at no entry.
-    pub fn positions(&self) -> Vec<Option<Vec<u8>>> {
+    pub(crate) fn positions(&self) -> Vec<Option<Vec<u8>>> {
         let mut positions = vec![None; self.sources.len()];
         for &at in &self.heap {
             positions[at as usize] = Some(self.sources[at as usize].key().to_vec());
@@ -184,23 +184,23 @@ impl MergeCursor {
     }
 
     /// Moves to the first entry. Returns whether there is one, as all moves do.
-    pub fn seek_to_first(&mut self) -> Result<bool> {
+    pub(crate) fn seek_to_first(&mut self) -> Result<bool> {
         self.position(Direction::Forward, Source::seek_to_first)
     }
 
     /// Moves to the last entry.
-    pub fn seek_to_last(&mut self) -> Result<bool> {
+    pub(crate) fn seek_to_last(&mut self) -> Result<bool> {
         self.position(Direction::Backward, Source::seek_to_last)
     }
 
     /// Moves to the first entry at or after `target`.
-    pub fn seek(&mut self, target: &[u8]) -> Result<bool> {
+    pub(crate) fn seek(&mut self, target: &[u8]) -> Result<bool> {
         self.position(Direction::Forward, |source| source.seek(target))
     }
 
     /// Moves to the next entry. The cursor must be at one.
     #[inline]
-    pub fn next(&mut self) -> Result<bool> {
+    pub(crate) fn next(&mut self) -> Result<bool> {
         debug_assert!(self.valid(), "a step forward from no entry");
         if self.direction == Direction::Backward {
             self.turn_forward()?;
@@ -215,7 +215,7 @@ impl MergeCursor {
 
     /// Moves to the previous entry. The cursor must be at one.
     #[inline]
-    pub fn prev(&mut self) -> Result<bool> {
+    pub(crate) fn prev(&mut self) -> Result<bool> {
         debug_assert!(self.valid(), "a step backward from no entry");
         if self.direction == Direction::Forward {
             self.turn_backward()?;
@@ -229,7 +229,7 @@ impl MergeCursor {
     }
 
     /// Returns counts of the work that the sources have done so far.
-    pub fn trace(&self) -> ReadTrace {
+    pub(crate) fn trace(&self) -> ReadTrace {
         let mut trace = ReadTrace::default();
         for source in &self.sources {
             source.add_trace_to(&mut trace);

@@ -10,16 +10,16 @@
 //! | `prefix_scan` | scans of one prefix, which skip tables by their prefix filters |
 //! | `snapshot` | the public handle of a held sequence number |
 
-pub mod cursor;
-pub mod get;
-pub mod iter;
-pub mod level;
-pub mod merge;
-pub mod prefix_scan;
-pub mod reader;
-pub mod snapshot;
-pub mod sources;
-pub mod view;
+pub(crate) mod cursor;
+pub(crate) mod get;
+pub(crate) mod iter;
+pub(crate) mod level;
+pub(crate) mod merge;
+pub(crate) mod prefix_scan;
+pub(crate) mod reader;
+pub(crate) mod snapshot;
+pub(crate) mod sources;
+pub(crate) mod view;
 
 #[cfg(test)]
 mod transcripts;

@@ -14,7 +14,7 @@ use crate::table::reader::BlockReadOptions;
 
 /// A scan all of whose keys have the same prefix, according to the database's extractor.
 #[derive(Debug)]
-pub struct PrefixScan {
+pub(crate) struct PrefixScan {
     /// Hash of the prefix, for filters.
     hash: u64,
     /// Inclusive lower bound of the keys.
@@ -26,7 +26,7 @@ pub struct PrefixScan {
 impl PrefixScan {
     /// Returns the scan of the keys that start with `start` and lie between `from` and `to`.
     /// Returns `None` if they may have different prefixes, or if filters cannot be used.
-    pub fn new(
+    pub(crate) fn new(
         state: &ReadState,
         options: &BlockReadOptions,
         from: Bound<&[u8]>,
@@ -50,7 +50,7 @@ impl PrefixScan {
     }
 
     /// Returns the indices of the tables of a sorted level whose key ranges overlap the scan's.
-    pub fn window(&self, order: &UserComparator, files: &[Arc<TableFile>]) -> Range<usize> {
+    pub(crate) fn window(&self, order: &UserComparator, files: &[Arc<TableFile>]) -> Range<usize> {
         let start =
             files.partition_point(|file| order.compare(file.last_key(), &self.from).is_lt());
         let in_range = files[start..].partition_point(|file| self.range().overlaps(order, file));
@@ -62,7 +62,7 @@ impl PrefixScan {
     }
 
     /// Returns whether the table may have keys of the scan. Counts the filter's answer in `trace`.
-    pub fn admits(&self, table: &Table, trace: &mut LevelTrace) -> bool {
+    pub(crate) fn admits(&self, table: &Table, trace: &mut LevelTrace) -> bool {
         let Some(filter) = table.prefix_filter() else { return true };
         let may_match = filter.may_match_hash(self.hash);
         trace.prefix_filter_checks += 1;

@@ -20,7 +20,7 @@ use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key};
 
 /// A database to read, and the moment as of which to read it.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     state: &'a Arc<ReadState>,
     /// The sequence number to read at; `None` for the newest.
     at: Option<SeqNo>,
@@ -28,17 +28,17 @@ pub struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Returns a reader of the database as it is at each read.
-    pub fn now(state: &'a Arc<ReadState>) -> Reader<'a> {
+    pub(crate) fn now(state: &'a Arc<ReadState>) -> Reader<'a> {
         Reader { state, at: None }
     }
 
     /// Returns a reader of the database as `snapshot` shows it.
-    pub fn at(snapshot: &'a Snapshot) -> Reader<'a> {
+    pub(crate) fn at(snapshot: &'a Snapshot) -> Reader<'a> {
         Reader { state: snapshot.held.state(), at: Some(snapshot.held.seq()) }
     }
 
     /// Returns the state of the database.
-    pub fn state(&self) -> &'a Arc<ReadState> {
+    pub(crate) fn state(&self) -> &'a Arc<ReadState> {
         self.state
     }
 
@@ -63,14 +63,14 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the value of `key`.
-    pub fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
+    pub(crate) fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
         let view = self.state.view();
         let seq = self.seq(options)?;
         get::counted_get(self.state, &view, seq, key, &options.block_options())
     }
 
     /// Returns the value of `key`, and counts of the work that it took to find it.
-    pub fn get_traced(
+    pub(crate) fn get_traced(
         &self,
         options: &ReadOptions,
         key: &[u8],
@@ -84,7 +84,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the values of `keys`, all as of one moment, in the order of `keys`.
-    pub fn multi_get<K: AsRef<[u8]>>(
+    pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
         keys: &[K],
@@ -95,13 +95,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns a cursor, at no entry.
-    pub fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
+    pub(crate) fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
         let (view, seq) = self.moment(options)?;
         Cursor::new(self.state.clone(), view, seq, options.block_options(), None)
     }
 
     /// Returns an iterator over the keys in `range`.
-    pub fn range<K: AsRef<[u8]>>(
+    pub(crate) fn range<K: AsRef<[u8]>>(
         &self,
         options: &ReadOptions,
         range: impl RangeBounds<K>,
@@ -112,20 +112,28 @@ impl<'a> Reader<'a> {
 
     /// Returns an iterator over the keys that start with `prefix` and are not before the lower
     /// bound `from`.
-    pub fn prefix(&self, options: &ReadOptions, prefix: &[u8], from: Bound<&[u8]>) -> Result<Iter> {
+    pub(crate) fn prefix(
+        &self,
+        options: &ReadOptions,
+        prefix: &[u8],
+        from: Bound<&[u8]>,
+    ) -> Result<Iter> {
         let (view, seq) = self.moment(options)?;
         Iter::with_prefix(self.state.clone(), view, seq, options.block_options(), prefix, from)
     }
 
     /// Returns the current view, to keep, and the sequence number to read at.
-    pub fn moment(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {
+    pub(crate) fn moment(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {
         let view = self.state.view_owned();
         let seq = self.seq(options)?;
         Ok((view, seq))
     }
 
     /// Returns the approximate number of bytes of table files that hold the keys in `range`.
-    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+    pub(crate) fn approximate_size<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> Result<u64> {
         let view = self.state.view_owned();
         // Included and excluded bounds differ by one entry, which is less than the error.
         let key = |bound: Bound<&K>| match bound {
@@ -162,7 +170,7 @@ impl<'a> Reader<'a> {
 
 /// Returns `range` as a range of keys with inclusive bounds. Excluded bounds become inclusive: the
 /// ranges made here are only ever widened.
-pub fn key_range<'a, K: AsRef<[u8]> + 'a>(range: &'a impl RangeBounds<K>) -> KeyRange<'a> {
+pub(crate) fn key_range<'a, K: AsRef<[u8]> + 'a>(range: &'a impl RangeBounds<K>) -> KeyRange<'a> {
     let key = |bound: Bound<&'a K>| match bound {
         Bound::Unbounded => None,
         Bound::Included(key) | Bound::Excluded(key) => Some(key.as_ref()),

@@ -17,7 +17,7 @@ use crate::table::reader::BlockReadOptions;
 ///
 /// # Errors
 /// Corruption and I/O errors of opening the tables of level 0.
-pub fn sources(
+pub(crate) fn sources(
     state: &Arc<ReadState>,
     view: &Arc<ReadView>,
     options: BlockReadOptions,

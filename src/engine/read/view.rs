@@ -24,7 +24,7 @@ use crate::table::table_cache::TableCache;
 
 /// Everything there is to read at one moment. It keeps its memtables and tables alive.
 #[derive(Debug)]
-pub struct ReadView {
+pub(crate) struct ReadView {
     /// The memtable that writes go to.
     pub mem: Arc<Memtable>,
     /// Frozen memtables that are not flushed yet, newest first.
@@ -35,7 +35,7 @@ pub struct ReadView {
 
 impl ReadView {
     /// Returns the memtables, newest first.
-    pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.mem).chain(&self.imm)
     }
 
@@ -51,7 +51,7 @@ impl ReadView {
 ///
 /// Thread-safe. The engine replaces `view` under its state lock, and the commit leader advances
 /// `visible_seq`. Both are read without a lock.
-pub struct ReadState {
+pub(crate) struct ReadState {
     /// The order of internal keys.
     pub order: InternalComparator,
     /// The open tables.
@@ -80,7 +80,7 @@ pub struct ReadState {
 impl ReadState {
     /// Returns a state that shows `view`, up to the write `visible_seq`. `lock` is that of the
     /// directory; `None` if it is not locked.
-    pub fn new(
+    pub(crate) fn new(
         order: InternalComparator,
         tables: Arc<TableCache>,
         block_cache: Option<Arc<BlockCache>>,
@@ -106,36 +106,36 @@ impl ReadState {
 
     /// Returns the current view, for a short read: the guard may delay the release of old views.
     #[inline]
-    pub fn view(&self) -> Guard<Arc<ReadView>> {
+    pub(crate) fn view(&self) -> Guard<Arc<ReadView>> {
         self.view.load()
     }
 
     /// Returns the current view, for a read of any length.
-    pub fn view_owned(&self) -> Arc<ReadView> {
+    pub(crate) fn view_owned(&self) -> Arc<ReadView> {
         self.view.load_full()
     }
 
     /// Shows `view` to reads that begin from now on.
-    pub fn set_view(&self, view: ReadView) {
+    pub(crate) fn set_view(&self, view: ReadView) {
         debug_assert!(view.has_distinct_memtables(), "a memtable is in the view twice");
         self.view.store(Arc::new(view));
     }
 
     /// Returns the sequence number of the last visible write. Must be loaded after the view.
     #[inline]
-    pub fn visible_seq(&self) -> SeqNo {
+    pub(crate) fn visible_seq(&self) -> SeqNo {
         self.visible_seq.load(Ordering::Acquire)
     }
 
     /// Makes writes up to `seq` visible.
-    pub fn set_visible_seq(&self, seq: SeqNo) {
+    pub(crate) fn set_visible_seq(&self, seq: SeqNo) {
         debug_assert!(seq >= self.visible_seq(), "the visible sequence number goes back");
         self.visible_seq.store(seq, Ordering::Release);
     }
 
     /// Returns the sequence numbers at which the database may be read, ascending: those of the
     /// snapshots, and the visible one. Compactions keep what readers at these see.
-    pub fn held_seqs(&self) -> Vec<SeqNo> {
+    pub(crate) fn held_seqs(&self) -> Vec<SeqNo> {
         let snapshots = self.snapshots.lock();
         let mut seqs: Vec<SeqNo> = snapshots.keys().copied().collect();
         let visible = self.visible_seq();
@@ -147,13 +147,13 @@ impl ReadState {
     }
 
     /// Returns the lowest of [`ReadState::held_seqs`].
-    pub fn oldest_held_seq(&self) -> SeqNo {
+    pub(crate) fn oldest_held_seq(&self) -> SeqNo {
         let snapshots = self.snapshots.lock();
         snapshots.keys().next().copied().unwrap_or_else(|| self.visible_seq())
     }
 
     /// Returns the number of snapshots, and the sequence number of the oldest one.
-    pub fn snapshots_held(&self) -> (usize, Option<SeqNo>) {
+    pub(crate) fn snapshots_held(&self) -> (usize, Option<SeqNo>) {
         let snapshots = self.snapshots.lock();
         (snapshots.values().sum(), snapshots.keys().next().copied())
     }
@@ -173,7 +173,7 @@ impl fmt::Debug for ReadState {
 /// declaration, so the view is gone by then, and tables that only it kept are removed at once.
 /// Declared before them, those tables would remain until the next sweep.
 #[derive(Debug)]
-pub struct Sweep(pub Arc<ReadState>);
+pub(crate) struct Sweep(pub Arc<ReadState>);
 
 impl Drop for Sweep {
     fn drop(&mut self) {
@@ -184,14 +184,14 @@ impl Drop for Sweep {
 /// A sequence number that a snapshot holds. Until it is dropped, compactions keep what a reader at
 /// that sequence number sees.
 #[derive(Debug)]
-pub struct HeldSeq {
+pub(crate) struct HeldSeq {
     state: Arc<ReadState>,
     seq: SeqNo,
 }
 
 impl HeldSeq {
     /// Holds the visible sequence number.
-    pub fn now(state: &Arc<ReadState>) -> HeldSeq {
+    pub(crate) fn now(state: &Arc<ReadState>) -> HeldSeq {
         // The sequence number is read under the lock. A compaction that lists the snapshots before
         // this one is added keeps what was visible at that time, and that is not newer.
         let mut snapshots = state.snapshots.lock();
@@ -205,12 +205,12 @@ impl HeldSeq {
     }
 
     /// Returns the database's state.
-    pub fn state(&self) -> &Arc<ReadState> {
+    pub(crate) fn state(&self) -> &Arc<ReadState> {
         &self.state
     }
 
     /// Returns the sequence number.
-    pub fn seq(&self) -> SeqNo {
+    pub(crate) fn seq(&self) -> SeqNo {
         self.seq
     }
 }

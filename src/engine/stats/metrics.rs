@@ -20,7 +20,7 @@ pub enum StallCause {
 
 /// Counters that only grow. Each can be read at any time, but two of them not at the same moment.
 #[derive(Debug, Default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     /// Number of puts and deletes.
     pub operations: AtomicU64,
     /// Number of commit groups; each is one log record.
@@ -47,7 +47,7 @@ pub struct Metrics {
 
 /// Counters of the compactions whose output went to one level.
 #[derive(Debug, Default)]
-pub struct LevelMetrics {
+pub(crate) struct LevelMetrics {
     /// Number of compactions that merged tables.
     pub compactions: AtomicU64,
     /// Number of tables that were moved down unchanged.
@@ -64,14 +64,14 @@ pub struct LevelMetrics {
 
 impl Metrics {
     /// Counts a stall.
-    pub fn stall(&self, cause: StallCause, waited: Duration) {
+    pub(crate) fn stall(&self, cause: StallCause, waited: Duration) {
         let (count, micros) = &self.stalls[cause as usize];
         count.fetch_add(1, Relaxed);
         micros.fetch_add(micros_of(waited), Relaxed);
     }
 
     /// Counts a flush.
-    pub fn flush(&self, file_bytes: u64, took: Duration) {
+    pub(crate) fn flush(&self, file_bytes: u64, took: Duration) {
         self.flushes.fetch_add(1, Relaxed);
         self.flush_bytes.fetch_add(file_bytes, Relaxed);
         self.flush_micros.fetch_add(micros_of(took), Relaxed);
@@ -79,6 +79,6 @@ impl Metrics {
 }
 
 /// Returns a duration in whole microseconds.
-pub fn micros_of(duration: Duration) -> u64 {
+pub(crate) fn micros_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
 //! Counters: what reads, writes, flushes and compactions did.
 
-pub mod metrics;
-pub mod property;
-pub mod sample;
-pub mod totals;
-pub mod trace;
+pub(crate) mod metrics;
+pub(crate) mod property;
+pub(crate) mod sample;
+pub(crate) mod totals;
+pub(crate) mod trace;

@@ -111,7 +111,7 @@ pub struct LevelStats {
 }
 
 /// Returns the part of the statistics that concerns reads; the rest is 0.
-pub fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
+pub(crate) fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
     let (reads, gets, gets_found) = state.totals.sum();
     let total = reads.total();
     let cache = state.block_cache.as_deref();
@@ -139,7 +139,7 @@ pub fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
 
 impl Engine {
     /// Returns the statistics.
-    pub fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         let mut stats = read_stats(&self.reads, &self.reads.view_owned());
         let metrics = &self.metrics;
         let load = |counter: &AtomicU64| counter.load(Relaxed);
@@ -169,7 +169,7 @@ impl Engine {
 
 /// Returns the property `name` as text, or `None` if there is no such property. See
 /// [`Db::property`](crate::Db::property) for the names.
-pub fn property(name: &str, stats: &Stats, version: &Version) -> Option<String> {
+pub(crate) fn property(name: &str, stats: &Stats, version: &Version) -> Option<String> {
     let name = name.strip_prefix("leveldb.").or_else(|| name.strip_prefix("minikv."))?;
     if let Some(level) = name.strip_prefix("num-files-at-level") {
         let level: usize = level.parse().ok().filter(|&level| level < NUM_LEVELS)?;

@@ -12,11 +12,11 @@ use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::ReadTally;
 
 /// Maximum number of keys kept. More keys make the advice more certain, and its replay slower.
-pub const MAX_KEYS: usize = 8192;
+pub(crate) const MAX_KEYS: usize = 8192;
 
 /// Maximum total length of the keys kept, in bytes. Bounds the memory of the sample, apart from 24
 /// bytes per key.
-pub const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Maximum length of a key that is kept, in bytes: a longer one would push out hundreds of others.
 const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
@@ -26,7 +26,7 @@ const MAX_GAP: u64 = 256;
 
 /// A sample of the keys looked up recently. Thread-safe.
 #[derive(Debug)]
-pub struct LookupSample {
+pub(crate) struct LookupSample {
     kept: Mutex<Kept>,
 }
 
@@ -50,7 +50,7 @@ struct Kept {
 impl LookupSample {
     /// Must be called for every get, after it was counted in `tally`, the calling thread's own.
     #[inline]
-    pub fn looked_up(&self, key: &[u8], tally: &ReadTally) {
+    pub(crate) fn looked_up(&self, key: &[u8], tally: &ReadTally) {
         if tally.gets.load() >= tally.next_sample.load() {
             self.keep(key, tally);
         }
@@ -63,7 +63,7 @@ impl LookupSample {
     }
 
     /// Returns the keys, oldest first. A key sampled several times occurs several times.
-    pub fn keys(&self) -> Vec<Box<[u8]>> {
+    pub(crate) fn keys(&self) -> Vec<Box<[u8]>> {
         self.kept.lock().keys.iter().cloned().collect()
     }
 }

@@ -19,7 +19,7 @@ const OWN_TALLIES: usize = 64;
 /// Counts of all reads. Thread-safe. The counters are read one after another, so a sum may include
 /// a read in progress in part.
 #[derive(Debug)]
-pub struct ReadTotals {
+pub(crate) struct ReadTotals {
     /// The tallies of threads, by the thread's number.
     own: [OnceLock<Box<ReadTally>>; OWN_TALLIES],
     /// The tally of all threads with higher numbers.
@@ -37,13 +37,13 @@ impl ReadTotals {
     /// Returns the tally of the calling thread, if it has one of its own. No other thread may count
     /// in it.
     #[inline]
-    pub fn own(&self) -> Option<&ReadTally> {
+    pub(crate) fn own(&self) -> Option<&ReadTally> {
         Some(self.own.get(thread_number())?.get_or_init(Box::default))
     }
 
     /// Adds a get that was counted in `trace`, and then calls `then` with the tally that it was
     /// added to.
-    pub fn add_get(&self, trace: &ReadTrace, found: bool, then: impl FnOnce(&ReadTally)) {
+    pub(crate) fn add_get(&self, trace: &ReadTrace, found: bool, then: impl FnOnce(&ReadTally)) {
         self.with(|tally| {
             tally.get(found);
             tally.add(trace);
@@ -52,7 +52,7 @@ impl ReadTotals {
     }
 
     /// Adds the work of a cursor.
-    pub fn add_scan(&self, trace: &ReadTrace) {
+    pub(crate) fn add_scan(&self, trace: &ReadTrace) {
         self.with(|tally| tally.add(trace));
     }
 
@@ -65,7 +65,7 @@ impl ReadTotals {
 
     /// Returns the sum of the counts, the number of gets, and the number of gets that found a
     /// value.
-    pub fn sum(&self) -> (ReadTrace, u64, u64) {
+    pub(crate) fn sum(&self) -> (ReadTrace, u64, u64) {
         let mut sum = (ReadTrace::default(), 0, 0);
         let mut add = |tally: &ReadTally| {
             sum.0.add(&tally.load());

@@ -77,7 +77,7 @@ impl ReadTrace {
 /// The sum of one thread's reads. Aligned to two cache lines, because CPUs prefetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct ReadTally {
+pub(crate) struct ReadTally {
     /// Gets done.
     pub gets: Tally,
     /// Gets that found a value.
@@ -95,13 +95,13 @@ pub struct ReadTally {
 impl ReadTally {
     /// Counts one get.
     #[inline]
-    pub fn get(&self, found: bool) {
+    pub(crate) fn get(&self, found: bool) {
         self.gets.count(1);
         self.gets_found.count(u64::from(found));
     }
 
     /// Adds the counts of `trace`.
-    pub fn add(&self, trace: &ReadTrace) {
+    pub(crate) fn add(&self, trace: &ReadTrace) {
         self.memtables_probed.count(trace.memtables_probed);
         self.memtable_hits.count(trace.memtable_hits);
         for (level, trace) in self.levels.iter().zip(&trace.levels) {
@@ -110,7 +110,7 @@ impl ReadTally {
     }
 
     /// Returns the counts so far.
-    pub fn load(&self) -> ReadTrace {
+    pub(crate) fn load(&self) -> ReadTrace {
         ReadTrace {
             memtables_probed: self.memtables_probed.load(),
             memtable_hits: self.memtable_hits.load(),

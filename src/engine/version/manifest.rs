@@ -50,7 +50,7 @@ const MAX_CURRENT_TRIES: usize = 100;
 ///
 /// # Errors
 /// Corruption of `CURRENT`, also if it names a MANIFEST that is not there; I/O errors.
-pub fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn ReadFile>)> {
+pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn ReadFile>)> {
     let mut manifest_name = read_current(fs, dir)?;
     for _ in 0..MAX_CURRENT_TRIES {
         let path = dir.join(&manifest_name);
@@ -82,7 +82,11 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
 ///
 /// # Errors
 /// As [`recover`].
-pub fn recover_beside_writer(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
+pub(crate) fn recover_beside_writer(
+    fs: &dyn Fs,
+    dir: &Path,
+    comparator: &str,
+) -> Result<Recovered> {
     let (manifest, file) = open_manifest(fs, dir)?;
     read_manifest(&manifest, file, dir, comparator, true)
 }
@@ -91,7 +95,7 @@ pub fn recover_beside_writer(fs: &dyn Fs, dir: &Path, comparator: &str) -> Resul
 ///
 /// # Errors
 /// As [`recover`].
-pub fn read_manifest(
+pub(crate) fn read_manifest(
     manifest_name: &str,
     file: Arc<dyn ReadFile>,
     dir: &Path,
@@ -172,7 +176,7 @@ pub(super) const FAILED_MARK: &[u8] = &[];
 ///
 /// # Errors
 /// Corruption, and I/O errors.
-pub fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
+pub(crate) fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
     let path = dir.join(name::CURRENT);
     let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
     // A CURRENT is a name and a newline: a longer file is not one and need not be read whole.
@@ -187,7 +191,7 @@ pub fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
 ///
 /// # Errors
 /// I/O errors.
-pub fn may_name_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
+pub(crate) fn may_name_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
     let file = fs.open(path).map_err(|error| Error::io("open", path, error))?;
     let mut reader = LogReader::new(file, path)?;
     loop {
@@ -207,7 +211,7 @@ pub fn may_name_tables(fs: &dyn Fs, path: &Path) -> Result<bool> {
 ///
 /// # Errors
 /// I/O errors.
-pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
+pub(crate) fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
     let edit = VersionEdit {
         comparator: Some(comparator.to_owned()),
         log_number: Some(0),
@@ -224,7 +228,12 @@ pub fn create(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<()> {
 ///
 /// # Errors
 /// I/O errors.
-pub fn write_manifest(fs: &dyn Fs, dir: &Path, number: u64, edit: &VersionEdit) -> Result<()> {
+pub(crate) fn write_manifest(
+    fs: &dyn Fs,
+    dir: &Path,
+    number: u64,
+    edit: &VersionEdit,
+) -> Result<()> {
     let path = dir.join(name::manifest_name(number));
     let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
     let mut manifest = Manifest { number, path, log: LogWriter::new(file, 0), version_bytes: 0 };
@@ -237,7 +246,7 @@ pub fn write_manifest(fs: &dyn Fs, dir: &Path, number: u64, edit: &VersionEdit) 
 ///
 /// # Errors
 /// I/O errors; `CURRENT` then names the old MANIFEST or the new one.
-pub fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
+pub(crate) fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
     let temp = dir.join(name::temp_name(manifest_number));
     let current = dir.join(name::CURRENT);
     let contents = name::current_contents(manifest_number);

@@ -28,15 +28,15 @@ use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, UserComparator, user_key};
 use crate::table::table_cache::TableSlot;
 
-pub mod manifest;
-pub mod numbers;
-pub mod obsolete;
-pub mod set;
-pub mod tombstones;
+pub(crate) mod manifest;
+pub(crate) mod numbers;
+pub(crate) mod obsolete;
+pub(crate) mod set;
+pub(crate) mod tombstones;
 
 /// A table of the database. Shared by every version that names it; when the last of them goes and
 /// the file is obsolete, it is removed.
-pub struct TableFile {
+pub(crate) struct TableFile {
     /// File number.
     pub number: u64,
     /// Size of the file in bytes.
@@ -58,7 +58,7 @@ pub struct TableFile {
 
 impl TableFile {
     /// Returns the table that an edit adds.
-    pub fn new(file: NewFile, trash: Arc<Trash>) -> TableFile {
+    pub(crate) fn new(file: NewFile, trash: Arc<Trash>) -> TableFile {
         trash.hold(file.number);
         TableFile {
             number: file.number,
@@ -74,22 +74,22 @@ impl TableFile {
     }
 
     /// Lets the file be removed when the last version that names it is dropped.
-    pub fn set_obsolete(&self) {
+    pub(crate) fn set_obsolete(&self) {
         self.obsolete.store(true, Relaxed);
     }
 
     /// Returns the first user key.
-    pub fn first_key(&self) -> &[u8] {
+    pub(crate) fn first_key(&self) -> &[u8] {
         user_key(&self.smallest)
     }
 
     /// Returns the last user key.
-    pub fn last_key(&self) -> &[u8] {
+    pub(crate) fn last_key(&self) -> &[u8] {
         user_key(&self.largest)
     }
 
     /// Returns the entry of an edit that adds the table at `level`.
-    pub fn to_edit(&self, level: usize) -> NewFile {
+    pub(crate) fn to_edit(&self, level: usize) -> NewFile {
         NewFile {
             level,
             number: self.number,
@@ -121,7 +121,7 @@ impl fmt::Debug for TableFile {
 
 /// The tables of every level.
 #[derive(Clone, Debug, Default)]
-pub struct Version {
+pub(crate) struct Version {
     levels: [Vec<Arc<TableFile>>; NUM_LEVELS],
     /// Bytes of each level's tables.
     bytes: [u64; NUM_LEVELS],
@@ -131,7 +131,7 @@ pub struct Version {
 
 /// The closed range of user keys `[from, to]`; `None` is unbounded.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct KeyRange<'a> {
+pub(crate) struct KeyRange<'a> {
     /// Lower bound, inclusive.
     pub from: Option<&'a [u8]>,
     /// Upper bound, inclusive.
@@ -140,7 +140,7 @@ pub struct KeyRange<'a> {
 
 impl KeyRange<'_> {
     /// Returns whether the range of a table overlaps this one.
-    pub fn overlaps(&self, order: &UserComparator, file: &TableFile) -> bool {
+    pub(crate) fn overlaps(&self, order: &UserComparator, file: &TableFile) -> bool {
         let after =
             self.from.is_some_and(|from| order.compare(file.last_key(), from) == Ordering::Less);
         let before =
@@ -152,12 +152,12 @@ impl KeyRange<'_> {
 impl Version {
     /// Returns the tables of a level: level 0 newest first, the others in key order.
     #[inline]
-    pub fn level(&self, level: usize) -> &[Arc<TableFile>] {
+    pub(crate) fn level(&self, level: usize) -> &[Arc<TableFile>] {
         &self.levels[level]
     }
 
     /// Returns every table with its level, from level 0 down.
-    pub fn files(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.levels
             .iter()
             .enumerate()
@@ -165,12 +165,16 @@ impl Version {
     }
 
     /// Returns the bytes of a level's tables.
-    pub fn level_bytes(&self, level: usize) -> u64 {
+    pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.bytes[level]
     }
 
     /// Returns the deepest level that has a table in `range`.
-    pub fn deepest_level(&self, order: &UserComparator, range: KeyRange<'_>) -> Option<usize> {
+    pub(crate) fn deepest_level(
+        &self,
+        order: &UserComparator,
+        range: KeyRange<'_>,
+    ) -> Option<usize> {
         (0..NUM_LEVELS)
             .rev()
             .find(|&level| self.levels[level].iter().any(|file| range.overlaps(order, file)))
@@ -178,7 +182,7 @@ impl Version {
 
     /// Returns the table of a sorted level (1 and below) whose range holds `key`, if there is one.
     #[inline]
-    pub fn find_table(
+    pub(crate) fn find_table(
         &self,
         level: usize,
         order: &UserComparator,
@@ -195,7 +199,7 @@ impl Version {
     }
 
     /// Returns the tables of a level whose ranges overlap `range`, in the level's order.
-    pub fn overlapping(
+    pub(crate) fn overlapping(
         &self,
         level: usize,
         order: &UserComparator,
@@ -214,7 +218,7 @@ impl Version {
     }
 
     /// Keeps the counts of tables that were just written at `level`, by number.
-    pub fn set_contents(&self, level: usize, written: &[(u64, Contents)]) {
+    pub(crate) fn set_contents(&self, level: usize, written: &[(u64, Contents)]) {
         for file in &self.levels[level] {
             if let Some((_, contents)) = written.iter().find(|(number, _)| *number == file.number) {
                 file.tombstones.set_contents(*contents);
@@ -227,7 +231,7 @@ impl Version {
     /// # Errors
     /// Corruption if the edit names a level that does not exist, adds a table twice to level 0, or
     /// leaves tables of a sorted level overlapping.
-    pub fn apply(
+    pub(crate) fn apply(
         &self,
         edit: &VersionEdit,
         order: &InternalComparator,
@@ -261,7 +265,7 @@ impl Version {
 
     /// Checks what holds of every version that edits of this engine make of a sound one. Returns
     /// the first rule that is broken. (A damaged MANIFEST may break any of them.)
-    pub fn check(&self, order: &InternalComparator) -> std::result::Result<(), String> {
+    pub(crate) fn check(&self, order: &InternalComparator) -> std::result::Result<(), String> {
         let mut numbers = BTreeSet::new();
         for (level, file) in self.files() {
             if !numbers.insert(file.number) {
@@ -288,7 +292,7 @@ impl Version {
     }
 
     /// Returns the edit that makes this version of an empty one.
-    pub fn to_edit(&self) -> VersionEdit {
+    pub(crate) fn to_edit(&self) -> VersionEdit {
         VersionEdit {
             new_files: self.files().map(|(level, file)| file.to_edit(level)).collect(),
             ..VersionEdit::default()
@@ -401,6 +405,6 @@ mod tests {
 }
 
 #[cfg(test)]
-pub mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod transcripts;

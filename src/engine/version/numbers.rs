@@ -5,28 +5,28 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 
 /// Hands out file numbers, each only once, also across reopens. Thread-safe.
 #[derive(Debug)]
-pub struct FileNumbers(AtomicU64);
+pub(crate) struct FileNumbers(AtomicU64);
 
 impl FileNumbers {
     /// Creates a source whose first number is `next`.
-    pub fn new(next: u64) -> FileNumbers {
+    pub(crate) fn new(next: u64) -> FileNumbers {
         FileNumbers(AtomicU64::new(next))
     }
 
     /// Returns a number that was never returned before.
-    pub fn take(&self) -> u64 {
+    pub(crate) fn take(&self) -> u64 {
         let number = self.0.fetch_add(1, Relaxed);
         debug_assert!(number < u64::MAX, "file numbers wrap around");
         number
     }
 
     /// Returns the number that [`FileNumbers::take`] returns next.
-    pub fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.0.load(Relaxed)
     }
 
     /// Skips `taken`, which is below [`MAX_FILE_NUMBER`], and all numbers before it.
-    pub fn skip(&self, taken: u64) {
+    pub(crate) fn skip(&self, taken: u64) {
         debug_assert!(taken < MAX_FILE_NUMBER, "the number {taken} leaves too few");
         self.0.fetch_max(taken + 1, Relaxed);
     }
@@ -34,4 +34,4 @@ impl FileNumbers {
 
 /// Upper bound, exclusive, of file numbers found on disk: those that are handed out after them
 /// never wrap around.
-pub const MAX_FILE_NUMBER: u64 = 1 << 62;
+pub(crate) const MAX_FILE_NUMBER: u64 = 1 << 62;

@@ -39,7 +39,7 @@ use crate::fs::{FileLock, Fs, check_not_replaced};
 /// Removes tables. If a removal fails, the next open removes the table, which no MANIFEST names.
 /// Thread-safe.
 #[derive(Debug)]
-pub struct Trash {
+pub(crate) struct Trash {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     tables: Mutex<Tables>,
@@ -60,7 +60,7 @@ struct Tables {
 
 impl Trash {
     /// Creates an empty trash for tables of `dir`.
-    pub fn new(fs: Arc<dyn Fs>, dir: &Path) -> Trash {
+    pub(crate) fn new(fs: Arc<dyn Fs>, dir: &Path) -> Trash {
         Trash {
             fs,
             dir: dir.to_path_buf(),
@@ -71,7 +71,7 @@ impl Trash {
     }
 
     /// Returns the trash, which removes nothing once `lock`, that of the directory, was replaced.
-    pub fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> Trash {
+    pub(crate) fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> Trash {
         self.lock = Some(Arc::downgrade(lock));
         self
     }
@@ -82,20 +82,20 @@ impl Trash {
     ///
     /// # Errors
     /// An I/O error if it is another directory, or the lock file cannot be looked at.
-    pub fn check_directory(&self) -> Result<()> {
+    pub(crate) fn check_directory(&self) -> Result<()> {
         let checked = check_not_replaced(self.lock.as_ref());
         checked.map_err(|error| Error::io("use", &self.dir, error))
     }
 
     /// Counts a `TableFile` of this number: the table is not removed before [`Trash::let_go`] was
     /// called as often.
-    pub fn hold(&self, number: u64) {
+    pub(crate) fn hold(&self, number: u64) {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
 
     /// Ends the count of a `TableFile`. If it is `obsolete`, the next [`Trash::empty`] removes the
     /// table, so that this can be called under any lock.
-    pub fn let_go(&self, number: u64, obsolete: bool) {
+    pub(crate) fn let_go(&self, number: u64, obsolete: bool) {
         let mut tables = self.tables.lock();
         debug_assert!(tables.named.contains_key(&number), "table {number:06} was not held");
         debug_assert!(!tables.thrown.contains(&number), "table {number:06} is thrown away twice");
@@ -112,7 +112,7 @@ impl Trash {
     }
 
     /// Removes the tables that were thrown away.
-    pub fn empty(&self) {
+    pub(crate) fn empty(&self) {
         if self.is_empty.load(Relaxed) {
             return;
         }
@@ -125,7 +125,7 @@ impl Trash {
     }
 
     /// Removes tables, except those that a version names.
-    pub fn remove(&self, numbers: impl Iterator<Item = u64>) {
+    pub(crate) fn remove(&self, numbers: impl Iterator<Item = u64>) {
         if self.check_directory().is_err() {
             return;
         }

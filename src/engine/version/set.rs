@@ -25,7 +25,7 @@ use crate::log::LogWriter;
 
 /// The current version and the MANIFEST. Guarded by the manifest lock: one edit at a time.
 #[derive(Debug)]
-pub struct VersionSet {
+pub(crate) struct VersionSet {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
     order: InternalComparator,
@@ -53,7 +53,7 @@ impl VersionSet {
     ///
     /// # Errors
     /// Corruption of the recovered version.
-    pub fn new(
+    pub(crate) fn new(
         fs: Arc<dyn Fs>,
         dir: &Path,
         order: InternalComparator,
@@ -85,7 +85,7 @@ impl VersionSet {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn reuse_manifest(&mut self, recovered: &Recovered) -> Result<()> {
+    pub(crate) fn reuse_manifest(&mut self, recovered: &Recovered) -> Result<()> {
         let path = self.dir.join(name::manifest_name(recovered.manifest_number));
         if has_other_names(&*self.fs, &path)? {
             return Ok(());
@@ -103,22 +103,22 @@ impl VersionSet {
     }
 
     /// Returns the current version.
-    pub fn current(&self) -> &Arc<Version> {
+    pub(crate) fn current(&self) -> &Arc<Version> {
         &self.current
     }
 
     /// Returns the first log whose records are not all in tables.
-    pub fn log_number(&self) -> u64 {
+    pub(crate) fn log_number(&self) -> u64 {
         self.log_number
     }
 
     /// Returns the highest sequence number in the tables.
-    pub fn last_seq(&self) -> SeqNo {
+    pub(crate) fn last_seq(&self) -> SeqNo {
         self.last_seq
     }
 
     /// Returns the number of the MANIFEST; 0 before the first edit.
-    pub fn manifest_number(&self) -> u64 {
+    pub(crate) fn manifest_number(&self) -> u64 {
         self.manifest.as_ref().map_or(0, |manifest| manifest.number)
     }
 
@@ -130,7 +130,7 @@ impl VersionSet {
     /// # Errors
     /// I/O errors. After one the MANIFEST is never written again, because only the next open finds
     /// out whether the edit is durable. Corruption if the edit drops a table that is not there.
-    pub fn commit(&mut self, mut edit: VersionEdit) -> Result<Arc<Version>> {
+    pub(crate) fn commit(&mut self, mut edit: VersionEdit) -> Result<Arc<Version>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
@@ -190,7 +190,7 @@ impl VersionSet {
     }
 
     /// After a failure, lets the next edit begin a new MANIFEST, without the edit that failed.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         if self.failed.take().is_some() {
             self.old_manifests.extend(self.manifest.take().map(|manifest| manifest.path));
         }
@@ -198,7 +198,7 @@ impl VersionSet {
 
     /// Returns whether the next open may find the edit of a commit that failed, and need its
     /// tables.
-    pub fn is_in_doubt(&self) -> bool {
+    pub(crate) fn is_in_doubt(&self) -> bool {
         self.in_doubt
     }
 

@@ -20,17 +20,17 @@ use crate::format::key::{InternalComparator, KeyKind, ParsedKey, internal_key};
 use crate::fs::MemFs;
 
 /// Returns the order of byte strings.
-pub fn order() -> InternalComparator {
+pub(crate) fn order() -> InternalComparator {
     InternalComparator::new(Arc::new(BytewiseComparator))
 }
 
 /// Returns a trash that never removes a file.
-pub fn trash() -> Arc<Trash> {
+pub(crate) fn trash() -> Arc<Trash> {
     Arc::new(Trash::new(Arc::new(MemFs::new()), Path::new("")))
 }
 
 /// Returns the user key and the sequence number of `c#9`.
-pub fn key(text: &str) -> (&str, u64) {
+pub(crate) fn key(text: &str) -> (&str, u64) {
     text.split_once('#').map_or((text, 1), |(key, seq)| (key, number(seq)))
 }
 
@@ -40,19 +40,19 @@ fn internal(text: &str) -> Vec<u8> {
 }
 
 /// Returns the level of `L1`.
-pub fn level(text: &str) -> usize {
+pub(crate) fn level(text: &str) -> usize {
     let level = text.strip_prefix('L').and_then(|level| level.parse().ok());
     level.unwrap_or_else(|| panic!("{text:?} is not a level"))
 }
 
 /// Returns the two ends of `[a-c]`, or of `a-c`.
-pub fn range(text: &str) -> (&str, &str) {
+pub(crate) fn range(text: &str) -> (&str, &str) {
     let inner = text.trim_matches(['[', ']']);
     inner.split_once('-').unwrap_or_else(|| panic!("{text:?} is not a range"))
 }
 
 /// Returns the table `3:[a-c]@2M` of a level.
-pub fn table(level: usize, text: &str) -> NewFile {
+pub(crate) fn table(level: usize, text: &str) -> NewFile {
     let (number_text, rest) = text.split_once(':').expect("number:[first-last]");
     let (keys, bytes) = rest.split_once('@').unwrap_or((rest, "1"));
     let (from, to) = range(keys);
@@ -66,7 +66,7 @@ pub fn table(level: usize, text: &str) -> NewFile {
 }
 
 /// Returns the edit that makes the version of these lines.
-pub fn edit<'a>(lines: impl IntoIterator<Item = &'a str>) -> VersionEdit {
+pub(crate) fn edit<'a>(lines: impl IntoIterator<Item = &'a str>) -> VersionEdit {
     let mut edit = VersionEdit::default();
     for line in lines {
         let mut words = line.split_whitespace();
@@ -77,7 +77,7 @@ pub fn edit<'a>(lines: impl IntoIterator<Item = &'a str>) -> VersionEdit {
 }
 
 /// Returns the version of these lines.
-pub fn version<'a>(lines: impl IntoIterator<Item = &'a str>) -> Arc<Version> {
+pub(crate) fn version<'a>(lines: impl IntoIterator<Item = &'a str>) -> Arc<Version> {
     let made = Version::default().apply(&edit(lines), &order(), &trash());
     Arc::new(made.expect("a version"))
 }
@@ -92,17 +92,17 @@ fn key_text(key: &[u8]) -> String {
 }
 
 /// Returns a table as text: its number and keys.
-pub fn table_text(file: &TableFile) -> String {
+pub(crate) fn table_text(file: &TableFile) -> String {
     format!("{}:[{}-{}]", file.number, key_text(&file.smallest), key_text(&file.largest))
 }
 
 /// Returns the numbers of tables, separated by spaces.
-pub fn numbers<'a>(files: impl IntoIterator<Item = &'a Arc<TableFile>>) -> String {
+pub(crate) fn numbers<'a>(files: impl IntoIterator<Item = &'a Arc<TableFile>>) -> String {
     files.into_iter().map(|file| file.number.to_string()).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a version as text: a line for each level with tables.
-pub fn text(version: &Version) -> String {
+pub(crate) fn text(version: &Version) -> String {
     let levels = (0..NUM_LEVELS).filter(|&level| !version.level(level).is_empty());
     let line = |level| {
         let tables = version.level(level).iter().map(|file| table_text(file));

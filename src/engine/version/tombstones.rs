@@ -24,11 +24,11 @@ use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 
 /// Fewest tombstones for which a table is compacted, unless a cursor crawled over them. A higher
 /// number saves compactions and makes scans step over more.
-pub const LEAST_TOMBSTONES: u64 = 256;
+pub(crate) const LEAST_TOMBSTONES: u64 = 256;
 
 /// Number of tombstones in a row, at one step of a cursor, above which the step is a crawl. They
 /// take some tenths of a millisecond.
-pub const CRAWL_TOMBSTONES: u64 = 1024;
+pub(crate) const CRAWL_TOMBSTONES: u64 = 1024;
 
 /// Assumed bytes per entry of a table whose entries this process did not count. Only an estimate of
 /// the cost of a merge depends on it.
@@ -36,7 +36,7 @@ const GUESSED_ENTRY_BYTES: u64 = 64;
 
 /// Counts of the entries of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub(crate) struct Contents {
     /// Number of entries, including tombstones.
     pub entries: u64,
     /// Number of tombstones.
@@ -53,7 +53,7 @@ impl Contents {
     }
 
     /// Counts an entry.
-    pub fn add(&mut self, entry: &ParsedKey<'_>) {
+    pub(crate) fn add(&mut self, entry: &ParsedKey<'_>) {
         self.entries += 1;
         if entry.kind == KeyKind::Deletion {
             self.tombstones += 1;
@@ -64,7 +64,7 @@ impl Contents {
 
 /// The tombstones of a table, as far as they were counted or met. Thread-safe.
 #[derive(Debug, Default)]
-pub struct Tombstones {
+pub(crate) struct Tombstones {
     contents: OnceLock<Contents>,
     /// Sequence number of the newest tombstone that a cursor crawled over; 0 if none did.
     crawled: AtomicU64,
@@ -72,13 +72,13 @@ pub struct Tombstones {
 
 impl Tombstones {
     /// Keeps the counts of the writer of the table.
-    pub fn set_contents(&self, contents: Contents) {
+    pub(crate) fn set_contents(&self, contents: Contents) {
         contents.check();
         self.contents.get_or_init(|| contents);
     }
 
     /// Records that a cursor crawled over tombstones of the table, the newest of them at `seq`.
-    pub fn crawled(&self, seq: SeqNo) {
+    pub(crate) fn crawled(&self, seq: SeqNo) {
         // A load first: a cursor reports the same crawl again and again.
         if self.crawled.load(Relaxed) < seq.max(1) {
             self.crawled.fetch_max(seq.max(1), Relaxed);
@@ -86,23 +86,23 @@ impl Tombstones {
     }
 
     /// Returns whether a cursor crawled over the table.
-    pub fn is_crawled(&self) -> bool {
+    pub(crate) fn is_crawled(&self) -> bool {
         self.crawled.load(Relaxed) > 0
     }
 
     /// Returns the number of tombstones; 0 if this process did not count them.
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.contents.get().map_or(0, |contents| contents.tombstones)
     }
 
     /// Returns the number of entries of a table of `file_bytes`, estimated if it was not counted.
-    pub fn entries(&self, file_bytes: u64) -> u64 {
+    pub(crate) fn entries(&self, file_bytes: u64) -> u64 {
         self.contents.get().map_or(file_bytes / GUESSED_ENTRY_BYTES, |contents| contents.entries)
     }
 
     /// Returns whether the tombstones earn a compaction: they are half of all entries, or a cursor
     /// crawled over them; and all readers, the oldest of them at `oldest_held`, see them.
-    pub fn are_many(&self, oldest_held: SeqNo) -> bool {
+    pub(crate) fn are_many(&self, oldest_held: SeqNo) -> bool {
         let crawled = self.crawled.load(Relaxed);
         match self.contents.get() {
             Some(contents) => {

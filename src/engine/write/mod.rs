@@ -31,9 +31,9 @@ use crate::format::batch::{HEADER_BYTES, WriteBatch};
 use crate::format::key::{MAX_SEQ_NO, SeqNo};
 use crate::log::LogWriter;
 
-pub mod pace;
-pub mod queue;
-pub mod wal;
+pub(crate) mod pace;
+pub(crate) mod queue;
+pub(crate) mod wal;
 
 /// Largest buffer, in bytes, that is kept for the next group. A larger one is freed.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
@@ -41,7 +41,7 @@ const KEEP_BUFFER_BYTES: usize = 4 << 20;
 /// The working set of the leader of a group: the log under way and the memtable it fills. Guarded
 /// by [`Engine::commit`](Engine).
 #[derive(Debug)]
-pub struct CommitState {
+pub(crate) struct CommitState {
     /// File number of the log.
     pub log_number: u64,
     /// Path of the log, for errors.
@@ -82,7 +82,7 @@ impl Engine {
     /// # Errors
     /// I/O errors of the log, after which the database takes no more writes; [`Error::ReadOnly`]
     /// from then on, and after a failure of the background.
-    pub fn write(&self, options: &WriteOptions, write: Write<'_>) -> Result<()> {
+    pub(crate) fn write(&self, options: &WriteOptions, write: Write<'_>) -> Result<()> {
         write.check()?;
         let write = match self.queue.enter(write, options.sync) {
             Turn::Lead(write) => write,

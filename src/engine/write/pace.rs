@@ -22,7 +22,7 @@ use crate::engine::write::CommitState;
 /// Growth of the memtable, in bytes, between two looks at the pace. Of small entries this is more
 /// than a thousand, so that waits stay out of the 99.9th percentile. A larger step makes waits
 /// rarer and longer.
-pub const STEP_BYTES: usize = 256 << 10;
+pub(crate) const STEP_BYTES: usize = 256 << 10;
 
 /// Number of frozen memtables at which a full one is not frozen but waits. A higher limit takes a
 /// write buffer of memory more.
@@ -41,7 +41,7 @@ const MIN_WAIT: Duration = Duration::from_micros(200);
 
 /// The progress of flushes, as writers see it. Thread-safe.
 #[derive(Debug, Default)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Bytes of frozen memtables that are not in a table yet.
     unflushed: AtomicU64,
     /// Microseconds that the last flush took for a mebibyte; 0 before the first.
@@ -50,12 +50,12 @@ pub struct Pace {
 
 impl Pace {
     /// Records that a memtable of `bytes` was frozen.
-    pub fn frozen(&self, bytes: u64) {
+    pub(crate) fn frozen(&self, bytes: u64) {
         self.unflushed.fetch_add(bytes, Relaxed);
     }
 
     /// Begins the flush of a frozen memtable of `bytes`.
-    pub fn flush(&self, bytes: u64) -> FlushProgress<'_> {
+    pub(crate) fn flush(&self, bytes: u64) -> FlushProgress<'_> {
         FlushProgress { pace: self, bytes, written: 0 }
     }
 
@@ -65,7 +65,7 @@ impl Pace {
     }
 
     /// Records that a memtable of `bytes` was flushed in `time`.
-    pub fn timed(&self, bytes: u64, time: Duration) {
+    pub(crate) fn timed(&self, bytes: u64, time: Duration) {
         let micros = (time.as_micros() as u64).saturating_mul(1 << 20);
         if let Some(micros) = micros.checked_div(bytes) {
             self.micros_per_mib.store(micros, Relaxed);
@@ -92,7 +92,7 @@ impl Pace {
 
 /// The progress of one flush. Dropped before [`FlushProgress::done`], it takes back what it
 /// reported: the next try starts from the beginning.
-pub struct FlushProgress<'a> {
+pub(crate) struct FlushProgress<'a> {
     pace: &'a Pace,
     /// Size of the memtable.
     bytes: u64,
@@ -102,14 +102,14 @@ pub struct FlushProgress<'a> {
 
 impl FlushProgress<'_> {
     /// Records that another `bytes` of the memtable are in the table.
-    pub fn advance(&mut self, bytes: u64) {
+    pub(crate) fn advance(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes - self.written);
         self.written += bytes;
         self.pace.flushed(bytes);
     }
 
     /// Records that the whole memtable is in a table of the current version.
-    pub fn done(mut self) {
+    pub(crate) fn done(mut self) {
         self.advance(self.bytes);
         self.written = 0;
     }
@@ -129,7 +129,7 @@ impl Engine {
     /// # Errors
     /// [`Error::ReadOnly`] or [`Error::Closed`] if the database takes no more writes; I/O errors of
     /// the next log.
-    pub fn make_room(&self, commit: &mut CommitState, force: bool) -> Result<()> {
+    pub(crate) fn make_room(&self, commit: &mut CommitState, force: bool) -> Result<()> {
         if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());
         }

@@ -42,7 +42,7 @@ const MAX_SPINNING_WRITERS: usize = 16;
 
 /// A write on its way into the queue. Puts and deletes borrow from the caller, so that a writer
 /// that leads a group of its own allocates nothing.
-pub enum Write<'a> {
+pub(crate) enum Write<'a> {
     /// Sets the value of a key.
     Put(&'a [u8], &'a [u8]),
     /// Removes a key.
@@ -97,7 +97,7 @@ pub(super) enum Turn<'a> {
 
 /// The writers that want to write, in order of arrival. Thread-safe.
 #[derive(Debug)]
-pub struct WriteQueue {
+pub(crate) struct WriteQueue {
     line: Mutex<Line>,
     /// Notified when as many writers wait as the leader wants.
     gathered: Condvar,

@@ -29,7 +29,7 @@ use crate::log::LogWriter;
 
 /// A log that takes no more records and is not durable yet.
 #[derive(Debug)]
-pub struct OutgoingLog {
+pub(crate) struct OutgoingLog {
     /// File number of the log.
     pub number: u64,
     /// Path of the log, for errors.
@@ -42,7 +42,12 @@ pub struct OutgoingLog {
 
 /// Returns the error of a writer whose sync of `log` failed. Appends an empty batch at `next_seq`
 /// as the log's last record, by which an open sees that it must not continue the log.
-pub fn failed_sync(log: &mut LogWriter, path: &Path, next_seq: SeqNo, error: io::Error) -> Error {
+pub(crate) fn failed_sync(
+    log: &mut LogWriter,
+    path: &Path,
+    next_seq: SeqNo,
+    error: io::Error,
+) -> Error {
     log.mark_failed(empty_batch(next_seq).contents());
     Error::io("sync", path, error)
 }
@@ -55,7 +60,7 @@ fn empty_batch(next_seq: SeqNo) -> WriteBatch {
 
 /// A log created before it is needed: creating a file can take long while others are synced.
 #[derive(Debug)]
-pub struct SpareLog {
+pub(crate) struct SpareLog {
     /// File number of the log.
     pub number: u64,
     path: PathBuf,
@@ -67,7 +72,7 @@ impl SpareLog {
     ///
     /// # Errors
     /// I/O errors of the creation.
-    pub fn create(fs: &dyn Fs, dir: &Path, number: u64, plain: bool) -> Result<SpareLog> {
+    pub(crate) fn create(fs: &dyn Fs, dir: &Path, number: u64, plain: bool) -> Result<SpareLog> {
         let path = dir.join(name::log_name(number));
         let created = if plain { fs.create(&path) } else { fs.create_log(&path) };
         let file = created.map_err(|error| Error::io("create", &path, error))?;
@@ -79,7 +84,7 @@ impl SpareLog {
     ///
     /// # Errors
     /// I/O errors of the append.
-    pub fn begin(self, next_seq: SeqNo) -> Result<(PathBuf, LogWriter)> {
+    pub(crate) fn begin(self, next_seq: SeqNo) -> Result<(PathBuf, LogWriter)> {
         let mut log = LogWriter::new(self.file, 0);
         let marker = empty_batch(next_seq);
         let added = log.add_record(marker.contents());
@@ -93,7 +98,7 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors of the logs and the directory, and of the flush of logs that were replayed.
-    pub fn sync_log(&self, commit: &mut CommitState, next_seq: SeqNo) -> Result<()> {
+    pub(crate) fn sync_log(&self, commit: &mut CommitState, next_seq: SeqNo) -> Result<()> {
         if let Some(number) = commit.replayed_log {
             self.wait_for_flush_of(number)?;
             commit.replayed_log = None;
@@ -173,7 +178,7 @@ impl Engine {
     }
 
     /// Creates the next log ahead of its use.
-    pub fn create_spare_log(&self) {
+    pub(crate) fn create_spare_log(&self) {
         // After a failure the next freeze tries again, and reports the error.
         let spare = self.create_log().ok();
         self.state.lock().logs.spare = spare;
@@ -183,7 +188,7 @@ impl Engine {
     ///
     /// # Errors
     /// I/O errors of the new log; then nothing has changed.
-    pub fn freeze(&self, commit: &mut CommitState) -> Result<()> {
+    pub(crate) fn freeze(&self, commit: &mut CommitState) -> Result<()> {
         debug_assert!(!commit.half_done, "a memtable that was cut short is not frozen");
         let spare = self.state.lock().logs.spare.take();
         let spare = match spare {

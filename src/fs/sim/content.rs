@@ -36,17 +36,17 @@ fn spans(
 }
 
 impl Content {
-    pub fn len(&self) -> u64 {
+    pub(super) fn len(&self) -> u64 {
         self.len
     }
 
     /// Returns the disk space taken by the pages, in bytes.
-    pub fn allocated_bytes(&self) -> u64 {
+    pub(super) fn allocated_bytes(&self) -> u64 {
         self.pages.iter().flatten().count() as u64 * PAGE_BYTES as u64
     }
 
     /// Returns how many of `len` bytes at `offset` can be written if only `free_bytes` are left.
-    pub fn fitting(&self, offset: u64, len: usize, free_bytes: u64) -> usize {
+    pub(super) fn fitting(&self, offset: u64, len: usize, free_bytes: u64) -> usize {
         let mut free_pages = free_bytes / PAGE_BYTES as u64;
         for (index, _, buffer) in spans(offset, len) {
             if self.pages.get(index).is_none_or(Option::is_none) {
@@ -59,7 +59,7 @@ impl Content {
         len
     }
 
-    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
+    pub(super) fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
         let rest = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
         let count = buf.len().min(rest);
         for (index, within, buffer) in spans(offset, count) {
@@ -71,7 +71,7 @@ impl Content {
         count
     }
 
-    pub fn write_at(&mut self, offset: u64, bytes: &[u8]) {
+    pub(super) fn write_at(&mut self, offset: u64, bytes: &[u8]) {
         for (index, within, buffer) in spans(offset, bytes.len()) {
             self.page_mut(index)[within].copy_from_slice(&bytes[buffer]);
         }
@@ -87,7 +87,7 @@ impl Content {
         Arc::make_mut(self.pages[index].get_or_insert_with(|| Arc::new([0; PAGE_BYTES])))
     }
 
-    pub fn set_len(&mut self, len: u64) {
+    pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
             let whole = (len / PAGE_BYTES as u64) as usize;
             let rest = (len % PAGE_BYTES as u64) as usize;
@@ -100,7 +100,7 @@ impl Content {
     }
 
     /// Replaces the pages of `offset..offset + len` by those of `other`.
-    pub fn copy_pages(&mut self, other: &Content, offset: u64, len: usize) {
+    pub(super) fn copy_pages(&mut self, other: &Content, offset: u64, len: usize) {
         for (index, ..) in spans(offset, len) {
             if index >= self.pages.len() {
                 self.pages.resize(index + 1, None);
@@ -110,7 +110,7 @@ impl Content {
     }
 
     /// Flips the bits of `mask` in the byte at `offset`, if the file is that long.
-    pub fn flip(&mut self, offset: u64, mask: u8) {
+    pub(super) fn flip(&mut self, offset: u64, mask: u8) {
         if offset < self.len {
             let page = self.page_mut((offset / PAGE_BYTES as u64) as usize);
             page[(offset % PAGE_BYTES as u64) as usize] ^= mask;

@@ -200,21 +200,21 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub fn push(&mut self, fault: Fault) {
+    pub(super) fn push(&mut self, fault: Fault) {
         self.waiting.push(fault);
     }
 
-    pub fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
 
-    pub fn waiting(&self) -> usize {
+    pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
     /// Returns the action of the fault that strikes this operation, if any. Every fault that
     /// matches counts the operation.
-    pub fn strike(&mut self, op: &Operation<'_>, number: u64) -> Option<Action> {
+    pub(super) fn strike(&mut self, op: &Operation<'_>, number: u64) -> Option<Action> {
         let mut struck = None;
         for fault in &mut self.waiting {
             if fault.matches(op, number) {

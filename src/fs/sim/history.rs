@@ -19,7 +19,7 @@ pub(super) struct History {
 
 impl History {
     /// Creates a history that begins with `state`, the result of operation `seq`.
-    pub fn new(seq: u64, state: &State) -> History {
+    pub(super) fn new(seq: u64, state: &State) -> History {
         History {
             checkpoints: vec![(0, state.clone())],
             effects: Vec::new(),
@@ -29,7 +29,7 @@ impl History {
     }
 
     /// Records an effect. `state` is the state after it.
-    pub fn push(&mut self, seq: u64, effect: Effect, state: &State) {
+    pub(super) fn push(&mut self, seq: u64, effect: Effect, state: &State) {
         self.effects.push((seq, effect));
         if self.effects.len().is_multiple_of(CHECKPOINT_EFFECTS) {
             self.checkpoints.push((self.effects.len(), state.clone()));
@@ -38,7 +38,7 @@ impl History {
 
     /// Returns the state right after operation `seq`, or `None` if that was before the history
     /// began.
-    pub fn state_after(&self, seq: u64) -> Option<State> {
+    pub(super) fn state_after(&self, seq: u64) -> Option<State> {
         if seq < self.first_seq {
             return None;
         }

@@ -81,11 +81,11 @@ pub(super) struct FileState {
 
 impl FileState {
     /// Creates a file without unsynced changes.
-    pub fn clean(content: Arc<Content>) -> FileState {
+    pub(super) fn clean(content: Arc<Content>) -> FileState {
         FileState { live: content.clone(), durable: content, ..FileState::default() }
     }
 
-    pub fn is_clean(&self) -> bool {
+    pub(super) fn is_clean(&self) -> bool {
         self.pending.is_empty() && Arc::ptr_eq(&self.live, &self.durable)
     }
 
@@ -152,11 +152,14 @@ pub(super) struct State {
 
 impl State {
     /// Creates a state without unsynced changes from names and file contents.
-    pub fn clean(names: Namespace<FileId>, files: BTreeMap<FileId, Arc<FileState>>) -> State {
+    pub(super) fn clean(
+        names: Namespace<FileId>,
+        files: BTreeMap<FileId, Arc<FileState>>,
+    ) -> State {
         State { durable_names: names.clone(), names, pending_names: Vec::new(), files }
     }
 
-    pub fn apply(&mut self, seq: u64, effect: &Effect) {
+    pub(super) fn apply(&mut self, seq: u64, effect: &Effect) {
         match effect {
             Effect::Name(op) => self.apply_name(seq, op),
             Effect::Write { file, offset, data } => self.change(*file, |file| {
@@ -236,7 +239,7 @@ impl State {
 
     /// Returns the operations behind the unsynced changes, in order. Leaves out files without a
     /// name: whether such a file still exists depends on who has it open.
-    pub fn pending_seqs(&self) -> Vec<u64> {
+    pub(super) fn pending_seqs(&self) -> Vec<u64> {
         let reachable = self.reachable_files();
         let of_files = self.files.iter().filter(|(file, _)| reachable.contains(file));
         let events = of_files.flat_map(|(_, file)| file.pending.iter().map(|event| event.seq));
@@ -261,7 +264,7 @@ impl State {
     }
 
     /// Drops files that have no name now or after any crash and are not open.
-    pub fn forget_unreachable(&mut self, is_open: impl Fn(FileId) -> bool) {
+    pub(super) fn forget_unreachable(&mut self, is_open: impl Fn(FileId) -> bool) {
         let reachable = self.reachable_files();
         self.files.retain(|file, _| reachable.contains(file) || is_open(*file));
     }
