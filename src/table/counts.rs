@@ -1,7 +1,7 @@
 //! Counters of the work done by reads.
 //!
 //! A lookup reports each step to a sink. The usual sinks count: into the database's own
-//! [`ReadTally`], or into a [`ReadTrace`] that the caller asked for. Counting is always on, and
+//! `ReadTally`, or into a `ReadTrace` that the caller asked for. Counting is always on, and
 //! both take the same code path.
 
 use std::sync::atomic::AtomicU64;

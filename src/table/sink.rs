@@ -20,8 +20,7 @@ pub struct Found {
     pub seq: SeqNo,
     /// Whether the write was a put or a deletion; `Value` in a table of plain keys.
     pub kind: KeyKind,
-    /// The value. If longer than [`COPIED_VALUE_BYTES`] and from a cached block, it shares the
-    /// block's memory.
+    /// The value. If longer than 1 KiB and from a cached block, it shares the block's memory.
     pub value: Bytes,
 }
 
