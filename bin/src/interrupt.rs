@@ -76,8 +76,13 @@ impl Tally {
         let tally = self.clone();
         on_interrupt(move || {
             let started = Instant::now();
-            // A write in progress counts.
-            while tally.shared.0.try_lock().is_err() && started.elapsed() < MAX_WAIT {
+            // A write in progress counts, and no other begins: the lock is kept until the process
+            // ends.
+            while started.elapsed() < MAX_WAIT {
+                if let Ok(writing) = tally.shared.0.try_lock() {
+                    std::mem::forget(writing);
+                    break;
+                }
                 std::thread::sleep(Duration::from_millis(5));
             }
             output::say(format!("minikv: interrupted; {}", done(tally.count())));

@@ -1007,7 +1007,7 @@ fn readamp_measures_databases_and_leaves_them_alone() {
         place.run(&[&["readamp"], args].concat()).fails(2, words);
     };
     fails(&["--filters", "bloom:10"], &["bloom:10", "no configuration"]);
-    fails(&["--filters", "block:9..3"], &["upwards"]);
+    fails(&["--filters", "block:9..3"], &["must ascend"]);
     fails(&["--absent-ratio", "2"], &["0 to 1"]);
     fails(&["--entries", "5"], &["--db"]);
     fs::write(&keys, "").unwrap();
