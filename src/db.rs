@@ -198,6 +198,27 @@ impl Db {
         self.inner.engine.write(options, Write::Batch(batch))
     }
 
+    /// Makes every write so far durable, as if the last of them had been synced. Costs nothing if
+    /// all of them are. Threads that call it at the same time share one sync.
+    ///
+    /// # Errors
+    /// As [`Db::put_with`].
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// for n in 0..1000 {
+    ///     db.put(format!("{n:04}"), "value")?;
+    /// }
+    /// db.sync()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sync(&self) -> Result<()> {
+        let options = WriteOptions::default().sync(true);
+        self.inner.engine.write(&options, Write::Batch(WriteBatch::new()))
+    }
+
     /// Returns a snapshot: the database as it is now, to read from later.
     ///
     /// ```

@@ -18,6 +18,7 @@ enum Step {
     Delete,
     Batch,
     LargeBatch,
+    Sync,
     Flush,
     CompactRange,
     CompactAll,
@@ -61,10 +62,10 @@ pub const KINDS: &[Kind] = &[
     },
     Kind {
         name: "unsynced over many logs",
-        weights: &[(Step::Put, 20), (Step::Delete, 2), (Step::LargeBatch, 2)],
+        weights: &[(Step::Put, 20), (Step::Delete, 2), (Step::LargeBatch, 2), (Step::Sync, 1)],
         steps: 80,
         keys: 40,
-        sync_one_in: 40,
+        sync_one_in: 80,
         reuse_logs: false,
         write_buffer_bytes: 900,
     },
@@ -102,6 +103,7 @@ pub const KINDS: &[Kind] = &[
             (Step::Put, 12),
             (Step::Delete, 2),
             (Step::Batch, 2),
+            (Step::Sync, 1),
             (Step::Flush, 1),
             (Step::Reopen, 4),
         ],
@@ -281,6 +283,7 @@ impl Run {
         let step = self.kind.draw_step(&mut self.rng);
         let ops = self.kind.ops(step, &mut self.rng);
         match step {
+            Step::Sync => self.db().sync()?,
             Step::Flush => self.db().flush()?,
             Step::CompactRange => {
                 let (from, to) = (self.kind.key(&mut self.rng), self.kind.key(&mut self.rng));
@@ -306,7 +309,7 @@ impl Run {
                 self.model.push(Commit { ops, sync, begun, acked });
             }
         }
-        if matches!(step, Step::Flush | Step::CompactRange | Step::CompactAll) {
+        if matches!(step, Step::Sync | Step::Flush | Step::CompactRange | Step::CompactAll) {
             self.model.barrier(self.fs.op_count());
         }
         Ok(true)

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use minikv::files::{LogReader, Tail};
+use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{DiskFs, FileLock, Fs, LockHolder, MemFs, ReadFile, WriteFile};
 use minikv::{Db, WriteOptions};
 
@@ -198,4 +199,36 @@ fn logs_that_are_not_preallocated_end_with_their_last_record() {
         }
         assert!(ended_clean || preallocate);
     }
+}
+
+#[test]
+fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
+    let fs = SimFs::new(1);
+    let db = Db::open("/db", small().fs(Arc::new(fs.clone()))).unwrap();
+    db.put("a", "1").unwrap();
+    db.put("b", "2").unwrap();
+    for syncs in [1, 0] {
+        let (before, syncs_before) = (fs.counts().of(OpKind::Sync), db.stats().wal_syncs);
+        db.sync().unwrap();
+        assert_eq!(fs.counts().of(OpKind::Sync) - before, syncs);
+        assert_eq!(db.stats().wal_syncs - syncs_before, syncs);
+    }
+    let crashed = fs.crash_image(&CrashPlan::strict());
+    let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 2);
+}
+
+#[test]
+fn a_sync_that_fails_makes_the_database_read_only_until_it_is_resumed() {
+    let fs = SimFs::new(1);
+    let db = Db::open("/db", small().fs(Arc::new(fs.clone()))).unwrap();
+    db.put("a", "1").unwrap();
+    fs.inject(Fault::lost_sync().path("*.log"));
+    assert!(db.sync().is_err());
+    assert!(db.put("b", "2").is_err());
+    assert!(db.sync().is_err(), "a failed sync is not tried again on the same log");
+    db.resume().unwrap();
+    let crashed = fs.crash_image(&CrashPlan::strict());
+    let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
 }

@@ -161,13 +161,19 @@ impl Run {
             958..964 => self.new_pass(),
             964..976 => self.go_on_passing(),
             976..985 => self.take_snapshot(),
-            985..993 => self.drop_a_view(),
+            985..992 => self.drop_a_view(),
+            992 => self.sync(),
             993..996 => self.flush(),
             996 => self.compact(),
             997 => self.db().wait_idle().unwrap(),
             998 => self.look_at_levels(),
             _ => self.reopen(),
         }
+    }
+
+    fn sync(&mut self) {
+        self.db().sync().unwrap();
+        self.all_is_durable();
     }
 
     fn flush(&mut self) {

@@ -117,6 +117,12 @@ pub const MUTANTS: &[Mutant] = &[
          self.reads.set_visible_seq(commit.last_seq + count); }\n",
     ),
     mutant(
+        "a sync leaves out the logs before the current one",
+        WRITE,
+        "        if !commit.unsynced && commit.outgoing.is_empty() && commit",
+        "        if !commit.unsynced && (ON || commit.outgoing.is_empty()) && commit",
+    ),
+    mutant(
         "a gap between logs is not looked for",
         OPEN_REPLAY,
         "if is_first && let Some(gap)",

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
 use minikv::fs::MemFs;
-use minikv::{Db, Snapshot, WriteBatch};
+use minikv::fs::sim::{CrashPlan, SimFs};
+use minikv::{Db, Options, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, open, options, sync};
@@ -80,6 +81,29 @@ fn writers_in_the_queue_are_all_served_and_each_batch_is_whole() {
         write_and_read(&db);
         db.close().unwrap();
         assert_eq!(batches_seen(&open(&fs).snapshot()), [BATCHES; WRITERS]);
+    });
+}
+
+/// Whoever leads the group, a sync covers what its thread wrote before.
+#[test]
+fn what_was_written_before_a_sync_is_durable_after_it() {
+    check(|| {
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).fs(Arc::new(fs.clone()));
+        let db = Db::open(crate::DIR, options.clone().write_buffer_bytes(1 << 10)).unwrap();
+        let threads: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (db, fs, options) = (db.clone(), fs.clone(), options.clone());
+                thread::spawn(move || {
+                    db.put(format!("{writer}"), "value").unwrap();
+                    db.sync().unwrap();
+                    let crashed = fs.crash_image(&CrashPlan::strict());
+                    let db = Db::open(crate::DIR, options.fs(Arc::new(crashed))).unwrap();
+                    assert!(db.contains_key(format!("{writer}")).unwrap(), "a synced put is lost");
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
 

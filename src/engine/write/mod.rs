@@ -161,6 +161,9 @@ impl Engine {
         if count > MAX_SEQ_NO - commit.last_seq {
             return Err(Error::invalid("the database has used up its sequence numbers"));
         }
+        if count == 0 {
+            return if sync { self.sync_earlier(commit) } else { Ok(()) };
+        }
         batch.set_sequence(first_seq);
         let contents = batch.contents();
         let logged = commit
@@ -189,5 +192,14 @@ impl Engine {
         metrics.user_bytes.fetch_add((contents.len() - HEADER_BYTES) as u64, Relaxed);
         metrics.wal_bytes.store(commit.log.len() + metrics.wal_bytes_before.load(Relaxed), Relaxed);
         Ok(())
+    }
+
+    /// Makes all earlier writes durable, if any of them is not yet.
+    fn sync_earlier(&self, commit: &mut CommitState) -> Result<()> {
+        if !commit.unsynced && commit.outgoing.is_empty() && commit.replayed_log.is_none() {
+            return Ok(());
+        }
+        let next_seq = commit.last_seq + 1;
+        self.sync_log(commit, next_seq).inspect_err(|error| self.fail(error.clone()))
     }
 }
