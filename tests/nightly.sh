@@ -39,6 +39,8 @@ MINIKV_KILLS=$((1500 / scale)) row kills 'kills of a process' "${crash[@]}" a_ki
 MINIKV_OUTSIDE=$((400 / scale)) row outside 'beside .* all right' "${crash[@]}" outside
 MINIKV_KILLED_ROUNDS=$((300 / scale)) row continued 'killed logs continued' \
   cargo test -q --manifest-path tests/interop/Cargo.toml --test killed -- --nocapture
+MINIKV_CRASH_STRIDE=$scale row others 'finds a prefix' \
+  cargo test -q --manifest-path tests/interop/Cargo.toml --test crashes -- --nocapture
 row full 'a full filesystem|skipped' "${crash[@]}" a_really_full
 MINIKV_SWEEP_STRIDE=$scale row damage 'no wrong answer' \
   cargo test -q -p minikv --test damage -- --nocapture a_changed_byte

@@ -69,7 +69,8 @@ pub const Z: f64 = 1.959_963_985;
 /// Judges `plans` against `without`, the data blocks that the same lookups read without filters.
 ///
 /// ```
-/// use minikv::advice::judge::{Evidence, Sureness, advise};
+/// use minikv::advice::Sureness;
+/// use minikv::internals::advice::judge::{Evidence, advise};
 ///
 /// let without = vec![3; 1000];
 /// let with: Vec<u16> = (0..1000).map(|i| u16::from(i % 100 == 0)).collect();

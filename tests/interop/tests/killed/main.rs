@@ -4,6 +4,8 @@
 //! `MINIKV_KILLED_ROUNDS` is the number of rounds (default 30), `MINIKV_SEED` the seed. goleveldb
 //! comes from Debian's package; without it, its turns are skipped.
 
+#[path = "../others.rs"]
+mod others;
 #[path = "../../../support/rng.rs"]
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod rng;
@@ -23,6 +25,7 @@ use minikv::fs::{DiskFs, Fs};
 use minikv::{Db, Options, WriteOptions};
 use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings, value_of};
+use others::{dump, export, goleveldb};
 use rng::Rng;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -34,26 +37,6 @@ fn settings(program: &str) -> Settings {
         paranoid_checks: program == "paranoid",
         reuse_logs: program == "reuse",
         ..Settings::default()
-    }
-}
-
-/// Builds the program of `go/goleveldb.go`. Returns `None`, and prints why, if that fails.
-fn goleveldb(dir: &Path) -> Option<PathBuf> {
-    let program = dir.join("goleveldb");
-    let built = Command::new("go")
-        .args(["build", "-o"])
-        .arg(&program)
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/go/goleveldb.go"))
-        .env("GO111MODULE", "off")
-        .env("GOPATH", "/usr/share/gocode")
-        .env("GOCACHE", dir.join("cache"))
-        .status();
-    match built {
-        Ok(status) if status.success() => Some(program),
-        _ => {
-            println!("skipped: goleveldb (golang-go, golang-github-syndtr-goleveldb-dev)");
-            None
-        }
     }
 }
 
@@ -252,21 +235,6 @@ impl Scene {
     }
 }
 
-/// Returns what goleveldb finds in `dir`, or why it refuses to open it.
-fn dump(goleveldb: &Path, dir: &Path, mode: &str) -> Result<Vec<Entry>, String> {
-    let dump = Command::new(goleveldb).arg("dump").arg(dir).arg(mode).output();
-    let dump = String::from_utf8(dump.unwrap().stdout).unwrap();
-    if dump.starts_with("refused") {
-        return Err(dump);
-    }
-    let unhex = |hex: &str| -> Vec<u8> {
-        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
-        (0..hex.len()).step_by(2).map(byte).collect()
-    };
-    let entry = |line: &str| line.split_once(' ').map(|(k, v)| (unhex(k), unhex(v)));
-    Ok(dump.lines().map(|line| entry(line).unwrap()).collect())
-}
-
 /// Returns whether the last sequence number in the MANIFEST of `dir` is that of a write which is
 /// only in a log. LevelDB with `reuse_logs` writes such a MANIFEST when it finds two logs, and
 /// goleveldb then skips those writes: see
@@ -321,17 +289,6 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
     let refused = scene.counts.get("refused by paranoid").copied().unwrap_or(0);
     assert!(refused <= 1 + rounds / 50, "{refused} refused by LevelDB with paranoid_checks");
     println!("{rounds} killed logs continued, seed {seed}: nothing lost; {:?}", scene.counts);
-}
-
-/// Copies the files of a simulated disk to a real one.
-fn export(fs: &SimFs, to: &Path) {
-    fs::create_dir(to).unwrap();
-    for name in fs.list(Path::new("/db")).unwrap() {
-        let file = fs.open(&Path::new("/db").join(&name)).unwrap();
-        let mut bytes = vec![0; file.len().unwrap() as usize];
-        file.read_at(&mut bytes, 0).unwrap();
-        fs::write(to.join(name), bytes).unwrap();
-    }
 }
 
 #[test]
