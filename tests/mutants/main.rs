@@ -105,7 +105,7 @@ fn make_copy(root: &Path, copy: &Path) {
     }
     let lib = copy.join("src/lib.rs");
     let source = fs::read_to_string(&lib).unwrap();
-    fs::write(&lib, source + "#[allow(missing_docs)]\npub mod mutants;\n").unwrap();
+    fs::write(&lib, source + "#[allow(missing_docs)]\npub(crate) mod mutants;\n").unwrap();
     fs::write(copy.join("src/mutants.rs"), SWITCH).unwrap();
 }
 
@@ -113,7 +113,7 @@ const SWITCH: &str = r#"use std::sync::LazyLock;
 
 static ON: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("MINIKV_MUTANT_ON").ok());
 
-pub fn is_on(name: &str) -> bool {
+pub(crate) fn is_on(name: &str) -> bool {
     ON.as_deref() == Some(name)
 }
 "#;
