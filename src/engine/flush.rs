@@ -10,7 +10,6 @@
 //! MANIFEST needs. The next open removes both.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::sync::Instant;
@@ -18,31 +17,18 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
 use crate::engine::memtable::Memtable;
-use crate::engine::options::Options;
+use crate::engine::table_writer::{TableWriter, Target};
 use crate::engine::version::tombstones::Contents;
 use crate::engine::write::pace::FlushProgress;
 use crate::engine::{Engine, Frozen};
 use crate::format::edit::{NewFile, VersionEdit};
-use crate::format::key::{InternalComparator, ParsedKey, SeqNo};
+use crate::format::key::{ParsedKey, SeqNo};
 use crate::format::name;
-use crate::fs::{Fs, sync_dir};
-use crate::table::builder::TableBuilder;
+use crate::fs::sync_dir;
 
 /// Entries between two reports of a flush's progress. More of them make the pace of writes less
 /// even.
 const REPORT_ENTRIES: u64 = 1024;
-
-/// Where and how memtables are written into tables.
-pub(crate) struct Target<'a> {
-    /// The filesystem of the directory.
-    pub fs: &'a dyn Fs,
-    /// The database's directory.
-    pub dir: &'a Path,
-    /// The database's options.
-    pub options: &'a Options,
-    /// The order of internal keys.
-    pub order: &'a InternalComparator,
-}
 
 /// Writes the entries of `mem` into the table `number` and makes it durable. Versions that no
 /// reader at one of the `held` sequence numbers sees are left out. Calls `written` with the number
@@ -58,15 +44,9 @@ pub(crate) fn write_table(
     number: u64,
     mut written: impl FnMut(u64),
 ) -> Result<(NewFile, Contents)> {
-    let Target { fs, dir, options, order } = *target;
-    let path = dir.join(name::table_name(number));
-    let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-    let mut builder = TableBuilder::new(file, path.clone(), options.table_options(order, 0));
-    let mut smallest = Vec::new();
-    let mut largest = Vec::new();
-    let mut contents = Contents::default();
+    let mut table = TableWriter::create(target, 0, number)?;
     let fill = || {
-        let mut retention = Retention::new(held, order.user().clone());
+        let mut retention = Retention::new(held, target.order.user().clone());
         let mut entries = 0;
         mem.for_each(|key, value| {
             entries += 1;
@@ -75,23 +55,15 @@ pub(crate) fn write_table(
             }
             let parsed = ParsedKey::parse(key)?;
             if !retention.is_shadowed(&parsed)? {
-                builder.add(key, value)?;
-                contents.add(&parsed);
-                if smallest.is_empty() {
-                    smallest.extend_from_slice(key);
-                }
-                largest.clear();
-                largest.extend_from_slice(key);
+                table.add(key, &parsed, value)?;
             }
             Ok(())
         })
     };
-    let finished = fill().and_then(|()| builder.finish());
-    let synced = finished.and_then(|summary| sync_dir(fs, dir).map(|()| summary));
+    let finished = fill().and_then(|()| table.finish());
+    let synced = finished.and_then(|table| sync_dir(target.fs, target.dir).map(|()| table));
     // If the removal fails, the next open removes the file: no MANIFEST names it.
-    let file_bytes = synced.inspect_err(|_| drop(fs.remove(&path)))?.file_bytes;
-    debug_assert!(order.compare(&smallest, &largest).is_le(), "keys of a table ascend");
-    Ok((NewFile { level: 0, number, file_bytes, smallest, largest }, contents))
+    synced.inspect_err(|_| drop(target.fs.remove(&target.path(number))))
 }
 
 impl Engine {
@@ -184,12 +156,10 @@ impl Engine {
     ) -> Result<(NewFile, Contents)> {
         let began = Instant::now();
         let number = self.numbers.take();
-        let (options, order) = (&self.options, &self.reads.order);
-        let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
         let held = self.reads.held_seqs();
         let entry_bytes = frozen.bytes / frozen.mem.len().max(1) as u64;
         let report = |entries| progress.advance(entries * entry_bytes);
-        let written = write_table(&target, &frozen.mem, held, number, report)?;
+        let written = write_table(&self.table_target(), &frozen.mem, held, number, report)?;
         self.pace.timed(frozen.bytes, began.elapsed());
         Ok(written)
     }

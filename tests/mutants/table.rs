@@ -184,9 +184,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a flushed table's name is not synced",
         FLUSH,
-        "finished.and_then(|summary| sync_dir(fs, dir).map(|()| summary));",
-        "finished.and_then(|summary| if ON { Ok(summary) } else { sync_dir(fs, dir).map(|()| \
-         summary) });",
+        "finished.and_then(|table| sync_dir(target.fs, target.dir).map(|()| table));",
+        "finished.and_then(|table| if ON { Ok(table) } else { \
+         sync_dir(target.fs, target.dir).map(|()| table) });",
     ),
     mutant(
         "logs are removed before the flush is in the MANIFEST",

@@ -38,7 +38,7 @@ use crate::admin::logs::LogFacts;
 use crate::admin::survey::{Survey, survey, table_context};
 use crate::admin::tables::{SoundEntries, TableFacts};
 use crate::base::{Error, Result};
-use crate::engine::flush::{Target, write_table};
+use crate::engine::flush::write_table;
 use crate::engine::open::directory;
 use crate::engine::open::replay::Replay;
 use crate::engine::options::Options;
@@ -423,12 +423,12 @@ impl<'a> Repair<'a> {
 
     /// Replays logs into tables of level 0, as far as an open would.
     fn flush(&mut self, numbers: &[u64], last_seq: SeqNo) -> Result<SeqNo> {
-        let Writer { fs, dir, options, order, numbers: next } = &self.writer;
+        let target = self.writer.target();
         let replay = Replay {
-            fs: &**fs,
-            dir,
-            order,
-            write_buffer_bytes: options.write_buffer_bytes,
+            fs: target.fs,
+            dir: target.dir,
+            order: target.order,
+            write_buffer_bytes: target.options.write_buffer_bytes,
             paranoid: false,
             beside_writer: false,
         };
@@ -436,8 +436,7 @@ impl<'a> Repair<'a> {
         let mut flush = |memtables: &mut std::collections::VecDeque<crate::engine::Frozen>| {
             let Some(oldest) = memtables.pop_front() else { return Ok(()) };
             let held = vec![MAX_SEQ_NO];
-            let number = next.take();
-            let target = Target { fs: &**fs, dir, options, order };
+            let number = self.writer.numbers.take();
             tables.push(write_table(&target, &oldest.mem, held, number, |_| {})?.0);
             Ok(())
         };

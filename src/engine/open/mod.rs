@@ -26,7 +26,7 @@ use std::time::Duration;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, LockRank, Mutex};
 use crate::base::{Error, Result};
-use crate::engine::flush::{Target, write_table};
+use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::open::directory::{
     check_files, check_numbers, create_dir, has_database, list, live_logs, lock, make_lost,
@@ -35,6 +35,7 @@ use crate::engine::open::replay::{Recovery, Replay, Replayed};
 use crate::engine::options::Options;
 use crate::engine::read::view::ReadState;
 use crate::engine::stats::metrics::Metrics;
+use crate::engine::table_writer::Target;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::obsolete::Trash;
