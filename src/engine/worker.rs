@@ -116,6 +116,8 @@ impl Engine {
     pub(crate) fn maybe_run_inline(&self) {
         let Some(seed) = &self.inline else { return };
         let drawn = {
+            // Not the generator of `base::random`: which writes it picks decides the shape of the
+            // databases behind published figures.
             let mut seed = seed.lock();
             *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             *seed >> 62

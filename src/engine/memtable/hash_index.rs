@@ -313,6 +313,7 @@ impl HashIndex {
 mod tests {
     use super::super::entries::Arena;
     use super::*;
+    use crate::base::random::Rng;
 
     /// Compares with a walk over all versions: each lookup finds the newest version visible at a
     /// sequence number, or gives up for an old one. Arrays grow, and keys share tags.
@@ -322,17 +323,16 @@ mod tests {
             let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
             // At most 40 buckets, and two keys per tag.
             let hash = |key: u64| ((key / 2) << 32) | (key / 2 % 40);
-            let mut rng = keys + 1;
+            let mut rng = Rng::new(keys);
             let mut versions = vec![Vec::new(); keys as usize];
             let mut found_old = 0;
             for seq in 0..6000u64 {
-                rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let key = (rng >> 33) % keys;
+                let key = rng.below(keys);
                 let key = if seq % 3 == 0 { key / 4 } else { key };
                 let entry = arena.store(&key.to_le_bytes(), seq << 8 | 1, b"");
                 index.push(&entries, entry, hash(key));
                 versions[key as usize].push(seq);
-                let (asked, at) = ((rng >> 20) % keys, seq - (rng >> 13) % (seq + 1).min(100));
+                let (asked, at) = (rng.below(keys), seq - rng.below((seq + 1).min(100)));
                 let expected = versions[asked as usize].iter().rev().find(|seq| **seq <= at);
                 let asked = asked.to_le_bytes();
                 let found = index.find(&entries, hash(u64::from_le_bytes(asked)), |entry| {

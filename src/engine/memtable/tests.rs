@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::base::BytewiseComparator;
+use crate::base::random::Rng;
 use crate::format::batch::WriteBatch;
 use crate::format::key::{MAX_SEQ_NO, ParsedKey, internal_key, user_key};
 
@@ -140,15 +141,6 @@ fn other_bytes_may_be_the_same_key() {
     assert_eq!(value_at(&mem, b"OTHER", 9), Some(Some(Bytes::from("3"))));
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
-        (self.0 >> 33) % limit
-    }
-}
-
 /// A user key and a reversed sequence number, which sort as internal keys do.
 type Version = (Vec<u8>, Reverse<SeqNo>);
 
@@ -156,7 +148,7 @@ type Version = (Vec<u8>, Reverse<SeqNo>);
 #[test]
 fn random_operations_match_a_sorted_map() {
     for (round, keys) in [(1, 300), (2, 5000), (3, 100_000)] {
-        let mut rng = Rng(round);
+        let mut rng = Rng::new(round);
         let mem = Arc::new(empty(BytewiseComparator));
         let mut arena = Arena::default();
         let mut model: BTreeMap<Version, Option<Vec<u8>>> = BTreeMap::new();
@@ -225,7 +217,7 @@ fn a_cursor_is_not_put_off_by_what_comes_meanwhile() {
     let (mut forward, mut backward) = (mem.cursor(), mem.cursor());
     assert!(forward.seek_to_first() && backward.seek_to_last());
     let last = seq;
-    let mut rng = Rng(5);
+    let mut rng = Rng::new(5);
     for i in 0..300u32 {
         for (cursor, at) in [(&forward, i), (&backward, 299 - i)] {
             let found = ParsedKey::parse(cursor.key()).unwrap();
