@@ -261,23 +261,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::base::comparator::testing::Reverse;
     use crate::base::random::Rng;
     use crate::base::{BytewiseComparator, Comparator};
     use crate::format::block_builder::BlockBuilder;
     use crate::format::key::UserComparator;
-
-    #[derive(Debug)]
-    struct Reverse;
-
-    impl Comparator for Reverse {
-        fn name(&self) -> &str {
-            "reverse"
-        }
-
-        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-            b.cmp(a)
-        }
-    }
 
     fn user(order: impl Comparator + 'static) -> KeyOrder {
         KeyOrder::User(UserComparator::new(Arc::new(order)))

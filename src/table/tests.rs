@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::base::comparator::testing::Reverse;
 use crate::base::random::Rng;
-use crate::base::{BytewiseComparator, Comparator, Error};
+use crate::base::{BytewiseComparator, Error};
 use crate::filter::{BloomFilterPolicy, FilterPolicy};
 use crate::format::compress::Compression;
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, block_trailer};
@@ -14,20 +15,6 @@ use crate::table::block_cache::BlockCache;
 use crate::table::counts::LevelTrace;
 use crate::table::testing::*;
 use crate::table::*;
-
-/// Descending byte order.
-#[derive(Debug)]
-struct Reverse;
-
-impl Comparator for Reverse {
-    fn name(&self) -> &str {
-        "test.Reverse"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        b.cmp(a)
-    }
-}
 
 fn get(table: &Table, key: &[u8]) -> (crate::Result<Option<Found>>, LevelTrace) {
     let mut trace = LevelTrace::default();

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::base::BytewiseComparator;
+use crate::base::comparator::testing::CaseBlind;
 use crate::base::random::Rng;
 use crate::format::batch::WriteBatch;
 use crate::format::key::{MAX_SEQ_NO, ParsedKey, internal_key, user_key};
@@ -116,23 +117,9 @@ fn versions_may_come_in_any_order() {
     assert_eq!(seqs, [9, 5, 3, 1], "each internal key once");
 }
 
-#[derive(Debug)]
-struct IgnoresCase;
-
-impl Comparator for IgnoresCase {
-    fn name(&self) -> &str {
-        "ignores-case"
-    }
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
-    }
-    fn find_shortest_separator(&self, _: &mut Vec<u8>, _: &[u8]) {}
-    fn find_short_successor(&self, _: &mut Vec<u8>) {}
-}
-
 #[test]
 fn other_bytes_may_be_the_same_key() {
-    let mem = empty(IgnoresCase);
+    let mem = empty(CaseBlind);
     let ops: [(&[u8], Option<&[u8]>); 3] =
         [(b"Key", Some(b"1")), (b"kEY", Some(b"2")), (b"other", Some(b"3"))];
     insert(&mem, &mut Arena::default(), &ops, 1);
