@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::{Error, Result};
 use crate::engine::options::Options;
-use crate::engine::version::tombstones::Contents;
+use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::NewFile;
 use crate::format::key::{InternalComparator, ParsedKey};
 use crate::format::name;
@@ -40,7 +40,7 @@ impl Target<'_> {
 pub(crate) struct TableWriter {
     builder: TableBuilder,
     file: NewFile,
-    contents: Contents,
+    counts: EntryCounts,
 }
 
 impl TableWriter {
@@ -55,7 +55,7 @@ impl TableWriter {
         let builder = TableBuilder::new(file, path, options);
         let (smallest, largest) = (Vec::new(), Vec::new());
         let file = NewFile { level, number, file_bytes: 0, smallest, largest };
-        Ok(TableWriter { builder, file, contents: Contents::default() })
+        Ok(TableWriter { builder, file, counts: EntryCounts::default() })
     }
 
     /// Adds an entry; `entry` is `key`, parsed.
@@ -65,10 +65,10 @@ impl TableWriter {
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], entry: &ParsedKey<'_>, value: &[u8]) -> Result<()> {
         self.builder.add(key, value)?;
-        if self.contents.entries == 0 {
+        if self.counts.entries == 0 {
             self.file.smallest.extend_from_slice(key);
         }
-        self.contents.add(entry);
+        self.counts.add(entry);
         Ok(())
     }
 
@@ -87,10 +87,10 @@ impl TableWriter {
     ///
     /// # Errors
     /// I/O errors; the file is then not a table.
-    pub(crate) fn finish(mut self) -> Result<(NewFile, Contents)> {
-        debug_assert!(self.contents.entries > 0, "table {} is empty", self.file.number);
+    pub(crate) fn finish(mut self) -> Result<(NewFile, EntryCounts)> {
+        debug_assert!(self.counts.entries > 0, "table {} is empty", self.file.number);
         self.file.largest = self.builder.last_key().to_vec();
         self.file.file_bytes = self.builder.finish()?.file_bytes;
-        Ok((self.file, self.contents))
+        Ok((self.file, self.counts))
     }
 }

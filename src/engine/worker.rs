@@ -245,14 +245,14 @@ impl Engine {
             Some(Manual { output_level: Some(output_level), .. }) => 0..output_level,
             _ => 0..NUM_LEVELS,
         };
-        let (order, oldest_held) = (self.reads.order.user(), self.reads.oldest_held_seq());
+        let (order, oldest_read) = (self.reads.order.user(), self.reads.oldest_read_seq());
         pick::pick(
             &state.version,
             order,
             &self.options,
             &state.compactions.running,
             levels,
-            oldest_held,
+            oldest_read,
         )
     }
 

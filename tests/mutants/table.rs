@@ -299,8 +299,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "versions that snapshots hold are dropped",
         COMPACT_RETENTION,
-        "self.held.get(at).is_none_or(|&held| held >= newer)",
-        "ON || self.held.get(at).is_none_or(|&held| held >= newer)",
+        "self.read_seqs.get(at).is_none_or(|&reader| reader >= newer)",
+        "ON || self.read_seqs.get(at).is_none_or(|&reader| reader >= newer)",
     ),
     mutant(
         "of level 0 only the newest table is compacted",

@@ -6,7 +6,7 @@ use crate::base::Result;
 use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, MAX_GRANDPARENT_FACTOR};
 use crate::engine::table_writer::TableWriter;
-use crate::engine::version::tombstones::Contents;
+use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile};
 use crate::format::key::{ParsedKey, UserComparator, user_key};
@@ -96,7 +96,7 @@ pub(crate) struct Outputs<'a> {
     level: usize,
     done: Vec<NewFile>,
     /// Counts of the tables in `done`, by number.
-    contents: Vec<(u64, Contents)>,
+    counts: Vec<(u64, EntryCounts)>,
     open: Option<TableWriter>,
     /// Numbers of all tables that may have a file.
     numbers: Vec<u64>,
@@ -105,8 +105,8 @@ pub(crate) struct Outputs<'a> {
 impl<'a> Outputs<'a> {
     /// Creates an empty list of tables of `level`.
     pub(crate) fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
-        let (done, contents, numbers) = (Vec::new(), Vec::new(), Vec::new());
-        Outputs { engine, level, done, contents, open: None, numbers }
+        let (done, counts, numbers) = (Vec::new(), Vec::new(), Vec::new());
+        Outputs { engine, level, done, counts, open: None, numbers }
     }
 
     /// Adds an entry to the open table, or to a new one if none is open. Keys ascend.
@@ -157,18 +157,18 @@ impl<'a> Outputs<'a> {
     /// I/O errors.
     pub(super) fn end_table(&mut self) -> Result<()> {
         let Some(table) = self.open.take() else { return Ok(()) };
-        let (file, contents) = table.finish()?;
+        let (file, counts) = table.finish()?;
         debug_assert!(self.numbers.contains(&file.number), "a failure would leave {file:?}");
-        self.contents.push((file.number, contents));
+        self.counts.push((file.number, counts));
         self.done.push(file);
         Ok(())
     }
 
     /// Returns the tables, all finished, and the counts of each, by number.
-    pub(crate) fn into_files(self) -> (Vec<NewFile>, Vec<(u64, Contents)>) {
+    pub(crate) fn into_files(self) -> (Vec<NewFile>, Vec<(u64, EntryCounts)>) {
         debug_assert!(self.open.is_none(), "a table is unfinished");
         debug_assert!(self.done.iter().all(|file| file.file_bytes > 0), "a table has no bytes");
-        (self.done, self.contents)
+        (self.done, self.counts)
     }
 
     /// Returns the numbers of all tables that may have a file.
