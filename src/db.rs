@@ -498,7 +498,7 @@ macro_rules! reads {
                 key: impl AsRef<[u8]>,
             ) -> Result<Explanation> {
                 let reader = self.reader();
-                let (view, seq) = reader.moment(options)?;
+                let (view, seq) = reader.read_point(options)?;
                 let options = &options.block_options();
                 explain::explain(reader.state(), &view, seq, key.as_ref(), options)
             }
@@ -536,7 +536,7 @@ macro_rules! reads {
             /// may consider different byte strings to be the same key.
             pub fn filter_advice(&self) -> Result<FilterAdvice> {
                 let reader = self.reader();
-                let (view, seq) = reader.moment(&ReadOptions::default())?;
+                let (view, seq) = reader.read_point(&ReadOptions::default())?;
                 advice::filter_advice(reader.state(), &view, seq)
             }
 

@@ -12,7 +12,7 @@ pub mod advice {
 }
 
 pub mod base {
-    pub use crate::base::hash;
+    pub use crate::base::{hash, random};
 }
 
 pub mod block {

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use minikv::files::{TableFilter, TableFilterBuilder};
 use minikv::internals::base::hash::key_hash;
+use minikv::internals::base::random::Rng;
 use minikv::internals::filter::bloom::may_match_hash;
 use minikv::{BloomFilterPolicy, FilterPolicy};
 use xorf::{BinaryFuse8, BinaryFuse16, Filter as _};
@@ -91,20 +92,9 @@ impl Kind for BinaryFuse16 {
     }
 }
 
-/// A pseudo-random number generator: SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    fn hashes(&mut self, count: usize) -> Vec<u64> {
-        (0..count).map(|_| self.next()).collect()
-    }
+/// Returns pseudo-random hashes.
+fn hashes(rng: &mut Rng, count: usize) -> Vec<u64> {
+    (0..count).map(|_| rng.next_u64()).collect()
 }
 
 /// Tables of one size, and the keys to look up.
@@ -118,14 +108,14 @@ struct Scene {
 
 impl Scene {
     fn new(keys: usize, tables: usize, lookups: usize) -> Scene {
-        let mut rng = Rng(keys as u64);
-        let tables: Vec<_> = (0..tables).map(|_| rng.hashes(keys)).collect();
+        let mut rng = Rng::new(keys as u64);
+        let tables: Vec<_> = (0..tables).map(|_| hashes(&mut rng, keys)).collect();
         let present = |rng: &mut Rng| {
-            let table = rng.next() as usize % tables.len();
-            (table, tables[table][rng.next() as usize % keys])
+            let table = rng.next_u64() as usize % tables.len();
+            (table, tables[table][rng.next_u64() as usize % keys])
         };
         let present = (0..lookups).map(|_| present(&mut rng)).collect();
-        Scene { keys, absent: rng.hashes(lookups), present, tables }
+        Scene { keys, absent: hashes(&mut rng, lookups), present, tables }
     }
 }
 

@@ -9,6 +9,7 @@ mod deleted;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use minikv::internals::base::random::Rng;
 use minikv::{Db, WriteBatch};
 
 /// Number of entries in each database.
@@ -32,7 +33,7 @@ fn key(number: u64) -> [u8; 16] {
 fn value(rng: &mut Rng, value: &mut Vec<u8>) {
     value.clear();
     while value.len() < VALUE_BYTES / 2 {
-        value.extend_from_slice(&rng.next().to_le_bytes());
+        value.extend_from_slice(&rng.next_u64().to_le_bytes());
     }
     value.truncate(VALUE_BYTES / 2);
     value.extend_from_within(..);
@@ -51,7 +52,7 @@ fn write(db: &Db, numbers: std::ops::Range<u64>, mut add: impl FnMut(&mut WriteB
 
 /// Puts the numbers of a range.
 fn fill(db: &Db, numbers: std::ops::Range<u64>) {
-    let (mut rng, mut bytes) = (Rng(7), Vec::new());
+    let (mut rng, mut bytes) = (Rng::new(7), Vec::new());
     write(db, numbers, |batch, number| {
         value(&mut rng, &mut bytes);
         batch.put(key(number), &bytes);
@@ -68,17 +69,4 @@ fn disk_mib(dir: &Path) -> f64 {
     let files = std::fs::read_dir(dir).expect("the directory is there");
     let bytes: u64 = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len())).sum();
     bytes as f64 / f64::from(1 << 20)
-}
-
-/// A pseudo-random number generator: SplitMix64.
-struct Rng(u64);
-
-impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }

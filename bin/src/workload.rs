@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use minikv::internals::base::random;
 use minikv::{Db, Options, WriteBatch};
 use minikv_workloads::mix;
 
@@ -20,18 +21,18 @@ const MUTATIONS: u64 = 1000;
 /// as it stays the same.
 const BACKGROUND_SEED: u64 = 1;
 
-/// A splitmix64 generator: the same seed gives the same numbers. Published figures depend on it.
+/// The library's pseudo-random numbers, but cut to a range by a multiplication. Published figures
+/// depend on them.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(random::Rng);
 
 impl Rng {
     pub fn new(seed: u64) -> Rng {
-        Rng(seed)
+        Rng(random::Rng::new(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.next_u64()
     }
 
     /// Returns a number below `limit`, which must not be 0.

@@ -120,7 +120,7 @@ struct Check<'a, 'f> {
 }
 
 /// The contents of an undamaged block.
-struct Contents {
+struct BlockFacts {
     entries: u64,
     first: Vec<u8>,
     last: Vec<u8>,
@@ -130,10 +130,10 @@ struct Contents {
     faults: Vec<Error>,
 }
 
-impl Contents {
+impl BlockFacts {
     /// Returns the contents of a block without entries that comes after the internal key `last`.
-    fn after(last: &[u8]) -> Contents {
-        Contents {
+    fn after(last: &[u8]) -> BlockFacts {
+        BlockFacts {
             entries: 0,
             first: Vec::new(),
             last: last.to_vec(),
@@ -268,7 +268,7 @@ impl Check<'_, '_> {
         Some((user_key(&recorded.smallest).to_vec(), user_key(&recorded.largest).to_vec()))
     }
 
-    fn take(&mut self, handle: BlockHandle, contents: Contents) {
+    fn take(&mut self, handle: BlockHandle, contents: BlockFacts) {
         for error in contents.faults {
             self.fault(error.at(handle.offset));
         }
@@ -291,9 +291,9 @@ impl Check<'_, '_> {
         block: &Block,
         in_table: Option<(&Table, &Bounds<'_>)>,
         handle: BlockHandle,
-    ) -> Result<Contents> {
+    ) -> Result<BlockFacts> {
         let mut restarts = values_at_restarts(block)?.into_iter().peekable();
-        let mut contents = Contents::after(&self.last_key);
+        let mut contents = BlockFacts::after(&self.last_key);
         let mut doubts = Doubts::default();
         let mut has_last = self.facts.entries > 0;
         let mut cursor = block.cursor();

@@ -8,7 +8,7 @@ pub(crate) use crate::admin::findings::Progress;
 use crate::admin::survey::{Survey, survey};
 use crate::base::Result;
 pub(crate) use crate::base::error::Corruption;
-use crate::engine::open::pinned::{Files, PinnedFs};
+use crate::engine::open::held::{Files, HeldFs};
 use crate::engine::open::read_only::state_of;
 use crate::engine::options::Options;
 
@@ -101,15 +101,15 @@ pub fn verify_with(
     let mut tries = 0;
     loop {
         tries += 1;
-        let moment = hold(dir, options, &mut held);
-        let is_held = moment.as_ref().is_some_and(|fs| fs.unheld() == 0);
-        let on_moment = match moment {
+        let database = hold(dir, options, &mut held);
+        let is_held = database.as_ref().is_some_and(|fs| fs.unheld() == 0);
+        let held_options = match database {
             Some(fs) => options.clone().fs(Arc::new(fs)),
             None => options.clone(),
         };
         let mut findings = Findings::new(&mut progress);
         findings.beside_writer = true;
-        let survey = survey(dir, &on_moment, &mut findings)?;
+        let survey = survey(dir, &held_options, &mut findings)?;
         let state = state_of(&*options.fs, dir, options);
         let changed = findings.fault_count > 0 && state != last_state;
         if changed && tries < MAX_TRIES {
@@ -127,10 +127,10 @@ pub fn verify_with(
 }
 
 /// Opens all files of the database as of one moment; `None` if that does not succeed.
-fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<PinnedFs> {
+fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<HeldFs> {
     let mut last_state = None;
     for _ in 0..MAX_HOLD_TRIES {
-        if let Ok(Some(fs)) = PinnedFs::of_moment(dir, options, held) {
+        if let Ok(Some(fs)) = HeldFs::of_database(dir, options, held) {
             return Some(fs);
         }
         // It fails for another reason if nobody changes anything.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::advice::judge::{Evidence, advise};
 use crate::advice::shadow::{
-    BlockFilters, Lookup, Outcome, Plan, Shadow, TableFilters, TablesRead,
+    BlockFilters, FilterPlan, Lookup, Outcome, Shadow, TableFilters, TablesRead,
 };
 use crate::base::{Error, Result};
 use crate::engine::options::FilterLayout;
@@ -114,7 +114,7 @@ pub(crate) fn filter_advice(
             _ => in_memory += 1,
         }
     }
-    let Replayed { mut outcomes, read, tables, whole } = replay(state, view, lookups)?;
+    let LookupReplay { mut outcomes, read, tables, whole } = replay(state, view, lookups)?;
     for outcome in &mut outcomes {
         outcome.blocks.resize(keys.len(), 0);
         // Tables that were not read have filters, too.
@@ -139,7 +139,7 @@ struct Seen {
 }
 
 /// The results of a replay.
-struct Replayed {
+struct LookupReplay {
     /// One outcome for each plan.
     outcomes: Vec<Outcome>,
     read: TablesRead,
@@ -149,7 +149,7 @@ struct Replayed {
     whole: f64,
 }
 
-fn replay(state: &ReadState, view: &ReadView, lookups: Vec<Lookup<'_>>) -> Result<Replayed> {
+fn replay(state: &ReadState, view: &ReadView, lookups: Vec<Lookup<'_>>) -> Result<LookupReplay> {
     let order = state.order.user();
     let mut keys: Vec<&[u8]> = lookups.iter().map(|lookup| lookup.key).collect();
     keys.sort_by(|a, b| order.compare(a, b));
@@ -169,20 +169,22 @@ fn replay(state: &ReadState, view: &ReadView, lookups: Vec<Lookup<'_>>) -> Resul
     let (outcomes, read) = shadow.finish();
     let all_bytes: u64 = view.version.files().map(|(_, file)| file.file_bytes).sum();
     let whole = all_bytes as f64 / bytes.max(1) as f64;
-    Ok(Replayed { outcomes, read, tables, whole })
+    Ok(LookupReplay { outcomes, read, tables, whole })
 }
 
 /// Returns the plans: no filters, the tables' own filters, and one plan for each of [`sizes`].
-fn plans() -> Vec<Plan> {
+fn plans() -> Vec<FilterPlan> {
     let mut plans = vec![
-        Plan { blocks: BlockFilters::None, table: TableFilters::None },
-        Plan { blocks: BlockFilters::Own, table: TableFilters::Own },
+        FilterPlan { blocks: BlockFilters::None, table: TableFilters::None },
+        FilterPlan { blocks: BlockFilters::Own, table: TableFilters::Own },
     ];
     plans.extend(sizes().map(|(layout, bits)| match layout {
-        FilterLayout::Table => Plan { blocks: BlockFilters::None, table: TableFilters::New(bits) },
+        FilterLayout::Table => {
+            FilterPlan { blocks: BlockFilters::None, table: TableFilters::New(bits) }
+        }
         _ => {
             let blocks = BlockFilters::New(Arc::new(BloomFilterPolicy::new(bits)));
-            Plan { blocks, table: TableFilters::None }
+            FilterPlan { blocks, table: TableFilters::None }
         }
     }));
     plans

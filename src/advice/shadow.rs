@@ -1,8 +1,8 @@
 //! Shadow filters: replaying lookups against filters that the tables do not have.
 //!
-//! A table is read once. Its keys are added to new filters for each [`Plan`], and tell for each
-//! lookup which data block it would reach and whether its key is there. From that, what a get would
-//! do under each plan is counted, without writing anything or reading a block twice.
+//! A table is read once. Its keys are added to new filters for each [`FilterPlan`], and tell for
+//! each lookup which data block it would reach and whether its key is there. From that, what a get
+//! would do under each plan is counted, without writing anything or reading a block twice.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -48,7 +48,7 @@ pub enum TableFilters {
 /// The filters that tables are assumed to have. If a table has both kinds, only its whole-table
 /// filter is queried.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct FilterPlan {
     /// One filter per 2 KiB of data-block offset.
     pub blocks: BlockFilters,
     /// One filter per table.
@@ -171,7 +171,7 @@ pub struct TablesRead {
 #[derive(Debug)]
 pub struct Shadow<'a> {
     order: UserComparator,
-    plans: Vec<Plan>,
+    plans: Vec<FilterPlan>,
     /// The lookups, in key order.
     lookups: Vec<Lookup<'a>>,
     /// Whether each lookup has found its key in a table.
@@ -207,7 +207,11 @@ const FILTER_BASE_LG: u32 = 11;
 impl<'a> Shadow<'a> {
     /// Creates a replay of `lookups` under each of `plans`. Leave out lookups that a memtable
     /// answers.
-    pub fn new(order: UserComparator, plans: Vec<Plan>, mut lookups: Vec<Lookup<'a>>) -> Self {
+    pub fn new(
+        order: UserComparator,
+        plans: Vec<FilterPlan>,
+        mut lookups: Vec<Lookup<'a>>,
+    ) -> Self {
         lookups.sort_by(|a, b| order.compare(a.key, b.key));
         Shadow {
             answered: vec![false; lookups.len()],
@@ -394,7 +398,7 @@ struct Builders {
 }
 
 impl Builders {
-    fn of(plan: &Plan) -> Builders {
+    fn of(plan: &FilterPlan) -> Builders {
         Builders {
             block: match &plan.blocks {
                 BlockFilters::New(policy) => Some(FilterBlockBuilder::new(&**policy)),
@@ -431,7 +435,7 @@ impl Builders {
     }
 }
 
-impl Plan {
+impl FilterPlan {
     fn bytes(&self, table: &Table, made: &MadeFilters) -> u64 {
         let own_block = match self.blocks {
             BlockFilters::Own => table.filter_block().map_or(0, FilterBlockReader::memory_bytes),
@@ -454,7 +458,7 @@ enum Asked {
 }
 
 impl Asked {
-    fn of(plan: &Plan, table: &Table, made: &MadeFilters) -> Asked {
+    fn of(plan: &FilterPlan, table: &Table, made: &MadeFilters) -> Asked {
         let whole = match plan.table {
             TableFilters::Own => table.table_filter().cloned(),
             _ => made.table.clone().and_then(TableFilter::decode),
@@ -669,7 +673,7 @@ mod tests {
 
     fn replay(keys: &[Vec<u8>], present: impl Fn(usize) -> bool) -> (Vec<Outcome>, TablesRead) {
         let fs = MemFs::new();
-        let plan = |blocks, table| Plan { blocks, table };
+        let plan = |blocks, table| FilterPlan { blocks, table };
         let plans = vec![
             plan(BlockFilters::None, TableFilters::None),
             plan(BlockFilters::Own, TableFilters::Own),

@@ -115,3 +115,37 @@ impl Comparator for BytewiseComparator {
         true
     }
 }
+
+/// Comparators for unit tests.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::{Comparator, Ordering};
+
+    /// Descending byte order.
+    #[derive(Debug)]
+    pub(crate) struct Reverse;
+
+    impl Comparator for Reverse {
+        fn name(&self) -> &str {
+            "test.Reverse"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            b.cmp(a)
+        }
+    }
+
+    /// Byte order, but upper and lower case are the same key.
+    #[derive(Debug)]
+    pub(crate) struct CaseBlind;
+
+    impl Comparator for CaseBlind {
+        fn name(&self) -> &str {
+            "test.CaseBlind"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
+        }
+    }
+}

@@ -1,9 +1,11 @@
-//! The vocabulary of every layer above: errors, key order, hashes, synchronization.
+//! The vocabulary of every layer above: errors, key order, hashes, random numbers,
+//! synchronization.
 
 pub(crate) mod comparator;
 pub(crate) mod error;
 pub mod hash;
 pub(crate) mod prefix;
+pub mod random;
 #[cfg(feature = "serde")]
 pub(crate) mod serialize;
 pub(crate) mod size;

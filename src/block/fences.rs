@@ -68,14 +68,12 @@ impl Fences {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::random::Rng;
 
     #[test]
     fn the_first_key_not_less_lies_where_the_fences_say() {
-        let mut seed = 42u64;
-        let mut next = |below: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 33) % below
-        };
+        let mut rng = Rng::new(42);
+        let mut next = |below: u64| rng.below(below);
         for round in 0..300 {
             let shared = b"the same for all"[..next(17) as usize].to_vec();
             let mut random_key = |alphabet: u64| {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 use crate::base::Result;
+use crate::base::random::Rng;
 use crate::block::cursor::BlockCursor;
 use crate::block::position::Position;
 use crate::format::block_builder::BlockBuilder;
@@ -29,22 +30,9 @@ fn build(entries: &Model, interval: usize) -> Block {
     Block::new(Bytes::copy_from_slice(builder.finish())).unwrap()
 }
 
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, limit: u64) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((self.0 >> 33) % limit) as usize
-    }
-
-    fn bytes(&mut self, max: u64, alphabet: u64) -> Vec<u8> {
-        (0..self.below(max + 1)).map(|_| self.below(alphabet) as u8).collect()
-    }
-}
-
-fn model(rng: &mut Rng, entries: u64) -> Model {
-    let mut keys: Vec<_> = (0..rng.below(entries)).map(|_| rng.bytes(12, 3)).collect();
-    if rng.below(4) == 0 {
+fn model(rng: &mut Rng, entries: usize) -> Model {
+    let mut keys: Vec<_> = (0..rng.index(entries)).map(|_| rng.bytes(12, 3)).collect();
+    if rng.index(4) == 0 {
         keys.iter_mut().step_by(3).for_each(|key| key.extend_from_slice(&[1; 300]));
     }
     keys.sort();
@@ -55,7 +43,7 @@ fn model(rng: &mut Rng, entries: u64) -> Model {
 /// Makes a random move with `cursor` and with an index into the model; the model's length stands
 /// for "not positioned".
 fn step(rng: &mut Rng, model: &Model, cursor: &mut BlockCursor, at: usize) -> usize {
-    let (found, at) = match rng.below(8) {
+    let (found, at) = match rng.index(8) {
         0 => (cursor.seek_to_first().unwrap(), 0),
         1 => (cursor.seek_to_last().unwrap(), model.len().wrapping_sub(1)),
         2 => {
@@ -75,9 +63,9 @@ fn step(rng: &mut Rng, model: &Model, cursor: &mut BlockCursor, at: usize) -> us
 #[test]
 fn a_cursor_moves_as_a_sorted_list_does() {
     for seed in 0..300 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let model = model(&mut rng, 120);
-        let block = build(&model, 1 + rng.below(20));
+        let block = build(&model, 1 + rng.index(20));
         let mut cursor = block.cursor();
         let mut at = model.len();
         for _ in 0..200 {
@@ -92,9 +80,9 @@ fn a_cursor_moves_as_a_sorted_list_does() {
 #[test]
 fn get_ge_finds_what_a_sorted_list_does() {
     for seed in 0..300 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let model = model(&mut rng, 120);
-        let block = build(&model, 1 + rng.below(20));
+        let block = build(&model, 1 + rng.index(20));
         let mut scratch = Vec::new();
         for _ in 0..100 {
             let target = rng.bytes(13, 3);
@@ -167,7 +155,7 @@ fn bad_restart_arrays_are_refused() {
 
 #[test]
 fn no_change_of_a_byte_panics() {
-    let mut rng = Rng(1);
+    let mut rng = Rng::new(1);
     let model = model(&mut rng, 60);
     let bytes = build(&model, 3).view().contents().to_vec();
     for i in 0..bytes.len() {
@@ -211,19 +199,19 @@ fn internal_order() -> KeyOrder {
 fn internal_model(rng: &mut Rng) -> Model {
     let order = internal_order();
     let start = rng.bytes(20, 2);
-    let (len, alphabet) = (1 + rng.below(20) as u64, 2 + rng.below(3) as u64);
+    let (len, alphabet) = (1 + rng.index(20), 2 + rng.below(3));
     // Key bytes that also occur in trailers make keys that share part of one, which heads do not
     // support.
-    let base = if rng.below(5) == 0 { 0 } else { b'a' };
-    let mut keys: Vec<_> = (0..rng.below(80))
+    let base = if rng.index(5) == 0 { 0 } else { b'a' };
+    let mut keys: Vec<_> = (0..rng.index(80))
         .map(|_| {
             let mut key = start.clone();
-            if rng.below(5) == 0 {
+            if rng.index(5) == 0 {
                 key.extend_from_slice(b"\0\0\0\0\0\0\0\0\0\0");
             }
             key.extend(rng.bytes(len, alphabet).iter().map(|byte| base + byte));
-            let kind = [KeyKind::Deletion, KeyKind::Value][rng.below(2)];
-            internal_key(&key, rng.below(5) as u64 * [1, 256, 70_000][rng.below(3)], kind)
+            let kind = [KeyKind::Deletion, KeyKind::Value][rng.index(2)];
+            internal_key(&key, rng.below(5) * [1, 256, 70_000][rng.index(3)], kind)
         })
         .collect();
     keys.sort_by(|a, b| order.compare(a, b));
@@ -232,18 +220,18 @@ fn internal_model(rng: &mut Rng) -> Model {
 }
 
 fn internal_target(rng: &mut Rng, model: &Model) -> Vec<u8> {
-    let mut key = match rng.below(4) {
+    let mut key = match rng.index(4) {
         0 => rng.bytes(30, 3),
         _ if model.is_empty() => Vec::new(),
-        _ => user_key(&model[rng.below(model.len() as u64)].0).to_vec(),
+        _ => user_key(&model[rng.index(model.len())].0).to_vec(),
     };
-    match rng.below(6) {
-        0 => key.push([0, b'a', b'z'][rng.below(3)]),
+    match rng.index(6) {
+        0 => key.push([0, b'a', b'z'][rng.index(3)]),
         1 => drop(key.pop()),
-        2 => key.truncate(rng.below(key.len() as u64 + 1)),
+        2 => key.truncate(rng.index(key.len() + 1)),
         _ => {}
     }
-    internal_key(&key, rng.below(400_000) as u64, KeyKind::Value)
+    internal_key(&key, rng.below(400_000), KeyKind::Value)
 }
 
 /// Looks up `target` without heads. Returns the trailer and value found.
@@ -271,7 +259,7 @@ fn heads_tell(block: &Block, target: &[u8], what: impl std::fmt::Debug) -> bool 
 
 #[test]
 fn spare_memory_is_used_if_it_is_long_enough_and_nobody_has_it() {
-    let mut rng = Rng(7);
+    let mut rng = Rng::new(7);
     let of_value = |bytes| {
         let mut builder = BlockBuilder::new(1);
         builder.add(b"key", &vec![7; bytes]);
@@ -299,9 +287,9 @@ fn heads_find_what_a_search_of_the_block_finds() {
     // Each block reuses the allocation of the one before, if it fits.
     let mut before: Option<Block> = None;
     for seed in 0..600 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let model = internal_model(&mut rng);
-        let plain = build(&model, 1 + rng.below(20));
+        let plain = build(&model, 1 + rng.index(20));
         let spare = |_| before.take().map(Block::into_shared);
         let block = Block::with_heads(&plain, &internal_order(), &mut Vec::new(), spare).unwrap();
         assert_eq!(block.view().contents(), plain.view().contents());
@@ -323,14 +311,14 @@ fn heads_find_what_a_search_of_the_block_finds() {
 fn a_cursor_moves_by_heads_as_a_sorted_list_does() {
     let order = internal_order();
     for seed in 0..300 {
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let model = internal_model(&mut rng);
-        let block = build(&model, 1 + rng.below(20));
+        let block = build(&model, 1 + rng.index(20));
         let block = Block::with_heads(&block, &order, &mut Vec::new(), |_| None).unwrap();
         let mut cursor = block.cursor();
         let mut at = model.len();
         for _ in 0..200 {
-            let (found, to) = match rng.below(8) {
+            let (found, to) = match rng.index(8) {
                 0 => (cursor.seek_to_first(), 0),
                 1 => (cursor.seek_to_last(), model.len().wrapping_sub(1)),
                 2 | 3 => {
@@ -367,7 +355,7 @@ fn heads_of_hostile_blocks_are_none_or_tell_the_truth() {
     let order = internal_order();
     let (mut heads, mut none) = (0, 0);
     for seed in 0..6 {
-        let mut rng = Rng(seed * 7 + 1);
+        let mut rng = Rng::new(seed * 7 + 1);
         let model = internal_model(&mut rng);
         let bytes = build(&model, 4).view().contents().to_vec();
         let targets: Vec<_> = (0..20).map(|_| internal_target(&mut rng, &model)).collect();

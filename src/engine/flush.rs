@@ -10,7 +10,6 @@
 //! MANIFEST needs. The next open removes both.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::sync::Instant;
@@ -18,55 +17,36 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
 use crate::engine::memtable::Memtable;
-use crate::engine::options::Options;
-use crate::engine::version::tombstones::Contents;
+use crate::engine::table_writer::{TableWriter, Target};
+use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::write::pace::FlushProgress;
 use crate::engine::{Engine, Frozen};
 use crate::format::edit::{NewFile, VersionEdit};
-use crate::format::key::{InternalComparator, ParsedKey, SeqNo};
+use crate::format::key::{ParsedKey, SeqNo};
 use crate::format::name;
-use crate::fs::{Fs, sync_dir};
-use crate::table::builder::TableBuilder;
+use crate::fs::sync_dir;
 
 /// Entries between two reports of a flush's progress. More of them make the pace of writes less
 /// even.
 const REPORT_ENTRIES: u64 = 1024;
 
-/// Where and how memtables are written into tables.
-pub(crate) struct Target<'a> {
-    /// The filesystem of the directory.
-    pub fs: &'a dyn Fs,
-    /// The database's directory.
-    pub dir: &'a Path,
-    /// The database's options.
-    pub options: &'a Options,
-    /// The order of internal keys.
-    pub order: &'a InternalComparator,
-}
-
 /// Writes the entries of `mem` into the table `number` and makes it durable. Versions that no
-/// reader at one of the `held` sequence numbers sees are left out. Calls `written` with the number
-/// of entries written since its last call, every [`REPORT_ENTRIES`]. Returns the table and its
-/// counts.
+/// reader at one of the sequence numbers `read_seqs` sees are left out. Calls `written` with the
+/// number of entries written since its last call, every [`REPORT_ENTRIES`]. Returns the table and
+/// its counts.
 ///
 /// # Errors
 /// I/O errors; then the file is removed.
 pub(crate) fn write_table(
     target: &Target<'_>,
     mem: &Arc<Memtable>,
-    held: Vec<SeqNo>,
+    read_seqs: Vec<SeqNo>,
     number: u64,
     mut written: impl FnMut(u64),
-) -> Result<(NewFile, Contents)> {
-    let Target { fs, dir, options, order } = *target;
-    let path = dir.join(name::table_name(number));
-    let file = fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-    let mut builder = TableBuilder::new(file, path.clone(), options.table_options(order, 0));
-    let mut smallest = Vec::new();
-    let mut largest = Vec::new();
-    let mut contents = Contents::default();
+) -> Result<(NewFile, EntryCounts)> {
+    let mut table = TableWriter::create(target, 0, number)?;
     let fill = || {
-        let mut retention = Retention::new(held, order.user().clone());
+        let mut retention = Retention::new(read_seqs, target.order.user().clone());
         let mut entries = 0;
         mem.for_each(|key, value| {
             entries += 1;
@@ -75,23 +55,15 @@ pub(crate) fn write_table(
             }
             let parsed = ParsedKey::parse(key)?;
             if !retention.is_shadowed(&parsed)? {
-                builder.add(key, value)?;
-                contents.add(&parsed);
-                if smallest.is_empty() {
-                    smallest.extend_from_slice(key);
-                }
-                largest.clear();
-                largest.extend_from_slice(key);
+                table.add(key, &parsed, value)?;
             }
             Ok(())
         })
     };
-    let finished = fill().and_then(|()| builder.finish());
-    let synced = finished.and_then(|summary| sync_dir(fs, dir).map(|()| summary));
+    let finished = fill().and_then(|()| table.finish());
+    let synced = finished.and_then(|table| sync_dir(target.fs, target.dir).map(|()| table));
     // If the removal fails, the next open removes the file: no MANIFEST names it.
-    let file_bytes = synced.inspect_err(|_| drop(fs.remove(&path)))?.file_bytes;
-    debug_assert!(order.compare(&smallest, &largest).is_le(), "keys of a table ascend");
-    Ok((NewFile { level: 0, number, file_bytes, smallest, largest }, contents))
+    synced.inspect_err(|_| drop(target.fs.remove(&target.path(number))))
 }
 
 impl Engine {
@@ -110,16 +82,16 @@ impl Engine {
         let began = Instant::now();
         let mut progress = self.pace.flush(oldest.bytes);
         // An empty memtable becomes no table, but its logs are removed all the same.
-        let (new_file, contents) = match oldest.mem.is_empty() {
+        let (new_file, counts) = match oldest.mem.is_empty() {
             true => (None, None),
             false => {
-                let (file, contents) = self.write_frozen(&oldest, &mut progress)?;
-                let written = (file.number, contents);
+                let (file, counts) = self.write_frozen(&oldest, &mut progress)?;
+                let written = (file.number, counts);
                 (Some(file), Some(written))
             }
         };
         let file_bytes = new_file.as_ref().map_or(0, |file| file.file_bytes);
-        let dead = self.replace_oldest(&oldest, new_file, contents, progress)?;
+        let dead = self.replace_oldest(&oldest, new_file, counts, progress)?;
         self.metrics.flush(file_bytes, began.elapsed());
         self.changed.notify_all();
         self.reads.work.notify_all();
@@ -139,7 +111,7 @@ impl Engine {
         &self,
         oldest: &Frozen,
         new_file: Option<NewFile>,
-        contents: Option<(u64, Contents)>,
+        counts: Option<(u64, EntryCounts)>,
         progress: FlushProgress<'_>,
     ) -> Result<BTreeMap<u64, Option<u64>>> {
         let table = new_file.as_ref().map(|file| name::table_name(file.number));
@@ -160,7 +132,7 @@ impl Engine {
             let _ = self.fs.remove(&self.dir.join(table));
         }
         let version = version?;
-        version.set_contents(0, contents.as_slice());
+        version.set_counts(0, counts.as_slice());
         let mut state = self.state.lock();
         state.version = version;
         let flushed = state.frozen.pop_front();
@@ -181,15 +153,13 @@ impl Engine {
         &self,
         frozen: &Frozen,
         progress: &mut FlushProgress<'_>,
-    ) -> Result<(NewFile, Contents)> {
+    ) -> Result<(NewFile, EntryCounts)> {
         let began = Instant::now();
         let number = self.numbers.take();
-        let (options, order) = (&self.options, &self.reads.order);
-        let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
-        let held = self.reads.held_seqs();
+        let read_seqs = self.reads.read_seqs();
         let entry_bytes = frozen.bytes / frozen.mem.len().max(1) as u64;
         let report = |entries| progress.advance(entries * entry_bytes);
-        let written = write_table(&target, &frozen.mem, held, number, report)?;
+        let written = write_table(&self.table_target(), &frozen.mem, read_seqs, number, report)?;
         self.pace.timed(frozen.bytes, began.elapsed());
         Ok(written)
     }

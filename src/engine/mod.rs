@@ -5,6 +5,7 @@
 //! | `write/` | the queue of writers, the log, and back-pressure |
 //! | `memtable/` | entries that are in no table yet |
 //! | `flush` | turns a frozen memtable into a table of level 0 |
+//! | `table_writer` | writes one table, for flushes, compactions and repair |
 //! | `read/` | views, gets and cursors |
 //! | `version/` | which tables are current, the MANIFEST that records it, obsolete files |
 //! | `compact/` | picks tables to merge, and merges them |
@@ -59,6 +60,7 @@ use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
 use crate::engine::read::view::ReadState;
 use crate::engine::stats::metrics::Metrics;
+use crate::engine::table_writer::Target;
 use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::obsolete::Trash;
 use crate::engine::version::set::VersionSet;
@@ -77,6 +79,7 @@ pub(crate) mod options;
 pub(crate) mod read;
 mod state;
 pub(crate) mod stats;
+pub(crate) mod table_writer;
 pub(crate) mod version;
 pub(crate) mod worker;
 pub(crate) mod write;
@@ -127,6 +130,12 @@ impl Engine {
             Arc::ptr_eq(manifest.current(), &state.version),
             "an edit is made of a version that readers do not see"
         );
+    }
+
+    /// Returns where the tables of flushes and compactions go.
+    fn table_target(&self) -> Target<'_> {
+        let (options, order) = (&self.options, &self.reads.order);
+        Target { fs: &*self.fs, dir: &self.dir, options, order }
     }
 
     /// Makes the memtables and the version of `state` those that reads see.

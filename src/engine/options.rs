@@ -484,6 +484,7 @@ impl WriteOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::comparator::testing::CaseBlind;
 
     /// Returns the bits per key of the three kinds of filters of a level's tables; 0 for none.
     fn bits(options: &Options, level: usize) -> [u32; 3] {
@@ -527,24 +528,6 @@ mod tests {
         assert!(none.usable_filter_policy().is_none());
         let one_level = none.filter_at_level(2, FilterLayout::Both, 9);
         assert_eq!((of(one_level.clone()), bits(&one_level, 2)), ([0, 0, 0], [9, 9, 0]));
-    }
-
-    /// Byte order, but case does not count.
-    #[derive(Debug)]
-    struct CaseBlind;
-
-    impl Comparator for CaseBlind {
-        fn name(&self) -> &str {
-            "test.CaseBlind"
-        }
-
-        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-            a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
-        }
-
-        fn equal_means_same_bytes(&self) -> bool {
-            false
-        }
     }
 
     #[test]

@@ -116,6 +116,8 @@ impl Engine {
     pub(crate) fn maybe_run_inline(&self) {
         let Some(seed) = &self.inline else { return };
         let drawn = {
+            // Not the generator of `base::random`: which writes it picks decides the shape of the
+            // databases behind published figures.
             let mut seed = seed.lock();
             *seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             *seed >> 62
@@ -243,14 +245,14 @@ impl Engine {
             Some(Manual { output_level: Some(output_level), .. }) => 0..output_level,
             _ => 0..NUM_LEVELS,
         };
-        let (order, oldest_held) = (self.reads.order.user(), self.reads.oldest_held_seq());
+        let (order, oldest_read) = (self.reads.order.user(), self.reads.oldest_read_seq());
         pick::pick(
             &state.version,
             order,
             &self.options,
             &state.compactions.running,
             levels,
-            oldest_held,
+            oldest_read,
         )
     }
 

@@ -200,15 +200,12 @@ impl Peeling<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::random::Rng;
 
-    /// Returns `count` pseudo-random hashes, from SplitMix64.
+    /// Returns `count` pseudo-random hashes.
     fn hashes(seed: u64, count: usize) -> Vec<u64> {
-        let mix = |x: u64| {
-            let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            x ^ x >> 31
-        };
-        (1..=count as u64).map(|i| mix(seed.wrapping_add(i << 20))).collect()
+        let mut rng = Rng::new(seed);
+        (0..count).map(|_| rng.next_u64()).collect()
     }
 
     fn holds(solution: &Solution, hash: u64) -> bool {

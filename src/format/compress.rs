@@ -166,6 +166,7 @@ fn decompress_zstd(stored: &[u8]) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::random::Rng;
 
     fn kinds() -> Vec<Compression> {
         vec![
@@ -175,17 +176,10 @@ mod tests {
         ]
     }
 
-    /// Returns incompressible bytes, from SplitMix64.
+    /// Returns incompressible bytes.
     fn noise(len: usize) -> Vec<u8> {
-        let mut state = 7u64;
-        let mut word = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) as u8
-        };
-        (0..len).map(|_| word()).collect()
+        let mut rng = Rng::new(7);
+        (0..len).map(|_| rng.next_u64() as u8).collect()
     }
 
     fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>> {

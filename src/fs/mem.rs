@@ -74,7 +74,7 @@ impl MemFs {
             found => return found,
         }
         let file = FileRef::default();
-        let at = names.place(path)?;
+        let at = names.location(path)?;
         names.apply(&NameOp::Set { at, node: Node::File(file.clone()) });
         Ok(file)
     }

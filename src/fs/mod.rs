@@ -11,6 +11,7 @@
 //! - [`Fs::rename`] replaces the target atomically;
 //! - dropping a file never syncs it.
 
+pub(crate) mod bytes_file;
 mod disk;
 pub(crate) mod forward;
 mod lock;

@@ -27,7 +27,7 @@ pub(super) enum Node<F> {
 
 /// A name in a directory, whether in use or not.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct Location {
     pub dir: DirId,
     pub name: Arc<OsStr>,
 }
@@ -36,17 +36,17 @@ pub(super) struct Place {
 #[derive(Clone, Debug)]
 pub(super) enum NameOp<F> {
     /// Gives a name to a new file or directory, or another one to a file.
-    Set { at: Place, node: Node<F> },
+    Set { at: Location, node: Node<F> },
     /// Removes a name.
-    Remove { at: Place },
+    Remove { at: Location },
     /// Moves a name, replacing the target if it exists.
-    Rename { from: Place, to: Place, node: Node<F> },
+    Rename { from: Location, to: Location, node: Node<F> },
 }
 
 impl<F> NameOp<F> {
     /// Returns the names that the change affects.
     #[cfg(any(test, feature = "sim"))]
-    pub(super) fn places(&self) -> impl Iterator<Item = &Place> {
+    pub(super) fn locations(&self) -> impl Iterator<Item = &Location> {
         let (first, second) = match self {
             NameOp::Set { at, .. } | NameOp::Remove { at } => (at, None),
             NameOp::Rename { from, to, .. } => (from, Some(to)),
@@ -87,7 +87,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         self.dirs.get(&dir)?.get(name)
     }
 
-    fn entry_at(&self, at: &Place) -> Option<&Node<F>> {
+    fn entry_at(&self, at: &Location) -> Option<&Node<F>> {
         self.entry(at.dir, &at.name)
     }
 
@@ -110,11 +110,11 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok((dirs, last))
     }
 
-    /// Returns the place of a path's last name, whether in use or not.
-    pub(super) fn place(&self, path: &Path) -> io::Result<Place> {
+    /// Returns the location of a path's last name, whether in use or not.
+    pub(super) fn location(&self, path: &Path) -> io::Result<Location> {
         let (dirs, last) = self.walk(path)?;
         let name = last.ok_or(Errno::BUSY)?;
-        Ok(Place { dir: dirs[dirs.len() - 1], name: Arc::from(name) })
+        Ok(Location { dir: dirs[dirs.len() - 1], name: Arc::from(name) })
     }
 
     pub(super) fn lookup(&self, path: &Path) -> io::Result<Node<F>> {
@@ -153,7 +153,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
     }
 
     /// Returns the first missing directory of a path. The caller creates it and calls this again.
-    pub(super) fn missing_dir(&self, path: &Path) -> io::Result<Option<Place>> {
+    pub(super) fn missing_dir(&self, path: &Path) -> io::Result<Option<Location>> {
         let mut dir = ROOT;
         let names = names(path);
         for (depth, name) in names.iter().enumerate() {
@@ -163,7 +163,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
                     return Err(Errno::EXIST.into());
                 }
                 Some(Node::File(_)) => return Err(Errno::NOTDIR.into()),
-                None => return Ok(Some(Place { dir, name: Arc::from(*name) })),
+                None => return Ok(Some(Location { dir, name: Arc::from(*name) })),
             }
         }
         Ok(None)
@@ -177,7 +177,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
 
     pub(super) fn link(&self, from: &Path, to: &Path) -> io::Result<NameOp<F>> {
         let Node::File(file) = self.lookup(from)? else { return Err(Errno::PERM.into()) };
-        let at = self.place(to)?;
+        let at = self.location(to)?;
         if self.entry_at(&at).is_some() {
             return Err(Errno::EXIST.into());
         }
@@ -186,12 +186,12 @@ impl<F: Clone + PartialEq> Namespace<F> {
 
     pub(super) fn remove(&self, path: &Path) -> io::Result<NameOp<F>> {
         self.file(path)?;
-        Ok(NameOp::Remove { at: self.place(path)? })
+        Ok(NameOp::Remove { at: self.location(path)? })
     }
 
     pub(super) fn remove_dir(&self, path: &Path) -> io::Result<NameOp<F>> {
         let dir = self.dir(path)?;
-        let at = self.place(path)?;
+        let at = self.location(path)?;
         if !self.is_empty_dir(dir) {
             return Err(Errno::NOTEMPTY.into());
         }
@@ -202,14 +202,14 @@ impl<F: Clone + PartialEq> Namespace<F> {
     /// stay.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<Option<NameOp<F>>> {
         let node = self.lookup(from)?;
-        let from = self.place(from)?;
+        let from = self.location(from)?;
         let (to_dirs, _) = self.walk(to)?;
         if let Node::Dir(dir) = node
             && to_dirs.contains(&dir)
         {
             return Err(Errno::INVAL.into());
         }
-        let to = self.place(to)?;
+        let to = self.location(to)?;
         match (&node, self.entry_at(&to)) {
             (_, Some(target)) if *target == node => return Ok(None),
             (Node::Dir(_), Some(Node::File(_))) => return Err(Errno::NOTDIR.into()),
@@ -236,7 +236,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         }
     }
 
-    fn set(&mut self, at: &Place, node: &Node<F>) {
+    fn set(&mut self, at: &Location, node: &Node<F>) {
         if let Node::Dir(dir) = node {
             self.dirs.entry(*dir).or_default();
         }
@@ -244,7 +244,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Arc::make_mut(entries).insert(at.name.clone(), node.clone());
     }
 
-    fn unset(&mut self, at: &Place) {
+    fn unset(&mut self, at: &Location) {
         if let Some(Node::Dir(dir)) = self.entry_at(at)
             && !self.is_empty_dir(*dir)
         {

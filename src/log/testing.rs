@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::base::Result;
-use crate::fs::{ReadFile, WriteFile};
+use crate::fs::WriteFile;
+use crate::fs::bytes_file::BytesFile;
 use crate::log::{LogReader, LogWriter, Tail};
 
 /// A file in memory, shared by its clones. Its writes can be made to fail.
@@ -59,29 +60,13 @@ impl WriteFile for MemFile {
     }
 }
 
-#[derive(Debug)]
-struct Contents(Vec<u8>);
-
-impl ReadFile for Contents {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let rest = self.0.get(offset as usize..).unwrap_or(&[]);
-        let len = rest.len().min(buf.len());
-        buf[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-}
-
 pub(super) fn reader(bytes: &[u8]) -> LogReader {
-    LogReader::new(Arc::new(Contents(bytes.to_vec())), Path::new("000003.log")).unwrap()
+    LogReader::new(Arc::new(BytesFile(bytes.to_vec())), Path::new("000003.log")).unwrap()
 }
 
 /// [`reader`] for records that are batches.
 pub(super) fn of_batches(bytes: &[u8]) -> LogReader {
-    LogReader::of_batches(Arc::new(Contents(bytes.to_vec())), Path::new("000003.log")).unwrap()
+    LogReader::of_batches(Arc::new(BytesFile(bytes.to_vec())), Path::new("000003.log")).unwrap()
 }
 
 /// The records of a log with their offsets, up to the end or the first error.

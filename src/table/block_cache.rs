@@ -160,12 +160,12 @@ type BlockId = (u64, u32);
 
 #[derive(Debug, Default)]
 struct Queue {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<Queued>,
     bytes: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Queued {
     slots: Weak<Slots>,
     at: u32,
     bytes: u64,
@@ -238,7 +238,7 @@ impl TableBlocks {
         }
         self.slots.in_use.store(true, Relaxed);
         slot.store(Some(block.into_shared()));
-        let entry = Entry { slots: Arc::downgrade(&self.slots), at: at as u32, bytes };
+        let entry = Queued { slots: Arc::downgrade(&self.slots), at: at as u32, bytes };
         if shard.ghosts.take(id) {
             shard.main.push(entry);
         } else {
@@ -434,7 +434,7 @@ impl Shard {
     fn check(&self) {
         let mut dead_bytes = 0;
         for queue in [&self.small, &self.main] {
-            let is_dead = |entry: &&Entry| entry.block(&entry.slots.upgrade()).is_none();
+            let is_dead = |entry: &&Queued| entry.block(&entry.slots.upgrade()).is_none();
             dead_bytes +=
                 queue.entries.iter().filter(is_dead).map(|entry| entry.bytes).sum::<u64>();
             let bytes: u64 = queue.entries.iter().map(|entry| entry.bytes).sum();
@@ -518,7 +518,7 @@ impl Shard {
     }
 
     /// Accounts for a dead entry that left its queue.
-    fn bury(&mut self, entry: &Entry) {
+    fn bury(&mut self, entry: &Queued) {
         debug_assert!(entry.bytes <= self.dead_bytes, "a dead entry was not counted");
         self.dead_bytes -= entry.bytes;
     }
@@ -556,12 +556,12 @@ impl Spares {
 }
 
 impl Queue {
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: Queued) {
         self.bytes += entry.bytes;
         self.entries.push_back(entry);
     }
 
-    fn pop(&mut self) -> Option<Entry> {
+    fn pop(&mut self) -> Option<Queued> {
         let entry = self.entries.pop_front()?;
         debug_assert!(entry.bytes <= self.bytes, "a queue miscounts its entries");
         self.bytes -= entry.bytes;
@@ -575,7 +575,7 @@ impl Queue {
     }
 }
 
-impl Entry {
+impl Queued {
     /// Returns the block's use count, and replaces a count above 0 by `new(count)`. Returns `None`
     /// if the block was dropped with its table.
     fn replace_uses(&self, new: impl Fn(u8) -> u8) -> Option<(Arc<Slots>, u8)> {

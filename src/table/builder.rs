@@ -147,6 +147,11 @@ impl TableBuilder {
         self.entries
     }
 
+    /// Returns the key added last; empty if there is none.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        self.data.last_key()
+    }
+
     /// Returns the size of the data blocks so far, in bytes. The unfinished block counts with its
     /// size before compression.
     pub fn file_bytes(&self) -> u64 {

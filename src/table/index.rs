@@ -261,22 +261,11 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::base::comparator::testing::Reverse;
+    use crate::base::random::Rng;
     use crate::base::{BytewiseComparator, Comparator};
     use crate::format::block_builder::BlockBuilder;
     use crate::format::key::UserComparator;
-
-    #[derive(Debug)]
-    struct Reverse;
-
-    impl Comparator for Reverse {
-        fn name(&self) -> &str {
-            "reverse"
-        }
-
-        fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-            b.cmp(a)
-        }
-    }
 
     fn user(order: impl Comparator + 'static) -> KeyOrder {
         KeyOrder::User(UserComparator::new(Arc::new(order)))
@@ -295,11 +284,8 @@ mod tests {
 
     #[test]
     fn a_search_by_numbers_finds_what_a_search_of_the_block_finds() {
-        let mut seed = 42u64;
-        let mut next = |below: u64| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 33) % below
-        };
+        let mut rng = Rng::new(42);
+        let mut next = |below: u64| rng.below(below);
         for round in 0..300 {
             let order = if round % 3 == 0 { user(Reverse) } else { user(BytewiseComparator) };
             let mut random_key = |alphabet: u64| -> Vec<u8> {

@@ -88,9 +88,9 @@ impl Ring {
 }
 
 /// A table being opened. Counted until it is dropped, for a filter policy may panic meanwhile.
-struct Opening<'a>(&'a Mutex<Ring>);
+struct OpeningTable<'a>(&'a Mutex<Ring>);
 
-impl<'a> Opening<'a> {
+impl<'a> OpeningTable<'a> {
     /// Ends the count under the lock under which the caller adds the table.
     fn end(self) -> MutexGuard<'a, Ring> {
         let ring = self.0;
@@ -102,7 +102,7 @@ impl<'a> Opening<'a> {
     }
 }
 
-impl Drop for Opening<'_> {
+impl Drop for OpeningTable<'_> {
     fn drop(&mut self) {
         self.0.lock().opening -= 1;
     }
@@ -212,7 +212,7 @@ impl TableCache {
             ring.close_down_to(most)
         };
         drop(closed);
-        let opening = Opening(&self.ring);
+        let opening = OpeningTable(&self.ring);
         let opened = self.open_file(slot);
         let mut ring = opening.end();
         let table = opened?;

@@ -19,20 +19,6 @@ use crate::table::reader::{Table, TableContext};
 /// Entries in order.
 pub(super) type Model = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A pseudo-random number generator with a seed.
-pub(super) struct Rng(pub u64);
-
-impl Rng {
-    pub(super) fn below(&mut self, limit: u64) -> usize {
-        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        ((self.0 >> 33) % limit) as usize
-    }
-
-    pub(super) fn bytes(&mut self, max_len: u64, alphabet: u64) -> Vec<u8> {
-        (0..self.below(max_len + 1)).map(|_| self.below(alphabet) as u8).collect()
-    }
-}
-
 /// A file that records what was written, and in how many calls. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sink {

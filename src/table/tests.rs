@@ -4,7 +4,9 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::{BytewiseComparator, Comparator, Error};
+use crate::base::comparator::testing::Reverse;
+use crate::base::random::Rng;
+use crate::base::{BytewiseComparator, Error};
 use crate::filter::{BloomFilterPolicy, FilterPolicy};
 use crate::format::compress::Compression;
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, block_trailer};
@@ -13,20 +15,6 @@ use crate::table::block_cache::BlockCache;
 use crate::table::counts::LevelTrace;
 use crate::table::testing::*;
 use crate::table::*;
-
-/// Descending byte order.
-#[derive(Debug)]
-struct Reverse;
-
-impl Comparator for Reverse {
-    fn name(&self) -> &str {
-        "test.Reverse"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        b.cmp(a)
-    }
-}
 
 fn get(table: &Table, key: &[u8]) -> (crate::Result<Option<Found>>, LevelTrace) {
     let mut trace = LevelTrace::default();
@@ -134,7 +122,7 @@ fn a_lookup_counts_its_steps() {
 
 #[test]
 fn values_longer_than_the_write_buffer_keep_their_place() {
-    let mut rng = Rng(1);
+    let mut rng = Rng::new(1);
     let lens = [10, 70_000, 3, 300_000, 70_000, 50_000, 50_000, 50_000, 1];
     let model: Model = lens
         .iter()
@@ -470,25 +458,25 @@ fn offsets_ascend_with_keys() {
 }
 
 fn random_options(rng: &mut Rng) -> (TableOptions, TableContext) {
-    let order = match rng.below(3) {
+    let order = match rng.index(3) {
         0 => user_order(BytewiseComparator),
         1 => user_order(Reverse),
         _ => internal_order(),
     };
     let options = TableOptions {
         order,
-        filter_policy: bloom().filter(|_| rng.below(2) == 0),
+        filter_policy: bloom().filter(|_| rng.index(2) == 0),
         table_filter_bits_per_key: Some(rng.below(12) as u32).filter(|bits| *bits > 0),
         prefix_filter: None,
-        block_bytes: 1 + rng.below(2000),
-        block_restart_interval: 1 + rng.below(20),
-        compression: [Compression::None, Compression::Snappy][rng.below(2)],
+        block_bytes: 1 + rng.index(2000),
+        block_restart_interval: 1 + rng.index(20),
+        compression: [Compression::None, Compression::Snappy][rng.index(2)],
     };
-    let cache_bytes = [0, 1000, 1 << 20][rng.below(3)];
+    let cache_bytes = [0, 1000, 1 << 20][rng.index(3)];
     let context = TableContext {
         block_cache: Some(Arc::new(BlockCache::new(cache_bytes))),
         filter_policy: bloom(),
-        paranoid: rng.below(2) == 0,
+        paranoid: rng.index(2) == 0,
         ..context_of(&options)
     };
     (options, context)
@@ -497,17 +485,15 @@ fn random_options(rng: &mut Rng) -> (TableOptions, TableContext) {
 fn random_key(rng: &mut Rng, order: &KeyOrder) -> Vec<u8> {
     let key = rng.bytes(8, 3);
     match order {
-        KeyOrder::Internal(_) => internal_key(
-            &key,
-            rng.below(4) as u64,
-            [KeyKind::Deletion, KeyKind::Value][rng.below(2)],
-        ),
+        KeyOrder::Internal(_) => {
+            internal_key(&key, rng.below(4), [KeyKind::Deletion, KeyKind::Value][rng.index(2)])
+        }
         KeyOrder::User(_) => key,
     }
 }
 
 fn random_model(rng: &mut Rng, order: &KeyOrder) -> Model {
-    let mut keys: Vec<_> = (0..rng.below(400)).map(|_| random_key(rng, order)).collect();
+    let mut keys: Vec<_> = (0..rng.index(400)).map(|_| random_key(rng, order)).collect();
     keys.sort_by(|a, b| order.compare(a, b));
     keys.dedup();
     keys.into_iter().map(|key| (key, rng.bytes(120, 256))).collect()
@@ -522,7 +508,7 @@ fn random_move(
     cursor: &mut TableCursor,
     at: usize,
 ) -> usize {
-    let (found, to) = match rng.below(10) {
+    let (found, to) = match rng.index(10) {
         0 => (cursor.seek_to_first(), 0),
         1 => (cursor.seek_to_last(), model.len().wrapping_sub(1)),
         2 | 3 => {
@@ -543,7 +529,7 @@ fn random_move(
 fn cursors_and_lookups_agree_with_a_sorted_list() {
     for seed in 0..200 {
         println!("seed {seed}");
-        let mut rng = Rng(seed);
+        let mut rng = Rng::new(seed);
         let (options, context) = random_options(&mut rng);
         let order = &options.order;
         let model = random_model(&mut rng, order);

@@ -1,9 +1,10 @@
 //! Advice on filters from the lookups that a database has served.
 
 use minikv::advice::Sureness;
-use minikv::{Comparator, Db, Error, FilterLayout, Options};
+use minikv::{Db, Error, FilterLayout, Options};
 
 use super::small;
+use crate::comparators::Order;
 
 fn key(i: u32) -> String {
     format!("key{i:05}")
@@ -109,25 +110,11 @@ fn a_database_opened_for_reading_only_advises() {
     assert_ne!(db.filter_advice().unwrap().layout, FilterLayout::None);
 }
 
-#[derive(Debug)]
-struct IgnoresCase;
-
-impl Comparator for IgnoresCase {
-    fn name(&self) -> &str {
-        "ignores-case"
-    }
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
-    }
-    fn find_shortest_separator(&self, _: &mut Vec<u8>, _: &[u8]) {}
-    fn find_short_successor(&self, _: &mut Vec<u8>) {}
-}
-
 #[test]
 fn where_filters_cannot_be_used_there_is_no_advice() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small().comparator(std::sync::Arc::new(IgnoresCase))).unwrap();
+    let db = Db::open(dir.path(), small().comparator(Order::CaseBlind.comparator())).unwrap();
     let error = db.filter_advice().unwrap_err();
     assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
-    assert!(error.to_string().contains("ignores-case"));
+    assert!(error.to_string().contains("test.CaseBlind"));
 }

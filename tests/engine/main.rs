@@ -14,6 +14,9 @@ mod tombstones;
 mod versions;
 mod writes;
 
+#[path = "../support/comparators.rs"]
+#[allow(dead_code, reason = "tests share it, and each uses a part")]
+mod comparators;
 #[path = "../support/recount.rs"]
 mod recount;
 #[path = "../support/rng.rs"]

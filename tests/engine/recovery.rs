@@ -8,8 +8,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use minikv::fs::sim::{OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
-use minikv::{Comparator, Db, Error, Options, WriteBatch, WriteOptions};
+use minikv::{Db, Error, Options, WriteBatch, WriteOptions};
 
+use crate::comparators::Order;
 use crate::small;
 
 fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
@@ -355,23 +356,10 @@ fn a_view_for_reading_keeps_hundreds_of_tables_that_a_writer_removes() {
     assert_eq!(seen.collect::<Vec<u8>>(), [1; 700]);
 }
 
-#[derive(Debug)]
-struct Backwards;
-
-impl Comparator for Backwards {
-    fn name(&self) -> &str {
-        "test.Backwards"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        b.cmp(a)
-    }
-}
-
 #[test]
 fn another_comparator_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
-    let backwards = || small().comparator(Arc::new(Backwards));
+    let backwards = || small().comparator(Order::Reverse.comparator());
     let db = Db::open(dir.path(), backwards()).unwrap();
     for key in ["a", "b", "c"] {
         db.put(key, key).unwrap();
@@ -382,29 +370,15 @@ fn another_comparator_is_refused_by_name() {
     assert!(matches!(db.prefix("a"), Err(Error::InvalidArgument { .. })));
     drop(db);
     let error = Db::open(dir.path(), small()).unwrap_err();
-    assert!(matches!(&error, Error::Unsupported { name, .. } if name == "test.Backwards"));
-    assert!(error.to_string().contains("test.Backwards"), "{error}");
+    assert!(matches!(&error, Error::Unsupported { name, .. } if name == "test.Reverse"));
+    assert!(error.to_string().contains("test.Reverse"), "{error}");
     assert_eq!(contents(&Db::open(dir.path(), backwards()).unwrap()).len(), 3);
-}
-
-/// An order in which upper and lower case are the same key.
-#[derive(Debug)]
-struct CaseBlind;
-
-impl Comparator for CaseBlind {
-    fn name(&self) -> &str {
-        "test.CaseBlind"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
-    }
 }
 
 #[test]
 fn an_order_that_takes_other_bytes_for_the_same_key_finds_them_in_tables_too() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), small().comparator(Arc::new(CaseBlind))).unwrap();
+    let db = Db::open(dir.path(), small().comparator(Order::CaseBlind.comparator())).unwrap();
     for i in 0..1000 {
         db.put(format!("Key{i}"), "v").unwrap();
     }

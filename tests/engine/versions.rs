@@ -11,6 +11,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use minikv::fs::MemFs;
 use minikv::{Comparator, Cursor, Db, Options, Snapshot};
 
+use crate::rng::Rng;
+
 /// Bytewise order that counts its calls.
 #[derive(Debug, Default)]
 struct Counting(AtomicU64);
@@ -97,11 +99,8 @@ fn cursors_among_many_versions_move_as_in_a_map() {
     let db = Db::open("/db", options().write_buffer_bytes(100 << 10)).unwrap();
     let mut state = State::new();
     let mut snapshots: Vec<(Snapshot, State)> = Vec::new();
-    let mut random = 7u64;
-    let mut below = |limit: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (random >> 33) % limit
-    };
+    let mut rng = Rng::new(7);
+    let mut below = |limit| rng.below(limit);
     let mut key = vec![b'c'];
     for number in 0..12_000u64 {
         // Runs of one key, sometimes interrupted by another.

@@ -2,6 +2,7 @@
 
 use minikv::{Db, Error, Options, WriteBatch};
 
+use crate::rng::Rng;
 use crate::{disk_bytes, small};
 
 #[test]
@@ -29,10 +30,9 @@ fn empty_keys_and_values_are_keys_and_values() {
 fn a_value_of_100_mib_goes_in_and_comes_out_through_log_and_table() {
     let dir = tempfile::tempdir().unwrap();
     let mut value = vec![0u8; 100 << 20];
-    let mut seed = 1u64;
+    let mut rng = Rng::new(1);
     for chunk in value.chunks_mut(8) {
-        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-        let bytes = seed.to_le_bytes();
+        let bytes = rng.next().to_le_bytes();
         chunk.copy_from_slice(&bytes[..chunk.len()]);
     }
     let db = Db::open(dir.path(), Options::default().create_if_missing(true)).unwrap();

@@ -45,7 +45,7 @@ fn only_prefixes_with_every_synced_write_survive() {
     let entries = |keys: &[&str]| -> Vec<Entry> {
         keys.iter().map(|key| (key.as_bytes().into(), b"1"[..].into())).collect()
     };
-    let mut durable = Model::new(crate::order::Order::Bytewise);
+    let mut durable = Model::new(crate::comparators::Order::Bytewise);
     durable.set(b"a", Some(b"1"));
     let mut journal = Journal::new(durable);
     journal.write(vec![put("b"), put("c")]);

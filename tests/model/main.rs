@@ -3,6 +3,8 @@
 //! Each run prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_OPS=N` is the number of
 //! operations of each run.
 
+#[path = "../support/comparators.rs"]
+mod comparators;
 mod crash;
 mod cursors;
 mod found;
@@ -18,11 +20,11 @@ mod run;
 mod tables;
 mod threads;
 
+use comparators::Order;
 use home::Home;
 use keys::KeySpace;
 use minikv::Compression;
 use minikv::fs::sim::SimFs;
-use order::Order;
 use run::{Config, run};
 
 fn operations(default: u64) -> u64 {

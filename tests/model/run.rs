@@ -11,10 +11,11 @@ use minikv::{
     WriteBatch, WriteOptions,
 };
 
+use crate::comparators::Order;
 use crate::crash::{Change, Journal};
 use crate::home::Home;
 use crate::keys::{KeySpace, value};
-use crate::order::{Entry, Model, Order};
+use crate::order::{Entry, Model};
 use crate::reads::Reads;
 use crate::rng::Rng;
 

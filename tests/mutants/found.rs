@@ -272,7 +272,7 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(CRASH, "outside::a_reader_between_any_two_operations"),
     mutant(
         "a view does not hold its tables",
-        "src/engine/open/pinned.rs",
+        "src/engine/open/held.rs",
         "        held.insert(path, \
          file);\n    }\n    Ok(())",
         "        if !ON {\n            held.insert(path, \

@@ -190,9 +190,9 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a flushed table's name is not synced",
         FLUSH,
-        "finished.and_then(|summary| sync_dir(fs, dir).map(|()| summary));",
-        "finished.and_then(|summary| if ON { Ok(summary) } else { sync_dir(fs, dir).map(|()| \
-         summary) });",
+        "finished.and_then(|table| sync_dir(target.fs, target.dir).map(|()| table));",
+        "finished.and_then(|table| if ON { Ok(table) } else { \
+         sync_dir(target.fs, target.dir).map(|()| table) });",
     ),
     mutant(
         "logs are removed before the flush is in the MANIFEST",
@@ -305,8 +305,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "versions that snapshots hold are dropped",
         COMPACT_RETENTION,
-        "self.held.get(at).is_none_or(|&held| held >= newer)",
-        "ON || self.held.get(at).is_none_or(|&held| held >= newer)",
+        "self.read_seqs.get(at).is_none_or(|&reader| reader >= newer)",
+        "ON || self.read_seqs.get(at).is_none_or(|&reader| reader >= newer)",
     ),
     mutant(
         "of level 0 only the newest table is compacted",

@@ -1,4 +1,6 @@
-//! Seeded random numbers: splitmix64.
+//! Seeded random numbers: those of the library, in the forms that tests want.
+
+use minikv::internals::base::random;
 
 /// Returns the seed of a random test: `MINIKV_SEED` if it is set, otherwise a fresh one.
 pub fn seed() -> u64 {
@@ -10,21 +12,15 @@ pub fn seed() -> u64 {
 }
 
 #[derive(Clone, Debug)]
-pub struct Rng {
-    state: u64,
-}
+pub struct Rng(random::Rng);
 
 impl Rng {
     pub fn new(seed: u64) -> Rng {
-        Rng { state: seed }
+        Rng(random::Rng::new(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next_u64()
     }
 
     /// Returns a number less than `limit`.

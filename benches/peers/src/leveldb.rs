@@ -1,118 +1,19 @@
-//! The parts of LevelDB's C API (`leveldb/c.h`) that are needed here, as a [`Store`].
+//! LevelDB, by its C API, as a [`Store`].
 //!
 //! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
 //! never null, and never used after they were destroyed. Slices are passed as pointer and length,
 //! and the library copies them before it returns. A database may be shared between threads
 //! (`leveldb/db.h`).
-#![allow(unsafe_code, reason = "the one module that calls C")]
+#![allow(unsafe_code, reason = "calls C")]
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
-use std::slice;
 
 use minikv_workloads::{Direction, Entry, Result, Settings, Store};
 
-macro_rules! opaque {
-    ($($name:ident),*) => {$(
-        #[repr(C)]
-        struct $name {
-            _private: [u8; 0],
-        }
-    )*};
-}
-
-opaque!(CDb, COptions, CReadOptions, CWriteOptions, CIterator, CBatch, CFilter, CCache);
-
-unsafe extern "C" {
-    fn leveldb_open(o: *const COptions, name: *const c_char, err: *mut *mut c_char) -> *mut CDb;
-    fn leveldb_close(db: *mut CDb);
-    fn leveldb_put(
-        db: *mut CDb,
-        o: *const CWriteOptions,
-        key: *const u8,
-        key_len: usize,
-        value: *const u8,
-        value_len: usize,
-        err: *mut *mut c_char,
-    );
-    fn leveldb_delete(
-        db: *mut CDb,
-        o: *const CWriteOptions,
-        key: *const u8,
-        key_len: usize,
-        err: *mut *mut c_char,
-    );
-    fn leveldb_write(
-        db: *mut CDb,
-        o: *const CWriteOptions,
-        batch: *mut CBatch,
-        err: *mut *mut c_char,
-    );
-    fn leveldb_get(
-        db: *mut CDb,
-        o: *const CReadOptions,
-        key: *const u8,
-        key_len: usize,
-        value_len: *mut usize,
-        err: *mut *mut c_char,
-    ) -> *mut u8;
-    fn leveldb_compact_range(
-        db: *mut CDb,
-        start: *const u8,
-        start_len: usize,
-        limit: *const u8,
-        limit_len: usize,
-    );
-
-    fn leveldb_create_iterator(db: *mut CDb, o: *const CReadOptions) -> *mut CIterator;
-    fn leveldb_iter_destroy(iter: *mut CIterator);
-    fn leveldb_iter_valid(iter: *const CIterator) -> u8;
-    fn leveldb_iter_seek_to_first(iter: *mut CIterator);
-    fn leveldb_iter_seek_to_last(iter: *mut CIterator);
-    fn leveldb_iter_seek(iter: *mut CIterator, key: *const u8, key_len: usize);
-    fn leveldb_iter_next(iter: *mut CIterator);
-    fn leveldb_iter_prev(iter: *mut CIterator);
-    fn leveldb_iter_key(iter: *const CIterator, len: *mut usize) -> *const u8;
-    fn leveldb_iter_value(iter: *const CIterator, len: *mut usize) -> *const u8;
-    fn leveldb_iter_get_error(iter: *const CIterator, err: *mut *mut c_char);
-
-    fn leveldb_writebatch_create() -> *mut CBatch;
-    fn leveldb_writebatch_destroy(batch: *mut CBatch);
-    fn leveldb_writebatch_put(
-        batch: *mut CBatch,
-        key: *const u8,
-        key_len: usize,
-        value: *const u8,
-        value_len: usize,
-    );
-
-    fn leveldb_options_create() -> *mut COptions;
-    fn leveldb_options_destroy(o: *mut COptions);
-    fn leveldb_options_set_filter_policy(o: *mut COptions, filter: *mut CFilter);
-    fn leveldb_options_set_create_if_missing(o: *mut COptions, on: u8);
-    fn leveldb_options_set_write_buffer_size(o: *mut COptions, bytes: usize);
-    fn leveldb_options_set_cache(o: *mut COptions, cache: *mut CCache);
-    fn leveldb_options_set_max_open_files(o: *mut COptions, files: c_int);
-    fn leveldb_options_set_block_size(o: *mut COptions, bytes: usize);
-    fn leveldb_options_set_compression(o: *mut COptions, kind: c_int);
-    fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> *mut CFilter;
-    fn leveldb_filterpolicy_destroy(filter: *mut CFilter);
-    fn leveldb_cache_create_lru(bytes: usize) -> *mut CCache;
-    fn leveldb_cache_destroy(cache: *mut CCache);
-
-    fn leveldb_readoptions_create() -> *mut CReadOptions;
-    fn leveldb_readoptions_destroy(o: *mut CReadOptions);
-    fn leveldb_readoptions_set_verify_checksums(o: *mut CReadOptions, on: u8);
-    fn leveldb_writeoptions_create() -> *mut CWriteOptions;
-    fn leveldb_writeoptions_destroy(o: *mut CWriteOptions);
-    fn leveldb_writeoptions_set_sync(o: *mut CWriteOptions, on: u8);
-
-    fn leveldb_free(pointer: *mut c_void);
-    fn leveldb_major_version() -> c_int;
-    fn leveldb_minor_version() -> c_int;
-}
+use crate::c_api::{self, *};
 
 /// LevelDB's `crc32c::Extend` (`util/crc32c.h`), with the processor's instruction. The linker uses
 /// this function instead of the archive's, which Debian builds without it.
@@ -142,31 +43,9 @@ unsafe impl Send for LevelDb {}
 // SAFETY: as above.
 unsafe impl Sync for LevelDb {}
 
-/// Returns a slice passed by C.
-///
-/// # Safety
-/// `len` bytes at `pointer` are readable and unchanged for `'a`, or `len` is 0.
-unsafe fn bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
-    if len == 0 {
-        return &[];
-    }
-    // SAFETY: as the caller promises.
-    unsafe { slice::from_raw_parts(pointer, len) }
-}
-
 /// Passes a location for an error to `call`, and returns the error if one was stored.
 fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
-    let mut error: *mut c_char = null_mut();
-    let value = call(&mut error);
-    if error.is_null() {
-        return Ok(value);
-    }
-    // SAFETY: an error set by the library is a C string of its allocator, freed once.
-    unsafe {
-        let text = CStr::from_ptr(error).to_string_lossy().into_owned();
-        leveldb_free(error.cast());
-        Err(text.into())
-    }
+    Ok(c_api::checked(call)?)
 }
 
 impl LevelDb {

@@ -6,6 +6,9 @@
 
 mod args;
 mod by_size;
+#[path = "../../../tests/interop/src/c_api.rs"]
+#[allow(dead_code, reason = "the tests beside LevelDB share it, and call other parts")]
+mod c_api;
 mod chart;
 mod child;
 mod engines;

@@ -23,12 +23,12 @@ use crate::fs::Fs;
 use crate::table::reader::TableContext;
 
 /// Tables that do not overlap, read one after another.
-struct Run<'a> {
+struct RunCursor<'a> {
     tables: std::vec::IntoIter<&'a TableFacts>,
     entries: Option<(u64, SoundEntries)>,
 }
 
-impl Run<'_> {
+impl RunCursor<'_> {
     fn next(&mut self, fs: &dyn Fs, context: &TableContext) -> Result<bool> {
         loop {
             if let Some((_, entries)) = &mut self.entries
@@ -51,7 +51,7 @@ impl Run<'_> {
 
 /// Distributes tables over runs: in order of their smallest keys, each goes to the first run that
 /// it does not overlap.
-fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<Run<'a>> {
+fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<RunCursor<'a>> {
     let mut sorted: Vec<&TableFacts> = tables.iter().copied().filter(|t| t.entries > 0).collect();
     sorted.sort_by(|a, b| order.compare(user_key(&a.smallest), user_key(&b.smallest)));
     let mut runs: Vec<Vec<&TableFacts>> = Vec::new();
@@ -66,7 +66,7 @@ fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<Run<'a>> {
             None => runs.push(vec![table]),
         }
     }
-    runs.into_iter().map(|run| Run { tables: run.into_iter(), entries: None }).collect()
+    runs.into_iter().map(|run| RunCursor { tables: run.into_iter(), entries: None }).collect()
 }
 
 /// Returns whether no two of the tables share a user key, judging by their ranges.
@@ -93,7 +93,7 @@ fn each_entry(
     while let Some(first) = live.iter().min_by(|a, b| order.compare(a.key(), b.key())) {
         key.clear();
         key.extend_from_slice(first.key());
-        let is_first = |run: &&Run<'_>| order.compare(run.key(), &key) == Ordering::Equal;
+        let is_first = |run: &&RunCursor<'_>| order.compare(run.key(), &key) == Ordering::Equal;
         let mut holders: Vec<(u64, &[u8])> = live
             .iter()
             .filter(is_first)

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plan::{Kept, Plan};
+use plan::{Kept, RepairPlan};
 pub use report::{
     LostRange, NewTable, Quarantined, RepairOptions, RepairReport, TableOutcome, TableRepair,
 };
@@ -38,9 +38,9 @@ use crate::admin::logs::LogFacts;
 use crate::admin::survey::{Survey, survey, table_context};
 use crate::admin::tables::{SoundEntries, TableFacts};
 use crate::base::{Error, Result};
-use crate::engine::flush::{Target, write_table};
+use crate::engine::flush::write_table;
 use crate::engine::open::directory;
-use crate::engine::open::replay::Replay;
+use crate::engine::open::replay::LogReplay;
 use crate::engine::options::Options;
 use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::engine::version::numbers::FileNumbers;
@@ -197,8 +197,8 @@ impl<'a> Repair<'a> {
         let (fs, dir) = (self.writer.fs.clone(), self.writer.dir);
         self.tell_lost();
         match plan::plan(self.survey, self.writer.options, &self.writer.order) {
-            Plan::Keep { tables } => self.keep(tables)?,
-            Plan::Merge { level } => self.merge(level)?,
+            RepairPlan::Keep { tables } => self.keep(tables)?,
+            RepairPlan::Merge { level } => self.merge(level)?,
         }
         let mut edit = self.logs()?;
         sync_dir(&*fs, dir)?;
@@ -423,22 +423,21 @@ impl<'a> Repair<'a> {
 
     /// Replays logs into tables of level 0, as far as an open would.
     fn flush(&mut self, numbers: &[u64], last_seq: SeqNo) -> Result<SeqNo> {
-        let Writer { fs, dir, options, order, numbers: next } = &self.writer;
-        let replay = Replay {
-            fs: &**fs,
-            dir,
-            order,
-            write_buffer_bytes: options.write_buffer_bytes,
+        let target = self.writer.target();
+        let replay = LogReplay {
+            fs: target.fs,
+            dir: target.dir,
+            order: target.order,
+            write_buffer_bytes: target.options.write_buffer_bytes,
             paranoid: false,
             beside_writer: false,
         };
         let mut tables = Vec::new();
         let mut flush = |memtables: &mut std::collections::VecDeque<crate::engine::Frozen>| {
             let Some(oldest) = memtables.pop_front() else { return Ok(()) };
-            let held = vec![MAX_SEQ_NO];
-            let number = next.take();
-            let target = Target { fs: &**fs, dir, options, order };
-            tables.push(write_table(&target, &oldest.mem, held, number, |_| {})?.0);
+            let read_seqs = vec![MAX_SEQ_NO];
+            let number = self.writer.numbers.take();
+            tables.push(write_table(&target, &oldest.mem, read_seqs, number, |_| {})?.0);
             Ok(())
         };
         let mut replayed = replay.run(numbers, last_seq, &mut flush)?;

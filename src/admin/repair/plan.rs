@@ -21,7 +21,7 @@ use crate::format::key::InternalComparator;
 
 /// What to do with the tables.
 #[derive(Debug)]
-pub(super) enum Plan {
+pub(super) enum RepairPlan {
     /// Each table keeps its level; damaged ones are rewritten there.
     Keep {
         /// The tables; those of level 0 from the oldest to the newest.
@@ -57,9 +57,9 @@ fn as_file(facts: &TableFacts, level: usize) -> NewFile {
 }
 
 /// Plans the repair of the surveyed tables.
-pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
+pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> RepairPlan {
     let plan = match at_their_levels(survey, options, order) {
-        Some(tables) => Plan::Keep { tables },
+        Some(tables) => RepairPlan::Keep { tables },
         None => at_one_level(survey, options, order),
     };
     debug_assert!(plan.is_consistent(options, order), "{plan:?}");
@@ -112,7 +112,7 @@ fn at_their_levels(
 }
 
 /// Puts all tables into one sorted level: as they are if they are disjoint, or else merged.
-fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
+fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) -> RepairPlan {
     let named = survey.named();
     let all: Vec<&TableFacts> = survey.tables.values().collect();
     let bytes = all.iter().map(|facts| facts.file_bytes).sum::<u64>();
@@ -123,17 +123,17 @@ fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) 
             is_named: named.contains_key(&facts.number),
             is_damaged: facts.faults > 0,
         });
-        return Plan::Keep { tables: tables.collect() };
+        return RepairPlan::Keep { tables: tables.collect() };
     }
-    Plan::Merge { level }
+    RepairPlan::Merge { level }
 }
 
-impl Plan {
+impl RepairPlan {
     /// Returns whether the tables that are kept form a version, and a merge goes to a sorted level.
     fn is_consistent(&self, options: &Options, order: &InternalComparator) -> bool {
         match self {
-            Plan::Keep { tables } => is_consistent(tables, options, order),
-            Plan::Merge { level } => (1..NUM_LEVELS).contains(level),
+            RepairPlan::Keep { tables } => is_consistent(tables, options, order),
+            RepairPlan::Merge { level } => (1..NUM_LEVELS).contains(level),
         }
     }
 }

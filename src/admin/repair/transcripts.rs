@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::admin::manifest::Manifest;
-use crate::admin::repair::plan::{Plan, plan};
+use crate::admin::repair::plan::{RepairPlan, plan};
 use crate::admin::survey::Survey;
 use crate::admin::tables::TableFacts;
 use crate::base::transcript::{
@@ -43,9 +43,9 @@ fn manifest(lines: &[&str]) -> Manifest {
 }
 
 /// Returns a plan as text: a line for each table.
-fn show(plan: &Plan) -> String {
-    let Plan::Keep { tables } = plan else {
-        let Plan::Merge { level } = plan else { unreachable!("a plan keeps or merges") };
+fn show(plan: &RepairPlan) -> String {
+    let RepairPlan::Keep { tables } = plan else {
+        let RepairPlan::Merge { level } = plan else { unreachable!("a plan keeps or merges") };
         return format!("merge all into L{level}");
     };
     let line = |kept: &crate::admin::repair::plan::Kept| {

@@ -10,14 +10,14 @@ use crate::base::{Error, Result};
 use crate::engine::checkpoint::link_or_copy;
 use crate::engine::open::directory::make_lost;
 use crate::engine::options::Options;
+use crate::engine::table_writer::{TableWriter, Target};
 use crate::engine::version::numbers::FileNumbers;
 use crate::format::edit::NewFile;
-use crate::format::key::InternalComparator;
+use crate::format::key::{InternalComparator, ParsedKey};
 use crate::format::name::{
     FileName, {self},
 };
 use crate::fs::{Fs, sync_dir};
-use crate::table::builder::TableBuilder;
 
 /// Creates new files in a database's directory.
 pub(super) struct Writer<'a> {
@@ -34,6 +34,11 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Returns where new tables go.
+    pub(super) fn target(&self) -> Target<'_> {
+        Target { fs: &*self.fs, dir: self.dir, options: self.options, order: &self.order }
+    }
+
     /// Writes a table of the entries that `fill` adds. Returns `None`, and writes no file, if there
     /// are none.
     pub(super) fn table(
@@ -149,7 +154,7 @@ pub(super) struct Tables<'w, 'a> {
     writer: &'w Writer<'a>,
     level: usize,
     max_bytes: u64,
-    open: Option<(TableBuilder, NewFile)>,
+    open: Option<TableWriter>,
     done: Vec<NewFile>,
 }
 
@@ -157,43 +162,28 @@ impl Tables<'_, '_> {
     /// Adds an entry. Internal keys must ascend. Any entry may begin a new table, so callers that
     /// set a size limit must add only one version of each user key.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.open.as_ref().is_some_and(|(table, _)| table.file_bytes() >= self.max_bytes) {
+        if self.open.as_ref().is_some_and(|table| table.file_bytes() >= self.max_bytes) {
             self.end()?;
         }
-        let (builder, file) = match &mut self.open {
-            Some(open) => open,
+        let entry = ParsedKey::parse(key)?;
+        let table = match &mut self.open {
+            Some(table) => table,
             None => {
-                let writer = self.writer;
-                let number = writer.numbers.take();
-                let path = writer.dir.join(name::table_name(number));
-                let file =
-                    writer.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-                let options = writer.options.table_options(&writer.order, self.level);
-                self.open.insert((
-                    TableBuilder::new(file, path, options),
-                    NewFile {
-                        level: self.level,
-                        number,
-                        file_bytes: 0,
-                        smallest: key.to_vec(),
-                        largest: Vec::new(),
-                    },
-                ))
+                let number = self.writer.numbers.take();
+                let target = self.writer.target();
+                self.open.insert(TableWriter::create(&target, self.level, number)?)
             }
         };
         debug_assert!(
-            file.largest.is_empty() || self.writer.order.compare(&file.largest, key).is_lt(),
+            table.last_key().is_empty() || self.writer.order.compare(table.last_key(), key).is_lt(),
             "the keys of a new table do not ascend"
         );
-        builder.add(key, value)?;
-        file.largest.clear();
-        file.largest.extend_from_slice(key);
-        Ok(())
+        table.add(key, &entry, value)
     }
 
     fn end(&mut self) -> Result<()> {
-        let Some((builder, mut file)) = self.open.take() else { return Ok(()) };
-        file.file_bytes = builder.finish()?.file_bytes;
+        let Some(table) = self.open.take() else { return Ok(()) };
+        let (file, _) = table.finish()?;
         debug_assert!(
             self.done.last().is_none_or(|before| {
                 self.writer.order.compare(&before.largest, &file.smallest).is_lt()

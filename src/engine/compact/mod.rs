@@ -36,7 +36,7 @@ use crate::engine::compact::retention::Retention;
 use crate::engine::read::level::{LevelCursor, Run};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::stats::metrics::micros_of;
-use crate::engine::version::tombstones::Contents;
+use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::{NUM_LEVELS, VersionEdit};
 use crate::format::key::{KeyKind, ParsedKey, SeqNo, UserComparator};
 use crate::fs::sync_dir;
@@ -106,7 +106,7 @@ impl Engine {
         let dropped = merged.dropped;
         let written = merged.files.iter().map(|done| done.file_bytes).sum();
         // After a failed commit the MANIFEST may or may not name the outputs, so they stay.
-        self.install(compaction.edit(merged.files), compaction.output_level, &merged.contents)?;
+        self.install(compaction.edit(merged.files), compaction.output_level, &merged.counts)?;
         let metrics = &self.metrics.levels[compaction.output_level];
         metrics.compactions.fetch_add(1, Relaxed);
         metrics.bytes_read.fetch_add(compaction.inputs.bytes(), Relaxed);
@@ -126,12 +126,12 @@ impl Engine {
         compaction: &Compaction,
         merge: &mut MergeCursor,
         to: Option<&[u8]>,
-        held: Vec<SeqNo>,
+        read_seqs: Vec<SeqNo>,
         stop: impl Fn() -> bool,
         outputs: &mut Outputs<'_>,
     ) -> Result<u64> {
         let order = self.reads.order.user();
-        let mut rule = DropRule::new(compaction, Retention::new(held, order.clone()));
+        let mut rule = DropRule::new(compaction, Retention::new(read_seqs, order.clone()));
         let mut splitter = OutputSplitter::new(compaction, self.options.max_file_bytes);
         let mut dropped = 0;
         let mut entries = 0u64;
@@ -189,7 +189,12 @@ impl Engine {
 
     /// Makes `edit` durable and shows its version to readers. `written` are the counts of the
     /// tables that were written at `level`, by number.
-    fn install(&self, edit: VersionEdit, level: usize, written: &[(u64, Contents)]) -> Result<()> {
+    fn install(
+        &self,
+        edit: VersionEdit,
+        level: usize,
+        written: &[(u64, EntryCounts)],
+    ) -> Result<()> {
         let mut manifest = self.manifest.lock();
         self.assert_in_step(&manifest, &self.state.lock());
         let version = match manifest.commit(edit) {
@@ -200,7 +205,7 @@ impl Engine {
                 return Err(error);
             }
         };
-        version.set_contents(level, written);
+        version.set_counts(level, written);
         let mut state = self.state.lock();
         state.version = version;
         self.show(&state);

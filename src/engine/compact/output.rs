@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::base::{Error, Result};
+use crate::base::Result;
 use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, MAX_GRANDPARENT_FACTOR};
-use crate::engine::version::tombstones::Contents;
+use crate::engine::table_writer::TableWriter;
+use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile};
 use crate::format::key::{ParsedKey, UserComparator, user_key};
-use crate::format::name;
-use crate::table::builder::TableBuilder;
 
 /// A position in the tables of a level that follows a merge, whose keys only ascend.
 pub(super) struct Follower<'a> {
@@ -97,26 +96,17 @@ pub(crate) struct Outputs<'a> {
     level: usize,
     done: Vec<NewFile>,
     /// Counts of the tables in `done`, by number.
-    contents: Vec<(u64, Contents)>,
-    open: Option<Output>,
+    counts: Vec<(u64, EntryCounts)>,
+    open: Option<TableWriter>,
     /// Numbers of all tables that may have a file.
     numbers: Vec<u64>,
-}
-
-/// A table that is being written.
-struct Output {
-    number: u64,
-    builder: TableBuilder,
-    smallest: Vec<u8>,
-    largest: Vec<u8>,
-    contents: Contents,
 }
 
 impl<'a> Outputs<'a> {
     /// Creates an empty list of tables of `level`.
     pub(crate) fn new(engine: &'a Engine, level: usize) -> Outputs<'a> {
-        let (done, contents, numbers) = (Vec::new(), Vec::new(), Vec::new());
-        Outputs { engine, level, done, contents, open: None, numbers }
+        let (done, counts, numbers) = (Vec::new(), Vec::new(), Vec::new());
+        Outputs { engine, level, done, counts, open: None, numbers }
     }
 
     /// Adds an entry to the open table, or to a new one if none is open. Keys ascend.
@@ -125,31 +115,17 @@ impl<'a> Outputs<'a> {
     /// I/O errors.
     pub(super) fn add(&mut self, key: &[u8], entry: &ParsedKey<'_>, value: &[u8]) -> Result<()> {
         debug_assert!(self.is_next(key), "the output of a merge ascends");
-        let output = match &mut self.open {
-            Some(output) => output,
+        let table = match &mut self.open {
+            Some(table) => table,
             None => {
-                let engine = self.engine;
-                let number = engine.numbers.take();
+                let number = self.engine.numbers.take();
                 // Listed before it is created, so that it is removed after a failure.
                 self.numbers.push(number);
-                let path = engine.dir.join(name::table_name(number));
-                let file =
-                    engine.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
-                let options = engine.options.table_options(&engine.reads.order, self.level);
-                self.open.insert(Output {
-                    number,
-                    builder: TableBuilder::new(file, path, options),
-                    smallest: key.to_vec(),
-                    largest: Vec::new(),
-                    contents: Contents::default(),
-                })
+                let target = self.engine.table_target();
+                self.open.insert(TableWriter::create(&target, self.level, number)?)
             }
         };
-        output.builder.add(key, value)?;
-        output.contents.add(entry);
-        output.largest.clear();
-        output.largest.extend_from_slice(key);
-        Ok(())
+        table.add(key, entry, value)
     }
 
     /// Returns whether `key` may follow what is in the tables: it is after the last key of the open
@@ -157,7 +133,7 @@ impl<'a> Outputs<'a> {
     fn is_next(&self, key: &[u8]) -> bool {
         let order = &self.engine.reads.order;
         match (&self.open, self.done.last()) {
-            (Some(open), _) => order.compare(&open.largest, key).is_lt(),
+            (Some(open), _) => order.compare(open.last_key(), key).is_lt(),
             (None, Some(done)) => {
                 order.user().compare(user_key(&done.largest), user_key(key)).is_lt()
             }
@@ -167,12 +143,12 @@ impl<'a> Outputs<'a> {
 
     /// Returns the last user key of the open table.
     fn last_key(&self) -> Option<&[u8]> {
-        self.open.as_ref().map(|output| user_key(&output.largest))
+        self.open.as_ref().map(|table| user_key(table.last_key()))
     }
 
     /// Returns the bytes of the open table so far.
     fn open_bytes(&self) -> u64 {
-        self.open.as_ref().map_or(0, |output| output.builder.file_bytes())
+        self.open.as_ref().map_or(0, TableWriter::file_bytes)
     }
 
     /// Finishes the open table, if there is one, and syncs its file.
@@ -180,30 +156,19 @@ impl<'a> Outputs<'a> {
     /// # Errors
     /// I/O errors.
     pub(super) fn end_table(&mut self) -> Result<()> {
-        let Some(output) = self.open.take() else { return Ok(()) };
-        let number = output.number;
-        debug_assert!(output.contents.entries > 0, "no table is empty");
-        debug_assert!(self.numbers.contains(&number), "a failure would leave table {number}");
-        self.contents.push((number, output.contents));
-        self.done.push(NewFile {
-            level: self.level,
-            number,
-            file_bytes: 0,
-            smallest: output.smallest,
-            largest: output.largest,
-        });
-        let summary = output.builder.finish()?;
-        if let Some(done) = self.done.last_mut() {
-            done.file_bytes = summary.file_bytes;
-        }
+        let Some(table) = self.open.take() else { return Ok(()) };
+        let (file, counts) = table.finish()?;
+        debug_assert!(self.numbers.contains(&file.number), "a failure would leave {file:?}");
+        self.counts.push((file.number, counts));
+        self.done.push(file);
         Ok(())
     }
 
     /// Returns the tables, all finished, and the counts of each, by number.
-    pub(crate) fn into_files(self) -> (Vec<NewFile>, Vec<(u64, Contents)>) {
+    pub(crate) fn into_files(self) -> (Vec<NewFile>, Vec<(u64, EntryCounts)>) {
         debug_assert!(self.open.is_none(), "a table is unfinished");
         debug_assert!(self.done.iter().all(|file| file.file_bytes > 0), "a table has no bytes");
-        (self.done, self.contents)
+        (self.done, self.counts)
     }
 
     /// Returns the numbers of all tables that may have a file.

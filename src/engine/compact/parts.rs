@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::engine::compact::output::Outputs;
 use crate::engine::compact::plan::Compaction;
 use crate::engine::version::TableFile;
-use crate::engine::version::tombstones::Contents;
+use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::NewFile;
 use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key, user_key};
 
@@ -41,7 +41,7 @@ pub(super) struct Merged {
     /// The tables that it wrote, in key order.
     pub(super) files: Vec<NewFile>,
     /// Counts of the tables, by number.
-    pub(super) contents: Vec<(u64, Contents)>,
+    pub(super) counts: Vec<(u64, EntryCounts)>,
     /// Number of entries that it left out.
     pub(super) dropped: u64,
     /// Position in each input before the merge.
@@ -60,9 +60,9 @@ impl Engine {
     /// The first error of a part; the outputs of the others are removed then.
     pub(super) fn merge(&self, compaction: &Compaction) -> Result<Merged> {
         let parts = self.parts_of(compaction)?;
-        let held = self.reads.held_seqs();
+        let read_seqs = self.reads.read_seqs();
         let gave_up = AtomicBool::new(false);
-        let merge = |part| self.merge_part(compaction, part, held.clone(), &gave_up);
+        let merge = |part| self.merge_part(compaction, part, read_seqs.clone(), &gave_up);
         let merged: Vec<Result<Merged>> = match parts.split_last() {
             Some((last, others)) if self.inline.is_none() => thread::scope(|scope| {
                 let thread = |part| {
@@ -101,7 +101,7 @@ impl Engine {
                 Err(_) => continue,
             };
             all.files.extend(part.files);
-            all.contents.extend(part.contents);
+            all.counts.extend(part.counts);
             all.dropped += part.dropped;
             // In tables whose keys ascend, a part begins at the entry where the part before it
             // ends. In others, entries between the two could be lost.
@@ -130,7 +130,7 @@ impl Engine {
         &self,
         compaction: &Compaction,
         part: &Part,
-        held: Vec<SeqNo>,
+        read_seqs: Vec<SeqNo>,
         gave_up: &AtomicBool,
     ) -> Result<Merged> {
         let mut outputs = Outputs::new(self, compaction.output_level());
@@ -143,14 +143,15 @@ impl Engine {
             let begin = merge.positions();
             let stop = || gave_up.load(Relaxed) || self.closing.load(Relaxed);
             let to = part.to.as_deref();
-            let dropped = self.merge_into(compaction, &mut merge, to, held, stop, &mut outputs)?;
+            let dropped =
+                self.merge_into(compaction, &mut merge, to, read_seqs, stop, &mut outputs)?;
             Ok((dropped, begin, merge.positions()))
         };
         // Contained here, so that after a panic, too, outputs are removed and other parts stop.
         match self.contain("a compaction", run) {
             Ok((dropped, begin, end)) => {
-                let (files, contents) = outputs.into_files();
-                Ok(Merged { files, contents, dropped, begin, end })
+                let (files, counts) = outputs.into_files();
+                Ok(Merged { files, counts, dropped, begin, end })
             }
             Err(error) => {
                 gave_up.store(true, Relaxed);

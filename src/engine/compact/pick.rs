@@ -57,14 +57,14 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
 }
 
 /// Returns the compaction of tables of `levels` that is most due among those that no compaction of
-/// `running` is in the way of. `oldest_held` is the oldest sequence number that is read.
+/// `running` is in the way of. `oldest_read` is the oldest sequence number that is read.
 pub(crate) fn pick(
     version: &Arc<Version>,
     order: &UserComparator,
     options: &Options,
     running: &[Arc<Compaction>],
     levels: Range<usize>,
-    oldest_held: SeqNo,
+    oldest_read: SeqNo,
 ) -> Option<Compaction> {
     let is_in_the_way = |compaction: &Compaction| {
         !compaction.input_files().all(is_free)
@@ -85,7 +85,7 @@ pub(crate) fn pick(
     });
     by_size.or_else(|| {
         let mut many = version.files().filter(|(level, file)| {
-            levels.contains(level) && file.tombstones.are_many(oldest_held)
+            levels.contains(level) && file.tombstones.are_many(oldest_read)
         });
         many.find_map(|(level, file)| {
             let compaction = pick_tombstones(version, level, file, order, options)?;

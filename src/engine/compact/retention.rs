@@ -11,7 +11,7 @@ use crate::format::key::{ParsedKey, SeqNo, UserComparator};
 #[derive(Debug)]
 pub(crate) struct Retention {
     /// Sequence numbers at which the database is read, ascending.
-    held: Vec<SeqNo>,
+    read_seqs: Vec<SeqNo>,
     order: UserComparator,
     /// User key of the last entry.
     key: Vec<u8>,
@@ -20,11 +20,14 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Creates the rule that keeps what readers at one of the `held` sequence numbers, ascending,
+    /// Creates the rule that keeps what readers at one of the `read_seqs`, which ascend,
     /// see.
-    pub(crate) fn new(held: Vec<SeqNo>, order: UserComparator) -> Retention {
-        debug_assert!(held.is_sorted_by(|a, b| a < b), "held sequence numbers ascend: {held:?}");
-        Retention { held, order, key: Vec::new(), newer: None }
+    pub(crate) fn new(read_seqs: Vec<SeqNo>, order: UserComparator) -> Retention {
+        debug_assert!(
+            read_seqs.is_sorted_by(|a, b| a < b),
+            "sequence numbers of readers ascend: {read_seqs:?}"
+        );
+        Retention { read_seqs, order, key: Vec::new(), newer: None }
     }
 
     /// Returns whether every reader sees a newer version of the key instead of this one.
@@ -39,8 +42,8 @@ impl Retention {
                 return Err(Error::corruption("the keys of a table do not ascend"));
             }
             if step.is_eq() {
-                let at = self.held.partition_point(|&held| held < entry.seq);
-                return Ok(self.held.get(at).is_none_or(|&held| held >= newer));
+                let at = self.read_seqs.partition_point(|&reader| reader < entry.seq);
+                return Ok(self.read_seqs.get(at).is_none_or(|&reader| reader >= newer));
             }
         }
         self.key.clear();
@@ -50,6 +53,6 @@ impl Retention {
 
     /// Returns whether every reader sees the entry at `seq` or a newer version of its key.
     pub(super) fn all_see(&self, seq: SeqNo) -> bool {
-        self.held.first().is_none_or(|&oldest| seq <= oldest)
+        self.read_seqs.first().is_none_or(|&oldest| seq <= oldest)
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
 use crate::engine::version::testing::{key, level, numbers, order, version};
-use crate::engine::version::tombstones::Contents;
+use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{TableFile, Version};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KeyKind, MAX_SEQ_NO, ParsedKey, UserComparator};
@@ -112,7 +112,7 @@ impl Machine {
             let known = &self.file(table).tombstones;
             let words: Vec<&str> = rest.split([' ', ',']).filter(|word| !word.is_empty()).collect();
             match words[..] {
-                [tombstones, "of", entries, "newest", newest] => known.set_contents(Contents {
+                [tombstones, "of", entries, "newest", newest] => known.set_counts(EntryCounts {
                     entries: number(entries),
                     tombstones: number(tombstones),
                     newest_tombstone: number(newest),
@@ -131,8 +131,8 @@ impl Machine {
                 level(from)..level(to)
             }
         };
-        let held = command.number("held", MAX_SEQ_NO);
-        pick(&self.version, &self.order, &self.options, &self.running, levels, held)
+        let oldest_read = command.number("read_at", MAX_SEQ_NO);
+        pick(&self.version, &self.order, &self.options, &self.running, levels, oldest_read)
     }
 }
 
@@ -160,9 +160,9 @@ fn what_comes_with_a_table() {
 #[test]
 fn what_a_merge_keeps() {
     transcript::run("retention", |command: &Command<'_>| {
-        let held = command.arg("held").map_or(Vec::new(), |held| held.split(',').collect());
-        let held = held.into_iter().map(number).collect();
-        let mut retention = Retention::new(held, order().user().clone());
+        let read_seqs = command.arg("read_at").map_or(Vec::new(), |seqs| seqs.split(',').collect());
+        let read_seqs = read_seqs.into_iter().map(number).collect();
+        let mut retention = Retention::new(read_seqs, order().user().clone());
         let mut lines = Vec::new();
         for line in &command.input {
             let (entry, is_delete) = match line.strip_suffix(" delete") {

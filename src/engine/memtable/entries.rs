@@ -17,7 +17,7 @@ pub struct Entry {
     user_key_bytes: u32,
     /// The part of the user key's hash that does not choose the bucket.
     pub hash: u32,
-    /// The next place of its chain in the hash index. Never changes once the entry is appended.
+    /// The next position of its chain in the hash index. Never changes once the entry is appended.
     pub next: u32,
     /// The number, plus one, of the next older entry with the same hash; 0 if there is none. Set by
     /// the hash index, and only once.

@@ -48,23 +48,23 @@ const GROWTH_LG: u32 = 2;
 const MAX_ARRAYS: usize = 12;
 const MAX_BUCKETS_LG: u32 = 28;
 
-/// The place that ends a chain. The place of an entry is its number plus one.
+/// The position that ends a chain. The position of an entry is its number plus one.
 const END: u32 = 0;
 
-/// Bit that marks a place as the number of a link.
+/// Bit that marks a position as the number of a link.
 const LINK: u32 = 1 << 31;
 
-/// Number of lower bits of a bucket that hold the first place of its chain. The upper bits count
+/// Number of lower bits of a bucket that hold the first position of its chain. The upper bits count
 /// the entries since the last tidy chain.
-const PLACE_BITS: u32 = 29;
-const PLACE_MASK: u32 = (1 << PLACE_BITS) - 1;
+const POSITION_BITS: u32 = 29;
+const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
 
 /// Largest number of entries.
-pub(super) const MAX_INDEXED: u32 = PLACE_MASK - 1;
+pub(super) const MAX_INDEXED: u32 = POSITION_MASK - 1;
 
 /// Number of entries in front of a tidy chain before the next one is made. More make longer chains
 /// and cheaper inserts; the count must fit the upper bits of a bucket.
-const MAX_UNTIDY: u32 = (1 << (32 - PLACE_BITS)) - 1;
+const MAX_UNTIDY: u32 = (1 << (32 - POSITION_BITS)) - 1;
 
 /// Number of entries after which a lookup gives up, and a chain being tidied keeps the rest as it
 /// is. With a larger limit, lookups of keys with many versions take longer before the sorted order
@@ -125,7 +125,7 @@ impl HashIndex {
         debug_assert!(array.is_some_and(|array| array.len().is_power_of_two()));
         entry.hash = tag(hash);
         let before = bucket.load(Ordering::Relaxed);
-        let (mut untidy, first) = (before >> PLACE_BITS, before & PLACE_MASK);
+        let (mut untidy, first) = (before >> POSITION_BITS, before & POSITION_MASK);
         if untidy < MAX_UNTIDY {
             untidy += 1;
             entry.next = first;
@@ -134,10 +134,10 @@ impl HashIndex {
             self.begin_tidy_chain(entries, &mut entry, first);
         }
         entries.push(entry);
-        bucket.store(untidy << PLACE_BITS | (number + 1), Ordering::Release);
+        bucket.store(untidy << POSITION_BITS | (number + 1), Ordering::Release);
     }
 
-    /// Makes a tidy chain out of the one at place `at`: `entry` continues to the newest entry of
+    /// Makes a tidy chain out of the one at position `at`: `entry` continues to the newest entry of
     /// each other hash, and every further entry is appended to the `older` of its hash.
     #[inline(never)]
     fn begin_tidy_chain(&self, entries: &Entries, entry: &mut Entry, mut at: u32) {
@@ -172,7 +172,7 @@ impl HashIndex {
         entry.next = at;
     }
 
-    /// Returns the number of the entry at a place of a chain, the entry, and the next place.
+    /// Returns the number of the entry at a position of a chain, the entry, and the next position.
     #[inline]
     fn follow<'a>(&self, entries: &'a Entries, at: u32) -> Option<(u32, &'a Entry, u32)> {
         if at & LINK != 0 {
@@ -207,7 +207,7 @@ impl HashIndex {
         for array in self.arrays[..=newest].iter().rev().filter_map(OnceLock::get) {
             let bucket = array.get(bucket_of(hash, array.len()));
             let mut at = bucket.map_or(END, |bucket| bucket.load(Ordering::Acquire));
-            at &= PLACE_MASK;
+            at &= POSITION_MASK;
             while let Some((_, first, next)) = self.follow(entries, at) {
                 at = next;
                 steps += 1;
@@ -234,7 +234,7 @@ impl HashIndex {
 
 /// The entries of one hash in a chain that is being tidied.
 struct Known<'a> {
-    /// The place of the newest entry, the place after it, and the entry's number.
+    /// The position of the newest entry, the position after it, and the entry's number.
     at: u32,
     next: u32,
     number: u32,
@@ -283,9 +283,10 @@ impl HashIndex {
             assert!(array.len().is_power_of_two());
             for (i, bucket) in array.iter().enumerate() {
                 let mut last = u32::MAX;
-                let mut at = bucket.load(Ordering::Relaxed) & PLACE_MASK;
+                let mut at = bucket.load(Ordering::Relaxed) & POSITION_MASK;
                 while at != END {
-                    let (number, entry, next) = self.follow(entries, at).expect("a dangling place");
+                    let (number, entry, next) =
+                        self.follow(entries, at).expect("a dangling position");
                     assert!(number < last, "a chain ascends from {last} to {number}");
                     assert_eq!(bucket_of(hash(entry), array.len()), i, "in another bucket");
                     self.check_older(entries, number, &mut is_reached);
@@ -313,6 +314,7 @@ impl HashIndex {
 mod tests {
     use super::super::entries::Arena;
     use super::*;
+    use crate::base::random::Rng;
 
     /// Compares with a walk over all versions: each lookup finds the newest version visible at a
     /// sequence number, or gives up for an old one. Arrays grow, and keys share tags.
@@ -322,17 +324,16 @@ mod tests {
             let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
             // At most 40 buckets, and two keys per tag.
             let hash = |key: u64| ((key / 2) << 32) | (key / 2 % 40);
-            let mut rng = keys + 1;
+            let mut rng = Rng::new(keys);
             let mut versions = vec![Vec::new(); keys as usize];
             let mut found_old = 0;
             for seq in 0..6000u64 {
-                rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let key = (rng >> 33) % keys;
+                let key = rng.below(keys);
                 let key = if seq % 3 == 0 { key / 4 } else { key };
                 let entry = arena.store(&key.to_le_bytes(), seq << 8 | 1, b"");
                 index.push(&entries, entry, hash(key));
                 versions[key as usize].push(seq);
-                let (asked, at) = ((rng >> 20) % keys, seq - (rng >> 13) % (seq + 1).min(100));
+                let (asked, at) = (rng.below(keys), seq - rng.below((seq + 1).min(100)));
                 let expected = versions[asked as usize].iter().rev().find(|seq| **seq <= at);
                 let asked = asked.to_le_bytes();
                 let found = index.find(&entries, hash(u64::from_le_bytes(asked)), |entry| {

@@ -121,16 +121,7 @@ fn partition(keys: &mut [SortKey], first: impl Fn(&SortKey) -> bool) -> usize {
 mod tests {
     use super::super::entries::Arena;
     use super::*;
-
-    /// Knuth's generator, its high bits.
-    struct Rng(u64);
-
-    impl Rng {
-        fn below(&mut self, limit: usize) -> usize {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (self.0 >> 33) as usize % limit
-        }
-    }
+    use crate::base::random::Rng;
 
     fn check(keys: &[(Vec<u8>, u64)]) {
         let (entries, mut arena) = (Entries::new(), Arena::default());
@@ -148,16 +139,16 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_whole_comparisons() {
-        let mut rng = Rng(7);
+        let mut rng = Rng::new(7);
         for round in 0..300 {
             let letters = [b"\0\0\0\0a".as_slice(), b"ab\0\xff", b"x"][round % 3];
-            let prefix = vec![b'p'; rng.below(30)];
+            let prefix = vec![b'p'; rng.index(30)];
             let longest = [3, 9, 17, 40][round % 4];
-            let keys: Vec<_> = (0..rng.below(400))
+            let keys: Vec<_> = (0..rng.index(400))
                 .map(|i| {
                     let mut key = prefix.clone();
-                    let len = rng.below(longest);
-                    key.extend((0..len).map(|_| letters[rng.below(letters.len())]));
+                    let len = rng.index(longest);
+                    key.extend((0..len).map(|_| letters[rng.index(letters.len())]));
                     (key, (i as u64 % 7) << 8 | 1)
                 })
                 .collect();

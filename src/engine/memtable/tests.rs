@@ -3,6 +3,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::base::BytewiseComparator;
+use crate::base::comparator::testing::CaseBlind;
+use crate::base::random::Rng;
 use crate::format::batch::WriteBatch;
 use crate::format::key::{MAX_SEQ_NO, ParsedKey, internal_key, user_key};
 
@@ -115,38 +117,15 @@ fn versions_may_come_in_any_order() {
     assert_eq!(seqs, [9, 5, 3, 1], "each internal key once");
 }
 
-#[derive(Debug)]
-struct IgnoresCase;
-
-impl Comparator for IgnoresCase {
-    fn name(&self) -> &str {
-        "ignores-case"
-    }
-    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
-        a.to_ascii_lowercase().cmp(&b.to_ascii_lowercase())
-    }
-    fn find_shortest_separator(&self, _: &mut Vec<u8>, _: &[u8]) {}
-    fn find_short_successor(&self, _: &mut Vec<u8>) {}
-}
-
 #[test]
 fn other_bytes_may_be_the_same_key() {
-    let mem = empty(IgnoresCase);
+    let mem = empty(CaseBlind);
     let ops: [(&[u8], Option<&[u8]>); 3] =
         [(b"Key", Some(b"1")), (b"kEY", Some(b"2")), (b"other", Some(b"3"))];
     insert(&mem, &mut Arena::default(), &ops, 1);
     assert_eq!(value_at(&mem, b"key", 1), Some(Some(Bytes::from("1"))));
     assert_eq!(value_at(&mem, b"KEY", 9), Some(Some(Bytes::from("2"))));
     assert_eq!(value_at(&mem, b"OTHER", 9), Some(Some(Bytes::from("3"))));
-}
-
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
-        (self.0 >> 33) % limit
-    }
 }
 
 /// A user key and a reversed sequence number, which sort as internal keys do.
@@ -156,7 +135,7 @@ type Version = (Vec<u8>, Reverse<SeqNo>);
 #[test]
 fn random_operations_match_a_sorted_map() {
     for (round, keys) in [(1, 300), (2, 5000), (3, 100_000)] {
-        let mut rng = Rng(round);
+        let mut rng = Rng::new(round);
         let mem = Arc::new(empty(BytewiseComparator));
         let mut arena = Arena::default();
         let mut model: BTreeMap<Version, Option<Vec<u8>>> = BTreeMap::new();
@@ -225,7 +204,7 @@ fn a_cursor_is_not_put_off_by_what_comes_meanwhile() {
     let (mut forward, mut backward) = (mem.cursor(), mem.cursor());
     assert!(forward.seek_to_first() && backward.seek_to_last());
     let last = seq;
-    let mut rng = Rng(5);
+    let mut rng = Rng::new(5);
     for i in 0..300u32 {
         for (cursor, at) in [(&forward, i), (&backward, 299 - i)] {
             let found = ParsedKey::parse(cursor.key()).unwrap();

@@ -26,15 +26,16 @@ use std::time::Duration;
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, LockRank, Mutex};
 use crate::base::{Error, Result};
-use crate::engine::flush::{Target, write_table};
+use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::open::directory::{
     check_files, check_numbers, create_dir, has_database, list, live_logs, lock, make_lost,
 };
-use crate::engine::open::replay::{Recovery, Replay, Replayed};
+use crate::engine::open::replay::{LogReplay, Recovery, Replayed};
 use crate::engine::options::Options;
 use crate::engine::read::view::ReadState;
 use crate::engine::stats::metrics::Metrics;
+use crate::engine::table_writer::Target;
 use crate::engine::version::manifest::Recovered;
 use crate::engine::version::numbers::FileNumbers;
 use crate::engine::version::obsolete::Trash;
@@ -57,7 +58,7 @@ use crate::table::reader::TableContext;
 use crate::table::table_cache::TableCache;
 
 pub(crate) mod directory;
-pub(crate) mod pinned;
+pub(crate) mod held;
 pub(crate) mod read_only;
 pub(crate) mod replay;
 
@@ -222,7 +223,7 @@ impl Opening {
     /// Replays `logs`. Memtables that exceed the write buffers are flushed on the way, and all of
     /// them if a log is damaged.
     fn replay(&self, logs: &[u64]) -> Result<(Replayed, Flushed)> {
-        let replay = Replay {
+        let replay = LogReplay {
             fs: &*self.fs,
             dir: &self.dir,
             order: &self.order,
@@ -249,10 +250,10 @@ impl Opening {
         let Some(Frozen { mem, .. }) = memtables.pop_front() else { return Ok(()) };
         let number = self.numbers.take();
         // There are no readers yet: only the newest version of each key is needed.
-        let held = vec![MAX_SEQ_NO];
+        let read_seqs = vec![MAX_SEQ_NO];
         let (options, order) = (&self.options, &self.order);
         let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
-        let (table, _) = write_table(&target, &mem, held, number, |_| {})?;
+        let (table, _) = write_table(&target, &mem, read_seqs, number, |_| {})?;
         debug_assert!(
             flushed.tables.last().is_none_or(|older| older.number < table.number),
             "a newer table has a lower number"

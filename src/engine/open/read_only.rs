@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::base::{Error, Result};
 use crate::engine::memtable::Memtable;
 use crate::engine::open::directory::{self};
-use crate::engine::open::pinned::{Files, PinnedFs, hold_logs, hold_tables};
-use crate::engine::open::replay::{Recovery, Replay};
+use crate::engine::open::held::{Files, HeldFs, hold_logs, hold_tables};
+use crate::engine::open::replay::{LogReplay, Recovery};
 use crate::engine::open::{self};
 use crate::engine::options::Options;
 use crate::engine::read::view::{ReadState, ReadView};
@@ -89,12 +89,12 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     let mut with_logs = held.clone();
     let live_logs = directory::live_logs(&files, &recovered);
     let logs = hold_logs(&*options.fs, dir, &live_logs, &mut with_logs)?;
-    let fs = PinnedFs::new(options.fs.clone(), held.clone());
+    let fs = HeldFs::new(options.fs.clone(), held.clone());
     let unheld_tables = fs.unheld() as u64;
     let fs: Arc<dyn Fs> = Arc::new(fs);
     let order = InternalComparator::new(options.comparator.clone());
-    let replay = Replay {
-        fs: &PinnedFs::new(options.fs.clone(), with_logs),
+    let replay = LogReplay {
+        fs: &HeldFs::new(options.fs.clone(), with_logs),
         dir,
         order: &order,
         write_buffer_bytes: usize::MAX,

@@ -73,7 +73,7 @@ impl Replayed {
 }
 
 /// A replay of logs into memtables.
-pub(crate) struct Replay<'a> {
+pub(crate) struct LogReplay<'a> {
     /// The filesystem of the logs.
     pub fs: &'a dyn Fs,
     /// The directory of the logs.
@@ -88,7 +88,7 @@ pub(crate) struct Replay<'a> {
     pub beside_writer: bool,
 }
 
-impl Replay<'_> {
+impl LogReplay<'_> {
     /// Replays `logs`, whose numbers must ascend. `last_seq` is the last sequence number in tables.
     /// `full` is called when more memtables than the first few are full, and may take the oldest
     /// ones from the queue.

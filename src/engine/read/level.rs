@@ -53,7 +53,7 @@ pub(crate) struct LevelCursor {
     /// The scan that the cursor is for, if it may skip tables.
     scan: Option<Arc<PrefixScan>>,
     /// Indices of the tables that the cursor may read.
-    window: Range<usize>,
+    range: Range<usize>,
     /// Index of the current table.
     pub(super) at: usize,
     /// The cursor in the current table; `None` if there is no current entry.
@@ -71,17 +71,17 @@ impl LevelCursor {
         options: BlockReadOptions,
         scan: Option<Arc<PrefixScan>>,
     ) -> LevelCursor {
-        let window = match &scan {
-            Some(scan) => scan.window(state.order.user(), run.files()),
+        let range = match &scan {
+            Some(scan) => scan.tables_in_range(state.order.user(), run.files()),
             None => 0..run.files().len(),
         };
         debug_assert!(run.is_sorted(&state), "tables of a sorted level overlap");
         debug_assert!(
-            window.start <= window.end && window.end <= run.files().len(),
-            "the window is outside of the level"
+            range.start <= range.end && range.end <= run.files().len(),
+            "the range is outside of the level"
         );
         let trace = LevelTrace::default();
-        LevelCursor { state, run, options, scan, at: window.start, window, cursor: None, trace }
+        LevelCursor { state, run, options, scan, at: range.start, range, cursor: None, trace }
     }
 
     #[inline]
@@ -114,7 +114,7 @@ impl LevelCursor {
     /// Makes the table at index `at` the current one. Returns its cursor, or `None` if `scan` skips
     /// the table.
     fn open(&mut self, at: usize) -> Result<Option<&mut TableCursor>> {
-        debug_assert!(self.window.contains(&at), "a table outside of the window");
+        debug_assert!(self.range.contains(&at), "a table outside of the range");
         if self.cursor.is_none() || self.at != at {
             self.drop_cursor();
             self.at = at;
@@ -133,14 +133,14 @@ impl LevelCursor {
     }
 
     pub(super) fn seek_to_first(&mut self) -> Result<bool> {
-        self.seek_forward(self.window.start, TableCursor::seek_to_first)
+        self.seek_forward(self.range.start, TableCursor::seek_to_first)
     }
 
     pub(super) fn seek_to_last(&mut self) -> Result<bool> {
-        if self.window.is_empty() {
+        if self.range.is_empty() {
             return Ok(false);
         }
-        let valid = match self.open(self.window.end - 1)? {
+        let valid = match self.open(self.range.end - 1)? {
             Some(cursor) => cursor.seek_to_last()?,
             None => false,
         };
@@ -151,7 +151,7 @@ impl LevelCursor {
         let order = &self.state.order;
         let files = self.run.files();
         let at = files.partition_point(|file| order.compare(&file.largest, target).is_lt());
-        self.seek_forward(at.max(self.window.start), |cursor| cursor.seek(target))
+        self.seek_forward(at.max(self.range.start), |cursor| cursor.seek(target))
     }
 
     /// Moves to the entry that `position` finds in the table at index `at`, or else to the first
@@ -161,7 +161,7 @@ impl LevelCursor {
         at: usize,
         position: impl FnOnce(&mut TableCursor) -> Result<bool>,
     ) -> Result<bool> {
-        if at >= self.window.end {
+        if at >= self.range.end {
             self.drop_cursor();
             return Ok(false);
         }
@@ -191,7 +191,7 @@ impl LevelCursor {
     }
 
     fn skip_forward(&mut self) -> Result<bool> {
-        while self.at + 1 < self.window.end {
+        while self.at + 1 < self.range.end {
             if let Some(cursor) = self.open(self.at + 1)?
                 && cursor.seek_to_first()?
             {
@@ -203,7 +203,7 @@ impl LevelCursor {
     }
 
     fn skip_backward(&mut self) -> Result<bool> {
-        while self.at > self.window.start {
+        while self.at > self.range.start {
             if let Some(cursor) = self.open(self.at - 1)?
                 && cursor.seek_to_last()?
             {

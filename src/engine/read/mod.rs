@@ -8,7 +8,7 @@
 //! | `iter` | cursors and iterators over the newest visible versions |
 //! | `sources`, `merge`, `level` | the sorted sources of a cursor, merged; a sorted level as one |
 //! | `prefix_scan` | scans of one prefix, which skip tables by their prefix filters |
-//! | `snapshot` | the public handle of a held sequence number |
+//! | `snapshot` | the public handle of a sequence number to read at |
 
 pub(crate) mod cursor;
 pub(crate) mod get;

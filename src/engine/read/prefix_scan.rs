@@ -50,13 +50,17 @@ impl PrefixScan {
     }
 
     /// Returns the indices of the tables of a sorted level whose key ranges overlap the scan's.
-    pub(crate) fn window(&self, order: &UserComparator, files: &[Arc<TableFile>]) -> Range<usize> {
+    pub(crate) fn tables_in_range(
+        &self,
+        order: &UserComparator,
+        files: &[Arc<TableFile>],
+    ) -> Range<usize> {
         let start =
             files.partition_point(|file| order.compare(file.last_key(), &self.from).is_lt());
         let in_range = files[start..].partition_point(|file| self.range().overlaps(order, file));
         debug_assert!(
             files[start + in_range..].iter().all(|file| !self.range().overlaps(order, file)),
-            "a table of the scan is after the window"
+            "a table of the scan is after the range"
         );
         start..start + in_range
     }

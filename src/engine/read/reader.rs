@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
 
     /// Returns a reader of the database as `snapshot` shows it.
     pub(crate) fn at(snapshot: &'a Snapshot) -> Reader<'a> {
-        Reader { state: snapshot.held.state(), at: Some(snapshot.held.seq()) }
+        Reader { state: snapshot.seq.state(), at: Some(snapshot.seq.seq()) }
     }
 
     /// Returns the state of the database.
@@ -55,8 +55,8 @@ impl<'a> Reader<'a> {
     fn seq_of(&self, options: &ReadOptions) -> Result<SeqNo> {
         match &options.snapshot {
             None => Ok(self.at.unwrap_or_else(|| self.state.visible_seq())),
-            Some(snapshot) if Arc::ptr_eq(snapshot.held.state(), self.state) => {
-                Ok(snapshot.held.seq())
+            Some(snapshot) if Arc::ptr_eq(snapshot.seq.state(), self.state) => {
+                Ok(snapshot.seq.seq())
             }
             Some(_) => Err(Error::invalid("the snapshot belongs to another database")),
         }
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
 
     /// Returns a cursor, at no entry.
     pub(crate) fn cursor(&self, options: &ReadOptions) -> Result<Cursor> {
-        let (view, seq) = self.moment(options)?;
+        let (view, seq) = self.read_point(options)?;
         Cursor::new(self.state.clone(), view, seq, options.block_options(), None)
     }
 
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         options: &ReadOptions,
         range: impl RangeBounds<K>,
     ) -> Result<Iter> {
-        let (view, seq) = self.moment(options)?;
+        let (view, seq) = self.read_point(options)?;
         Ok(Iter::new(self.state.clone(), view, seq, options.block_options(), range))
     }
 
@@ -118,12 +118,12 @@ impl<'a> Reader<'a> {
         prefix: &[u8],
         from: Bound<&[u8]>,
     ) -> Result<Iter> {
-        let (view, seq) = self.moment(options)?;
+        let (view, seq) = self.read_point(options)?;
         Iter::with_prefix(self.state.clone(), view, seq, options.block_options(), prefix, from)
     }
 
     /// Returns the current view, to keep, and the sequence number to read at.
-    pub(crate) fn moment(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {
+    pub(crate) fn read_point(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {
         let view = self.state.view_owned();
         let seq = self.seq(options)?;
         Ok((view, seq))

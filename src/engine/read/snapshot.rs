@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::read::view::{HeldSeq, ReadState};
+use crate::engine::read::view::{ReadSeq, ReadState};
 
 /// The database as it was at one moment. It has all the reads of a [`Db`](crate::Db).
 ///
@@ -25,17 +25,17 @@ use crate::engine::read::view::{HeldSeq, ReadState};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    pub(crate) held: Arc<HeldSeq>,
+    pub(crate) seq: Arc<ReadSeq>,
 }
 
 impl Snapshot {
     /// Returns a snapshot of the database as it is now.
     pub(crate) fn now(state: &Arc<ReadState>) -> Snapshot {
-        Snapshot { held: Arc::new(HeldSeq::now(state)) }
+        Snapshot { seq: Arc::new(ReadSeq::now(state)) }
     }
 
     /// Returns the sequence number of the last write that the snapshot shows; 0 if there is none.
     pub fn sequence(&self) -> u64 {
-        self.held.seq()
+        self.seq.seq()
     }
 }

@@ -135,7 +135,7 @@ impl ReadState {
 
     /// Returns the sequence numbers at which the database may be read, ascending: those of the
     /// snapshots, and the visible one. Compactions keep what readers at these see.
-    pub(crate) fn held_seqs(&self) -> Vec<SeqNo> {
+    pub(crate) fn read_seqs(&self) -> Vec<SeqNo> {
         let snapshots = self.snapshots.lock();
         let mut seqs: Vec<SeqNo> = snapshots.keys().copied().collect();
         let visible = self.visible_seq();
@@ -146,8 +146,8 @@ impl ReadState {
         seqs
     }
 
-    /// Returns the lowest of [`ReadState::held_seqs`].
-    pub(crate) fn oldest_held_seq(&self) -> SeqNo {
+    /// Returns the lowest of [`ReadState::read_seqs`].
+    pub(crate) fn oldest_read_seq(&self) -> SeqNo {
         let snapshots = self.snapshots.lock();
         snapshots.keys().next().copied().unwrap_or_else(|| self.visible_seq())
     }
@@ -184,14 +184,14 @@ impl Drop for Sweep {
 /// A sequence number that a snapshot holds. Until it is dropped, compactions keep what a reader at
 /// that sequence number sees.
 #[derive(Debug)]
-pub(crate) struct HeldSeq {
+pub(crate) struct ReadSeq {
     state: Arc<ReadState>,
     seq: SeqNo,
 }
 
-impl HeldSeq {
+impl ReadSeq {
     /// Holds the visible sequence number.
-    pub(crate) fn now(state: &Arc<ReadState>) -> HeldSeq {
+    pub(crate) fn now(state: &Arc<ReadState>) -> ReadSeq {
         // The sequence number is read under the lock. A compaction that lists the snapshots before
         // this one is added keeps what was visible at that time, and that is not newer.
         let mut snapshots = state.snapshots.lock();
@@ -201,7 +201,7 @@ impl HeldSeq {
             "a snapshot is newer than what is visible"
         );
         *snapshots.entry(seq).or_insert(0) += 1;
-        HeldSeq { state: state.clone(), seq }
+        ReadSeq { state: state.clone(), seq }
     }
 
     /// Returns the database's state.
@@ -215,10 +215,13 @@ impl HeldSeq {
     }
 }
 
-impl Drop for HeldSeq {
+impl Drop for ReadSeq {
     fn drop(&mut self) {
         let mut snapshots = self.state.snapshots.lock();
-        debug_assert!(snapshots.contains_key(&self.seq), "a held sequence number is not listed");
+        debug_assert!(
+            snapshots.contains_key(&self.seq),
+            "a sequence number that is read at is not listed"
+        );
         if let Some(count) = snapshots.get_mut(&self.seq) {
             *count -= 1;
             if *count == 0 {

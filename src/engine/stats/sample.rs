@@ -8,6 +8,7 @@
 
 use std::collections::VecDeque;
 
+use crate::base::random::Rng;
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::ReadTally;
 
@@ -32,19 +33,20 @@ pub(crate) struct LookupSample {
 
 impl Default for LookupSample {
     fn default() -> LookupSample {
-        LookupSample { kept: Mutex::ranked(LockRank::Leaf, Kept::default()) }
+        let (keys, random) = (VecDeque::new(), Rng::new(0));
+        let kept = Kept { keys, bytes: 0, doublings: 0, random };
+        LookupSample { kept: Mutex::ranked(LockRank::Leaf, kept) }
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     /// The keys, oldest first.
     keys: VecDeque<Box<[u8]>>,
     bytes: usize,
     /// Number of times that the gaps were doubled.
     doublings: u32,
-    /// Number of random numbers drawn.
-    drawn: u64,
+    random: Rng,
 }
 
 impl LookupSample {
@@ -81,7 +83,7 @@ impl Kept {
         }
         // Random gaps, because lookups may be periodic.
         let mean = 1 << self.doublings;
-        1 + self.draw() % (2 * mean - 1)
+        1 + self.random.below(2 * mean - 1)
     }
 
     fn make_room(&mut self) {
@@ -93,25 +95,12 @@ impl Kept {
         }
         self.doublings += 1;
         let mut keys = std::mem::take(&mut self.keys);
-        keys.retain(|_| self.draw().is_multiple_of(2));
+        keys.retain(|_| self.random.below(2) == 0);
         let bytes = keys.iter().map(|key| key.len()).sum();
         debug_assert!(bytes <= self.bytes, "dropping keys frees memory");
         self.bytes = bytes;
         self.keys = keys;
     }
-
-    fn draw(&mut self) -> u64 {
-        self.drawn += 1;
-        spread(self.drawn)
-    }
-}
-
-/// The finalizer of splitmix64: consecutive inputs give outputs that look random.
-fn spread(n: u64) -> u64 {
-    let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::block::fences::Fences;
 use crate::engine::version::obsolete::Trash;
-use crate::engine::version::tombstones::{Contents, Tombstones};
+use crate::engine::version::tombstones::{EntryCounts, Tombstones};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, UserComparator, user_key};
 use crate::table::table_cache::TableSlot;
@@ -218,10 +218,10 @@ impl Version {
     }
 
     /// Keeps the counts of tables that were just written at `level`, by number.
-    pub(crate) fn set_contents(&self, level: usize, written: &[(u64, Contents)]) {
+    pub(crate) fn set_counts(&self, level: usize, written: &[(u64, EntryCounts)]) {
         for file in &self.levels[level] {
-            if let Some((_, contents)) = written.iter().find(|(number, _)| *number == file.number) {
-                file.tombstones.set_contents(*contents);
+            if let Some((_, counts)) = written.iter().find(|(number, _)| *number == file.number) {
+                file.tombstones.set_counts(*counts);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! ever. LevelDB's tables and MANIFESTs have no field for a count, so there are two sources, both
 //! in memory:
 //!
-//! - this process counts the entries that it writes into a table ([`Contents`]);
+//! - this process counts the entries that it writes into a table ([`EntryCounts`]);
 //! - a cursor that has passed [`CRAWL_TOMBSTONES`] in one step (a *crawl*) reports the tables in
 //!   which it meets more. So the first scan that is slow finds tables of earlier processes.
 //!
@@ -36,7 +36,7 @@ const GUESSED_ENTRY_BYTES: u64 = 64;
 
 /// Counts of the entries of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Contents {
+pub(crate) struct EntryCounts {
     /// Number of entries, including tombstones.
     pub entries: u64,
     /// Number of tombstones.
@@ -45,7 +45,7 @@ pub(crate) struct Contents {
     pub newest_tombstone: SeqNo,
 }
 
-impl Contents {
+impl EntryCounts {
     /// Checks that the counts can be those of a table.
     fn check(&self) {
         debug_assert!(self.tombstones <= self.entries, "more tombstones than entries: {self:?}");
@@ -65,16 +65,16 @@ impl Contents {
 /// The tombstones of a table, as far as they were counted or met. Thread-safe.
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
-    contents: OnceLock<Contents>,
+    counts: OnceLock<EntryCounts>,
     /// Sequence number of the newest tombstone that a cursor crawled over; 0 if none did.
     crawled: AtomicU64,
 }
 
 impl Tombstones {
     /// Keeps the counts of the writer of the table.
-    pub(crate) fn set_contents(&self, contents: Contents) {
-        contents.check();
-        self.contents.get_or_init(|| contents);
+    pub(crate) fn set_counts(&self, counts: EntryCounts) {
+        counts.check();
+        self.counts.get_or_init(|| counts);
     }
 
     /// Records that a cursor crawled over tombstones of the table, the newest of them at `seq`.
@@ -92,26 +92,26 @@ impl Tombstones {
 
     /// Returns the number of tombstones; 0 if this process did not count them.
     pub(crate) fn count(&self) -> u64 {
-        self.contents.get().map_or(0, |contents| contents.tombstones)
+        self.counts.get().map_or(0, |counts| counts.tombstones)
     }
 
     /// Returns the number of entries of a table of `file_bytes`, estimated if it was not counted.
     pub(crate) fn entries(&self, file_bytes: u64) -> u64 {
-        self.contents.get().map_or(file_bytes / GUESSED_ENTRY_BYTES, |contents| contents.entries)
+        self.counts.get().map_or(file_bytes / GUESSED_ENTRY_BYTES, |counts| counts.entries)
     }
 
     /// Returns whether the tombstones earn a compaction: they are half of all entries, or a cursor
-    /// crawled over them; and all readers, the oldest of them at `oldest_held`, see them.
-    pub(crate) fn are_many(&self, oldest_held: SeqNo) -> bool {
+    /// crawled over them; and all readers, the oldest of them at `oldest_read`, see them.
+    pub(crate) fn are_many(&self, oldest_read: SeqNo) -> bool {
         let crawled = self.crawled.load(Relaxed);
-        match self.contents.get() {
-            Some(contents) => {
-                let dense = contents.tombstones >= LEAST_TOMBSTONES
-                    && contents.tombstones >= contents.entries.div_ceil(2);
-                (dense || (crawled > 0 && contents.tombstones > 0))
-                    && contents.newest_tombstone <= oldest_held
+        match self.counts.get() {
+            Some(counts) => {
+                let dense = counts.tombstones >= LEAST_TOMBSTONES
+                    && counts.tombstones >= counts.entries.div_ceil(2);
+                (dense || (crawled > 0 && counts.tombstones > 0))
+                    && counts.newest_tombstone <= oldest_read
             }
-            None => crawled > 0 && crawled <= oldest_held,
+            None => crawled > 0 && crawled <= oldest_read,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::base::transcript::{
 use crate::engine::version::testing::{
     key, level, numbers, order, range, table, table_text, text, trash, version,
 };
-use crate::engine::version::tombstones::{Contents, Tombstones};
+use crate::engine::version::tombstones::{EntryCounts, Tombstones};
 use crate::engine::version::{KeyRange, Version};
 use crate::format::edit::VersionEdit;
 
@@ -76,15 +76,15 @@ fn many_tombstones_are_worth_a_compaction() {
     transcript::run("tombstones", |command: &Command<'_>| {
         match command.name {
             "table" => table = Tombstones::default(),
-            "written" => table.set_contents(Contents {
+            "written" => table.set_counts(EntryCounts {
                 entries: command.number("entries", 0),
                 tombstones: command.number("tombstones", 0),
                 newest_tombstone: key(command.arg("newest").expect("newest=#n")).1,
             }),
             "crawled" => table.crawled(number(command.args[0])),
             "many" => {
-                let held = number(command.arg("held").expect("held=n"));
-                return if table.are_many(held) { "yes" } else { "no" }.to_owned();
+                let oldest_read = number(command.arg("read_at").expect("read_at=n"));
+                return if table.are_many(oldest_read) { "yes" } else { "no" }.to_owned();
             }
             _ => command.unknown(),
         }

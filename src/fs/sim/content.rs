@@ -120,8 +120,8 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rng::Rng;
     use super::*;
+    use crate::base::random::Rng;
 
     #[test]
     fn behaves_as_a_vector() {

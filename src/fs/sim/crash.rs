@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::content::Content;
-use super::rng::Rng;
 use super::state::{FileChange, FileId, FileState, State};
+use crate::base::random::Rng;
 
 /// The kind and time of a crash, and which unsynced changes survive it.
 ///
@@ -173,10 +173,10 @@ pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
     }
     let fate = Fate::new(state, plan);
     let mut names = state.durable_names.clone();
-    let mut rng = Rng::stream(plan.seed, 0);
+    let mut rng = stream(plan.seed, 0);
     for name in &state.pending_names {
         // Drawn for every name, so that one outcome does not affect the others.
-        let drawn = rng.chance(fate.keep_eighths);
+        let drawn = chance(&mut rng, fate.keep_eighths);
         let survives = match fate.kept {
             Kept::Nothing => false,
             Kept::Everything => true,
@@ -217,7 +217,7 @@ enum Kept {
 
 impl<'a> Fate<'a> {
     fn new(state: &State, plan: &'a CrashPlan) -> Fate<'a> {
-        let mut rng = Rng::stream(plan.seed, 1);
+        let mut rng = stream(plan.seed, 1);
         // Crashes that lose little and crashes that lose nearly everything find different bugs.
         let keep_eighths = [1, 4, 7][rng.below(3) as usize];
         let kept = match plan.survival {
@@ -226,7 +226,7 @@ impl<'a> Fate<'a> {
             Survival::Prefix(count) => Kept::up_to(state, count, None),
             Survival::RandomPrefix => {
                 let count = rng.below(state.pending_seqs().len() as u64 + 1);
-                let torn = rng.chance(4).then(|| rng.next());
+                let torn = chance(&mut rng, 4).then(|| rng.next_u64());
                 Kept::up_to(state, count, torn)
             }
             Survival::Random => Kept::Any,
@@ -238,7 +238,7 @@ impl<'a> Fate<'a> {
         if file.is_clean() {
             return file.clone();
         }
-        let mut rng = Rng::stream(self.plan.seed, id + 2);
+        let mut rng = stream(self.plan.seed, id + 2);
         let content = match self.kept {
             Kept::Nothing => file.durable.clone(),
             Kept::Everything => up_to(file, u64::MAX),
@@ -249,8 +249,8 @@ impl<'a> Fate<'a> {
                 }
                 content
             }
-            Kept::Any if rng.chance(2) => file.durable.clone(),
-            Kept::Any if rng.chance(2) => up_to(file, u64::MAX),
+            Kept::Any if chance(&mut rng, 2) => file.durable.clone(),
+            Kept::Any if chance(&mut rng, 2) => up_to(file, u64::MAX),
             Kept::Any => Arc::new(self.any_sectors(file, &mut rng)),
         };
         Arc::new(FileState::clean(content))
@@ -321,7 +321,7 @@ impl<'a> Fate<'a> {
     fn how_many(&self, count: usize, rng: &mut Rng) -> usize {
         match rng.below(4) {
             0 => rng.below(count as u64 + 1) as usize,
-            _ if rng.chance(self.keep_eighths) => count,
+            _ if chance(rng, self.keep_eighths) => count,
             _ => 0,
         }
     }
@@ -354,7 +354,7 @@ impl<'a> Fate<'a> {
             let start = sector * self.plan.sector_bytes;
             let end = (start + self.plan.sector_bytes).min(content.len());
             if start >= written_end && start < end {
-                let garbage: Vec<u8> = (start..end).map(|_| rng.next() as u8).collect();
+                let garbage: Vec<u8> = (start..end).map(|_| rng.next_u64() as u8).collect();
                 content.write_at(start, &garbage);
             }
         }
@@ -396,4 +396,15 @@ fn up_to(file: &FileState, seq: u64) -> Arc<Content> {
         content.set_len(event.len_after);
     }
     Arc::new(content)
+}
+
+/// Returns a generator whose numbers are independent of those of any other `stream` of the same
+/// seed.
+fn stream(seed: u64, stream: u64) -> Rng {
+    Rng::new(seed ^ Rng::new(stream).next_u64())
+}
+
+/// Returns true with a probability of `eighths` eighths.
+fn chance(rng: &mut Rng, eighths: u64) -> bool {
+    rng.below(8) < eighths
 }

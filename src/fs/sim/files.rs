@@ -24,7 +24,7 @@ impl Inner {
     }
 
     fn new_file(&mut self, path: &Path) -> io::Result<FileId> {
-        let at = self.state.names.place(path)?;
+        let at = self.state.names.location(path)?;
         let file = self.next_file;
         self.next_file += 1;
         self.commit(Effect::Name(NameOp::Set { at, node: Node::File(file) }));

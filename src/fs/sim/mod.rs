@@ -73,7 +73,6 @@ mod fault;
 mod files;
 mod history;
 mod journal;
-mod rng;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -88,9 +87,9 @@ pub use fault::Fault;
 use fault::{Action, Faults, os_error};
 use history::History;
 pub use journal::{JournalEntry, OpCounts, OpKind, Operation};
-use rng::Rng;
 use state::{Effect, FileId, State};
 
+use crate::base::random::Rng;
 use crate::base::sync::{Mutex, RwLock};
 
 /// A filesystem in memory that crashes and fails on demand. Clones are handles to the same
@@ -205,7 +204,7 @@ impl SimFs {
                 crash::image(&past.expect("SimFs::record_history comes before"), plan)
             }
         };
-        let seed = inner.rng.clone().next();
+        let seed = inner.rng.clone().next_u64();
         SimFs::with_state(image, inner.seq, inner.next_file, seed)
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::super::namespace::{DirId, NameOp, Namespace, Node, Place};
+use super::super::namespace::{DirId, Location, NameOp, Namespace, Node};
 use super::content::Content;
 
 /// Identifies a file, whatever its names are.
@@ -203,7 +203,7 @@ impl State {
             self.files.entry(*file).or_default();
         }
         self.names.apply(op);
-        let unsynced = op.places().map(|place| place.dir).collect();
+        let unsynced = op.locations().map(|location| location.dir).collect();
         let op = op.clone();
         self.pending_names.push(PendingName { seq, op, unsynced, file_synced: false });
     }
@@ -212,12 +212,14 @@ impl State {
     /// durable takes along earlier changes of the same names, because a directory entry on disk has
     /// its newest content.
     fn sync_dir(&mut self, dir: DirId) {
-        let mut settled: BTreeSet<Place> = BTreeSet::new();
+        let mut settled: BTreeSet<Location> = BTreeSet::new();
         for name in self.pending_names.iter_mut().rev() {
             name.unsynced.remove(&dir);
-            if name.unsynced.is_empty() || name.op.places().any(|place| settled.contains(place)) {
+            if name.unsynced.is_empty()
+                || name.op.locations().any(|location| settled.contains(location))
+            {
                 name.unsynced.clear();
-                settled.extend(name.op.places().cloned());
+                settled.extend(name.op.locations().cloned());
             }
         }
         let durable_names = &mut self.durable_names;

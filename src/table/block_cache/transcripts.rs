@@ -60,7 +60,7 @@ impl Machine {
 
     /// Returns a queue from its end, where blocks leave: each block with a `+` for each use.
     fn queue(&self, queue: &Queue) -> String {
-        let name = |entry: &super::Entry| {
+        let name = |entry: &super::Queued| {
             let slots = entry.slots.upgrade()?;
             let block = slots.blocks[entry.at as usize].load();
             let uses = block.as_ref().map(BlockView::of)?.uses().load(Relaxed);

@@ -1,131 +1,19 @@
-//! The parts of LevelDB's C API (`leveldb/c.h`) that are needed here, behind safe types.
+//! LevelDB's C API behind safe types.
 //!
 //! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
 //! never null, and never used after they were destroyed. Slices are passed as pointer and length,
 //! and the library copies them before it returns.
-#![allow(unsafe_code, reason = "the one module that calls C")]
+#![allow(unsafe_code, reason = "calls C")]
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
-use std::slice;
 
-macro_rules! opaque {
-    ($($name:ident),*) => {$(
-        #[repr(C)]
-        struct $name {
-            _private: [u8; 0],
-        }
-    )*};
-}
-
-opaque!(
-    CDb,
-    COptions,
-    CReadOptions,
-    CWriteOptions,
-    CIterator,
-    CBatch,
-    CFilter,
-    CCache,
-    CComparator
-);
-
-type Compare = extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int;
+use crate::c_api::*;
 
 unsafe extern "C" {
-    fn leveldb_open(o: *const COptions, name: *const c_char, err: *mut *mut c_char) -> *mut CDb;
-    fn leveldb_close(db: *mut CDb);
-    fn leveldb_put(
-        db: *mut CDb,
-        o: *const CWriteOptions,
-        key: *const u8,
-        key_len: usize,
-        value: *const u8,
-        value_len: usize,
-        err: *mut *mut c_char,
-    );
-    fn leveldb_write(
-        db: *mut CDb,
-        o: *const CWriteOptions,
-        batch: *mut CBatch,
-        err: *mut *mut c_char,
-    );
-    fn leveldb_get(
-        db: *mut CDb,
-        o: *const CReadOptions,
-        key: *const u8,
-        key_len: usize,
-        value_len: *mut usize,
-        err: *mut *mut c_char,
-    ) -> *mut u8;
-    fn leveldb_property_value(db: *mut CDb, name: *const c_char) -> *mut c_char;
-    fn leveldb_compact_range(
-        db: *mut CDb,
-        start: *const u8,
-        start_len: usize,
-        limit: *const u8,
-        limit_len: usize,
-    );
-    fn leveldb_repair_db(o: *const COptions, name: *const c_char, err: *mut *mut c_char);
-
-    fn leveldb_create_iterator(db: *mut CDb, o: *const CReadOptions) -> *mut CIterator;
-    fn leveldb_iter_destroy(iter: *mut CIterator);
-    fn leveldb_iter_valid(iter: *const CIterator) -> u8;
-    fn leveldb_iter_seek_to_first(iter: *mut CIterator);
-    fn leveldb_iter_seek_to_last(iter: *mut CIterator);
-    fn leveldb_iter_next(iter: *mut CIterator);
-    fn leveldb_iter_prev(iter: *mut CIterator);
-    fn leveldb_iter_key(iter: *const CIterator, len: *mut usize) -> *const u8;
-    fn leveldb_iter_value(iter: *const CIterator, len: *mut usize) -> *const u8;
-    fn leveldb_iter_get_error(iter: *const CIterator, err: *mut *mut c_char);
-
-    fn leveldb_writebatch_create() -> *mut CBatch;
-    fn leveldb_writebatch_destroy(batch: *mut CBatch);
-    fn leveldb_writebatch_put(
-        batch: *mut CBatch,
-        key: *const u8,
-        key_len: usize,
-        value: *const u8,
-        value_len: usize,
-    );
-    fn leveldb_writebatch_delete(batch: *mut CBatch, key: *const u8, key_len: usize);
-
-    fn leveldb_options_create() -> *mut COptions;
-    fn leveldb_options_destroy(o: *mut COptions);
-    fn leveldb_options_set_comparator(o: *mut COptions, comparator: *mut CComparator);
-    fn leveldb_options_set_filter_policy(o: *mut COptions, filter: *mut CFilter);
-    fn leveldb_options_set_create_if_missing(o: *mut COptions, on: u8);
-    fn leveldb_options_set_paranoid_checks(o: *mut COptions, on: u8);
-    fn leveldb_options_set_write_buffer_size(o: *mut COptions, bytes: usize);
-    fn leveldb_options_set_cache(o: *mut COptions, cache: *mut CCache);
-    fn leveldb_options_set_block_size(o: *mut COptions, bytes: usize);
-    fn leveldb_options_set_block_restart_interval(o: *mut COptions, keys: c_int);
-    fn leveldb_options_set_max_file_size(o: *mut COptions, bytes: usize);
-    fn leveldb_options_set_compression(o: *mut COptions, kind: c_int);
     fn interop_set_reuse_logs(o: *mut COptions, on: u8);
-
-    fn leveldb_comparator_create(
-        state: *mut c_void,
-        destructor: extern "C" fn(*mut c_void),
-        compare: Compare,
-        name: extern "C" fn(*mut c_void) -> *const c_char,
-    ) -> *mut CComparator;
-    fn leveldb_comparator_destroy(comparator: *mut CComparator);
-    fn leveldb_filterpolicy_create_bloom(bits_per_key: c_int) -> *mut CFilter;
-    fn leveldb_filterpolicy_destroy(filter: *mut CFilter);
-    fn leveldb_cache_create_lru(bytes: usize) -> *mut CCache;
-    fn leveldb_cache_destroy(cache: *mut CCache);
-
-    fn leveldb_readoptions_create() -> *mut CReadOptions;
-    fn leveldb_readoptions_destroy(o: *mut CReadOptions);
-    fn leveldb_readoptions_set_verify_checksums(o: *mut CReadOptions, on: u8);
-    fn leveldb_writeoptions_create() -> *mut CWriteOptions;
-    fn leveldb_writeoptions_destroy(o: *mut CWriteOptions);
-    fn leveldb_writeoptions_set_sync(o: *mut CWriteOptions, on: u8);
-
-    fn leveldb_free(pointer: *mut c_void);
 }
 
 /// LevelDB's options, and whether to use a comparator of reverse byte order.
@@ -143,7 +31,7 @@ pub struct Settings {
     pub snappy: bool,
     pub bloom_bits: Option<u32>,
     pub reuse_logs: bool,
-    /// Reverse byte order, under the name `interop.Reverse`.
+    /// Reverse byte order, under the name of `Order::Reverse` in `tests/support`.
     pub reverse: bool,
 }
 
@@ -230,7 +118,7 @@ impl Drop for Options {
 extern "C" fn reverse_destroy(_: *mut c_void) {}
 
 extern "C" fn reverse_name(_: *mut c_void) -> *const c_char {
-    c"interop.Reverse".as_ptr()
+    c"test.Reverse".as_ptr()
 }
 
 extern "C" fn reverse_compare(
@@ -243,33 +131,6 @@ extern "C" fn reverse_compare(
     // SAFETY: LevelDB passes two keys that live for the length of the call.
     let (a, b) = unsafe { (bytes(a.cast(), a_len), bytes(b.cast(), b_len)) };
     b.cmp(a) as c_int
-}
-
-/// Returns a slice passed by C.
-///
-/// # Safety
-/// `len` bytes at `pointer` are readable and unchanged for `'a`, or `len` is 0.
-unsafe fn bytes<'a>(pointer: *const u8, len: usize) -> &'a [u8] {
-    if len == 0 {
-        return &[];
-    }
-    // SAFETY: as the caller promises.
-    unsafe { slice::from_raw_parts(pointer, len) }
-}
-
-/// Passes a location for an error to `call`, and returns the error if one was stored.
-fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T, String> {
-    let mut error: *mut c_char = null_mut();
-    let value = call(&mut error);
-    if error.is_null() {
-        return Ok(value);
-    }
-    // SAFETY: an error set by the library is a C string of its allocator, freed once.
-    unsafe {
-        let text = CStr::from_ptr(error).to_string_lossy().into_owned();
-        leveldb_free(error.cast());
-        Err(text)
-    }
 }
 
 fn c_path(path: &Path) -> CString {

@@ -1,5 +1,7 @@
 //! The C++ LevelDB library, to compare minikv with: a safe wrapper of its C API.
 
+#[allow(dead_code, reason = "the benchmark of the peers shares it, and calls other parts")]
+mod c_api;
 pub mod ffi;
 
 pub use ffi::{LevelDb, Settings, repair};

@@ -6,7 +6,7 @@
 //! same size and number of probes, from the same keys, with another hash.
 
 use minikv::files::NUM_LEVELS;
-use minikv::internals::advice::shadow::{BlockFilters, Outcome, Plan, TableFilters};
+use minikv::internals::advice::shadow::{BlockFilters, FilterPlan, Outcome, TableFilters};
 use minikv::{FilterGenerator, FilterPolicy};
 
 use super::filters::Filters;
@@ -30,7 +30,7 @@ pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Resu
         return Ok(Vec::new());
     }
     let policy = |filters: &Filters| Independent::new(filters.bits().unwrap_or(1));
-    let plans = odd.iter().map(|f| Plan {
+    let plans = odd.iter().map(|f| FilterPlan {
         blocks: BlockFilters::New(std::sync::Arc::new(policy(f))),
         table: TableFilters::None,
     });

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use minikv::BloomFilterPolicy;
-use minikv::internals::advice::shadow::{BlockFilters, Plan, TableFilters};
+use minikv::internals::advice::shadow::{BlockFilters, FilterPlan, TableFilters};
 use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
 
 const MAX_CONFIGURATIONS: usize = 64;
@@ -100,7 +100,7 @@ impl Filters {
     }
 
     /// Returns the plan that gives tables these filters.
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> FilterPlan {
         let block = |bits| BlockFilters::New(Arc::new(BloomFilterPolicy::new(bits)));
         let (blocks, table) = match *self {
             Filters::AsIs => (BlockFilters::Own, TableFilters::Own),
@@ -109,7 +109,7 @@ impl Filters {
             Filters::Table(bits) => (BlockFilters::None, TableFilters::New(bits)),
             Filters::Both(bits) => (block(bits), TableFilters::New(bits)),
         };
-        Plan { blocks, table }
+        FilterPlan { blocks, table }
     }
 }
 

@@ -11,7 +11,7 @@ use minikv::files::{
 };
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::advice::shadow::{
-    BlockFilters, Lookup, MadeFilters, Outcome, Plan, Shadow, TablesRead,
+    BlockFilters, FilterPlan, Lookup, MadeFilters, Outcome, Shadow, TablesRead,
 };
 use minikv::internals::format::block_builder::BlockBuilder;
 use minikv::{BytewiseComparator, Comparator, Db, Options, ReadOnlyDb, Recovery, files};
@@ -145,7 +145,7 @@ impl Source {
     }
 
     /// Reads all tables once and replays `lookups` under each of `plans`.
-    pub fn replay(&self, plans: Vec<Plan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
+    pub fn replay(&self, plans: Vec<FilterPlan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
         let mut shadow = Shadow::new(order(), plans, lookups);
         self.walk(&mut shadow)?;
         Ok(shadow.finish().0)

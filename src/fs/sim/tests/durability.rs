@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::rng::Rng;
 use super::*;
+use crate::base::random::Rng;
 
 #[test]
 fn a_new_file_needs_its_own_sync_and_its_directory_s() {
@@ -270,7 +270,7 @@ impl Naive {
                 self.live_names.insert(other.to_string(), file);
             }
             _ => {
-                let new = vec![rng.next() as u8; rng.below(6_000) as usize];
+                let new = vec![rng.next_u64() as u8; rng.below(6_000) as usize];
                 append(fs, name, &new);
                 bytes[0].extend(new);
             }

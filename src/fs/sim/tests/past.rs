@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use super::super::rng::Rng;
 use super::*;
+use crate::base::random::Rng;
 use crate::fs::LockHolder;
 
 /// Runs a few hundred operations of all mutating kinds, enough for several kept states in the
@@ -21,7 +21,7 @@ fn workload(fs: &SimFs, mut after_each: impl FnMut()) {
             file.write(&vec![step; rng.below(3_000) as usize + 1]).unwrap();
             after_each();
         }
-        if rng.chance(4) {
+        if rng.below(8) < 4 {
             file.sync().unwrap();
             after_each();
         }

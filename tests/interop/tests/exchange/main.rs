@@ -3,6 +3,9 @@
 //! Each test prints its seed, and `MINIKV_SEED=N` repeats it. `MINIKV_ROUNDS=N` is the number of
 //! databases that each test makes.
 
+#[path = "../../../support/comparators.rs"]
+#[allow(dead_code, reason = "tests share it, and each uses a part")]
+mod comparators;
 #[path = "../../../support/rng.rs"]
 mod rng;
 mod sides;

@@ -1,16 +1,14 @@
 //! The two engines behind one trait.
 
-use std::cmp::Ordering;
 use std::path::Path;
-use std::sync::Arc;
 
 use minikv::{
-    Comparator, Compression, Db, FilterLayout, FixedPrefix, Options, ReadOnlyDb, ReadOptions,
-    WriteBatch,
+    Compression, Db, FilterLayout, FixedPrefix, Options, ReadOnlyDb, ReadOptions, WriteBatch,
 };
 use minikv_interop::ffi::{Entry, Op};
 use minikv_interop::{LevelDb, Settings};
 
+use crate::comparators::Order;
 use crate::rng::Rng;
 use crate::workload::{Model, absent};
 
@@ -68,7 +66,7 @@ impl Shape {
             Some(bits) => options.filter(self.layout, bits),
         };
         match (self.reverse, self.prefix_filter) {
-            (true, _) => options.comparator(Arc::new(Reverse)),
+            (true, _) => options.comparator(Order::Reverse.comparator()),
             (false, true) => options.filter_prefix(FixedPrefix::new(2)),
             (false, false) => options,
         }
@@ -88,19 +86,6 @@ impl Shape {
             reverse: self.reverse,
             ..Settings::default()
         }
-    }
-}
-
-#[derive(Debug)]
-struct Reverse;
-
-impl Comparator for Reverse {
-    fn name(&self) -> &str {
-        "interop.Reverse"
-    }
-
-    fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        b.cmp(a)
     }
 }
 

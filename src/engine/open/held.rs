@@ -16,6 +16,7 @@ use crate::engine::version::manifest::Recovered;
 use crate::format::name::{
     FileName, {self},
 };
+use crate::fs::bytes_file::BytesFile;
 use crate::fs::forward::forward_to;
 use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
@@ -79,20 +80,20 @@ pub(crate) fn hold_logs(
 
 /// A filesystem that holds files open and changes nothing.
 #[derive(Debug)]
-pub(crate) struct PinnedFs {
+pub(crate) struct HeldFs {
     inner: Arc<dyn Fs>,
-    pinned: Files,
+    files: Files,
     unheld: usize,
     /// The directory and the names in it, if these are fixed too.
     names: Option<(PathBuf, Vec<String>)>,
 }
 
-impl PinnedFs {
-    /// Returns a filesystem with the files `pinned`, whatever becomes of their names in `inner`,
+impl HeldFs {
+    /// Returns a filesystem with the open `files`, whatever becomes of their names in `inner`,
     /// and the other files of `inner`.
-    pub(crate) fn new(inner: Arc<dyn Fs>, pinned: Files) -> PinnedFs {
-        let unheld = pinned.values().filter(|file| !file.is_held()).count();
-        PinnedFs { inner, pinned, unheld, names: None }
+    pub(crate) fn new(inner: Arc<dyn Fs>, files: Files) -> HeldFs {
+        let unheld = files.values().filter(|file| !file.is_held()).count();
+        HeldFs { inner, files, unheld, names: None }
     }
 
     /// Holds all files of the database in `dir` as they are at one moment. Tables in `held` are
@@ -101,11 +102,11 @@ impl PinnedFs {
     ///
     /// # Errors
     /// As [`read_only::open`](crate::engine::open::read_only::open).
-    pub(crate) fn of_moment(
+    pub(crate) fn of_database(
         dir: &Path,
         options: &Options,
         held: &mut Files,
-    ) -> Result<Option<PinnedFs>> {
+    ) -> Result<Option<HeldFs>> {
         let fs = &options.fs;
         let mut names: BTreeSet<String> =
             fs.list(dir).map_err(|error| Error::io("list", dir, error))?.into_iter().collect();
@@ -116,23 +117,23 @@ impl PinnedFs {
             return Ok(None);
         }
         hold_tables(&**fs, dir, &recovered, held)?;
-        let mut pinned = held.clone();
-        names.extend(pinned.keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
+        let mut open = held.clone();
+        names.extend(open.keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
         let files: Vec<_> =
             names.iter().filter_map(|name| Some((name.clone(), FileName::parse(name)?))).collect();
         let live = directory::live_logs(&files, &recovered);
-        let begun = hold_logs(&**fs, dir, &live, &mut pinned)?;
+        let begun = hold_logs(&**fs, dir, &live, &mut open)?;
         for log in live.iter().filter(|log| !begun.contains(log)) {
             // Empty at this moment.
-            pinned.insert(dir.join(name::log_name(*log)), Arc::new(Contents(Vec::new())));
+            open.insert(dir.join(name::log_name(*log)), Arc::new(BytesFile(Vec::new())));
         }
         names.insert(manifest.clone());
-        let current = Arc::new(Contents(format!("{manifest}\n").into_bytes()));
-        pinned.insert(dir.join(name::CURRENT), current);
+        let current = Arc::new(BytesFile(format!("{manifest}\n").into_bytes()));
+        open.insert(dir.join(name::CURRENT), current);
         let beginning = Beginning { file, bytes: recovered.valid_end };
-        pinned.insert(dir.join(manifest), Arc::new(beginning));
+        open.insert(dir.join(manifest), Arc::new(beginning));
         let names = Some((dir.to_path_buf(), names.into_iter().collect()));
-        Ok(Some(PinnedFs { names, ..PinnedFs::new(fs.clone(), pinned) }))
+        Ok(Some(HeldFs { names, ..HeldFs::new(fs.clone(), open) }))
     }
 
     /// Returns the number of files that could not be held open. Each is opened again for every
@@ -141,31 +142,13 @@ impl PinnedFs {
         self.unheld
     }
 
-    fn pinned(&self, path: &Path) -> Option<Arc<dyn ReadFile>> {
-        let file = self.pinned.get(path)?.clone();
+    fn held(&self, path: &Path) -> Option<Arc<dyn ReadFile>> {
+        let file = self.files.get(path)?.clone();
         if file.is_held() {
             return Some(file);
         }
-        let (unheld, files) = (self.unheld, self.pinned.len());
+        let (unheld, files) = (self.unheld, self.files.len());
         Some(Arc::new(UnheldFile { file, unheld, files }))
-    }
-}
-
-/// A file in memory.
-#[derive(Debug)]
-struct Contents(Vec<u8>);
-
-impl ReadFile for Contents {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX);
-        let rest = self.0.get(start..).unwrap_or_default();
-        let len = rest.len().min(buf.len());
-        buf[..len].copy_from_slice(&rest[..len]);
-        Ok(len)
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
     }
 }
 
@@ -231,19 +214,19 @@ fn read_only<T>() -> io::Result<T> {
     ))
 }
 
-impl Fs for PinnedFs {
+impl Fs for HeldFs {
     forward_to!(inner: exists, absolute, is_real_dir);
     forward_to!(changes: read_only(), read_only());
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        match self.pinned(path) {
+        match self.held(path) {
             Some(file) => Ok(file),
             None => self.inner.open(path),
         }
     }
 
     fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
-        match self.pinned(path) {
+        match self.held(path) {
             Some(file) => Ok(file),
             None => self.inner.open_table(path),
         }
@@ -257,7 +240,7 @@ impl Fs for PinnedFs {
     }
 
     fn len(&self, path: &Path) -> io::Result<u64> {
-        match self.pinned.get(path) {
+        match self.files.get(path) {
             Some(file) => file.len(),
             None => self.inner.len(path),
         }
@@ -294,11 +277,11 @@ mod tests {
     #[test]
     fn a_removed_table_that_could_not_be_held_says_so() {
         let path = Path::new("/db/000005.ldb");
-        let pinned = Files::from([
+        let files = Files::from([
             (path.to_path_buf(), Arc::new(Removed) as Arc<dyn ReadFile>),
-            (PathBuf::from("/db/000006.ldb"), Arc::new(Contents(vec![7]))),
+            (PathBuf::from("/db/000006.ldb"), Arc::new(BytesFile(vec![7]))),
         ]);
-        let fs = PinnedFs::new(Arc::new(MemFs::new()), pinned);
+        let fs = HeldFs::new(Arc::new(MemFs::new()), files);
         assert_eq!(fs.unheld(), 1);
         let error = fs.open_table(path).unwrap().read_at(&mut [0], 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
