@@ -28,8 +28,8 @@ use crate::format::name;
 use crate::fs::{Fs, sync_dir};
 use crate::table::builder::TableBuilder;
 
-/// Entries between two reports of a flush's progress. More of them make the pace of writes less
-/// even.
+/// Number of entries between two progress reports of a flush. A higher number makes the pace of
+/// writes less even.
 const REPORT_ENTRIES: u64 = 1024;
 
 /// Where and how memtables are written into tables.
@@ -124,7 +124,7 @@ impl Engine {
         self.changed.notify_all();
         self.reads.work.notify_all();
         for log in dead.into_keys() {
-            // If this fails, the next open removes it.
+            // If the removal fails, the next open removes the log.
             let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
         }
         Ok(())
@@ -156,7 +156,8 @@ impl Engine {
             ..VersionEdit::default()
         });
         if let (Err(_), Some(table), false) = (&version, table, manifest.is_in_doubt()) {
-            // The next open would remove it, too, but until then tries on a full disk would add up.
+            // The next open would remove the table, too, but until then repeated attempts would
+            // fill the disk.
             let _ = self.fs.remove(&self.dir.join(table));
         }
         let version = version?;

@@ -129,7 +129,7 @@ impl Engine {
         );
     }
 
-    /// Makes the memtables and the version of `state` those that reads see.
+    /// Makes the memtables and the version of `state` visible to readers.
     fn show(&self, state: &State) {
         debug_assert_eq!(state.check(), Ok(()));
         self.reads.set_view(state.view());

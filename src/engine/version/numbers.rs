@@ -32,6 +32,6 @@ impl FileNumbers {
     }
 }
 
-/// Upper bound, exclusive, of file numbers found on disk: those that are handed out after them
-/// never wrap around.
+/// Exclusive upper bound of the file numbers accepted from disk, so that the numbers handed out
+/// after them never wrap around.
 pub(crate) const MAX_FILE_NUMBER: u64 = 1 << 62;

@@ -4,7 +4,8 @@
 //! 2. The leader makes room in the memtable ([`pace`]): it may be held back, or freeze the memtable
 //!    and begin a new log ([`wal`]).
 //! 3. It takes the waiters behind it into its group and puts their batches together.
-//! 4. It appends one record for the group to the log, and syncs the log if any of them asked.
+//! 4. It appends one record for the group to the log, and syncs the log if its own write asks for
+//! that.
 //! 5. It inserts the entries into the memtable and makes them visible, all at once.
 //! 6. It hands the lead to the next waiter, and the result to its group.
 //!
@@ -35,7 +36,8 @@ pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod wal;
 
-/// Largest buffer, in bytes, that is kept for the next group. A larger one is freed.
+/// Largest buffer, in bytes, that is kept for the next group; a larger one is freed. Raising it
+/// saves allocations of large groups and keeps more memory.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
 /// The working set of the leader of a group: the log under way and the memtable it fills. Guarded
@@ -55,7 +57,8 @@ pub(crate) struct CommitState {
     pub outgoing: Vec<OutgoingLog>,
     /// The last log that recovery replayed and did not flush. Before a synced write is
     /// acknowledged, the background makes a table of it. To sync the log would not be enough: a
-    /// sync that failed before this process began may have dropped pages that can still be read.
+    /// Size of the memtable, in bytes, at which the leader checks next whether it is full or grows
+    /// too fast.
     pub replayed_log: Option<u64>,
     /// The memtable of the log's records.
     pub mem: Arc<Memtable>,
@@ -119,7 +122,7 @@ impl Engine {
         self.commit_group(commit, sync, write, group)
     }
 
-    /// Puts the batches of a group together and commits them as one.
+    /// Merges the batches of a group and commits them as one.
     fn commit_group(
         &self,
         commit: &mut CommitState,
@@ -140,7 +143,7 @@ impl Engine {
             }
         };
         let result = self.commit_batch(commit, sync, &mut batch);
-        // A batch that came alone becomes the buffer of the next group.
+        // The batch, whether merged or a single writer's own, becomes the buffer of the next group.
         if batch.contents().len() <= KEEP_BUFFER_BYTES {
             commit.group = batch;
         }

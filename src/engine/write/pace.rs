@@ -19,24 +19,25 @@ use crate::engine::compact::pick;
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::write::CommitState;
 
-/// Growth of the memtable, in bytes, between two looks at the pace. Of small entries this is more
-/// than a thousand, so that waits stay out of the 99.9th percentile. A larger step makes waits
-/// rarer and longer.
+/// Growth of the memtable, in bytes, between two checks of the pace. That is more than a thousand
+/// small entries, so that waits stay out of the 99.9th percentile. A larger step makes waits rarer
+/// and longer.
 pub(crate) const STEP_BYTES: usize = 256 << 10;
 
-/// Number of frozen memtables at which a full one is not frozen but waits. A higher limit takes a
-/// write buffer of memory more.
+/// Number of frozen memtables at which writes wait instead of freezing another. Each one more takes
+/// the memory of another write buffer.
 const MAX_FROZEN: usize = 2;
 
-/// Microseconds that a flush is assumed to take for a mebibyte before the first one was timed.
+/// Assumed duration of a flush, in microseconds per mebibyte, until the first flush is timed. A
+/// higher value makes the first waits longer.
 const FIRST_MICROS_PER_MIB: u64 = 4000;
 
-/// Longest wait at one step. A longer one would let the background catch up sooner and show as
+/// Longest wait at one step. A longer one would let the background catch up sooner, but show as
 /// latency of single writes.
 const MAX_WAIT: Duration = Duration::from_micros(2500);
 
-/// Shortest wait: shorter ones are left to a later step, because a thread cannot sleep for so short
-/// a time.
+/// Shortest wait. Shorter ones are left to a later step, because a thread cannot sleep for so short
+/// a time. A higher value makes waits rarer and longer.
 const MIN_WAIT: Duration = Duration::from_micros(200);
 
 /// The progress of flushes, as writers see it. Thread-safe.
@@ -72,9 +73,9 @@ impl Pace {
         }
     }
 
-    /// Returns how far a memtable of `mem_bytes` is ahead of the flush of those before it, as the
-    /// time that the flush needs to catch up. The flush is to end when the memtable is half full,
-    /// so that memory holds no more than one and a half memtables.
+    /// Returns the time that the flush of earlier memtables needs to catch up with a memtable of
+    /// `mem_bytes`. The flush is to end when the memtable is half full, so that memory holds no
+    /// more than one and a half memtables.
     fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
         let unflushed = self.unflushed.load(Relaxed);
         if unflushed == 0 {
@@ -90,11 +91,11 @@ impl Pace {
     }
 }
 
-/// The progress of one flush. Dropped before [`FlushProgress::done`], it takes back what it
-/// reported: the next try starts from the beginning.
+/// The progress of one flush. If it is dropped before [`FlushProgress::done`], it takes its reports
+/// back, because the next attempt starts from the beginning.
 pub(crate) struct FlushProgress<'a> {
     pace: &'a Pace,
-    /// Size of the memtable.
+    /// Size of the memtable in bytes.
     bytes: u64,
     /// Bytes reported so far.
     written: u64,
@@ -221,7 +222,7 @@ impl Engine {
     }
 }
 
-/// Returns the size of the memtable at which to look at the pace next.
+/// Returns the size of the memtable, in bytes, at which to check the pace next.
 fn next_look(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
     let step = STEP_BYTES.min(write_buffer_bytes / 4);
     mem_bytes.saturating_add(step).min(write_buffer_bytes)
@@ -253,7 +254,7 @@ mod tests {
         let pace = Pace::default();
         pace.frozen(100);
         let unflushed = || pace.unflushed.load(Relaxed);
-        // Estimates of entries may add up to more than the memtable.
+        // The estimated sizes of the entries may add up to more than the memtable's.
         for (reported, left) in [(40, 60), (100, 0)] {
             let mut progress = pace.flush(100);
             progress.advance(reported);
