@@ -12,7 +12,7 @@ use crate::format::key::{ParsedKey, UserComparator, user_key};
 use crate::format::name;
 use crate::table::builder::TableBuilder;
 
-/// A position in the tables of a level that follows a merge, whose keys only ascend.
+/// A position in the tables of a level that moves along with a merge, whose keys ascend.
 pub(super) struct Follower<'a> {
     files: &'a [Arc<TableFile>],
     at: usize,
@@ -24,7 +24,7 @@ impl<'a> Follower<'a> {
         Follower { files, at: 0 }
     }
 
-    /// Moves past the tables that end before `key`. Returns their bytes.
+    /// Moves past the tables that end before `key`. Returns the size of these tables in bytes.
     pub(super) fn advance(&mut self, order: &UserComparator, key: &[u8]) -> u64 {
         let mut passed = 0;
         while let Some(file) = self.files.get(self.at)
@@ -36,18 +36,18 @@ impl<'a> Follower<'a> {
         passed
     }
 
-    /// Returns whether the range of a table holds `key`.
+    /// Returns whether some table's key range contains `key`.
     pub(super) fn may_hold(&mut self, order: &UserComparator, key: &[u8]) -> bool {
         self.advance(order, key);
         self.files.get(self.at).is_some_and(|file| order.compare(file.first_key(), key).is_le())
     }
 }
 
-/// Decides where an output table ends.
+/// The rule that decides where an output table ends.
 pub(super) struct OutputSplitter<'a> {
     /// The level below the output level.
     grandparents: Follower<'a>,
-    /// Bytes of that level that the open table overlaps.
+    /// Size in bytes of the grandparent tables that the open table overlaps.
     grandparent_bytes: u64,
     max_grandparent_bytes: u64,
     max_file_bytes: u64,
@@ -64,8 +64,8 @@ impl<'a> OutputSplitter<'a> {
         }
     }
 
-    /// Returns whether the open table of `outputs` ends before `key`, the user key that is added
-    /// next. Tables end between user keys only, so that all versions of one stay together.
+    /// Returns whether the open table of `outputs` must end before `key`, the next user key. Tables
+    /// end between user keys only, so that all versions of a key stay together.
     pub(super) fn ends_table(
         &mut self,
         outputs: &Outputs<'_>,
@@ -99,7 +99,7 @@ pub(crate) struct Outputs<'a> {
     /// Counts of the tables in `done`, by number.
     contents: Vec<(u64, Contents)>,
     open: Option<Output>,
-    /// Numbers of all tables that may have a file.
+    /// Numbers of all tables whose files may exist.
     numbers: Vec<u64>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Outputs<'a> {
             None => {
                 let engine = self.engine;
                 let number = engine.numbers.take();
-                // Listed before it is created, so that it is removed after a failure.
+                // Recorded before the file is created, so that it is removed after a failure.
                 self.numbers.push(number);
                 let path = engine.dir.join(name::table_name(number));
                 let file =
@@ -152,8 +152,8 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Returns whether `key` may follow what is in the tables: it is after the last key of the open
-    /// table, and if none is open, of a later user key than the table before.
+    /// Returns whether `key` may be added next: it must be after the last key of the open table or,
+    /// if no table is open, have a later user key than the previous table.
     fn is_next(&self, key: &[u8]) -> bool {
         let order = &self.engine.reads.order;
         match (&self.open, self.done.last()) {
@@ -206,7 +206,7 @@ impl<'a> Outputs<'a> {
         (self.done, self.contents)
     }
 
-    /// Returns the numbers of all tables that may have a file.
+    /// Returns the numbers of all tables whose files may exist.
     pub(crate) fn into_numbers(self) -> impl Iterator<Item = u64> {
         self.numbers.into_iter()
     }

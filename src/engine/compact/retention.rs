@@ -1,8 +1,8 @@
 //! The rule that decides which versions of a key a merge keeps.
 //!
-//! A reader at sequence number `s` sees the newest version that is not newer than `s`. So of two
-//! versions of a key that follow each other the older one is shadowed if no reader is between them,
-//! and is left out.
+//! A reader at sequence number `s` sees the newest version that is not newer than `s`. So the older
+//! of two successive versions of a key is shadowed, and left out, if no reader's sequence number
+//! lies between theirs.
 
 use crate::base::{Error, Result};
 use crate::format::key::{ParsedKey, SeqNo, UserComparator};
@@ -20,8 +20,8 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Creates the rule that keeps what readers at one of the `held` sequence numbers, ascending,
-    /// see.
+    /// Creates the rule that keeps everything visible to readers at the `held` sequence numbers,
+    /// which must ascend.
     pub(crate) fn new(held: Vec<SeqNo>, order: UserComparator) -> Retention {
         debug_assert!(held.is_sorted_by(|a, b| a < b), "held sequence numbers ascend: {held:?}");
         Retention { held, order, key: Vec::new(), newer: None }

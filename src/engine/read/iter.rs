@@ -192,7 +192,7 @@ impl Iter {
         }
     }
 
-    /// Takes a step with `step`, and returns the entry of `end`.
+    /// Calls `step`, and returns the entry that `end` is at, if there is one.
     fn advance(
         &mut self,
         step: fn(&mut Iter) -> Result<bool>,

@@ -125,7 +125,7 @@ pub(crate) struct Version {
     levels: [Vec<Arc<TableFile>>; NUM_LEVELS],
     /// Bytes of each level's tables.
     bytes: [u64; NUM_LEVELS],
-    /// Last keys of each sorted level's tables; `None` where keys are not in byte order.
+    /// Last keys of each sorted level's tables; `None` if keys are not in byte order.
     fences: [Option<Fences>; NUM_LEVELS],
 }
 

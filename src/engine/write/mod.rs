@@ -56,9 +56,9 @@ pub(crate) struct CommitState {
     /// this log is acknowledged, so that a crash loses no write before one that it keeps.
     pub outgoing: Vec<OutgoingLog>,
     /// The last log that recovery replayed and did not flush. Before a synced write is
-    /// acknowledged, the background makes a table of it. To sync the log would not be enough: a
-    /// Size of the memtable, in bytes, at which the leader checks next whether it is full or grows
-    /// too fast.
+    /// acknowledged, the background writes its records to a table. Syncing the log would not be
+    /// enough: a Size of the memtable, in bytes, at which the leader checks next whether it is full
+    /// or grows too fast.
     pub replayed_log: Option<u64>,
     /// The memtable of the log's records.
     pub mem: Arc<Memtable>,
