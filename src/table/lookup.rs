@@ -36,7 +36,7 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
         static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
-    // A destructor of another thread-local may read after this one is gone.
+    // The destructor of another thread-local may read after this one is gone.
     let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
     let result = f(&mut scratch);
     scratch.shrink_to(KEEP_SCRATCH_BYTES);
@@ -45,8 +45,8 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 }
 
 impl Table {
-    /// Looks up `key`: returns the first entry at or after it, if that has the same user key. In
-    /// the engine's tables `key` is an internal key of the user key and the newest visible sequence
+    /// Looks up `key`. Returns the first entry at or after it, if that entry has the same user key.
+    /// In the engine's tables `key` is an internal key: a user key with the newest visible sequence
     /// number.
     ///
     /// Every step is reported to `sink`.
@@ -62,8 +62,7 @@ impl Table {
         self.get_hashed(key, &KeyHash::new(self.order.user_key(key)), options, sink)
     }
 
-    /// Does what [`Table::get`] does, with a user-key hash that is computed once for several
-    /// tables.
+    /// Like [`Table::get`], with a user-key hash that is computed once for several tables.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -83,13 +82,13 @@ impl Table {
         if !may_match {
             return Ok(None);
         }
-        // After this filter's "maybe", the block's own filter has little to add.
+        // If this filter answers "maybe", the block's own filter has little to add.
         let found = self.search(key, false, options, sink)?;
         sink.table_filter_outcome(found.is_some());
         Ok(found)
     }
 
-    /// Looks up `key` through the index and, if `ask_block_filter`, the block's filter.
+    /// Looks up `key` through the index and, with `ask_block_filter`, the block's filter.
     fn search<S: TableSink>(
         &self,
         key: &[u8],
@@ -100,7 +99,7 @@ impl Table {
         with_scratch(|scratch| {
             let Some(spot) = self.index_seek(key, scratch, sink)? else { return Ok(None) };
             let filter = self.filters.block.as_ref().filter(|_| ask_block_filter);
-            // Prefetches the block unless the filter is likely to answer "absent".
+            // The block is prefetched unless the filter is likely to answer "absent".
             let fetches_first = filter.is_none() || Answers::promise_a_match();
             let fetched = fetches_first.then(|| self.cached(spot));
             if let Some((_, filter)) = filter {
@@ -120,7 +119,8 @@ impl Table {
         })
     }
 
-    /// Looks up `key` in a data block: `cached`, or read from the file if that is `None`.
+    /// Looks up `key` in the data block `cached`, or reads the block from the file if that is
+    /// `None`.
     #[inline]
     fn search_block<S: TableSink>(
         &self,

@@ -32,7 +32,7 @@ pub(super) fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> 
     Ok(footer)
 }
 
-/// Reads a block of a file that may not be a complete table.
+/// Reads a block of a file that need not be a complete table.
 ///
 /// # Errors
 /// Corruption, if the block is damaged or the file ends inside it; an I/O error.
@@ -52,7 +52,7 @@ pub(crate) fn read_loose_block(
 
 /// A block read from the file, in buffers that the next read reuses.
 pub(super) struct Stored<'a> {
-    /// The id of its compression.
+    /// The id of the block's compression.
     pub id: u8,
     /// The decompressed contents.
     pub contents: &'a [u8],
@@ -85,7 +85,7 @@ pub(super) fn read_stored<S: TableSink, R>(
     thread_local! {
         static BUFFERS: Cell<Buffers> = Cell::default();
     }
-    // A destructor of a thread-local may read after the thread's buffers are gone.
+    // The destructor of a thread-local may read after the thread's buffers are gone.
     let mut buffers = BUFFERS.try_with(Cell::take).unwrap_or_default();
     let result = read_into(&mut buffers, file, path, handle, verify, sink)
         .and_then(|stored| then(stored).map_err(|error| error.at(handle.offset)));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::fs::forward::forward_to;
 use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
-/// Reads from another filesystem and discards what is written.
+/// Reads from another filesystem and discards all changes.
 #[derive(Debug)]
 pub(super) struct DryFs(pub Arc<dyn Fs>);
 

@@ -1,4 +1,4 @@
-//! Writing the files that a repair creates, and putting aside those that it takes out.
+//! Writing the files that a repair creates, and setting aside the files that it takes out.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -77,8 +77,8 @@ impl Writer<'_> {
             let mut kept = aside.join(file);
             let is_there = self.fs.exists(&kept);
             if is_there.map_err(|error| Error::io("look for", &kept, error))? {
-                // Either an interrupted repair put it there, or an earlier one kept another file of
-                // this name.
+                // Either an interrupted repair put the file there, or an earlier repair kept
+                // another file of this name.
                 if self.are_alike(path, &kept)? || file == name::CURRENT {
                     quarantined.push(Quarantined { path: path.clone(), kept, why: why.clone() });
                     continue;
@@ -95,7 +95,7 @@ impl Writer<'_> {
         Ok(quarantined)
     }
 
-    /// Returns the name with an unused number.
+    /// Returns `file` with an unused number in its name.
     fn other_name(&self, file: &str) -> String {
         let number = self.numbers.take();
         let renamed = match FileName::parse(file) {
@@ -130,7 +130,7 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Removes the originals of files that are durable under another name.
+    /// Removes the original names of files that are durable under another name.
     pub(super) fn remove(&self, files: impl Iterator<Item = PathBuf>) -> Result<()> {
         for path in files {
             match self.fs.remove(&path) {
@@ -155,7 +155,7 @@ pub(super) struct Tables<'w, 'a> {
 
 impl Tables<'_, '_> {
     /// Adds an entry. Internal keys must ascend. Any entry may begin a new table, so callers that
-    /// set a size limit must add only one version of each user key.
+    /// set a size limit must add at most one version of each user key.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.open.as_ref().is_some_and(|(table, _)| table.file_bytes() >= self.max_bytes) {
             self.end()?;

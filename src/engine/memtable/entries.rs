@@ -158,7 +158,7 @@ impl<T> Appended<T> {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Appends an element, whose number is the length before.
+    /// Appends an element. Its number is the length before the call.
     #[inline]
     pub(super) fn push(&self, element: T) {
         let index = self.len.load(Ordering::Relaxed);
