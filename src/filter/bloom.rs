@@ -39,8 +39,8 @@ pub struct BloomFilterPolicy {
 impl BloomFilterPolicy {
     /// Creates a policy of `bits_per_key` bits per key and `0.69 * bits_per_key` probes (1 to 30).
     pub fn new(bits_per_key: u32) -> BloomFilterPolicy {
-        // The optimum is ln 2 * bits_per_key. LevelDB's 0.69 and its rounding down are kept: k is
-        // on disk.
+        // The optimum is ln 2 * bits_per_key. LevelDB's factor 0.69 and its rounding down are kept,
+        // because k is on disk.
         let probes = (f64::from(bits_per_key) * 0.69) as u32;
         BloomFilterPolicy { bits_per_key, probes: probes.clamp(1, u32::from(MAX_PROBES)) as u8 }
     }
@@ -108,7 +108,7 @@ impl FilterPolicy for BloomFilterPolicy {
     }
 }
 
-/// Keeps only each key's four-byte hash until the number of keys is known.
+/// Builds filters, keeping only each key's four-byte hash until the number of keys is known.
 #[derive(Debug)]
 struct BloomGenerator {
     policy: BloomFilterPolicy,
@@ -177,9 +177,10 @@ fn set_bits(array: &mut [u8], hash: u32, probes: u8, bit_of: impl Fn(u32) -> u32
     }
 }
 
-/// Remainders by a fixed divisor: two multiplications instead of a division. Exact for every 32-bit
-/// dividend (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019). Lookups do
-/// not use it: they take too few remainders to make up for the 64-bit division that sets it up.
+/// Remainders by a fixed divisor, with two multiplications instead of a division. Exact for every
+/// 32-bit dividend (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
+/// Lookups do not use it: they take too few remainders to make up for the 64-bit division that sets
+/// it up.
 struct Modulus {
     divisor: u32,
     /// 2^64 / divisor, rounded up.
@@ -272,7 +273,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_leveldbs() {
-        // From LevelDB's util/hash_test.cc.
+        // These cases are from LevelDB's util/hash_test.cc.
         assert_eq!(hash(b"", 0xbc9f1d34), 0xbc9f1d34);
         assert_eq!(hash(&[0x62], 0xbc9f1d34), 0xef1345c4);
         assert_eq!(hash(&[0xc3, 0x97], 0xbc9f1d34), 0x5b663814);

@@ -351,8 +351,8 @@ impl MappedLog {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         uninterrupted(|| Ok(fallocate(&self.file, FallocateFlags::empty(), start, bytes)?))?;
-        // SAFETY: the file belongs to this log alone and is not cut while the window is open; the
-        // range is inside it. See the head of this file.
+        // SAFETY: the file belongs to this log alone and is not truncated while the window is open;
+        // the range is inside it. See the head of this file.
         unsafe { MmapOptions::new().offset(start).len(bytes as usize).map_mut(&self.file) }
     }
 }

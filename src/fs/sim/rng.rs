@@ -1,4 +1,4 @@
-//! The pseudo-random number generator behind every choice: SplitMix64, which is small and gives the
+//! The pseudo-random number generator of the simulation: SplitMix64, which is small and gives the
 //! same numbers everywhere.
 
 #[derive(Clone, Debug)]
