@@ -217,8 +217,7 @@ impl Db {
     /// Writes everything in memory to tables, and returns when they are durable.
     ///
     /// # Errors
-    /// The error because of which a table could not be written. Its entries remain in memory and in
-    /// the log.
+    /// The error that kept a table from being written. Its entries remain in memory and in the log.
     pub fn flush(&self) -> Result<()> {
         self.inner.engine.flush()
     }
@@ -246,8 +245,8 @@ impl Db {
     /// missing. The copy is an independent database, and durable when this returns.
     ///
     /// Tables are not copied but hard-linked, unless the filesystem cannot do that; logs are
-    /// copied. Reads and writes continue meanwhile. A crash in between leaves a directory that no
-    /// open mistakes for a database.
+    /// copied. Reads and writes continue meanwhile. A crash in between leaves an incomplete copy,
+    /// which opening refuses.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -273,12 +272,13 @@ impl Db {
     /// Waits until no flush or compaction is running or due.
     ///
     /// # Errors
-    /// The error because of which a flush or compaction that is due fails.
+    /// The error that keeps a due flush or compaction from succeeding.
     pub fn wait_idle(&self) -> Result<()> {
         self.inner.engine.wait_idle()
     }
 
-    /// Returns what the database can do at this moment, and the errors that keep it from more.
+    /// Returns which operations the database serves at the moment, and the errors that restrict
+    /// them.
     pub fn health(&self) -> Health {
         self.inner.engine.health()
     }
@@ -364,7 +364,7 @@ impl ReadOnlyDb {
         self.opened.unheld_tables
     }
 
-    /// Returns the approximate size of the keys in `range`, as [`Db::approximate_size`] does.
+    /// Returns the approximate size of the keys in `range`, like [`Db::approximate_size`].
     ///
     /// # Errors
     /// As [`Db::approximate_size`].
@@ -372,7 +372,7 @@ impl ReadOnlyDb {
         self.reader().approximate_size(range)
     }
 
-    /// Returns a property as text, as [`Db::property`] does.
+    /// Returns a property as text, like [`Db::property`].
     pub fn property(&self, name: &str) -> Option<String> {
         property::property(name, &self.stats(), &self.opened.state.view_owned().version)
     }
@@ -455,7 +455,7 @@ macro_rules! reads {
             }
 
             /// Gets `key` and returns an account of it, step by step: what was searched in which
-            /// order, what filters answered and whether that was right, and the cost of the same
+            /// order, the answers of filters and whether they were right, and the cost of the same
             /// get without filters.
             ///
             /// Two gets are done, one of them without filters. Both count in the statistics. The
@@ -482,10 +482,10 @@ macro_rules! reads {
                 explain::explain(reader.state(), &view, seq, key.as_ref(), options)
             }
 
-            /// Returns advice on which filters pay for the gets since the database was opened. A
-            /// sample of their keys (at most 8192 keys and 1 MiB, from about the last two million
-            /// gets) is replayed against filters of other kinds and sizes. Writes nothing and
-            /// leaves the block cache as it is.
+            /// Returns advice on which filters are worthwhile for the gets since the database was
+            /// opened. A sample of their keys (at most 8192 keys and 1 MiB, from about the last two
+            /// million gets) is replayed against filters of other kinds and sizes. Writes nothing
+            /// and leaves the block cache as it is.
             ///
             /// Each table whose range contains one of these keys is read once, which takes about
             /// as long as the reads of a full compaction. The replay does not count in the

@@ -21,11 +21,11 @@ pub type Result<T, E = CliError> = std::result::Result<T, E>;
 /// The reason why a command did not succeed.
 #[derive(Debug)]
 pub enum CliError {
-    /// A key was not found. The command has already said which.
+    /// A key was not found. The command has already named it.
     NotFound,
     /// The command has already reported the error.
     Said {
-        /// Returns the exit code.
+        /// The exit code to end with.
         code: u8,
     },
     /// `verify` found damage.
@@ -47,11 +47,11 @@ pub enum CliError {
     Unsupported(String),
     /// A read returned something other than what was written.
     Wrong(String),
-    /// Another error, together with what had been done before it.
+    /// Another error, together with the work done before it.
     After {
         /// The error.
         error: Box<CliError>,
-        /// What had been done, such as `the 6 entries before it are loaded`.
+        /// Description of the work done before, such as `the 6 entries before it are loaded`.
         done: String,
     },
     /// Stdout is a pipe that was closed. The command ends without a message.
@@ -64,7 +64,7 @@ impl CliError {
         CliError::Io { op, name: path.display().to_string(), source: plain(source) }
     }
 
-    /// Adds what had been done before the error.
+    /// Adds a description of the work done before the error.
     pub fn after(self, done: String) -> CliError {
         CliError::After { error: Box::new(self), done }
     }

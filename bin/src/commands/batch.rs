@@ -98,7 +98,7 @@ struct Committer<'a> {
     batch: WriteBatch,
     /// Number of batches applied.
     batches: u64,
-    /// `None` once it is closed.
+    /// Stdout; `None` once it is closed.
     stdout: Option<Stdout>,
 }
 

@@ -76,7 +76,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             dir.display()
         )));
     }
-    // Errors of the options are reported before anything is created.
+    // Invalid options are reported before anything is created.
     super::check_parent(&dir)?;
     global.options(&dir)?;
     let plan = args.plan(&global.shape);

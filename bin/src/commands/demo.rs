@@ -112,7 +112,7 @@ impl Tour {
         self.say(format!("   {what:<22} log {logs}, {tables}"))
     }
 
-    /// Looks up a key and prints what that took.
+    /// Looks up a key and prints the work that the lookup took.
     fn get(&mut self, db: &Db, key: &str) -> Result<()> {
         let (value, trace) = db.get_traced(key)?;
         let value = value.map(|value| format!("\"{}\"", Format::Escaped.show(&value)));

@@ -49,8 +49,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the file that a finished dump may replace, or `None` for a device, a named pipe or the
-/// like, even behind a link: /dev/stdout must stay what it is.
+/// Returns the file that a finished dump may replace. Returns `None` for a device, a named pipe or
+/// the like, even behind a link, because for example /dev/stdout must not become a regular file.
 fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
     let here = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

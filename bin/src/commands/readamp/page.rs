@@ -286,7 +286,7 @@ fn title_of(kind: &str) -> &'static str {
     if kind == "present" { "Present keys" } else { "Absent keys" }
 }
 
-/// Returns the kind of filters that are queried, for which the theory differs.
+/// Returns the kind of filter that is queried. Each kind has a theory of its own.
 fn family(m: &Measured) -> &'static str {
     match m.filters {
         Filters::Table(_) | Filters::Both(_) => "fuse",

@@ -75,7 +75,7 @@ fn machine() -> String {
     format!("{} on {}{model}, {cores}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
-/// Returns the processor's name, if the system has it in a file.
+/// Returns the processor's name, if the system provides it in a file.
 fn processor() -> Option<String> {
     let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;

@@ -39,7 +39,7 @@ impl Report {
         format!("{}{}", parts.join("\n\n"), self.remarks_text())
     }
 
-    /// Returns the report without levels and times.
+    /// Returns the report without the tables of levels and times.
     pub fn summary(&self) -> String {
         let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
         let tables = reads.chain([self.filters()]);
@@ -76,7 +76,7 @@ impl Report {
         )
     }
 
-    /// Returns a table of what gets of absent or present keys read.
+    /// Returns a table of the reads that gets of absent or present keys did, with its title.
     fn reads(&self, absent: bool) -> Option<(String, Table)> {
         let pick = |m: &Measured| match absent {
             true => (m.cold.absent.clone(), m.warm.absent.clone()),
@@ -209,8 +209,8 @@ impl Report {
         remarks
     }
 
-    /// States how many fewer blocks absent keys cost with filters: for each configuration if there
-    /// are few, otherwise for the worst and the best.
+    /// Returns a remark on how many blocks filters save for absent keys: for each configuration if
+    /// there are few, otherwise for the worst and the best.
     fn remark_on_savings(&self) -> Option<String> {
         let blocks = |m: &Measured| m.cold.absent.trace.data_blocks();
         let without = self.measured.iter().find(|m| m.rate.is_none() && blocks(m) > 0)?;
@@ -259,11 +259,11 @@ struct Outside<'a> {
 /// The reason why a measured rate differs from the prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
-    /// LevelDB's hash does not spread these keys.
+    /// LevelDB's hash does not spread these keys well.
     Unspread,
     /// The prediction assumes that LevelDB's hashes are random.
     NotRandom,
-    /// Chance: one interval in twenty misses.
+    /// The difference is due to chance: one interval in twenty misses the true rate.
     Chance,
 }
 
@@ -278,7 +278,8 @@ impl Reason {
         }
     }
 
-    /// Names all configurations, and gives the figures of the one that differs most.
+    /// Returns a remark that names all configurations, with the figures of the one that differs
+    /// most.
     fn remark(self, outside: &[Outside<'_>]) -> String {
         let names: Vec<_> = outside.iter().map(|outside| outside.m.filters.to_string()).collect();
         let names = listed(&names);
@@ -325,7 +326,7 @@ fn listed(parts: &[String]) -> String {
     }
 }
 
-/// Formats `a / b` with its significant digits.
+/// Formats `a / b` with the digits that are significant.
 fn ratio(a: u64, b: u64) -> String {
     match a as f64 / b as f64 {
         ratio if ratio < 10.0 => format!("{ratio:.1}"),
