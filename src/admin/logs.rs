@@ -98,7 +98,7 @@ fn note_tail(tail: Tail, path: &Path, findings: &mut Findings<'_>) {
     let (offset, what) = match tail {
         Tail::Clean => return,
         Tail::Torn { offset, bytes } => {
-            (offset, format!("ends in {bytes} bytes of a record that was not written to its end"))
+            (offset, format!("ends in {bytes} bytes of an incomplete record"))
         }
         Tail::Zeros { offset, bytes } => (offset, format!("ends in {bytes} zeros")),
     };

@@ -98,7 +98,7 @@ pub(crate) fn read(
     if manifest.damage.is_none() {
         manifest.check_complete(findings);
         if let Tail::Torn { offset, bytes } = reader.tail() {
-            let what = format!("ends in {bytes} bytes of a record that was not written to its end");
+            let what = format!("ends in {bytes} bytes of an incomplete record");
             findings.note(&path, Some(offset), what);
         }
     }

@@ -147,7 +147,9 @@ impl Survey {
             Err(error) => {
                 let missing = error.io_kind() == Some(std::io::ErrorKind::NotFound);
                 let error = match missing {
-                    true => Error::corruption("there is no CURRENT, but files of a database are"),
+                    true => {
+                        Error::corruption("there is no CURRENT, but there are files of a database")
+                    }
                     false => error,
                 };
                 findings.fault(error, &dir.join(name::CURRENT));
@@ -331,7 +333,7 @@ impl Survey {
                 self.has_gap = true;
                 findings.fault(
                     Error::corruption(format!(
-                        "begins at sequence number {next_seq}, but the log before ends at {end}"
+                        "begins at sequence number {next_seq}, but the previous log ends at {end}"
                     ))
                     .at(0),
                     &facts.path,

@@ -206,7 +206,9 @@ impl Check<'_, '_> {
         let mut last: Option<&[u8]> = None;
         for block in &blocks {
             if block.separator.len() < TRAILER_BYTES {
-                return at_index("the index has a separator that is no internal key".to_owned());
+                return at_index(
+                    "the index has a separator that is not an internal key".to_owned(),
+                );
             }
             let ascends = |last| self.context.order.compare(last, &block.separator).is_lt();
             if block.handle.offset != end || !last.is_none_or(ascends) {

@@ -197,7 +197,7 @@ impl fmt::Display for Error {
                 write!(f, "no database in {} (create_if_missing is off)", path.display())
             }
             Error::DatabaseExists { path } => {
-                write!(f, "there is a database in {} already", path.display())
+                write!(f, "there is already a database in {}", path.display())
             }
             Error::Unsupported { what, name, path } => {
                 write!(f, "unsupported {what} {name}")?;
@@ -208,7 +208,7 @@ impl fmt::Display for Error {
             }
             Error::InvalidArgument { what } => f.write_str(what),
             Error::ReadOnly { reason } => {
-                write!(f, "the database takes no more writes since: {reason}")
+                write!(f, "the database has accepted no writes since this error: {reason}")
             }
             Error::Panicked { during, message } => write!(f, "{during} panicked: {message}"),
             Error::Closed => f.write_str("the database is closed"),

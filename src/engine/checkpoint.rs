@@ -106,7 +106,10 @@ impl Engine {
         drop(manifest);
         drop(commit);
         let next_file_number = self.numbers.next();
-        debug_assert!(logs.iter().all(|log| log.number < next_file_number), "a log of the future");
+        debug_assert!(
+            logs.iter().all(|log| log.number < next_file_number),
+            "a log has an unused number"
+        );
         debug_assert!(logs.is_sorted_by_key(|log| log.number), "logs are replayed in order");
         let moment = Moment { edit, logs, next_file_number };
         write_copy(&*self.fs, &self.dir, dest, moment, &|| self.trash.check_directory())

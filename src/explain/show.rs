@@ -95,8 +95,8 @@ impl fmt::Display for FilterUse {
             FilterUse::Asked => "asked",
             FilterUse::TurnedOff => "turned off for this read",
             FilterUse::NoPolicy => "none asked: the database was opened without a filter policy",
-            FilterUse::NoneInTables => "none: no table that was asked has one",
-            FilterUse::NoTables => "none asked: no table was",
+            FilterUse::NoneInTables => "none asked: no table that was searched has one",
+            FilterUse::NoTables => "none asked: no table was searched",
         })
     }
 }
@@ -195,7 +195,7 @@ impl Explanation {
         match (&self.value, found) {
             (Some(value), _) => writeln!(f, "answer            a value of {} B", value.len()),
             (None, Some(_)) => writeln!(f, "answer            no value: the key is deleted"),
-            (None, None) => writeln!(f, "answer            no value: the key is nowhere"),
+            (None, None) => writeln!(f, "answer            no value: the key was not found"),
         }
     }
 

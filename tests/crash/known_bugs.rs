@@ -146,7 +146,7 @@ fn a_log_after_one_that_lost_its_end_is_not_replayed() {
         let prefix: Vec<_> = (0..found.len()).map(|i| format!("{i:02}")).collect();
         assert_eq!(found, prefix, "{plan}");
         let lost = &db.recovery().lost;
-        let misplaced = lost.iter().find(|lost| lost.why.contains("but the log before ends at"));
+        let misplaced = lost.iter().find(|lost| lost.why.contains("but the previous log ends at"));
         if let Some(lost) = misplaced {
             told += 1;
             let kept = Path::new("/db/lost").join(lost.path.file_name().unwrap());

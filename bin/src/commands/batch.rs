@@ -45,7 +45,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         Ok(()) => Ok(db.close()?),
         Err(error) => {
             let batches = count(committer.batches, "batch", "batches");
-            Err(error.after(format!("{batches} before it committed; they stay")))
+            Err(error.after(format!("kept {batches} before it")))
         }
     }
 }

@@ -71,7 +71,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db.clone().unwrap_or(scratch.path().join("db"));
     if dir.try_exists().map_err(|source| CliError::io("look for", &dir, source))? {
         return Err(CliError::Usage(format!(
-            "{} is there already; bench makes a database, and replaces it: name a directory that \
+            "{} already exists; bench creates a database and replaces it: name a directory that \
              does not exist",
             dir.display()
         )));

@@ -45,7 +45,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             output::say(format!("loaded {loaded}"));
             Ok(())
         }
-        Err(error) => Err(error.after(format!("{loaded} before it loaded; they stay"))),
+        Err(error) => Err(error.after(format!("kept {loaded} before it"))),
     }
 }
 

@@ -211,11 +211,11 @@ impl<'a> Repair<'a> {
         edit.new_files = std::mem::take(&mut self.files);
         debug_assert!(
             edit.new_files.iter().all(|file| file.number < number),
-            "a table has a number that is given again"
+            "a table has a number that will be handed out again"
         );
         debug_assert!(
             plan::is_version(&edit.new_files, self.writer.options, &self.writer.order),
-            "the repaired tables are no version"
+            "the repaired tables do not form a version"
         );
         write_manifest(&*fs, dir, number, &edit)?;
         sync_dir(&*fs, dir)?;
@@ -308,7 +308,8 @@ impl<'a> Repair<'a> {
             if is_damaged {
                 let new = self.rewrite(facts, file.level)?;
                 self.tell(facts.path.clone(), level, TableOutcome::Rewritten, facts.entries);
-                self.aside.push((facts.path.clone(), "damaged: replaced by what is sound".into()));
+                self.aside
+                    .push((facts.path.clone(), "damaged: replaced by its undamaged blocks".into()));
                 new.into_iter().for_each(|new| self.add(new));
             } else if is_renumbering && file.level == 0 {
                 let new = self.writer.renumber(&facts.path, &file)?;
@@ -326,7 +327,7 @@ impl<'a> Repair<'a> {
         for facts in self.survey.tables.values().filter(|facts| facts.entries == 0) {
             let level = self.survey.named().get(&facts.number).map(|file| file.level);
             self.tell(facts.path.clone(), level, TableOutcome::Lost, 0);
-            self.aside.push((facts.path.clone(), "nothing in it is sound".to_owned()));
+            self.aside.push((facts.path.clone(), "no block of it is undamaged".to_owned()));
         }
         Ok(())
     }
@@ -362,7 +363,7 @@ impl<'a> Repair<'a> {
         for ancestor in descent.ancestors() {
             self.report.notes.push(format!(
                 "table {} shares entries with a newer one, so it is an input of a compaction: \
-                 what that had dropped is left out",
+                 the entries that it had dropped are left out",
                 name::table_name(ancestor)
             ));
         }
@@ -388,8 +389,8 @@ impl<'a> Repair<'a> {
             let first_is = live.first().and_then(|log| log.begins_at).unwrap_or(0);
             if first_is > in_tables + 1 && in_tables > 0 {
                 self.report.notes.push(format!(
-                    "the first log that counts begins at sequence number {first_is}, and the \
-                     tables end at {in_tables}: what is between may be lost"
+                    "the first live log begins at sequence number {first_is}, and the \
+                     tables end at {in_tables}: writes in between may be lost"
                 ));
             }
             edit.last_seq = edit.last_seq.max(Some(first_is.saturating_sub(1)));
@@ -417,7 +418,7 @@ impl<'a> Repair<'a> {
             _ => first,
         };
         for log in &logs[..first] {
-            self.aside.push((log.path.clone(), "what it holds is in tables".to_owned()));
+            self.aside.push((log.path.clone(), "all its records are in tables".to_owned()));
         }
         logs[first..].iter().collect()
     }

@@ -83,7 +83,7 @@ impl Compaction {
         let levels = inputs.0.iter().map(|(level, _)| *level);
         debug_assert!(levels.clone().is_sorted_by(|a, b| a < b), "levels of inputs descend");
         debug_assert!(levels.clone().all(|level| level <= output_level), "outputs above inputs");
-        debug_assert!(inputs.files().next().is_some(), "a compaction of nothing");
+        debug_assert!(inputs.files().next().is_some(), "a compaction without inputs");
         let all: Vec<_> = inputs.files().map(|(_, file)| file.clone()).collect();
         let range = hull(&all, order);
         Compaction {

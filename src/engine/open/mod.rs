@@ -185,7 +185,7 @@ impl Opening {
         debug_assert!(first_log <= commit.log_number, "a replayed log is newer than the new one");
         debug_assert!(
             flushed.last_seq <= commit.last_seq,
-            "a flushed entry has a sequence number that is given again"
+            "a flushed entry has a sequence number that will be used again"
         );
         let version = self.record(&mut manifest, first_log, flushed)?;
         let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();

@@ -252,7 +252,7 @@ enum LogEnd {
 fn gap_before(first_record: &[u8], last_seq: SeqNo) -> Option<String> {
     match decode_header(first_record) {
         Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(format!(
-            "begins at sequence number {next_seq}, but the log before ends at {last_seq}"
+            "begins at sequence number {next_seq}, but the previous log ends at {last_seq}"
         )),
         _ => None,
     }

@@ -258,7 +258,7 @@ impl MergeCursor {
             }
         }
         self.build_heap();
-        debug_assert!(self.check(), "the heap of sources is not one");
+        debug_assert!(self.check(), "the heap of sources is out of order");
         Ok(self.valid())
     }
 

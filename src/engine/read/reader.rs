@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
     #[inline]
     fn seq(&self, options: &ReadOptions) -> Result<SeqNo> {
         let seq = self.seq_of(options)?;
-        debug_assert!(seq <= self.state.visible_seq(), "a read of what is not visible yet");
+        debug_assert!(seq <= self.state.visible_seq(), "a read of writes that are not visible yet");
         Ok(seq)
     }
 

@@ -142,7 +142,10 @@ impl ReadState {
         if seqs.last() != Some(&visible) {
             seqs.push(visible);
         }
-        debug_assert!(seqs.is_sorted_by(|a, b| a < b), "a snapshot is newer than what is visible");
+        debug_assert!(
+            seqs.is_sorted_by(|a, b| a < b),
+            "a snapshot is newer than the last visible write"
+        );
         seqs
     }
 
@@ -198,7 +201,7 @@ impl HeldSeq {
         let seq = state.visible_seq();
         debug_assert!(
             snapshots.keys().next_back().is_none_or(|&newest| newest <= seq),
-            "a snapshot is newer than what is visible"
+            "a snapshot is newer than the last visible write"
         );
         *snapshots.entry(seq).or_insert(0) += 1;
         HeldSeq { state: state.clone(), seq }

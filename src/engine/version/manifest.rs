@@ -66,7 +66,7 @@ pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn 
         }
         manifest_name = named_now;
     }
-    Err(Error::corruption(format!("CURRENT names {manifest_name}, which is not there"))
+    Err(Error::corruption(format!("CURRENT names {manifest_name}, which does not exist"))
         .in_file(&dir.join(name::CURRENT)))
 }
 

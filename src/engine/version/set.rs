@@ -141,7 +141,10 @@ impl VersionSet {
         let last_seq = self.last_seq.max(edit.last_seq.unwrap_or(0));
         debug_assert!(log_number >= self.log_number, "the edit needs logs that may be removed");
         let next = self.numbers.next();
-        debug_assert!(edit.new_files.iter().all(|file| file.number < next), "a number not given");
+        debug_assert!(
+            edit.new_files.iter().all(|file| file.number < next),
+            "a number was not handed out"
+        );
         edit.log_number = Some(log_number);
         edit.prev_log_number = Some(0);
         edit.next_file_number = Some(self.numbers.next());
@@ -186,7 +189,7 @@ impl VersionSet {
         match edit.deleted_files.iter().find(|dropped| !is_there(dropped)) {
             None => Ok(()),
             Some((level, number)) => Err(Error::corruption(format!(
-                "an edit drops the table {number:06} of level {level}, which is not there"
+                "an edit drops the table {number:06} of level {level}, which does not exist"
             ))),
         }
     }

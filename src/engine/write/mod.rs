@@ -184,7 +184,10 @@ impl Engine {
         let applied = commit.mem.insert_batch(contents, first_seq, &mut commit.arena);
         applied.inspect_err(|error| self.fail(error.clone()))?;
         commit.half_done = false;
-        debug_assert!(commit.mem.last_seq() <= commit.last_seq, "an entry of the future");
+        debug_assert!(
+            commit.mem.last_seq() <= commit.last_seq,
+            "an entry is newer than the last write"
+        );
         self.reads.set_visible_seq(commit.last_seq);
         let metrics = &self.metrics;
         metrics.groups.fetch_add(1, Relaxed);

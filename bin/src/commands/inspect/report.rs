@@ -95,7 +95,7 @@ impl Report {
     pub fn show_internal_key(&self, key: &[u8]) -> String {
         match ParsedKey::parse(key) {
             Ok(key) => format!("{} @{} {}", self.show_key(key.user_key), key.seq, kind(&key)),
-            Err(_) => format!("{} (no internal key)", self.show_key(key)),
+            Err(_) => format!("{} (not an internal key)", self.show_key(key)),
         }
     }
 

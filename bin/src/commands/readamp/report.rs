@@ -306,8 +306,8 @@ impl Reason {
                  not spread these keys. {furthest}{figures}."
             ),
             Reason::NotRandom => format!(
-                "{names}: not the predicted rate, which takes LevelDB's hashes for random; those \
-                 of these keys are not. {furthest}{figures}."
+                "{names}: not the predicted rate, which assumes that LevelDB's hashes are random; \
+                 those of these keys are not. {furthest}{figures}."
             ),
             Reason::Chance => format!(
                 "{names}: prediction outside the 95 % interval, as happens by chance to one \

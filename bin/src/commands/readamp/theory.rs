@@ -134,8 +134,8 @@ impl Theory {
         );
         let _ = write!(
             text,
-            "\n\nMeasured, with an independent hash: {KEYS} keys, {TRIES} absent ones asked in \
-             each place; seed {}:\n{}",
+            "\n\nMeasured, with an independent hash: {KEYS} keys, {TRIES} absent keys queried for \
+             each cell; seed {}:\n{}",
             self.seed,
             self.table(Cell::measured)
         );
@@ -197,7 +197,7 @@ impl Theory {
         let all = cells().count();
         let verdict = format!(
             "{} of {all} measured rates have the prediction in their 95 % interval; {} of {all} \
-             would be by chance alone. A bloom filter needs 1.44 * log2(1/rate) bits a key at \
+             would be expected. A bloom filter needs 1.44 * log2(1/rate) bits a key at \
              best, with k = ln 2 * m/n; no filter at all can do with fewer than log2(1/rate).",
             all - outside,
             (all as f64 * 0.95).round(),
