@@ -99,7 +99,7 @@ pub(crate) fn filter_advice(
     let order = state.order.user();
     if !order.get().equal_means_same_bytes() {
         return Err(Error::invalid(format!(
-            "the comparator {:?} may treat different bytes as the same key, so filters are not used",
+            "the comparator {:?} may treat different bytes as one key, so filters are not used",
             order.get().name()
         )));
     }

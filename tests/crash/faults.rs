@@ -18,7 +18,7 @@ use crate::{check, setting};
 
 const EIO: i32 = 5;
 
-/// What happens after the first error.
+/// The event after the first error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// The process ends, or the power is lost.

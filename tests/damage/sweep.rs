@@ -1,5 +1,5 @@
-//! Every byte of a database changed in two ways, and every file cut at every length. Reads then are
-//! right or fail; and if they fail, `verify` reports the damage.
+//! Every byte of a database is changed in two ways, and every file is truncated to every length.
+//! Then each read is right or fails, and if one fails, `verify` reports the damage.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -170,7 +170,7 @@ fn a_changed_byte_gives_what_is_right_or_an_error() {
         "{cases} changes of {} bytes, {seen} of them seen: no wrong answer",
         made.files.bytes()
     );
-    // Damage that nothing reports is in bytes that nothing reads, such as the padding of footers.
+    // Damage that nothing reports is in bytes that are never read, such as the padding of footers.
     assert!(seen * 100 > cases * 95, "{seen} of {cases} were seen");
 }
 

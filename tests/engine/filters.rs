@@ -1,4 +1,4 @@
-//! Filters of every kind and layout: what they save, and that they never change an answer.
+//! Filters of every kind and layout: the reads they save, and that they never change an answer.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -232,7 +232,7 @@ fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>
                 db.delete(&key).unwrap();
                 model.remove(key.as_bytes());
             } else {
-                // Long enough that the keys of a prefix fill several tables.
+                // Values are so long that the keys of a prefix fill several tables.
                 let value = format!("{round:0500}");
                 db.put(&key, &value).unwrap();
                 model.insert(key.into_bytes(), value.into_bytes());

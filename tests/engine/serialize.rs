@@ -1,4 +1,4 @@
-//! Reports as JSON, by the feature `serde`: the names of their fields are a promise.
+//! Reports as JSON, by the feature `serde`. The names of their fields are stable.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ fn names(object: &Value) -> Vec<&str> {
     object.as_object().unwrap().keys().map(String::as_str).collect()
 }
 
-/// One table of level 0 with `apple`, `banana` and a key that is not UTF-8.
+/// Creates a database with one table of level 0 that has `apple`, `banana` and a key that is not
+/// UTF-8.
 fn filled(dir: &Path) -> Db {
     let db = Db::open(dir, Options::default().create_if_missing(true)).unwrap();
     db.put("apple", "red").unwrap();

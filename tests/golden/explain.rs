@@ -69,7 +69,7 @@ fn a_database_without_filters_is_told_to_have_none() {
     assert_eq!(db.explain(&key).unwrap().filters, FilterUse::NoPolicy);
 }
 
-/// The text that a reader sees, to the letter.
+/// The exact text that a reader sees.
 #[test]
 fn a_get_through_three_levels_of_leveldb_reads_like_this() {
     let (_copy, db) = open("leveldb-cpp/04-levels", Options::default());

@@ -1,4 +1,4 @@
-//! A source file as the rules see it: comments and literals are blanked, and test code is known.
+//! A source file as the rules see it: comments and literals are blanked, and test code is marked.
 
 use std::ops::Range;
 use std::path::Path;
@@ -270,8 +270,8 @@ fn item_end(code: &str, from: usize) -> usize {
     code.len()
 }
 
-/// Returns where the body of a function begins whose signature goes on at `from`; `None` if the
-/// function is only declared.
+/// Returns the start of a function's body, given the position `from` in its signature; `None` if
+/// the function is only declared.
 fn body(code: &str, from: usize) -> Option<usize> {
     let mut i = from;
     while let Some(byte) = code.as_bytes().get(i) {

@@ -12,10 +12,10 @@ use minikv::{BytewiseComparator, Comparator};
 pub enum Order {
     Bytewise,
     Reverse,
-    /// By lower-case letters first, then by bytes, so that no two keys are equal.
+    /// By letters in lower case first, then by bytes, so that no two keys are equal.
     Alphabetical,
-    /// By lower-case letters alone: keys that differ only in case are the same key. Filters would
-    /// tell such keys apart, so there must be no filters.
+    /// By letters in lower case alone: keys that differ only in case are the same key. Filters
+    /// would distinguish such keys, so there must be no filters.
     CaseBlind,
 }
 
@@ -84,7 +84,7 @@ impl Eq for Key {}
 
 pub type Entry = (Rc<[u8]>, Rc<[u8]>);
 
-/// What the database must hold. A clone is the model of a snapshot.
+/// The expected contents of the database. A clone is the model of a snapshot.
 #[derive(Clone, Debug)]
 pub struct Model {
     order: Order,
@@ -105,7 +105,7 @@ impl Model {
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        // Of two equal keys a map keeps the old one; a database shows the newest.
+        // If two keys are equal, a map keeps the old one, but a database shows the newest.
         let key = self.key(key);
         let entries = Rc::make_mut(&mut self.entries);
         entries.remove(&key);

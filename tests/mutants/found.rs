@@ -1,4 +1,5 @@
-//! Mistakes that programs written to break minikv found in it, and what catches them now.
+//! Mistakes that once were in minikv, were found by programs written to break it, and must be
+//! caught by tests now.
 
 use super::table::{Build, Mutant, mutant};
 

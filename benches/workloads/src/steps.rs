@@ -15,13 +15,13 @@ use crate::data::{Key, Shuffle, Values, key, number_of};
 use crate::measure::Timings;
 use crate::store::{Direction, Entry, Failure, Result, Store};
 
-/// The constant used by YCSB.
+/// Exponent of the Zipf distribution: the constant used by YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
 const TIME_EVERY: u64 = 8;
-/// The suffix by which db_bench makes an absent key, between two present ones.
+/// Suffix of a present key that makes an absent key, as in db_bench.
 const MISSING_SUFFIX: u8 = b'.';
 
-/// The number of operations, the time they took, and the latencies of single ones.
+/// The number of operations, the time that they took, and the latencies of single operations.
 #[derive(Debug)]
 pub struct Done {
     pub operations: u64,
@@ -34,7 +34,7 @@ pub struct Done {
 pub struct Loaded<'a> {
     pub store: &'a dyn Store,
     pub values: &'a Values,
-    /// Numbers below this are present.
+    /// Number of entries: the keys of all smaller numbers are present.
     pub entries: u64,
     /// The oldest and the newest generation of the values.
     pub generations: (u32, u32),
@@ -268,7 +268,7 @@ impl Loaded<'_> {
     /// gets.
     pub fn ycsb(&self, operations: u64, gets_percent: u32, generation: u32) -> Result<Done> {
         let ranks = Zipf::new(self.entries as f64, ZIPF_EXPONENT).map_err(|e| e.to_string())?;
-        // Spreads the popular entries over all keys.
+        // The popular entries are spread over all keys.
         let places = Shuffle::new(self.entries, self.seed);
         let (mut rng, mut value) = (self.rng(0), Vec::new());
         timed(operations, || {

@@ -1,4 +1,4 @@
-//! minikv is killed; LevelDB or goleveldb opens what it leaves, writes to it, and is closed or
+//! minikv is killed; LevelDB or goleveldb opens the database, writes to it, and is closed or
 //! killed; then every engine must find everything.
 //!
 //! `MINIKV_KILLED_ROUNDS` is the number of rounds (default 30), `MINIKV_SEED` the seed. goleveldb
@@ -252,7 +252,7 @@ impl Scene {
     }
 }
 
-/// Returns what goleveldb finds in `dir`, or why it refuses to open it.
+/// Returns the entries that goleveldb finds in `dir`, or the reason why it refuses to open it.
 fn dump(goleveldb: &Path, dir: &Path, mode: &str) -> Result<Vec<Entry>, String> {
     let dump = Command::new(goleveldb).arg("dump").arg(dir).arg(mode).output();
     let dump = String::from_utf8(dump.unwrap().stdout).unwrap();
@@ -299,7 +299,7 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
         let others = match (&scene.goleveldb, plain, clean) {
             (None, ..) => &["leveldb", "paranoid", "reuse"][..],
             (_, false, _) => &["reuse", "leveldb", "paranoid", "reuse", "default"],
-            // LevelDB itself loses what it writes after a torn record.
+            // LevelDB itself loses writes that it appends after a torn record.
             (_, true, false) => &["leveldb", "paranoid", "default"],
             (_, true, true) => &["strict", "leveldb", "strict", "paranoid", "default", "reuse"],
         };
@@ -362,8 +362,8 @@ fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
     }
 }
 
-/// Why [`Scene::check_all`] does not ask goleveldb about every database: it would lose writes of
-/// LevelDB alone.
+/// Shows why [`Scene::check_all`] does not ask goleveldb about every database: goleveldb would lose
+/// writes even of LevelDB alone.
 #[test]
 fn goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs() {
     let home = tempfile::tempdir().unwrap();
