@@ -153,7 +153,7 @@ impl Db {
         self.inner.engine.write(options, Write::Put(key.as_ref(), value.as_ref()))
     }
 
-    /// Deletes `key`. Succeeds also if it has no value.
+    /// Deletes `key`. Succeeds even if it has no value.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -169,7 +169,7 @@ impl Db {
         self.inner.engine.write(options, Write::Delete(key.as_ref()))
     }
 
-    /// Applies the operations of `batch` in order, all or none of them, also across a crash.
+    /// Applies the operations of `batch` in order, all or none of them, even across a crash.
     ///
     /// ```
     /// # use minikv::{Db, Options, WriteBatch, WriteOptions};
@@ -299,7 +299,7 @@ impl Db {
         self.inner.engine.stats()
     }
 
-    /// Returns what the replay of the logs found when the database was opened.
+    /// Returns the report of the replay of the logs when the database was opened.
     pub fn recovery(&self) -> &Recovery {
         &self.inner.engine.recovery
     }
@@ -352,7 +352,7 @@ impl ReadOnlyDb {
         property::read_stats(&self.opened.state, &self.opened.state.view_owned())
     }
 
-    /// Returns what the replay of the logs found.
+    /// Returns the report of the replay of the logs.
     pub fn recovery(&self) -> &Recovery {
         &self.opened.recovery
     }
@@ -454,7 +454,7 @@ macro_rules! reads {
                 self.reader().get_traced(options, key.as_ref())
             }
 
-            /// Gets `key` and returns an account of it, step by step: what was searched in which
+            /// Gets `key` and returns an explanation, step by step: what was searched in which
             /// order, the answers of filters and whether they were right, and the cost of the same
             /// get without filters.
             ///

@@ -21,8 +21,8 @@
 //! Start with [`Db`] and [`Options`]; `examples/` has small programs to copy.
 //!
 //! # Why minikv
-//! - **LevelDB's files.** C++ LevelDB and goleveldb open what this library writes, and it opens
-//!   what they, Chromium and others wrote. A program can switch, and switch back.
+//! - **LevelDB's files.** C++ LevelDB and goleveldb open the databases that this library writes,
+//!   and it opens theirs, and those of Chromium and others. A program can switch, and switch back.
 //! - **Concurrent, in safe Rust.** Reads do not wait for writes; flushes and compactions run beside
 //!   both. `unsafe` is in one small file, which maps the end of the log.
 //! - **It explains its reads.** [`Db::explain`] shows which tables, filters and blocks a get goes

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that looks for violations, at length, in one command, and a table at its end:
+# Runs all long searches for violations in one command, and prints a table of their results:
 #
 #   tests/nightly.sh          all of it: some forty minutes on two cores
 #   tests/nightly.sh 50       a fiftieth of it, to see that it works

@@ -7,7 +7,7 @@
 //! 2 usage                6 a format or feature this build cannot read
 //! ```
 //!
-//! The line says what is wrong, where, and what to do next.
+//! The line names the problem, its place, and the next step.
 
 pub mod usage;
 
@@ -45,7 +45,7 @@ pub enum CliError {
     },
     /// This build lacks a feature.
     Unsupported(String),
-    /// A read returned something other than what was written.
+    /// A read returned something other than the value written.
     Wrong(String),
     /// Another error, together with the work done before it.
     After {

@@ -41,7 +41,8 @@ pub struct LogFile {
 }
 
 impl Survey {
-    /// Surveys the database in `dir`. With `any_order` its comparator need not be known.
+    /// Returns a survey of the database in `dir`. With `any_order` its comparator need not be
+    /// known.
     pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
         if !files::has_database(&DiskFs, dir)? {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
@@ -113,8 +114,8 @@ impl Survey {
         Ok(())
     }
 
-    /// Checks every block and record. The order of keys, the ranges of tables and the answers of
-    /// filters cannot be checked without a comparator.
+    /// Checks every block and record, and returns the report. The order of keys, the ranges of
+    /// tables and the answers of filters cannot be checked without a comparator.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let table_bytes = self.tables.iter().map(|table| table.file_bytes).sum();

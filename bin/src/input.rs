@@ -37,7 +37,7 @@ impl Lines {
         Ok(Lines::new(Box::new(reader), path.display().to_string(), total_bytes))
     }
 
-    /// Reads `bytes`.
+    /// Returns the lines of `bytes`.
     pub fn of(bytes: &'static [u8], name: &str) -> Lines {
         Lines::new(Box::new(bytes), name.to_string(), Some(bytes.len() as u64))
     }

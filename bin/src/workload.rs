@@ -68,7 +68,7 @@ impl Data {
         Ok(Data::Listed { name, entries: entries.into_iter().collect() })
     }
 
-    /// Reads a file of entries, one a line: in `format` or, if that is `None`, as `KEY` or
+    /// Returns the entries of a file, one a line: in `format` or, if that is `None`, as `KEY` or
     /// `KEY<TAB>VALUE` with the bytes as they are. A key without a value gets a value of
     /// `value_bytes` bytes.
     pub fn file(path: &Path, format: Option<Format>, value_bytes: usize) -> Result<Data> {

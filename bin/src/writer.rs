@@ -54,8 +54,8 @@ impl Writer {
     }
 }
 
-/// Searches Linux's list of locks for the file. A line is `1: FLOCK  ADVISORY  WRITE 708 08:01:1234
-/// 0 EOF`.
+/// Returns the holder of a `flock` on the file according to Linux's list of locks. A line is `1:
+/// FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`.
 #[cfg(target_os = "linux")]
 fn flock_holder(file: &File) -> Option<Writer> {
     use std::os::unix::fs::MetadataExt;

@@ -167,7 +167,7 @@ fn checkpoint_makes_a_database_of_its_own() {
     assert_eq!(run(&copy, &["dump"]).ok(), run(&db, &["dump"]).ok());
     run(&copy, &["put", "last", "2"]).ok();
     assert_eq!(run(&db, &["get", "last"]).ok(), "1");
-    run(&db, &["checkpoint", copy.to_str().unwrap()]).fails(2, &["there is a database in"]);
+    run(&db, &["checkpoint", copy.to_str().unwrap()]).fails(2, &["there is already a database in"]);
     run(&db, &["checkpoint", home.path().to_str().unwrap()]).fails(2, &["is not empty"]);
 }
 

@@ -578,7 +578,7 @@ fn damage_is_exit_code_4_and_names_file_and_offset() {
     assert_eq!(ran.code, Some(4), "{}", ran.stderr);
 }
 
-/// Copies a database of the fixtures, which was made by another program.
+/// Returns a copy of a database of the fixtures, which was made by another program.
 fn fixture(name: &str) -> Place {
     let place = Place::new();
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");

@@ -12,8 +12,9 @@ use crate::files::{self, DIR};
 /// Keys and values of a database.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Reads all entries forward and backward, and some of them by key. If the database is sound, both
-/// scans must agree; `verify` must find keys that are out of order under correct checksums.
+/// Returns all entries, after reading them forward and backward, and some of them by key. If the
+/// database is sound, both scans must agree; `verify` must find keys that are out of order under
+/// correct checksums.
 fn read_all(
     is_sound: bool,
     iter: impl Fn() -> Result<Iter>,

@@ -29,7 +29,7 @@ pub(crate) struct LogFacts {
     pub is_damaged: bool,
 }
 
-/// Reads log `number`. Adds its faults to `findings`.
+/// Reads log `number`. Returns facts about it, and adds its faults to `findings`.
 pub(crate) fn examine(
     fs: &dyn Fs,
     dir: &Path,

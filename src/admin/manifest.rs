@@ -70,7 +70,7 @@ impl Manifest {
     }
 }
 
-/// Reads the MANIFEST `file`. Adds its faults to `findings`.
+/// Reads the MANIFEST `file`. Returns its contents, and adds its faults to `findings`.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for another comparator or an unknown tag.

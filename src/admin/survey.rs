@@ -65,7 +65,7 @@ pub(crate) fn table_context(options: &Options) -> TableContext {
     }
 }
 
-/// Surveys the database in `dir`. Adds its faults to `findings`.
+/// Returns a survey of the database in `dir`. Adds its faults to `findings`.
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`]; [`Error::Unsupported`] for another comparator or an unknown edit; an

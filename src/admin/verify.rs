@@ -58,11 +58,11 @@ impl VerifyReport {
     }
 }
 
-/// Reads the whole database in the directory `dir` and reports every fault. Checks `CURRENT`; the
-/// records of the MANIFEST, and the order of its levels; the footer, the index, the filters (none
-/// may deny a key of the table), every data block with its checksum, the order of keys, and the
-/// recorded range and size of each table; the records and batches of each live log. After a fault
-/// it continues with the next block, record or file.
+/// Reads the whole database in the directory `dir` and returns a report of every fault. Checks
+/// `CURRENT`; the records of the MANIFEST, and the order of its levels; the footer, the index, the
+/// filters (none may deny a key of the table), every data block with its checksum, the order of
+/// keys, and the recorded range and size of each table; the records and batches of each live log.
+/// After a fault it continues with the next block, record or file.
 ///
 /// It takes no lock and changes nothing, so that it works on a read-only medium and while a writer
 /// is running. It reads the database as of one moment and holds its tables open, up to half of the

@@ -69,7 +69,8 @@ pub const LEAST_LOOKUPS: usize = 100;
 /// The normal distribution's quantile of a two-sided 95 % interval.
 pub const Z: f64 = 1.959_963_985;
 
-/// Judges `plans` against `without`, the data blocks that the same lookups read without filters.
+/// Returns the advice that follows from `plans`, compared with `without`, the data blocks that the
+/// same lookups read without filters.
 ///
 /// ```
 /// use minikv::advice::judge::{Evidence, Sureness, advise};

@@ -87,7 +87,7 @@ pub struct Tried {
 const SIZES: [u32; 6] = [4, 6, 8, 10, 12, 16];
 
 /// Replays the sampled lookups of `state` on `view` at `seq`. Reads each table whose range contains
-/// one of the keys once.
+/// one of the keys once. Returns the advice that follows.
 ///
 /// # Errors
 /// Corruption and I/O errors of those tables; a comparator with which filters cannot be used.

@@ -284,7 +284,7 @@ impl<'a> Shadow<'a> {
         (self.outcomes, self.totals)
     }
 
-    /// Reads every entry of `table`. Builds the filters, and finds the data blocks that the lookups
+    /// Reads every entry of `table`. Returns the new filters, and the data blocks that the lookups
     /// in `range` reach.
     fn walk(&mut self, table: &Table, range: Range<usize>) -> Result<Walk> {
         let pending: Vec<usize> = range.filter(|&i| !self.answered[i]).collect();

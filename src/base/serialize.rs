@@ -6,7 +6,8 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-/// Serializes a path as text, with a replacement character for anything that is not UTF-8.
+/// Serializes a path as text, with a replacement character for anything that is not UTF-8. Returns
+/// the serializer's result.
 pub(crate) fn path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }

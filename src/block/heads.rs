@@ -237,7 +237,8 @@ impl Heads {
 }
 
 impl<'a> BlockView<'a> {
-    /// Looks up the newest version of a user key whose trailer is at most `trailer`.
+    /// Looks up the newest version of a user key whose trailer is at most `trailer`. Returns the
+    /// result, if the heads suffice.
     #[inline]
     pub fn find_by_heads(&self, user_key: &[u8], trailer: u64) -> ByHeads<'a> {
         let Some((heads, bytes)) = self.heads() else { return ByHeads::Unknown };

@@ -148,7 +148,7 @@ pub(crate) struct LooseBlock<'a> {
     pub(super) contents: &'a [u8],
 }
 
-/// Allocates a block. Reuses `spare` if it is long enough and not shared.
+/// Returns a newly allocated block. Reuses `spare` if it is long enough and not shared.
 pub(super) fn allocate(head: BlockHead, bytes: &[u8], spare: Option<SharedBlock>) -> SharedBlock {
     let Some(mut spare) = spare else { return ThinArc::from_header_and_slice(head, bytes) };
     let unused = spare.with_arc_mut(|spare| match Arc::get_mut(spare) {

@@ -177,7 +177,8 @@ impl Engine {
         Ok(dead)
     }
 
-    /// Writes a table of `frozen` and reports the progress to the pace of writes.
+    /// Writes a table of `frozen` and reports the progress to the pace of writes. Returns the table
+    /// and its counts.
     fn write_frozen(
         &self,
         frozen: &Frozen,

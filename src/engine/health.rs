@@ -1,14 +1,14 @@
 //! Failures while the engine runs: what still works after each, and the report of it.
 //!
 //! 1. A write, a sync, a flush or an edit of the MANIFEST fails: the database takes no more writes
-//!    until [`Engine::resume`]. The file that failed is never written again. Reads go on.
+//! until [`Engine::resume`]. The file that failed is never written again. Reads continue.
 //! 2. A panic in the middle of shared work, in any thread, has the same effect. [`Engine::contain`]
 //! turns the panic into an error, so that no other thread waits for the one that panicked.
 //! 3. A compaction fails: it is tried again after a back-off that doubles. Writes go on until level
 //! 0 is full; from then on they return the error instead of waiting for a compaction that may never
 //! succeed.
 //! 4. A compaction finds a damaged table: the table stays where it is, and compactions that need it
-//!    are not tried again. The others go on.
+//! are not tried again. The others continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -145,7 +145,8 @@ fn table_of(error: &Error) -> Option<u64> {
 }
 
 impl Engine {
-    /// Stops writes because of `error`; of several errors the first is kept. Reads go on.
+    /// Stops writes because of `error`; if there are several errors, the first is kept. Reads
+    /// continue.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.state.lock();
         if !matches!(error, Error::Closed) {
@@ -156,8 +157,8 @@ impl Engine {
         self.reads.work.notify_all();
     }
 
-    /// Runs `work`, for which other threads may be waiting. A panic in it becomes an error and
-    /// makes the database read-only; `during` names the work in the error.
+    /// Runs `work`, for which other threads may be waiting, and returns its result. A panic in it
+    /// becomes an error and makes the database read-only; `during` names the work in the error.
     ///
     /// # Errors
     /// Errors of `work`, and [`Error::Panicked`].

@@ -17,7 +17,7 @@
 //! # Locks
 //! A thread takes locks in this order only: none while it holds one of the same line or of a line
 //! further down. [`LockRank`](crate::base::sync::LockRank) is the same order; builds with debug
-//! assertions panic where it is broken.
+//! assertions panic if it is violated.
 //!
 //! | lock | guards | held |
 //! | --- | --- | --- |
@@ -115,8 +115,8 @@ pub(crate) struct Engine {
     /// the PRNG that decides when a writer runs background work.
     inline: Option<Mutex<u64>>,
     /// State of reads; outlives the engine in snapshots and cursors. It holds the lock of the
-    /// directory, so it is the last field: logs are cut to their records when they are dropped,
-    /// and until then no other process may write to them.
+    /// directory, so it is the last field: logs are truncated to their records when they are
+    /// dropped, and until then no other process may write to them.
     pub reads: Arc<ReadState>,
 }
 

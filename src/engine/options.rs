@@ -233,7 +233,7 @@ impl Options {
     /// Like [`Options::filter`], for the new tables of one level, 0 to 6, only. A custom
     /// [`Options::filter_policy`] remains the policy of block filters at this level, too.
     ///
-    /// A table keeps the filters of the level that it was written for, also when it is moved to
+    /// A table keeps the filters of the level that it was written for, even when it is moved to
     /// another level unchanged. Most entries are at the last level in use: without filters there,
     /// all filters take about a tenth of the memory, and gets of absent keys read one more data
     /// block.

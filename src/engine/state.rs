@@ -1,7 +1,7 @@
 //! The data that the state lock guards: the current memtables and tables, and a struct each for the
 //! logs, the compactions and the life of the engine.
 //!
-//! [`State::check`] says what holds whenever the lock is free.
+//! [`State::check`] lists the invariants that hold whenever the lock is free.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 //!
 //! Each thread waits on [`ReadState::work`](crate::engine::read::view::ReadState::work) under the
 //! state lock, looks for something due, claims it under the same lock, does it without the lock,
-//! and notifies `Engine::changed`. In the deterministic mode of tests there are no threads: whoever
-//! would wait for one does a piece of its work instead (`run_inline`).
+//! and notifies `Engine::changed`. In the deterministic mode of tests there are no threads: a
+//! caller that would wait for one does a piece of its work instead (`run_inline`).
 
 use std::sync::Arc;
 

@@ -220,7 +220,7 @@ pub enum FilterUse {
     NoTables,
 }
 
-/// Does a get and explains it.
+/// Does a get and returns its explanation.
 ///
 /// # Errors
 /// Errors of the get.

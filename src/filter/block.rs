@@ -217,7 +217,7 @@ mod tests {
         FilterBlockReader::new(bloom(), Bytes::copy_from_slice(contents))
     }
 
-    /// Builds a filter block from data blocks, each given as its offset and its keys.
+    /// Returns a filter block of data blocks, each given as its offset and its keys.
     fn build(blocks: &[(u64, &[&str])]) -> Vec<u8> {
         let mut builder = FilterBlockBuilder::new(&*bloom());
         for (offset, keys) in blocks {

@@ -91,14 +91,16 @@ impl FilterPolicy for BloomFilterPolicy {
         self.create_of_hashes(keys.iter().map(|key| bloom_hash(key)), dst);
     }
 
-    /// Reads the number of probes from the filter, so that filters written with other settings
-    /// work. As in LevelDB, a filter shorter than two bytes matches no key.
+    /// Returns whether `key` may be in the filter. The number of probes is read from the filter, so
+    /// that filters written with other settings work. As in LevelDB, a filter shorter than two
+    /// bytes matches no key.
     fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match_hash(bloom_hash(key), filter)
     }
 
-    /// Both goleveldb and LevelDB before 1.18 wrote the older name. Their hashes differ for keys
-    /// with a byte of 0x80 or above after the last whole four-byte word, so both hashes are tried.
+    /// Returns whether `key` may be in a filter with the older name, which both goleveldb and
+    /// LevelDB before 1.18 wrote. Their hashes differ for keys with a byte of 0x80 or above after
+    /// the last whole four-byte word, so both hashes are tried.
     fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match_hash(bloom_hash(key), filter) || may_match_hash(early_bloom_hash(key), filter)
     }
@@ -201,8 +203,8 @@ impl Modulus {
     }
 }
 
-/// The hash of LevelDB before 1.18, which sign-extended the last one to three bytes where C's
-/// `char` is signed.
+/// Returns the hash of LevelDB before 1.18, which sign-extended the last one to three bytes where
+/// C's `char` is signed.
 fn early_bloom_hash(key: &[u8]) -> u32 {
     hash_with_tail(key, BLOOM_SEED, |byte| byte as i8 as u32)
 }

@@ -112,7 +112,7 @@ impl TableFilterBuilder {
     }
 }
 
-/// Packs the lowest `width` bits of each slot, without gaps.
+/// Returns the lowest `width` bits of each slot, packed without gaps.
 fn packed(array: &[u64], width: u32) -> Vec<u8> {
     let bits = array.len() as u64 * u64::from(width);
     let mut bytes = Vec::with_capacity(bits.div_ceil(8) as usize + TAIL_BYTES);

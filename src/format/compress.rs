@@ -138,9 +138,9 @@ fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     snap::raw::Decoder::new().decompress(stored, &mut raw[..len]).map_err(damaged)
 }
 
-/// Decompresses a zstd frame. zstd can expand its input tens of thousands of times, so its maximum
-/// ratio is not a useful bound. A stated length within `TRUSTED_RATIO`, which ordinary data
-/// reaches, is allocated at once; beyond that, memory grows only with the actual output.
+/// Returns the contents of a zstd frame. zstd can expand its input tens of thousands of times, so
+/// its maximum ratio is not a useful bound. A stated length within `TRUSTED_RATIO`, which ordinary
+/// data reaches, is allocated at once; beyond that, memory grows only with the actual output.
 #[cfg(feature = "zstd")]
 fn decompress_zstd(stored: &[u8]) -> Result<Vec<u8>> {
     use std::io::Read;

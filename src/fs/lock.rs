@@ -65,8 +65,8 @@ impl Drop for DiskLock {
     }
 }
 
-/// Locks `path`. Creates a missing file; never truncates or removes one. The inner error is the
-/// holder of the lock.
+/// Locks `path`. Creates a missing file; never truncates or removes one. Returns the lock, or as
+/// the inner error the holder of the lock.
 pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
     let mut locked = LOCKED.lock();
     for _ in 0..MAX_ATTEMPTS {
@@ -154,8 +154,8 @@ fn user_of(id: FileId) -> Option<u32> {
     })
 }
 
-/// Finds the holder of a lock on a file in the contents of `/proc/locks`, the only place where
-/// Linux reports the holder of a `flock`.
+/// Returns the process that holds a lock on a file in the contents of `/proc/locks`, the only place
+/// where Linux reports the holder of a `flock`.
 ///
 /// A line is `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; waiters have an arrow after the
 /// number. The process is -1 if the lock belongs to an open file rather than to a process. Skips
@@ -308,8 +308,8 @@ mod tests {
         drop(DiskFs.lock(&path).unwrap().unwrap());
     }
 
-    /// A `flock` belongs to whoever has inherited the open file, and outlives the process that
-    /// took it.
+    /// A `flock` belongs to every process that has inherited the open file, and outlives the
+    /// process that took it.
     #[test]
     fn a_lock_that_outlives_its_process_in_a_fork_is_told_as_such() {
         let dir = tempfile::tempdir().unwrap();

@@ -247,8 +247,8 @@ impl LogReader {
         Ok(false)
     }
 
-    /// Returns what follows the last record: [`Tail::Clean`] until [`LogReader::next`] has returned
-    /// `None`.
+    /// Returns the tail of the log, after the last record: [`Tail::Clean`] until
+    /// [`LogReader::next`] has returned `None`.
     pub fn tail(&self) -> Tail {
         match self.end {
             Some(Ok(tail)) => tail,
@@ -507,7 +507,7 @@ impl LogReader {
         self.is_zero_from(next)
     }
 
-    /// Reads up to `len` bytes of the file from `offset` on.
+    /// Returns up to `len` bytes of the file from `offset` on.
     fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let left = self.file_bytes.saturating_sub(offset).min(len);
         let mut bytes = vec![0; left as usize];

@@ -405,7 +405,7 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
     }
 }
 
-/// Returns a batch of which only the header is valid.
+/// Returns a batch with a valid header; the bytes after it are arbitrary.
 fn batch(seq: u64, len: usize) -> Vec<u8> {
     [&seq.to_le_bytes()[..], &1u32.to_le_bytes(), &payload(seq as u8, len)].concat()
 }

@@ -22,7 +22,7 @@ impl Answers {
     /// higher number, fewer prefetches are wasted and fewer misses overlap.
     const MANY: u8 = 4;
 
-    /// Calls `f` with the thread's answers.
+    /// Calls `f` with the thread's answers. Returns its result.
     #[inline]
     fn with<R>(f: impl FnOnce(&mut Answers) -> R) -> R {
         ANSWERS.with(|kept| {

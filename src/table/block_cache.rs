@@ -358,7 +358,7 @@ fn entry_bytes(block_len: usize) -> u64 {
     block_len as u64 + ENTRY_BYTES
 }
 
-/// Mixes all bits of an id into the upper half.
+/// Returns a hash of an id, which mixes all its bits into the upper half.
 fn hash((table, block): BlockId) -> u32 {
     let bits = (table << 32 | u64::from(block)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((bits ^ bits >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
@@ -535,13 +535,13 @@ impl Spares {
         self.by_length.entry(len).or_default().push(block);
     }
 
-    /// Takes an allocation of `len` bytes or slightly more.
+    /// Takes and returns an allocation of `len` bytes or slightly more, if there is one.
     fn take(&mut self, len: usize) -> Option<SharedBlock> {
         let (&found, _) = self.by_length.range(len..=len + len / SPARE_SLACK).next()?;
         self.take_from(found)
     }
 
-    /// Takes the shortest allocation, which is the least useful.
+    /// Takes and returns the shortest allocation, which is the least useful.
     fn pop(&mut self) -> Option<SharedBlock> {
         let (&shortest, _) = self.by_length.first_key_value()?;
         self.take_from(shortest)
@@ -594,7 +594,7 @@ impl Entry {
         Some((slots, uses))
     }
 
-    /// Takes the block out of its slot.
+    /// Takes the block out of its slot and returns it.
     fn clear(&self, slots: &Slots) -> Option<SharedBlock> {
         slots.blocks[self.at as usize].swap(None)
     }

@@ -155,6 +155,7 @@ impl TableBuilder {
     }
 
     /// Writes the remaining parts and syncs the file. Syncing the directory is left to the caller.
+    /// Returns a summary of the table.
     ///
     /// # Errors
     /// An I/O error; the file is then not a table.
@@ -302,7 +303,7 @@ impl Output {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Writes a block and its trailer.
+    /// Writes a block and its trailer. Returns the block's handle.
     fn write_block(&mut self, (stored, id): (&[u8], u8)) -> Result<BlockHandle> {
         let handle = BlockHandle { offset: self.offset, size: stored.len() as u64 };
         self.append(stored)?;

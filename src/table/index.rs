@@ -75,8 +75,9 @@ impl Index {
             + self.fences.as_ref().map_or(0, Fences::memory_bytes)
     }
 
-    /// Finds the first data block whose separator is not less than `target`. `scratch` is for keys
-    /// decoded during the search; afterwards it holds the separator if [`IndexSpot::at`] is `None`.
+    /// Returns the first data block whose separator is not less than `target`. `scratch` is for
+    /// keys decoded during the search; afterwards it holds the separator if [`IndexSpot::at`] is
+    /// `None`.
     ///
     /// # Errors
     /// Corruption, if an entry read by the search is malformed.

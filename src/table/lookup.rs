@@ -30,7 +30,8 @@ use crate::table::stored::{Stored, read_stored};
 /// keeps more memory per thread.
 const KEEP_SCRATCH_BYTES: usize = 64 << 10;
 
-/// Calls `f` with the thread's scratch buffer, for keys decoded during a lookup.
+/// Calls `f` with the thread's scratch buffer, for keys decoded during a lookup. Returns its
+/// result.
 #[inline]
 fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
@@ -88,7 +89,8 @@ impl Table {
         Ok(found)
     }
 
-    /// Looks up `key` through the index and, with `ask_block_filter`, the block's filter.
+    /// Looks up `key` through the index and, with `ask_block_filter`, the block's filter. Returns
+    /// the entry found.
     fn search<S: TableSink>(
         &self,
         key: &[u8],
@@ -168,7 +170,7 @@ impl Table {
         Ok(spot.map_or(self.footer().metaindex.offset, |spot| spot.handle.offset))
     }
 
-    /// Finds the data block that holds the first entry at or after `key`, if there is one.
+    /// Returns the data block that holds the first entry at or after `key`, if there is one.
     #[inline]
     fn index_seek<S: TableSink>(
         &self,
@@ -260,7 +262,7 @@ impl Table {
         self.read_data_block(spot, options, sink)
     }
 
-    /// Reads a data block from the file and offers it to the cache.
+    /// Reads a data block from the file, offers it to the cache, and returns it.
     #[inline(never)]
     fn read_data_block<S: TableSink>(
         &self,
@@ -280,7 +282,7 @@ impl Table {
     }
 
     /// Looks up a key in a data block read from the file. A block that will not be cached is
-    /// searched in the buffer it was decompressed into.
+    /// searched in the buffer it was decompressed into. Returns the entry found.
     #[inline(never)]
     fn find_in_file<S: TableSink>(
         &self,
@@ -318,7 +320,7 @@ impl Table {
         keeper.0.wants(keeper.1, len).then_some(keeper)
     }
 
-    /// Caches a block that was just read.
+    /// Caches a block that was just read, and returns it.
     fn keep(&self, (blocks, at): (&TableBlocks, usize), stored: Stored<'_>) -> Result<Block> {
         let spare = |len| blocks.spare(at, len);
         let block = Block::with_heads(stored.contents, &self.order, stored.buffer, spare)?;

@@ -1,4 +1,4 @@
-//! Opening and checking tables, and what an open table knows about itself. Lookups are in
+//! Opening and checking tables, and the properties of an open table. Lookups are in
 //! [`lookup`](crate::table::lookup).
 //!
 //! The layout of a table is drawn at the head of [`builder`](crate::table::builder). Defined by
@@ -111,7 +111,7 @@ impl Table {
         read_stored(file, path, handle, true, &mut NoSink, |stored| Block::new(stored.contents))
     }
 
-    /// Reads the names and handles in the metaindex.
+    /// Returns the names and handles in the metaindex, which it reads from the file.
     fn read_meta(&self) -> Result<Vec<(Vec<u8>, BlockHandle)>> {
         let at = self.footer.metaindex;
         let result = at.within(self.file_bytes).map_err(|e| at_footer(e, self.file_bytes));

@@ -157,8 +157,8 @@ impl TableCache {
         }
     }
 
-    /// Calls `f` with the open table of `slot`. If the table is already open, its reference count
-    /// is not touched.
+    /// Calls `f` with the open table of `slot` and returns its result. If the table is already
+    /// open, its reference count is not touched.
     ///
     /// # Errors
     /// Errors of [`TableCache::table`] and of `f`.

@@ -33,7 +33,7 @@ impl Rng {
     }
 }
 
-/// A file that records what was written, and in how many calls. Clones share it.
+/// A file that records the bytes written, and the number of calls. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sink {
     pub bytes: Arc<Mutex<Vec<u8>>>,

@@ -181,7 +181,7 @@ impl Mounted {
         Mounted::with(|dir| mount(dir, options))
     }
 
-    /// Mounts the filesystem in the file `image`.
+    /// Mounts the filesystem in the file `image`. Returns `None` if that fails.
     pub fn of_image(image: &Path) -> Option<Mounted> {
         Mounted::with(|dir| {
             run_mount(Command::new("mount").args(["-o", "loop"]).arg(image).arg(dir))

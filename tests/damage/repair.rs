@@ -47,7 +47,8 @@ fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
     assert!(found.keys().all(|key| made.history.contains_key(key)), "{what}");
 }
 
-/// Repairs damaged files and checks everything that can be checked.
+/// Repairs damaged files and checks everything that can be checked. Returns the report and the
+/// entries.
 fn repaired(files: &Files, what: &str) -> (RepairReport, Entries) {
     let fs = files.load();
     let report = repair(&fs, what);

@@ -101,7 +101,7 @@ fn synced() -> WriteOptions {
     WriteOptions::default().sync(true)
 }
 
-/// Runs `work` in a thread of its own, and fails if it hangs.
+/// Runs `work` in a thread of its own, and fails if it hangs. Returns its result.
 #[track_caller]
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();

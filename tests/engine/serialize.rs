@@ -32,7 +32,7 @@ fn table(dir: &Path) -> PathBuf {
     files.find(|path| path.extension().is_some_and(|extension| extension == "ldb")).unwrap()
 }
 
-/// Flips the first byte of the only data block.
+/// Flips the first byte of the only data block. Returns the path of the table.
 fn damage(dir: &Path) -> PathBuf {
     let path = table(dir);
     let mut bytes = fs::read(&path).unwrap();

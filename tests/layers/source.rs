@@ -95,7 +95,7 @@ pub fn mark_tests(sources: &mut [Source]) {
     }
 }
 
-/// Reads every Rust file under `root/folder` for each folder, except build output.
+/// Returns every Rust file under `root/folder` for each folder, except build output.
 pub fn read_all(root: &Path, folders: &[&str]) -> Vec<Source> {
     let mut sources = Vec::new();
     for folder in folders {
@@ -132,7 +132,7 @@ fn blank(bytes: &mut [u8]) {
     }
 }
 
-/// Blanks comments and the contents of strings and character literals.
+/// Returns the text with comments and the contents of strings and character literals blanked.
 fn blank_literals(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();

@@ -191,7 +191,7 @@ impl Stress {
         Event { called, returned, op: Op::Read(found) }
     }
 
-    /// Runs one history of all threads, and then reads everything.
+    /// Runs one history of all threads, and then reads everything. Returns the history.
     fn round(&self, seed: u64) -> Vec<Event> {
         let start = Barrier::new(THREADS);
         let mut history: Vec<Event> = thread::scope(|scope| {

@@ -149,7 +149,7 @@ impl Scene<'_> {
         second
     }
 
-    /// Reads a group of keys from its end, in one of three ways.
+    /// Reads a group of keys from its end, in one of three ways. Returns the number found.
     fn read_backward(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
         let (first, last) = (key(writer, group, "even"), key(writer, group, "right"));
         let entries: Vec<(Bytes, Bytes)> = match rng.below(3) {
@@ -182,7 +182,8 @@ impl Scene<'_> {
         found
     }
 
-    /// Reads everything in one pass, which must also show a single moment.
+    /// Reads everything in one pass, which must also show a single moment. Returns the number found
+    /// in the group.
     fn scan(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
         let iter = self.db.iter().unwrap();
         let entries = match rng.one_in(2) {

@@ -134,7 +134,7 @@ impl Shuffle {
     }
 }
 
-/// Mixes the bits of a number. The function is a bijection.
+/// Returns the bits of a number mixed. The function is a bijection.
 pub fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

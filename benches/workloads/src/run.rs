@@ -132,7 +132,7 @@ impl<'a> Runner<'a> {
         self.current.as_ref().map(|current| current.store.describe())
     }
 
-    /// Runs one workload, after preparing its start.
+    /// Runs one workload, after preparing its start. Returns the outcome.
     ///
     /// # Errors
     /// Errors of the engine; a value read that was not written.

@@ -122,7 +122,7 @@ impl Tour {
     }
 }
 
-/// Describes the work of a get.
+/// Returns a description of the work of a get.
 fn summary(trace: &ReadTrace) -> String {
     if trace.memtable_hits > 0 {
         return "found in the memtable: no table was asked".to_string();

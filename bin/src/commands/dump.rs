@@ -79,7 +79,8 @@ fn write_in_place(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     Ok(entries)
 }
 
-/// Writes to a temporary file beside `path`, and renames it to `path` once it is complete.
+/// Writes to a temporary file beside `path`, and renames it to `path` once it is complete. Returns
+/// the number of entries.
 fn write_whole(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let failed = |op: &'static str| move |error: io::Error| CliError::io(op, path, error);

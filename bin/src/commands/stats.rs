@@ -67,7 +67,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Counts the logs in `dir`.
+    /// Returns the number and total size of the logs in `dir`.
     pub fn logs(dir: &Path) -> Result<Files> {
         let failed = |error| CliError::io("read", dir, error);
         let mut logs = Files::default();

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Runs a command on a terminal of `columns`, and interrupts it when `until` is shown.
+/// Runs a command on a terminal of `columns`, and interrupts it when `until` is shown. Returns its
+/// exit code, and the text that it showed.
 fn run_in_columns(command: &mut Command, columns: u16, until: Option<&str>) -> (i32, String) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let mut master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();

@@ -49,8 +49,8 @@ impl Run<'_> {
     }
 }
 
-/// Distributes tables over runs: in the order of their smallest keys, each table goes to the first
-/// run that it does not overlap.
+/// Returns tables distributed over runs: in the order of their smallest keys, each table goes to
+/// the first run that it does not overlap.
 fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<Run<'a>> {
     let mut sorted: Vec<&TableFacts> = tables.iter().copied().filter(|t| t.entries > 0).collect();
     sorted.sort_by(|a, b| order.compare(user_key(&a.smallest), user_key(&b.smallest)));
@@ -128,7 +128,7 @@ pub(super) struct Descent {
 }
 
 impl Descent {
-    /// Determines the relation by reading all tables.
+    /// Returns the relation, determined by reading all tables.
     pub(super) fn find(
         fs: &dyn Fs,
         context: &TableContext,

@@ -54,7 +54,7 @@ use crate::fs::{absolute, sync_dir};
 use crate::table::reader::TableContext;
 
 /// Repairs the database in the directory `dir`, which must not be open. A healthy database is not
-/// changed.
+/// changed. Returns a report of the faults and of what was done.
 ///
 /// Afterwards the database contains every key whose newest version is undamaged, and no deleted
 /// key, unless the deletion was in damaged bytes: then [`RepairReport::lost`] includes its range.
@@ -423,7 +423,8 @@ impl<'a> Repair<'a> {
         logs[first..].iter().collect()
     }
 
-    /// Replays logs into tables of level 0, as far as an open would replay them.
+    /// Replays logs into tables of level 0, as far as an open would replay them. Returns the last
+    /// sequence number.
     fn flush(&mut self, numbers: &[u64], last_seq: SeqNo) -> Result<SeqNo> {
         let Writer { fs, dir, options, order, numbers: next } = &self.writer;
         let replay = Replay {

@@ -56,7 +56,7 @@ fn as_file(facts: &TableFacts, level: usize) -> NewFile {
     }
 }
 
-/// Plans the repair of the surveyed tables.
+/// Returns the plan for the surveyed tables.
 pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
     let plan = match at_their_levels(survey, options, order) {
         Some(tables) => Plan::Keep { tables },
@@ -111,7 +111,8 @@ fn at_their_levels(
     is_consistent(&tables, options, order).then_some(tables)
 }
 
-/// Puts all tables into one sorted level: unchanged if they are disjoint, otherwise merged.
+/// Returns a plan that puts all tables into one sorted level: unchanged if they are disjoint,
+/// otherwise merged.
 fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) -> Plan {
     let named = survey.named();
     let all: Vec<&TableFacts> = survey.tables.values().collect();

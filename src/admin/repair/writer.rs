@@ -44,7 +44,8 @@ impl Writer<'_> {
         Ok(self.tables(level, u64::MAX, fill)?.pop())
     }
 
-    /// Writes tables of about `max_bytes` bytes of the entries that `fill` adds.
+    /// Writes tables of about `max_bytes` bytes of the entries that `fill` adds. Returns their
+    /// MANIFEST entries.
     pub(super) fn tables(
         &self,
         level: usize,
@@ -57,14 +58,15 @@ impl Writer<'_> {
         Ok(tables.done)
     }
 
-    /// Gives a table an additional name with a new number.
+    /// Gives a table an additional name with a new number. Returns its new MANIFEST entry.
     pub(super) fn renumber(&self, path: &Path, file: &NewFile) -> Result<NewFile> {
         let number = self.numbers.take();
         link_or_copy(&*self.fs, path, &self.dir.join(name::table_name(number)))?;
         Ok(NewFile { number, ..file.clone() })
     }
 
-    /// Links or copies files into `lost/`, durably. The originals are kept.
+    /// Links or copies files into `lost/`, durably. The originals are kept. Returns the original
+    /// and the new path of each, with the reason.
     pub(super) fn keep_aside(&self, files: &[(PathBuf, String)]) -> Result<Vec<Quarantined>> {
         if files.is_empty() {
             return Ok(Vec::new());

@@ -101,7 +101,7 @@ mod order {
         pub fn exit(self) {}
     }
 
-    /// Ignores the rank.
+    /// Returns the rank that is never checked.
     #[expect(non_snake_case, reason = "stands in for the constructor of the checked build")]
     #[inline(always)]
     pub const fn Order(_: Option<LockRank>) -> Order {
@@ -145,7 +145,7 @@ impl<T: Default> Default for Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Locks the mutex, waiting if necessary.
+    /// Locks the mutex, waiting if necessary. Returns the guard.
     ///
     /// # Panics
     /// With debug assertions, if the thread holds a lock of the same or a later rank.
@@ -170,7 +170,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<T: ?Sized> MutexGuard<'_, T> {
-    /// Releases the lock while `work` runs.
+    /// Releases the lock while `work` runs. Returns the result of `work`.
     #[inline]
     pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
         guard.order.exit();
@@ -220,7 +220,7 @@ impl Condvar {
         self.0.wait(&mut guard.inner);
     }
 
-    /// Waits for a notification, for at most `time`.
+    /// Waits for a notification, for at most `time`. Returns whether it timed out.
     #[inline]
     pub(crate) fn wait_for<T>(
         &self,
@@ -230,7 +230,7 @@ impl Condvar {
         self.0.wait_for(&mut guard.inner, time)
     }
 
-    /// Waits for a notification, at most until `time`.
+    /// Waits for a notification, at most until `time`. Returns whether it timed out.
     #[inline]
     pub(crate) fn wait_until<T>(
         &self,

@@ -35,14 +35,14 @@ const PIECE_TABLES: u64 = 128;
 struct Permit<'a>(&'a Engine);
 
 impl<'a> Permit<'a> {
-    /// Waits until no other manual compaction is under way.
+    /// Waits until no other manual compaction is under way. Returns the permit.
     fn acquire(engine: &'a Engine) -> Permit<'a> {
         let mut state = engine.state.lock();
         while state.compactions.manual.is_some() {
             engine.wait_for_change(&mut state);
         }
         state.compactions.manual = Some(Manual { output_level: None, waits: false });
-        // The caller asks for all of the work, so what failed before is tried again.
+        // The caller asks for all of the work, so compactions that failed before are tried again.
         let version = state.version.clone();
         state.compactions.forgive(&version);
         Permit(engine)

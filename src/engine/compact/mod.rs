@@ -17,9 +17,9 @@
 //!
 //! † A tombstone is left out if every reader sees it and no level below the output level has a
 //! table whose range holds its key. Otherwise it stays: an older version of the key may lie there,
-//! and would come back. Tables of the levels between inputs and output are inputs themselves.
-//! Newer tables of level 0 may be left out of the inputs; what they hold is newer than the
-//! tombstone and does not need it.
+//! and would come back. Tables of the levels between inputs and output are inputs themselves. Newer
+//! tables of level 0 may be left out of the inputs; their entries are newer than the tombstone and
+//! do not need it.
 //!
 //! A compaction that fails removes its outputs, unless its edit may be in the MANIFEST, and frees
 //! its inputs; `health` decides when it is tried again.

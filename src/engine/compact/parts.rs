@@ -56,7 +56,7 @@ pub(super) struct Merged {
 type Position = Option<Vec<u8>>;
 
 impl Engine {
-    /// Merges the inputs of `compaction`, in parts where that pays.
+    /// Merges the inputs of `compaction`, in parts where that pays. Returns the result.
     ///
     /// # Errors
     /// The first error of a part; the outputs of the others are removed then.
@@ -128,7 +128,8 @@ impl Engine {
             .is_sorted_by(|a, b| order.compare(user_key(&a.largest), user_key(&b.smallest)).is_lt())
     }
 
-    /// Merges the entries of one part. After an error, removes its outputs and stops the others.
+    /// Merges the entries of one part and returns the result. After an error, removes the part's
+    /// outputs and stops the other parts.
     fn merge_part(
         &self,
         compaction: &Compaction,

@@ -94,7 +94,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Stores the bytes of a version. The hash index sets the fields `hash`, `next` and `older`.
+    /// Stores the bytes of a version and returns its entry. The hash index sets the fields `hash`,
+    /// `next` and `older`.
     #[inline]
     pub fn store(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Entry {
         let bytes = user_key.len() + TRAILER_BYTES + value.len();

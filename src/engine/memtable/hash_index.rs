@@ -147,7 +147,7 @@ impl HashIndex {
             debug_assert!(known.iter().all(|known| number < known.number), "a chain ascends");
             let same = known.iter_mut().rfind(|known| known.oldest.hash == found.hash);
             match same {
-                // An entry with an `older` has all older ones of its hash behind it, except those
+                // An entry with an `older` leads to all older entries of its hash, except those
                 // beyond the end of an earlier tidy chain: these stay in the chain.
                 Some(known) if known.oldest.older.load(Ordering::Relaxed) == END => {
                     known.oldest.older.store(number + 1, Ordering::Release);

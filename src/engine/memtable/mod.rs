@@ -165,7 +165,7 @@ impl Memtable {
         lookup.found.map(MemFound::of)
     }
 
-    /// Does what [`Memtable::get`] does, by the key order.
+    /// Like [`Memtable::get`], but uses the key order.
     #[cold]
     fn get_by_order(&self, key: &[u8], seq: SeqNo) -> Option<MemFound> {
         self.order_all();

@@ -223,7 +223,7 @@ impl Leaf {
     }
 }
 
-/// Returns the [`head`] of what follows the first `shared` bytes of `key`.
+/// Returns the [`head`] of the part of `key` after its first `shared` bytes.
 #[inline]
 fn head_after(key: &[u8], shared: usize) -> u64 {
     head(key.get(shared..).unwrap_or_default())

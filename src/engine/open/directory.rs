@@ -277,7 +277,7 @@ pub(crate) fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
     Ok(lost)
 }
 
-/// Takes the lock of the database in `dir`.
+/// Takes and returns the lock of the database in `dir`.
 ///
 /// # Errors
 /// [`Error::Locked`], with the holder if it is known; I/O errors.

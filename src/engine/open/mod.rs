@@ -3,14 +3,14 @@
 //! 1. Create the directory and the database if they are missing, and take the lock.
 //! 2. Read the MANIFEST, and check that its tables exist.
 //! 3. Replay each log that the MANIFEST does not cover, in order, into memtables. These stay in
-//!    memory, and the logs on disk, until the background has flushed them; only what exceeds the
-//!    write buffers is flushed at once.
+//! memory, and the logs on disk, until the background has flushed them; only memtables that exceed
+//! the write buffers are flushed at once.
 //! 4. Start a log for new writes, and record the state in the MANIFEST.
 //! 5. Remove files that are not needed.
 //!
 //! A record that is cut off at the end of a log is ignored: the process or the machine stopped
 //! while writing it. A bad record elsewhere ends the log too, and all later logs are ignored,
-//! because the result must be a prefix of what was written; with `paranoid_checks` this is an error
+//! because the result must be a prefix of the writes; with `paranoid_checks` this is an error
 //! instead. Logs that were not replayed completely are kept in `lost/`.
 //!
 //! A log that lost its end between two records looks complete. Therefore each log begins with an
@@ -223,7 +223,7 @@ impl Opening {
     }
 
     /// Replays `logs`. Memtables that exceed the write buffers are flushed on the way, and all of
-    /// them if a log is damaged.
+    /// them if a log is damaged. Returns the memtables that remain, and the tables written.
     fn replay(&self, logs: &[u64]) -> Result<(Replayed, Flushed)> {
         let replay = Replay {
             fs: &*self.fs,
@@ -277,7 +277,7 @@ impl Opening {
         )
     }
 
-    /// Continues the last log, or starts a new one.
+    /// Continues the last log, or starts a new one. Returns the commit state with it.
     fn start_log(&self, replayed: &mut Replayed) -> Result<CommitState> {
         let reusable = self.options.reuse_logs && replayed.recovery.lost.is_empty();
         // The log's memtable is continued too, so it must not hold records of any other log. An

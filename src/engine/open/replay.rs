@@ -46,7 +46,7 @@ pub struct LostLog {
     pub why: String,
 }
 
-/// The memtables that a replay leaves, and what it found.
+/// The memtables that a replay leaves, and its report.
 pub(crate) struct Replayed {
     /// The memtables, oldest first. None is empty, and all but the last are full.
     pub memtables: VecDeque<Frozen>,
@@ -89,9 +89,9 @@ pub(crate) struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Replays `logs`, whose numbers must ascend. `last_seq` is the last sequence number in tables.
-    /// `full` is called when more than [`MAX_RECOVERED_MEMTABLES`] memtables are full, and may take
-    /// the oldest ones from the queue.
+    /// Replays `logs`, whose numbers must ascend. Returns the memtables that remain. `last_seq` is
+    /// the last sequence number in tables. `full` is called when more than
+    /// [`MAX_RECOVERED_MEMTABLES`] memtables are full, and may take the oldest ones from the queue.
     ///
     /// # Errors
     /// I/O errors, those of `full`, and with `paranoid` corruption.
@@ -162,6 +162,7 @@ impl Replay<'_> {
     }
 
     /// Inserts the records of a log into a memtable, up to the log's end or the first bad record.
+    /// Returns how the log ended.
     fn replay_records(
         &self,
         log: &Log<'_>,

@@ -310,7 +310,8 @@ impl Cursor {
     }
 
     /// Finds the next visible entry from the merge's position on. With `skipping`, skips all
-    /// versions of keys up to the saved key. `valid` is whether the merge is at an entry.
+    /// versions of keys up to the saved key. `valid` is whether the merge is at an entry. Returns
+    /// whether there is one.
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
         let (mut tombstones, mut steps) = (0, 0);
@@ -374,8 +375,9 @@ impl Cursor {
         }
     }
 
-    /// Finds the previous visible entry from the merge's position on, walking backward. Versions of
-    /// a key come from the oldest to the newest, so the last visible one counts.
+    /// Finds the previous visible entry from the merge's position on, walking backward. Returns
+    /// whether there is one. Versions of a key come from the oldest to the newest, so the last
+    /// visible one counts.
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
         let (mut tombstones, mut steps) = (0, 0);

@@ -270,7 +270,7 @@ impl MergeCursor {
     }
 
     /// Turns from walking backward to walking forward. All sources but the top are before the
-    /// current entry, and are moved after it.
+    /// current entry, and are moved after it. Returns whether there is a next entry.
     fn turn_forward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -285,6 +285,7 @@ impl MergeCursor {
     }
 
     /// Turns from walking forward to walking backward: moves all sources before the current entry.
+    /// Returns whether there is a previous entry.
     fn turn_backward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -293,7 +294,8 @@ impl MergeCursor {
         })
     }
 
-    /// Steps the source `top` in `direction`, and moves all others by calling `seek`.
+    /// Steps the source `top` in `direction`, and moves all others by calling `seek`. Returns
+    /// whether there is an entry in that direction.
     fn turn(
         &mut self,
         direction: Direction,
@@ -327,7 +329,8 @@ impl MergeCursor {
         }
     }
 
-    /// Restores the heap after a step of its top, which is now at an entry if `valid`.
+    /// Restores the heap after a step of its top, which is now at an entry if `valid`. Returns
+    /// whether the cursor is at an entry.
     #[inline]
     fn settle_top(&mut self, valid: bool) -> bool {
         if !valid {

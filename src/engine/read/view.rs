@@ -193,10 +193,11 @@ pub(crate) struct HeldSeq {
 }
 
 impl HeldSeq {
-    /// Takes the current visible sequence number and holds it.
+    /// Returns the current visible sequence number, held.
     pub(crate) fn now(state: &Arc<ReadState>) -> HeldSeq {
         // The sequence number is read under the lock. A compaction that lists the snapshots before
-        // this one is added keeps what was visible at that time, and that is not newer.
+        // this one is added keeps everything that was visible at that time, which is no newer than
+        // this snapshot.
         let mut snapshots = state.snapshots.lock();
         let seq = state.visible_seq();
         debug_assert!(

@@ -1,4 +1,4 @@
-//! Counters of writes, flushes and compactions. Those of reads are in
+//! Counters of writes, flushes and compactions. Counters of reads are in
 //! [`totals`](crate::engine::stats::totals).
 
 use std::sync::atomic::AtomicU64;

@@ -109,7 +109,7 @@ impl Kept {
     }
 }
 
-/// The finalizer of splitmix64: consecutive inputs give outputs that look random.
+/// Returns the finalizer of splitmix64 for `n`: consecutive inputs give outputs that look random.
 fn spread(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

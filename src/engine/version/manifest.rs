@@ -50,7 +50,7 @@ const MAX_CURRENT_TRIES: usize = 100;
 /// Opens the MANIFEST that `CURRENT` names. Returns its name and the file.
 ///
 /// # Errors
-/// Corruption of `CURRENT`, also if it names a MANIFEST that is not there; I/O errors.
+/// Corruption of `CURRENT`, which includes naming a MANIFEST that does not exist; I/O errors.
 pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn ReadFile>)> {
     let mut manifest_name = read_current(fs, dir)?;
     for _ in 0..MAX_CURRENT_TRIES {
@@ -70,7 +70,7 @@ pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn 
         .in_file(&dir.join(name::CURRENT)))
 }
 
-/// Reads `CURRENT` and the MANIFEST it names.
+/// Returns the contents of the MANIFEST that `CURRENT` names.
 ///
 /// # Errors
 /// Corruption of either, with the offset; an unknown comparator, by name.
@@ -92,7 +92,7 @@ pub(crate) fn recover_beside_writer(
     read_manifest(&manifest, file, dir, comparator, true)
 }
 
-/// Reads `file`, the MANIFEST `manifest_name` in `dir`.
+/// Returns the contents of `file`, the MANIFEST `manifest_name` in `dir`.
 ///
 /// # Errors
 /// As [`recover`].

@@ -123,7 +123,7 @@ impl fmt::Debug for TableFile {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Version {
     levels: [Vec<Arc<TableFile>>; NUM_LEVELS],
-    /// Bytes of each level's tables.
+    /// Total size of each level's tables, in bytes.
     bytes: [u64; NUM_LEVELS],
     /// Last keys of each sorted level's tables; `None` if keys are not in byte order.
     fences: [Option<Fences>; NUM_LEVELS],
@@ -164,7 +164,7 @@ impl Version {
             .flat_map(|(level, files)| files.iter().map(move |file| (level, file)))
     }
 
-    /// Returns the bytes of a level's tables.
+    /// Returns the total size of a level's tables, in bytes.
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.bytes[level]
     }
@@ -300,7 +300,8 @@ impl Version {
     }
 }
 
-/// Returns the bytes of the tables. Sizes from a damaged MANIFEST may add up to any number.
+/// Returns the total size of the tables, in bytes. Sizes from a damaged MANIFEST may add up to any
+/// number.
 fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
     files.iter().fold(0, |sum, file| sum.saturating_add(file.file_bytes))
 }

@@ -3,7 +3,7 @@
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
 
-/// Hands out file numbers, each only once, also across reopens. Thread-safe.
+/// Hands out file numbers, each only once, even across reopens. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct FileNumbers(AtomicU64);
 

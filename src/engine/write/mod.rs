@@ -3,7 +3,7 @@
 //! 1. The writer enters the [`queue`]. The one at its head leads; the others wait for its result.
 //! 2. The leader makes room in the memtable ([`pace`]): it may be held back, or freeze the memtable
 //!    and begin a new log ([`wal`]).
-//! 3. It takes the waiters behind it into its group and puts their batches together.
+//! 3. It takes the next waiters into its group and merges their batches.
 //! 4. It appends one record for the group to the log, and syncs the log if its own write asks for
 //! that.
 //! 5. It inserts the entries into the memtable and makes them visible, all at once.
@@ -11,8 +11,7 @@
 //!
 //! A group is one record, so each of its batches survives a crash whole or not at all. If the log
 //! fails in 4, the record may be in the file in part: no record may follow, so writes stop until
-//! [`Engine::resume`]. A writer that nobody waits behind pays two uncontended locks and no
-//! allocation.
+//! [`Engine::resume`]. A writer that is alone takes two uncontended locks and allocates nothing.
 //!
 //! Every log begins with an empty batch that carries the next sequence number. LevelDB and
 //! goleveldb replay it without effect; recovery learns from it that the log before lost its end.

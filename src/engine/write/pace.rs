@@ -55,7 +55,7 @@ impl Pace {
         self.unflushed.fetch_add(bytes, Relaxed);
     }
 
-    /// Begins the flush of a frozen memtable of `bytes`.
+    /// Begins the flush of a frozen memtable of `bytes`. Returns its progress.
     pub(crate) fn flush(&self, bytes: u64) -> FlushProgress<'_> {
         FlushProgress { pace: self, bytes, written: 0 }
     }

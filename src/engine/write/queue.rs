@@ -21,8 +21,9 @@ use crate::format::key::MAX_KEY_OR_VALUE_BYTES;
 /// the writers in them wait longer.
 const MAX_GROUP_BYTES: usize = 1 << 20;
 
-/// A group led by a write of at most this many bytes takes no more than this many from others, so
-/// that a small write does not wait for large ones.
+/// Size in bytes up to which a write counts as small. A group led by a small write takes at most
+/// this many bytes from others, so that the write does not wait for large ones. Raising it makes
+/// groups larger and small writes slower.
 const SMALL_WRITE_BYTES: usize = 128 << 10;
 
 /// A leader waits at most `last_sync / GATHER_DIVISOR` for the previous group's writers to return
@@ -114,7 +115,7 @@ impl Default for WriteQueue {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Whether a writer leads a group, or was told to lead the next.
+    /// Whether a writer leads a group, or has been chosen to lead the next one.
     led: bool,
     /// Writers that wait, in order of arrival.
     waiting: VecDeque<Arc<Waiter>>,
@@ -161,7 +162,7 @@ enum Signal {
 }
 
 impl Waiter {
-    /// Waits for a signal, spinning for `spin` before it parks.
+    /// Waits for a signal, spinning for `spin` before it parks. Returns the signal.
     fn wait(&self, spin: Duration) -> Signal {
         yield_until(spin, || !matches!(*self.signal.lock(), Signal::Wait));
         let mut signal = self.signal.lock();
@@ -182,6 +183,7 @@ impl Waiter {
 
 impl WriteQueue {
     /// Takes the lead, or waits until it is handed over or another leader has done the work.
+    /// Returns what the writer has to do next.
     pub(super) fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Turn<'a> {
         let mut line = self.line.lock();
         line.check();

@@ -80,7 +80,7 @@ impl SpareLog {
     }
 
     /// Begins the log with an empty batch that carries `next_seq`, the first sequence number that
-    /// the log will hold.
+    /// the log will hold. Returns the path and the writer of the log.
     ///
     /// # Errors
     /// I/O errors of the append.

@@ -300,7 +300,8 @@ impl<'a> Fate<'a> {
         content
     }
 
-    /// Draws, for each dirty sector, the number of its writes that reached the disk.
+    /// Returns, for each dirty sector, the randomly drawn number of its writes that reached the
+    /// disk.
     fn draw_sectors(&self, file: &FileState, rng: &mut Rng) -> BTreeMap<u64, SectorFate> {
         let mut sectors: BTreeMap<u64, SectorFate> = BTreeMap::new();
         for event in &file.pending {
@@ -317,7 +318,7 @@ impl<'a> Fate<'a> {
         sectors
     }
 
-    /// Draws a number from 0 to `count`, which is mostly 0 or `count`.
+    /// Returns a random number from 0 to `count`, which is mostly 0 or `count`.
     fn how_many(&self, count: usize, rng: &mut Rng) -> usize {
         match rng.below(4) {
             0 => rng.below(count as u64 + 1) as usize,

@@ -288,7 +288,8 @@ impl SimFs {
     }
 
     /// Runs one operation: calls the hook, counts the operation, and either applies a fault that
-    /// makes it fail or calls `work`, which handles the other faults.
+    /// makes it fail or calls `work`, which handles the other faults. Returns the result of the
+    /// operation.
     fn run<T>(
         &self,
         op: Operation<'_>,

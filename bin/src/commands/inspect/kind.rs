@@ -13,7 +13,7 @@ use minikv::fs::{DiskFs, Fs};
 
 use crate::error::{CliError, Result};
 
-/// Maximum length of CURRENT, in bytes.
+/// Maximum length of CURRENT, in bytes. A longer file cannot be a CURRENT.
 const MAX_CURRENT_BYTES: u64 = 4096;
 
 /// Number of records or damaged places to read before the name decides. With a higher number,

@@ -49,7 +49,7 @@ impl Frame {
     }
 }
 
-/// Escapes text for use inside an element or attribute.
+/// Returns text escaped for use inside an element or attribute.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -92,7 +92,7 @@ impl Bar {
     }
 }
 
-/// Draws horizontal bars, each followed by its sum, on a scale from 0 to `most`.
+/// Returns a chart of horizontal bars, each followed by its sum, on a scale from 0 to `most`.
 pub fn bars(frame: &Frame, title: &str, unit: &str, bars: &[Bar], most: f64) -> String {
     let ticks = ticks(most);
     let scale = frame.across() / ticks.last().copied().unwrap_or(1.0);
@@ -133,7 +133,7 @@ pub struct Span {
     pub tooltip: String,
 }
 
-/// Draws spans on a logarithmic scale, each followed by its two figures.
+/// Returns a chart of spans on a logarithmic scale, each followed by its two figures.
 pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
     let all = || rows.iter().flat_map(|row| &row.spans);
     let least = all().map(|span| span.from).fold(f64::INFINITY, f64::min);
@@ -186,7 +186,8 @@ pub struct Measured {
     pub tooltip: String,
 }
 
-/// Draws rates in percent, one a row: a dot with its interval, and a stroke at the prediction.
+/// Returns a chart of rates in percent, one a row: a dot with its interval, and a stroke at the
+/// prediction.
 pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> String {
     let most = rows.iter().map(|row| row.high.max(row.predicted)).fold(0.0, f64::max);
     let ticks = ticks(most * 100.0);
@@ -236,7 +237,7 @@ pub struct Axes {
     pub upwards: &'static str,
 }
 
-/// Draws points and curves, with a logarithmic vertical scale for rates.
+/// Returns a chart of points and curves, with a logarithmic vertical scale for rates.
 pub fn rates(
     frame: &Frame,
     title: &str,
@@ -352,7 +353,7 @@ fn ticks(most: f64) -> Vec<f64> {
     (0..=last).map(|i| (f64::from(i) * step * 1e6).round() / 1e6).collect()
 }
 
-/// Rounds away the errors of binary fractions.
+/// Returns `n` without the errors of binary fractions.
 fn round(n: f64) -> f64 {
     (n * 1e9).round() / 1e9
 }

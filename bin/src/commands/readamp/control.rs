@@ -140,8 +140,8 @@ fn hash64(key: &[u8]) -> u64 {
     hash
 }
 
-/// Mixes a number with Murmur's 64-bit finalizer, after an addition, because the finalizer maps 0
-/// to 0.
+/// Returns a number mixed with Murmur's 64-bit finalizer, after an addition, because the finalizer
+/// maps 0 to 0.
 fn mix(n: u64) -> u64 {
     let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -92,7 +92,7 @@ pub struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// Reads the whole database and keeps a uniform random sample of its keys.
+    /// Reads the whole database, and returns a uniform random sample of its keys.
     pub fn of(db: &'a ReadOnlyDb, seed: u64) -> Result<Pool<'a>> {
         let mut rng = Rng::new(seed);
         let mut pool =
@@ -155,12 +155,12 @@ impl Keys for Pool<'_> {
 }
 
 impl Choice {
-    /// Chooses lookups of keys of `data`.
+    /// Returns lookups of keys of `data`.
     pub fn of_data(&self, data: &Data) -> Result<Vec<Lookup>> {
         self.of(data)
     }
 
-    /// Chooses lookups of keys of a database.
+    /// Returns lookups of keys of a database.
     pub fn of_pool(&self, pool: &Pool<'_>) -> Result<Vec<Lookup>> {
         self.of(pool)
     }
@@ -243,8 +243,8 @@ impl Zipf {
     }
 }
 
-/// Reads the keys of a file, one a line: in the format of keys if one is given, otherwise as plain
-/// bytes.
+/// Returns lookups of the keys of a file, one a line: in the format of keys if one is given,
+/// otherwise as plain bytes.
 pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<Lookup>> {
     let format = global.key_format.or(global.format);
     let mut lines = Lines::open(Some(path))?;

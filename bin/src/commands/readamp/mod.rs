@@ -306,7 +306,7 @@ pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Re
 }
 
 impl Report {
-    /// Does `lookups` on `source` with each of `filters`.
+    /// Does `lookups` on `source` with each of `filters`, and returns the report.
     fn of(
         data: String,
         entries: u64,

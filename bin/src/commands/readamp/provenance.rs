@@ -28,7 +28,7 @@ impl Provenance {
     }
 }
 
-/// Quotes an argument for a shell.
+/// Returns an argument quoted for a shell.
 fn quoted(arg: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:,=+@%".contains(c);
     match !arg.is_empty() && arg.chars().all(plain) {
@@ -67,7 +67,7 @@ fn date(seconds: u64) -> String {
     format!("{year}-{month:02}-{:02}", day + 1)
 }
 
-/// Describes the system and the processor, as far as they are known.
+/// Returns a description of the system and the processor, as far as they are known.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let cores = super::count(cores as u64, "core", "cores");

@@ -59,7 +59,7 @@ impl Report {
         if lines.is_empty() { String::new() } else { format!("\n\n{}", lines.join("\n")) }
     }
 
-    /// Describes the data and the lookups.
+    /// Returns a description of the data and the lookups.
     pub fn head(&self) -> String {
         format!(
             "{}: {}, {} ({}), {} of {}\n{} ({}), {}; block cache of {}",
@@ -317,7 +317,7 @@ impl Reason {
     }
 }
 
-/// Joins parts as in a sentence: `a`, `a and b`, `a, b and c`.
+/// Returns parts joined as in a sentence: `a`, `a and b`, `a, b and c`.
 fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
@@ -334,7 +334,8 @@ fn ratio(a: u64, b: u64) -> String {
     }
 }
 
-/// Breaks a text into lines of at most `width` characters, but not between a figure and its `%`.
+/// Returns a text broken into lines of at most `width` characters, but not between a figure and its
+/// `%`.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut used = 0;

@@ -48,7 +48,7 @@ pub struct Candidate {
 }
 
 impl Source {
-    /// Surveys the database in `dir`.
+    /// Returns the files of the database in `dir`.
     pub fn of(dir: &Path, options: Options, cache_bytes: u64) -> Result<Source> {
         let comparator = BytewiseComparator.name();
         let mut tries = 0;
@@ -145,7 +145,8 @@ impl Source {
         Ok((candidates, held))
     }
 
-    /// Reads all tables once and replays `lookups` under each of `plans`.
+    /// Reads all tables once and replays `lookups` under each of `plans`. Returns the outcome of
+    /// each plan.
     pub fn replay(&self, plans: Vec<Plan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
         let mut shadow = Shadow::new(order(), plans, lookups);
         self.walk(&mut shadow)?;
@@ -362,8 +363,8 @@ mod tests {
         lookups
     }
 
-    /// Reduces a trace to the counts that a replay makes: it has no cache and counts neither bytes
-    /// nor skipped tables.
+    /// Returns a trace reduced to the counts that a replay makes: it has no cache and counts
+    /// neither bytes nor skipped tables.
     fn shadowed(trace: &ReadTrace) -> Vec<LevelTrace> {
         let level = |level: &LevelTrace| {
             let mut shadowed = LevelTrace::default();

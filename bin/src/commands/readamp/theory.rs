@@ -101,7 +101,7 @@ impl Cell {
 }
 
 impl Theory {
-    /// Builds and queries a filter for each cell of the table.
+    /// Builds and queries a filter for each cell of the table. Returns the table.
     pub fn measure(seed: u64) -> Theory {
         let progress = Progress::steps("measuring", rows().count() as u64);
         let mut measured = Vec::new();

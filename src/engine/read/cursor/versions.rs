@@ -35,7 +35,8 @@ impl Cursor {
         append_internal_key(&mut self.seek_key, &key, seq, kind);
     }
 
-    /// Walking backward, moves the merge before all versions of the seek key, a user key.
+    /// Walking backward, moves the merge before all versions of the seek key, a user key. Returns
+    /// whether the merge is at an entry.
     ///
     /// `visible` is whether the reader sees the version that the merge is at. If so, the newest
     /// visible version is saved first. If not, all visible versions were passed already, or come

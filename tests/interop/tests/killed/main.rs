@@ -64,7 +64,8 @@ enum Wrote {
     Refused,
 }
 
-/// Runs a process that counts its acknowledged puts in `acks`, and kills it after a while.
+/// Runs a process that counts its acknowledged puts in `acks`, and kills it after a while. Returns
+/// the outcome.
 fn run(command: &mut Command, acks: &Path, kill_after: Option<Duration>) -> Wrote {
     let _ = fs::remove_file(acks);
     let acked = || fs::read(acks).ok()?.try_into().ok().map(u64::from_le_bytes);
