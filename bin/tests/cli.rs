@@ -68,7 +68,7 @@ fn run(command: &mut Command, stdin: &[u8]) -> Ran {
         .expect("the binary starts");
     let mut pipe = child.stdin.take().unwrap();
     let stdin = stdin.to_vec();
-    // A command may end without reading all of it, so a closed pipe is fine here.
+    // A command may end without reading all of stdin, so a closed pipe is fine here.
     let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();

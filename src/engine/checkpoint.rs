@@ -3,7 +3,7 @@
 //! 1. With the commit and manifest locks held, so that nothing changes, the version is taken, and
 //!    the live logs are opened and their lengths noted ([`Moment`]). Then the locks are released.
 //! 2. Each table is linked into the new directory; tables never change, so a second name is as good
-//! as a copy. Where the filesystem cannot link, the bytes are copied.
+//!    as a copy. Where the filesystem cannot link, the bytes are copied.
 //! 3. Logs may have grown since, and are copied up to the lengths noted.
 //! 4. A new MANIFEST holds the version. `CURRENT`, which names it, comes last, when all files are
 //!    durable: an open refuses the incomplete copy that a crash before it leaves.

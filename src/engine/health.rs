@@ -1,14 +1,14 @@
 //! Failures while the engine runs: what still works after each, and the report of it.
 //!
 //! 1. A write, a sync, a flush or an edit of the MANIFEST fails: the database takes no more writes
-//! until [`Engine::resume`]. The file that failed is never written again. Reads continue.
+//!    until [`Engine::resume`]. The file that failed is never written again. Reads continue.
 //! 2. A panic in the middle of shared work, in any thread, has the same effect. [`Engine::contain`]
-//! turns the panic into an error, so that no other thread waits for the one that panicked.
+//!    turns the panic into an error, so that no other thread waits for the one that panicked.
 //! 3. A compaction fails: it is tried again after a back-off that doubles. Writes go on until level
-//! 0 is full; from then on they return the error instead of waiting for a compaction that may never
-//! succeed.
+//!    0 is full; from then on they return the error instead of waiting for a compaction that may
+//!    never succeed.
 //! 4. A compaction finds a damaged table: the table stays where it is, and compactions that need it
-//! are not tried again. The others continue.
+//!    are not tried again. The others continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;

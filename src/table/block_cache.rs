@@ -25,7 +25,7 @@
 //! 1. A slot is filled and emptied only under the lock of its block's shard, and every block in a
 //!    slot has one entry in a queue of that shard.
 //! 2. `dead_bytes` is the size of the entries whose block was dropped with its table. So the size
-//! of the blocks in use by a shard, `Shard::bytes`, is that of its queues minus `dead_bytes`.
+//!    of the blocks in use by a shard, `Shard::bytes`, is that of its queues minus `dead_bytes`.
 //! 3. Blocks and spares of a shard together do not exceed its capacity when its lock is released.
 //! 4. When the last table is closed, no block is in use.
 

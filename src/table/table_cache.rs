@@ -234,7 +234,7 @@ impl TableCache {
 
     fn open_file(&self, slot: &TableSlot) -> Result<Arc<Table>> {
         let (file, path) = self.find(slot.number)?;
-        // Checked after the file was opened: if the lock file is still ours, so is the table.
+        // Check only now that the file is open: if the lock file is still ours, so is the table.
         check_not_replaced(self.lock.as_ref()).map_err(|error| Error::io("read", &path, error))?;
         Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))
     }

@@ -11,7 +11,7 @@ use minikv::fs::{DiskFs, Fs, MemFs};
 pub struct Home {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    /// The filesystem as a simulated one, if it can crash.
+    /// The simulated filesystem; `None` on a filesystem that cannot crash.
     sim: Option<SimFs>,
     _disk: Option<tempfile::TempDir>,
 }

@@ -1,4 +1,4 @@
-//! Promises of single commands, beyond the round trips.
+//! What single commands promise, apart from the round trips.
 
 use super::*;
 

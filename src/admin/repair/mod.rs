@@ -5,12 +5,12 @@
 //! 1. The MANIFEST that `CURRENT` names counts, up to its first bad record. If there is none, or it
 //!    is damaged, the newest other MANIFEST counts that is undamaged and whose tables all exist.
 //! 2. A damaged table is replaced by a table of its undamaged blocks, at its level. If its index
-//! cannot be read, its blocks are found by their checksums (`admin/scan.rs`).
+//!    cannot be read, its blocks are found by their checksums (`admin/scan.rs`).
 //! 3. If the MANIFEST has lost edits, tables that it does not name count, too: `plan.rs` and
-//! `merge.rs` decide where they go. Otherwise such tables are leftovers and do not count.
+//!    `merge.rs` decide where they go. Otherwise such tables are leftovers and do not count.
 //! 4. Logs are replayed as by an open. If the MANIFEST does not say which are live, the logs from
-//! the first one with a sequence number above every table's are replayed, because flushes are done
-//! in order.
+//!    the first one with a sequence number above every table's are replayed, because flushes are
+//!    done in order.
 //! 5. Nothing is deleted: files taken out of the database are moved to `lost/`.
 //!
 //! The order on disk: new tables, then sync their directory · the new MANIFEST, then sync its

@@ -1,7 +1,7 @@
 //! Compactions that the user asks for.
 //!
 //! 1. The memtable is flushed. Then the request is fixed: a range of keys, and the level that will
-//! hold it in the end. Later writes are not part of it.
+//!    hold it in the end. Later writes are not part of it.
 //! 2. Level by level, from level 0 on, the tables of the range are merged down to that level.
 //! 3. Last, the tables of that level itself that took part in no merge are rewritten in place.
 //!

@@ -3,12 +3,12 @@
 //! 1. Each level has a target. Level 0 counts tables, since each costs every read; the others count
 //!    bytes, and the target of each is ten times that of the level above.
 //! 2. Levels at or over their target are tried in the order of their scores: their size divided by
-//! the target, highest first.
+//!    the target, highest first.
 //! 3. From level 0 all tables are taken, unless a running compaction uses one of them; from any
-//! other level, the free table that overlaps the fewest bytes of the next level in proportion to
-//! its own size.
+//!    other level, the free table that overlaps the fewest bytes of the next level in proportion to
+//!    its own size.
 //! 4. If no level yields a compaction, a table is taken that has many tombstones, because scans
-//! would have to step over them ([`tombstones`](crate::engine::version::tombstones)).
+//!    would have to step over them ([`tombstones`](crate::engine::version::tombstones)).
 //!
 //! A compaction is picked only if no running one uses its tables or writes to the same range. The
 //! choice depends only on the arguments, the marks of taken tables (which cannot change, because

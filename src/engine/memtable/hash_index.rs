@@ -18,7 +18,7 @@
 //! # Invariants
 //! 1. An entry is in [`Entries`], and a link in its array, before anything leads to it.
 //! 2. Once an entry or link is reachable, its next place never changes. Only `older` of an entry is
-//! set, once, from the end of a chain to an entry.
+//!    set, once, from the end of a chain to an entry.
 //! 3. Along a chain, and along `older`, numbers descend: of two versions of a key inserted in the
 //!    order of their sequence numbers, the newer one comes first. So every walk ends.
 //! 4. Every entry of the bucket is reachable from the bucket. A tidy chain leads to all entries of

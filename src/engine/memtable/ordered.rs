@@ -14,8 +14,8 @@
 //! pointer.
 //!
 //! # Invariants
-//! 1. A [`Leaf`] never changes; the map gets another one in its place. It lists all entries from
-//! its key up to its end among those covered when it was made, and that stays true.
+//! 1. A [`Leaf`] never changes; the map gets another one in its place. It lists every
+//!    entry that lies in `[key of the leaf, end)` and was covered when the leaf was made.
 //! 2. A key belongs to the last leaf whose own key is not greater. The first leaf's key is less
 //!    than every key, so each key belongs to one leaf.
 //! 3. Entries of a leaf ascend by internal key, and lie in `[key of the leaf, end)`.

@@ -3,8 +3,8 @@
 //! 1. Create the directory and the database if they are missing, and take the lock.
 //! 2. Read the MANIFEST, and check that its tables exist.
 //! 3. Replay each log that the MANIFEST does not cover, in order, into memtables. These stay in
-//! memory, and the logs on disk, until the background has flushed them; only memtables that exceed
-//! the write buffers are flushed at once.
+//!    memory, and the logs on disk, until the background has flushed them; only memtables that
+//!    exceed the write buffers are flushed at once.
 //! 4. Start a log for new writes, and record the state in the MANIFEST.
 //! 5. Remove files that are not needed.
 //!

@@ -7,7 +7,7 @@
 //! The life of a version:
 //! 1. A flush or compaction writes tables and describes the change in an edit.
 //! 2. [`Version::apply`] makes the next version from the current one and the edit. It shares the
-//! tables that stay.
+//!    tables that stay.
 //! 3. [`VersionSet::commit`](set::VersionSet::commit) makes the edit durable in the MANIFEST
 //!    ([`manifest`]); then readers see the new version.
 //! 4. Readers that began before keep the old version. A table that the edit dropped is removed when

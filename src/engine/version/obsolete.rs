@@ -4,7 +4,7 @@
 //! 2. It is thrown away when the last version that names it is dropped: the current version, or one
 //!    that a snapshot or a cursor still has.
 //! 3. It is removed at the next [`Trash::empty`], which the background calls after its work, and a
-//! dropped cursor or iterator after releasing its view.
+//!    dropped cursor or iterator after releasing its view.
 //!
 //! Logs and MANIFESTs have one user, the engine, which removes them itself.
 //!

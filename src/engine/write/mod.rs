@@ -5,7 +5,7 @@
 //!    and begin a new log ([`wal`]).
 //! 3. It takes the next waiters into its group and merges their batches.
 //! 4. It appends one record for the group to the log, and syncs the log if its own write asks for
-//! that.
+//!    that.
 //! 5. It inserts the entries into the memtable and makes them visible, all at once.
 //! 6. It hands the lead to the next waiter, and the result to its group.
 //!

@@ -34,7 +34,7 @@ impl Kind {
     /// determines it.
     pub fn of(path: &Path) -> Result<Option<Kind>> {
         let failed = |error| CliError::io("read", path, error);
-        // Checked before opening, because opening a FIFO waits for a writer.
+        // The kind is checked before opening, because opening a FIFO waits for a writer.
         let is_special = |kind: FileType| !kind.is_file() && !kind.is_dir();
         let before = std::fs::metadata(path).map_err(|error| CliError::io("open", path, error))?;
         if is_special(before.file_type()) {
