@@ -73,7 +73,7 @@ pub const Z: f64 = 1.959_963_985;
 /// same lookups read without filters.
 ///
 /// ```
-/// use minikv::advice::judge::{Evidence, Sureness, advise};
+/// use minikv::internals::advice::judge::{Evidence, Sureness, advise};
 ///
 /// let without = vec![3; 1000];
 /// let with: Vec<u16> = (0..1000).map(|i| u16::from(i % 100 == 0)).collect();

@@ -428,7 +428,7 @@ impl WriteFile for MappedLog {
 
 impl Drop for MappedLog {
     fn drop(&mut self) {
-        // If this fails, the zeros stay, which readers ignore.
+        // If the truncation fails, the zeros stay, which readers ignore.
         let _ = self.trim();
     }
 }

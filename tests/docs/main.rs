@@ -150,7 +150,7 @@ fn code_spans(markdown: &str) -> Vec<&str> {
 }
 
 /// Names on pages exist in the code: `Type::method`, `module::function`, `function()`, `file.rs`.
-/// Names of LevelDB's are given with their file and are left out.
+/// Names of LevelDB's code are not checked; the pages give them with their file.
 #[test]
 fn names_of_the_code_are_in_the_code() {
     let mut files = Vec::new();

@@ -244,7 +244,7 @@ impl VersionSet {
             self.old_manifests.push(old.path);
         }
         for old in std::mem::take(&mut self.old_manifests) {
-            // If this fails, the next open removes it.
+            // If the removal fails, the next open removes the file.
             let _ = self.fs.remove(&old);
         }
         Ok(())

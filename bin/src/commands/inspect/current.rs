@@ -31,7 +31,7 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
     }
     if path.file_name().is_none_or(|own| own != CURRENT) {
         // The file may be a copy outside a database.
-        return report.line(format!("{name} is not beside it"));
+        return report.line(format!("{name} is not in the same directory"));
     }
     report.damage(minikv::Error::corruption(format!("it names {name}, which does not exist")))
 }
