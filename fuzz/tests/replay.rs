@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use minikv_fuzz::{TARGETS, Target, mend, within_bounds};
 
-/// Maximum time for one input, even on a busy machine.
+/// Maximum time for one input, even on a busy machine. A higher limit finds fewer
+/// slow inputs.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Held while a target runs: the allocator counts for the whole process, so only one target may run

@@ -63,7 +63,8 @@ pub const LEAST_PART: f64 = 0.02;
 /// Fraction of the best plan's saving that is enough. A larger fraction leads to larger filters.
 pub const ENOUGH: f64 = 0.95;
 
-/// Minimum number of lookups for an advice to be called certain.
+/// Minimum number of lookups for an advice to be called certain. With a higher number, more
+/// samples count as too small.
 pub const LEAST_LOOKUPS: usize = 100;
 
 /// The normal distribution's quantile of a two-sided 95 % interval.

@@ -22,7 +22,8 @@ const FILTER_WORKLOADS: &[&str] = &["readmissing", "readmissing-cache8m"];
 /// of repetitions.
 const ENDS: &[&str] = &["fillseq", "fillbatch", "overwrite", "deleterandom", "fillrandom-buffer4m"];
 
-/// Time in seconds above which a workload is not repeated on an engine.
+/// Time in seconds above which a workload is not repeated on an engine. A higher limit makes runs
+/// longer.
 const LONG_SECONDS: f64 = 90.0;
 
 pub fn run(args: &Args) -> Result<()> {

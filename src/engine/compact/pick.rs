@@ -124,8 +124,8 @@ fn pick_tombstones(
         let inputs = Inputs(vec![(level, files)]);
         return Some(Compaction::from_inputs(version.clone(), order, inputs, level, false));
     }
-    // Tombstones that are spread over all keys first gather in larger numbers, because each of
-    // their tables would rewrite everything that it overlaps.
+    // Unless a cursor crawled over them, there must be half as many tombstones as entries that the
+    // merge rewrites: if they are spread over all keys, each of their tables overlaps many.
     let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
     let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
     let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();

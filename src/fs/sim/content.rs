@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Size of a page, in bytes.
+/// Size of a page, in bytes. With larger pages, a write copies more.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 type Page = [u8; PAGE_BYTES];

@@ -13,7 +13,7 @@ use crate::output::Table;
 
 /// Maximum width of a line of text, in columns.
 const WIDTH: usize = 100;
-/// Maximum number of configurations that a remark names one by one.
+/// Maximum number of configurations that a remark names one by one. More make remarks longer.
 const MAX_NAMED: usize = 4;
 
 /// The results of all measurements.
