@@ -166,7 +166,7 @@ macro_rules! targets {
 
 targets!(log edit block table batch directory operations repair);
 
-/// Inputs with a changed byte can be read again once their checksums are mended, so that targets
+/// Inputs with a changed byte can be read again once their checksums are corrected, so that targets
 /// reach the code behind the checksums.
 #[test]
 fn mended_inputs_pass_their_checksums() {

@@ -249,8 +249,8 @@ impl Engine {
 
     fn start_afresh(&self, commit: &mut CommitState) -> Result<()> {
         self.manifest.lock().restart();
-        // Frozen memtables first: while the disk has no room for their tables, each attempt would
-        // leave one more log.
+        // Flush the frozen memtables first: while the disk has no room for their tables, each
+        // attempt would leave one more log.
         self.flush_all()?;
         // If an earlier attempt began a log that is still empty, that log will do.
         let is_fresh = commit.mem.is_empty() && !commit.unsynced && !commit.log.is_poisoned();

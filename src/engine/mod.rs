@@ -21,7 +21,7 @@
 //!
 //! | lock | guards | held |
 //! | --- | --- | --- |
-//! | `Inner::workers` (`db.rs`) | handles of background threads | by `close`, until they have ended |
+//! | `Inner::workers` | handles of the threads of a `Db` | by `close`, until they have ended |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
 //! | `WriteQueue::line` | who waits to write | for a few instructions |
 //! | `Engine::manifest` | the MANIFEST | while an edit is made durable |

@@ -81,7 +81,7 @@ impl Tombstones {
     /// Records that a cursor crawled over tombstones of the table, the newest of which has the
     /// sequence number `seq`.
     pub(crate) fn crawled(&self, seq: SeqNo) {
-        // A load first: a cursor reports the same crawl again and again.
+        // Load first, because a cursor reports the same crawl again and again.
         if self.crawled.load(Relaxed) < seq.max(1) {
             self.crawled.fetch_max(seq.max(1), Relaxed);
         }
