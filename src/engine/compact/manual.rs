@@ -117,7 +117,7 @@ impl Engine {
         if self.inline.is_some() {
             return self.compact_in_pieces(range);
         }
-        // In a thread of its own, with the low priority of the threads that compact.
+        // The compaction runs in a thread of its own, with the low priority of compaction threads.
         thread::scope(|scope| {
             let builder = thread::Builder::new().name("minikv-manual".to_owned());
             let spawned = builder.spawn_scoped(scope, || {
