@@ -54,9 +54,9 @@ pub(crate) fn hold_tables(
 }
 
 /// Opens the logs to replay, and returns their numbers, ascending: those of `live` up to the newest
-/// one that is not empty. The logs before that one were complete when it was started. The empty logs
-/// after it are left out: records that are written to them before the replay must not be in a view
-/// that may lack the end of the previous log.
+/// one that is not empty. The logs before that one were complete when it was started. The empty
+/// logs after it are left out: records that are written to them before the replay must not be in a
+/// view that may lack the end of the previous log.
 pub(crate) fn hold_logs(
     fs: &dyn Fs,
     dir: &Path,
