@@ -6,7 +6,7 @@ use minikv::{BloomFilterPolicy, FilterPolicy};
 
 const LOOKUPS: u64 = 4_000_000;
 
-/// SplitMix64, so that every run has the same keys.
+/// Returns the next number of SplitMix64, so that every run has the same keys.
 fn random(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *seed;

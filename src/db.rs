@@ -153,7 +153,7 @@ impl Db {
         self.inner.engine.write(options, Write::Put(key.as_ref(), value.as_ref()))
     }
 
-    /// Deletes `key`. Succeeds also if it has no value.
+    /// Deletes `key`. Succeeds even if it has no value.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -169,7 +169,7 @@ impl Db {
         self.inner.engine.write(options, Write::Delete(key.as_ref()))
     }
 
-    /// Applies the operations of `batch` in order, all or none of them, also across a crash.
+    /// Applies the operations of `batch` in order, all or none of them, even across a crash.
     ///
     /// ```
     /// # use minikv::{Db, Options, WriteBatch, WriteOptions};
@@ -238,8 +238,7 @@ impl Db {
     /// Writes everything in memory to tables, and returns when they are durable.
     ///
     /// # Errors
-    /// The error because of which a table could not be written. Its entries remain in memory and in
-    /// the log.
+    /// The error that kept a table from being written. Its entries remain in memory and in the log.
     pub fn flush(&self) -> Result<()> {
         self.inner.engine.flush()
     }
@@ -267,8 +266,8 @@ impl Db {
     /// missing. The copy is an independent database, and durable when this returns.
     ///
     /// Tables are not copied but hard-linked, unless the filesystem cannot do that; logs are
-    /// copied. Reads and writes continue meanwhile. A crash in between leaves a directory that no
-    /// open mistakes for a database.
+    /// copied. Reads and writes continue meanwhile. A crash in between leaves an incomplete copy,
+    /// which opening refuses.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -294,12 +293,13 @@ impl Db {
     /// Waits until no flush or compaction is running or due.
     ///
     /// # Errors
-    /// The error because of which a flush or compaction that is due fails.
+    /// The error that keeps a due flush or compaction from succeeding.
     pub fn wait_idle(&self) -> Result<()> {
         self.inner.engine.wait_idle()
     }
 
-    /// Returns what the database can do at this moment, and the errors that keep it from more.
+    /// Returns which operations the database serves at the moment, and the errors that restrict
+    /// them.
     pub fn health(&self) -> Health {
         self.inner.engine.health()
     }
@@ -320,7 +320,7 @@ impl Db {
         self.inner.engine.stats()
     }
 
-    /// Returns what the replay of the logs found when the database was opened.
+    /// Returns the report of the replay of the logs when the database was opened.
     pub fn recovery(&self) -> &Recovery {
         &self.inner.engine.recovery
     }
@@ -373,7 +373,7 @@ impl ReadOnlyDb {
         property::read_stats(&self.opened.state, &self.opened.state.view_owned())
     }
 
-    /// Returns what the replay of the logs found.
+    /// Returns the report of the replay of the logs.
     pub fn recovery(&self) -> &Recovery {
         &self.opened.recovery
     }
@@ -385,7 +385,7 @@ impl ReadOnlyDb {
         self.opened.unheld_tables
     }
 
-    /// Returns the approximate size of the keys in `range`, as [`Db::approximate_size`] does.
+    /// Returns the approximate size of the keys in `range`, like [`Db::approximate_size`].
     ///
     /// # Errors
     /// As [`Db::approximate_size`].
@@ -393,7 +393,7 @@ impl ReadOnlyDb {
         self.reader().approximate_size(range)
     }
 
-    /// Returns a property as text, as [`Db::property`] does.
+    /// Returns a property as text, like [`Db::property`].
     pub fn property(&self, name: &str) -> Option<String> {
         property::property(name, &self.stats(), &self.opened.state.view_owned().version)
     }
@@ -475,8 +475,8 @@ macro_rules! reads {
                 self.reader().get_traced(options, key.as_ref())
             }
 
-            /// Gets `key` and returns an account of it, step by step: what was searched in which
-            /// order, what filters answered and whether that was right, and the cost of the same
+            /// Gets `key` and returns an explanation, step by step: what was searched in which
+            /// order, the answers of filters and whether they were right, and the cost of the same
             /// get without filters.
             ///
             /// Two gets are done, one of them without filters. Both count in the statistics. The
@@ -503,10 +503,10 @@ macro_rules! reads {
                 explain::explain(reader.state(), &view, seq, key.as_ref(), options)
             }
 
-            /// Returns advice on which filters pay for the gets since the database was opened. A
-            /// sample of their keys (at most 8192 keys and 1 MiB, from about the last two million
-            /// gets) is replayed against filters of other kinds and sizes. Writes nothing and
-            /// leaves the block cache as it is.
+            /// Returns advice on which filters are worthwhile for the gets since the database was
+            /// opened. A sample of their keys (at most 8192 keys and 1 MiB, from about the last two
+            /// million gets) is replayed against filters of other kinds and sizes. Writes nothing
+            /// and leaves the block cache as it is.
             ///
             /// Each table whose range contains one of these keys is read once, which takes about
             /// as long as the reads of a full compaction. The replay does not count in the

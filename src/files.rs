@@ -1,9 +1,9 @@
 //! The files of a database, one by one: tables, logs, MANIFESTs and their names. For tools that
-//! read or write such files without opening the database; `minikv inspect` is built on it.
+//! read or write such files without opening the database, such as `minikv inspect`.
 //!
-//! Nothing here takes the lock of a database. Whoever writes files next to an open database, or
-//! reads them while a process writes, has to order that themselves. Bytes are checked wherever they
-//! are decoded: damage is an error that names the file and the offset, never a panic.
+//! Nothing here takes the lock of a database. A program that writes files next to an open database,
+//! or reads them while another process writes, must synchronize that itself. Bytes are checked when
+//! they are decoded: damage is an error that names the file and the offset, never a panic.
 //!
 //! The layouts are described in `docs/format.md`.
 //!

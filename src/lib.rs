@@ -21,14 +21,14 @@
 //! Start with [`Db`] and [`Options`]; `examples/` has small programs to copy.
 //!
 //! # Why minikv
-//! - **LevelDB's files.** C++ LevelDB and goleveldb open what this library writes, and it opens
-//!   what they, Chromium and others wrote. A program can switch, and switch back.
+//! - **LevelDB's files.** C++ LevelDB and goleveldb open the databases that this library writes,
+//!   and it opens theirs, and those of Chromium and others. A program can switch, and switch back.
 //! - **Concurrent, in safe Rust.** Reads do not wait for writes; flushes and compactions run beside
 //!   both. `unsafe` is in one small file, which maps the end of the log.
-//! - **It explains its reads.** Every get can say which tables, filters and blocks it went through
-//!   ([`Db::explain`]), and what other filters would save ([`Db::filter_advice`]).
-//! - **Damage is never "not found".** What is wrong on disk is an [`Error`] that names the file,
-//!   the offset, and what was expected there.
+//! - **It explains its reads.** [`Db::explain`] shows which tables, filters and blocks a get goes
+//!   through, and [`Db::filter_advice`] says what other filters would save.
+//! - **Damage is never "not found".** Damage on disk is an [`Error`] that names the file, the
+//!   offset, and what was expected there.
 //!
 //! # Features
 //! - [`Db::put`], [`Db::get`], [`Db::delete`], atomic [`WriteBatch`]es, [`Snapshot`]s, iterators
@@ -46,8 +46,8 @@
 //!
 //! # Durability
 //! A write survives the end of the process as soon as it returns, and a loss of power too if
-//! [`WriteOptions::sync`] was set. After a loss of power what is left is a prefix of the writes, in
-//! their order, that holds every synced one; a batch is there whole or not at all.
+//! [`WriteOptions::sync`] was set. After a loss of power, a prefix of the writes, in their order,
+//! is left; it contains every synced write. A batch survives whole or not at all.
 //!
 //! # Threads
 //! [`Db`] is `Send + Sync` and cheap to clone; every method but [`Db::close`] takes `&self`. Reads
@@ -57,10 +57,10 @@
 //!
 //! # Limits
 //! - A key and a value may have up to 3 GiB (3,221,225,471 bytes) each, and either may be empty.
-//! - One process writes at a time; others may read what was there when they looked
-//!   ([`Db::open_read_only`]).
-//! - There are no transactions: put a lock of your own around reading a value and writing it back,
-//!   or two threads that do so at once lose one of the updates.
+//! - One process writes at a time; others may read the state at the moment when they opened the
+//!   database ([`Db::open_read_only`]).
+//! - There are no transactions: hold a lock of your own while you read a value and write it back,
+//!   or two threads that do this at once lose one of the updates.
 //! - It is tested on Linux. macOS and FreeBSD are meant to compile, and are not tested.
 //! - It is not a server, not a SQL database, and has no column families and no expiry of keys.
 //!
@@ -75,7 +75,7 @@
 //! | [`fs`] | the filesystem interface, with implementations on disk, in memory and simulated |
 //! | [`files`] | the files of a database one by one, for tools |
 
-// What tests and the command reach is `pub`, and nothing else.
+// Only items that users, tests or the command can reach are `pub`.
 #![cfg_attr(all(feature = "internals", not(shuttle)), deny(unreachable_pub))]
 
 pub mod advice;

@@ -6,9 +6,9 @@
 #
 # Needs cargo-mutants (`cargo install cargo-mutants --locked`), GNU sort, and a minute or two for
 # each mutant: a build of the library, a run of its unit tests and of the tests `golden` and
-# `engine`, given up after two minutes. The mutants are drawn from all that cargo-mutants makes of
-# the folders below; the same seed draws the same ones of the same code. The work is done in a copy
-# of the source. What came of each mutant is in target/mutation/mutants.out.
+# `engine`, given up after two minutes. The mutants are drawn from all mutants that cargo-mutants
+# makes of the folders below; for the same code, the same seed draws the same mutants. The work is
+# done in a copy of the source. The outcome of each mutant is in target/mutation/mutants.out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seed="${1:-1}"
@@ -19,14 +19,14 @@ if ! cargo mutants --version >/dev/null 2>&1; then
   exit 2
 fi
 
-# The `Debug` output and what only tests use are left out.
+# `Debug` output and code that only tests use are left out.
 of=(--package minikv --features zstd --exclude '**/*test*.rs' --exclude '**/transcripts.rs')
 of+=(--exclude-re 'Debug for')
 for folder in format log filter table block engine; do
   of+=(--file "src/$folder/**/*.rs")
 done
 
-# Names sorted by a hash of the seed and the name.
+# Prints names in the order of a hash of the seed and the name.
 drawn() {
   cargo mutants --list "${of[@]}" | sed "s/^/$seed /" |
     LC_ALL=C sort --random-sort --random-source=/dev/zero | head -n "$count" |
@@ -38,7 +38,7 @@ while read -r name; do
 done < <(drawn)
 echo "${#only[@]} mutants, seed $seed"
 
-# Unoptimised, since most of the time goes into builds.
+# Unoptimised, because most of the time goes into builds.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0
 mkdir -p target/mutation
 exec cargo mutants "${of[@]}" "${only[@]}" --output target/mutation --jobs 1 --timeout 120 \

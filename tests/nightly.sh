@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Everything that looks for violations, at length, in one command, and a table at its end:
+# Runs all long searches for violations in one command, and prints a table of their results:
 #
 #   tests/nightly.sh          all of it: some forty minutes on two cores
 #   tests/nightly.sh 50       a fiftieth of it, to see that it works
 #
-# MINIKV_SEED says where to begin; it is the day's number if it is not set. What is printed on the
-# way, and how a failure is replayed, is in target/nightly.
+# MINIKV_SEED is the first seed; if it is not set, the number of the day is used. The output of all
+# runs, with the commands that replay failures, is in target/nightly.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 scale="${1:-1}"
@@ -15,7 +15,7 @@ export MINIKV_SEED="${MINIKV_SEED:-$(($(date +%s) / 86400))}"
 
 names=() results=() times=() failed=0
 
-# row NAME PATTERN COMMAND...: runs it; the last line that matches is its result.
+# row NAME PATTERN COMMAND...: runs the command; the last line of output that matches is its result.
 row() {
   local name="$1" pattern="$2" began=$SECONDS line
   shift 2
@@ -54,7 +54,7 @@ RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'sch
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
 MINIKV_PAGES=1 row pages 'test result' cargo test -q -p minikv-cli --test pages
 mutants=''
-# Of the mutants, one.
+# A short run tries only one of the mutants.
 [ "$scale" -gt 1 ] && mutants='the log is not synced'
 MINIKV_MUTANT=$mutants row mutants 'mutants caught' \
   cargo test -q -p minikv --test mutants -- --ignored --nocapture
@@ -62,7 +62,7 @@ MINIKV_MUTANT=$mutants row mutants 'mutants caught' \
 seconds=$((60 / scale > 0 ? 60 / scale : 1))
 if cargo +nightly fuzz --version >/dev/null 2>&1; then
   for target in log edit block table batch directory operations repair; do
-    # What it finds stays apart from the corpus that is kept.
+    # New inputs are kept apart from the corpus.
     mkdir -p "$out/corpus/$target"
     row "fuzz-$target" 'number_of_executed_units' \
       cargo +nightly fuzz run --features libfuzzer -s none "$target" \

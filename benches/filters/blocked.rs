@@ -60,7 +60,7 @@ impl Kind for Sliced {
     }
 }
 
-/// As [`Sliced`], but a lookup ends at the first clear bit.
+/// Like [`Sliced`], but a lookup ends at the first clear bit.
 pub struct LeavingEarly {
     lines: Vec<Line>,
     probes: u32,

@@ -20,7 +20,7 @@ use xorf::{BinaryFuse8, BinaryFuse16, Filter as _};
 
 /// A kind of filter.
 trait Kind: Sized {
-    /// Returns `None` if the kind has no filter of this size.
+    /// Returns a filter of these hashes; `None` if the kind has no filter of this size.
     fn build(hashes: &[u64], bits_per_key: u32) -> Option<Self>;
     fn has(&self, hash: u64) -> bool;
     fn bytes(&self) -> usize;
@@ -129,8 +129,8 @@ struct Figures {
     rate: f64,
 }
 
-/// Measures a kind of filter. Each lookup starts when the previous one has ended, as for a single
-/// caller.
+/// Returns the figures of a kind of filter. Each lookup starts when the previous one has ended, as
+/// for a single caller.
 fn measure<K: Kind>(scene: &Scene, bits_per_key: u32) -> Option<Figures> {
     let began = Instant::now();
     let filters: Option<Vec<K>> =

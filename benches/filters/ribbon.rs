@@ -4,7 +4,8 @@
 use crate::Kind;
 
 const WIDTH: usize = 128;
-/// Rows per key. With fewer, banding often fails for tables of 20,000 keys and must be repeated.
+/// Number of rows per key. With fewer, banding often fails for tables of 20,000 keys and must be
+/// repeated.
 const OVERHEAD: f64 = 1.05;
 
 /// The solution by columns: for each group of 128 rows, one word per column.
@@ -41,7 +42,8 @@ fn parity(x: u128) -> u64 {
     0x6996 >> (x & 15) & 1
 }
 
-/// Does Gaussian elimination on the fly. Returns `None` if the equations contradict each other.
+/// Does Gaussian elimination while adding equations. Returns `None` if the equations contradict
+/// each other.
 fn band(hashes: &[u64], seed: u64, rows: usize, columns: usize) -> Option<Vec<(u128, u64)>> {
     let mut banded = vec![(0u128, 0u64); rows];
     for &hash in hashes {
@@ -78,7 +80,7 @@ impl Kind for Ribbon {
             .expect("some seed works");
 
         let mut words = vec![0; rows / WIDTH * columns];
-        // For each column, the solution of the 128 rows from the current one on.
+        // For each column, the solution of 128 rows, beginning with the current one.
         let mut windows = vec![0u128; columns];
         for row in (0..rows).rev() {
             let (coefficients, fingerprint) = banded[row];

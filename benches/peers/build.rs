@@ -1,5 +1,5 @@
-//! Links LevelDB's archive instead of its shared library: a function in an archive can be replaced,
-//! as `src/leveldb.rs` does with CRC-32C.
+//! Links LevelDB as a static archive instead of its shared library, because a function in an
+//! archive can be replaced: `src/leveldb.rs` replaces CRC-32C.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

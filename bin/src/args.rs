@@ -24,7 +24,7 @@ Exit codes: 0 done, 1 key not found or (verify) damage found, 2 usage, 3 locked 
 `minikv help COMMAND` shows the options of a command; `minikv man` prints the manual page.";
 
 const MAX_BLOCK_BYTES: usize = 64 << 20;
-/// Minimum write buffer, in bytes. A smaller one would make a table of every few entries.
+/// Minimum write buffer, in bytes. A smaller one would write a table for every few entries.
 const MIN_WRITE_BUFFER_BYTES: usize = 4 << 10;
 const MAX_WRITE_BUFFER_BYTES: usize = 1 << 30;
 
@@ -121,12 +121,13 @@ pub enum CompressionKind {
     /// Snappy, where it saves at least an eighth
     Snappy,
     /// zstd; LevelDB 1.23 and older cannot read it
-    // Parsed without the feature, too, so that the error can say how to get it.
+    // Parsed without the feature, too, so that the error can say how to enable it.
     #[cfg_attr(not(feature = "zstd"), value(hide = true))]
     Zstd,
 }
 
-/// Parses the command line. Prints help or the version and ends the process if that was asked for.
+/// Parses the command line. Prints help or the version and ends the process if the user asked for
+/// it.
 pub fn parse() -> Result<Cli> {
     let matches = definition::parsed().try_get_matches();
     let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| {

@@ -54,7 +54,7 @@ impl Format {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// Returns the bytes of `text`, or what is wrong with it.
+    /// Returns the bytes of `text`, or a description of the error in it.
     pub fn decode(self, text: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Format::Escaped => unescape(text),
@@ -91,7 +91,8 @@ impl Format {
         }
     }
 
-    /// Returns the key and value of a line without its line end, or what is wrong with it.
+    /// Returns the key and value of a line without its line end, or a description of the error in
+    /// it.
     pub fn decode_entry(self, line: &[u8]) -> Result<(Vec<u8>, Vec<u8>), String> {
         if self == Format::Json {
             return parse_json::<Entry>(line).map(|entry| (entry.key, entry.value));

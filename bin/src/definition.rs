@@ -10,8 +10,8 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::Cli;
 
-/// Returns the definition for the parser: every command has all common options, with those hidden
-/// that have no effect on it.
+/// Returns the definition for the parser. Every command has all common options; those without an
+/// effect on it are hidden.
 pub fn parsed() -> Command {
     let root = defined();
     each_command(root, |command, options| {

@@ -7,7 +7,7 @@
 //! 2 usage                6 a format or feature this build cannot read
 //! ```
 //!
-//! The line says what is wrong, where, and what to do next.
+//! The line names the problem, its place, and the next step.
 
 pub mod usage;
 
@@ -21,11 +21,11 @@ pub type Result<T, E = CliError> = std::result::Result<T, E>;
 /// The reason why a command did not succeed.
 #[derive(Debug)]
 pub enum CliError {
-    /// A key was not found. The command has already said which.
+    /// A key was not found. The command has already named it.
     NotFound,
     /// The command has already reported the error.
     Said {
-        /// Returns the exit code.
+        /// The exit code to end with.
         code: u8,
     },
     /// `verify` found damage.
@@ -45,13 +45,13 @@ pub enum CliError {
     },
     /// This build lacks a feature.
     Unsupported(String),
-    /// A read returned something other than what was written.
+    /// A read returned something other than the value written.
     Wrong(String),
-    /// Another error, together with what had been done before it.
+    /// Another error, together with the work done before it.
     After {
         /// The error.
         error: Box<CliError>,
-        /// What had been done, such as `the 6 entries before it are loaded`.
+        /// Description of the work done before, such as `the 6 entries before it are loaded`.
         done: String,
     },
     /// Stdout is a pipe that was closed. The command ends without a message.
@@ -64,7 +64,7 @@ impl CliError {
         CliError::Io { op, name: path.display().to_string(), source: plain(source) }
     }
 
-    /// Adds what had been done before the error.
+    /// Adds a description of the work done before the error.
     pub fn after(self, done: String) -> CliError {
         CliError::After { error: Box::new(self), done }
     }
@@ -141,7 +141,7 @@ fn db_message(error: &DbError) -> String {
             "; that is zstd: build minikv with `--features zstd`"
         }
         DbError::Unsupported { .. } => "; use a build that supports it",
-        DbError::InvalidArgument { .. } => "; `minikv help` lists what options take",
+        DbError::InvalidArgument { .. } => "; `minikv help` lists the values that options take",
         DbError::ReadOnly { .. } => "; remove the cause, then run the command again",
         DbError::Io { source, .. } => io_hint(source.as_ref()),
         _ => "; `minikv verify` shows whether the files are sound",

@@ -1,7 +1,7 @@
 //! A survey of a database's files: its live tables and logs, without opening it.
 //!
 //! Reads the MANIFEST, and the logs to count their batches. It fills no memtable and opens no
-//! table, so it is cheap however large the database is.
+//! table, so it is cheap even for a large database.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ use crate::error::{CliError, Result};
 use crate::output;
 use crate::table_file::open_table;
 
-/// Maximum number of attempts to list the files while a writer keeps changing them.
+/// Maximum number of attempts to list the files while a writer keeps changing them. Raising it
+/// helps only beside a writer that never pauses.
 const MAX_TRIES: usize = 50;
 
 /// The live files of a database.
@@ -40,7 +41,8 @@ pub struct LogFile {
 }
 
 impl Survey {
-    /// Surveys the database in `dir`. With `any_order` its comparator need not be known.
+    /// Returns a survey of the database in `dir`. With `any_order` its comparator need not be
+    /// known.
     pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
         if !files::has_database(&DiskFs, dir)? {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
@@ -74,8 +76,8 @@ impl Survey {
         }
     }
 
-    /// Visits the newest version of each key, table by table and log by log, unless it is a
-    /// deletion.
+    /// Visits the newest version of each key, table by table and log by log, unless that version is
+    /// a deletion.
     ///
     /// This needs no key order, but memory for all keys.
     pub fn each_entry(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
@@ -112,8 +114,8 @@ impl Survey {
         Ok(())
     }
 
-    /// Checks every block and record. The order of keys, the ranges of tables and the answers of
-    /// filters cannot be checked without a comparator.
+    /// Checks every block and record, and returns the report. The order of keys, the ranges of
+    /// tables and the answers of filters cannot be checked without a comparator.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let table_bytes = self.tables.iter().map(|table| table.file_bytes).sum();
@@ -286,7 +288,7 @@ pub fn has_remains(dir: &Path) -> Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(CliError::io("list", dir, error)),
     };
-    // Any file may be called 7.log, so only names that nothing else uses count.
+    // Any file may be called 7.log, so only names count that nothing but a database uses.
     Ok(names.flatten().any(|entry| {
         matches!(
             entry.file_name().to_str().and_then(FileName::parse),

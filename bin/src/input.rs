@@ -37,7 +37,7 @@ impl Lines {
         Ok(Lines::new(Box::new(reader), path.display().to_string(), total_bytes))
     }
 
-    /// Reads `bytes`.
+    /// Returns the lines of `bytes`.
     pub fn of(bytes: &'static [u8], name: &str) -> Lines {
         Lines::new(Box::new(bytes), name.to_string(), Some(bytes.len() as u64))
     }
@@ -46,8 +46,8 @@ impl Lines {
         Lines { reader, name, line: Vec::new(), line_number: 0, bytes_read: 0, total_bytes }
     }
 
-    /// Returns the next line without its line end, or `None` after the last, which may lack a line
-    /// end.
+    /// Returns the next line without its line end, or `None` after the last line, which may lack a
+    /// line end.
     pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
         self.line.clear();
         let read = self
@@ -65,7 +65,7 @@ impl Lines {
         Ok(Some(&self.line))
     }
 
-    /// Returns the place of the last line, for messages: `entries.tsv line 7`.
+    /// Returns the location of the last line read, for messages: `entries.tsv line 7`.
     pub fn place(&self) -> String {
         format!("{} line {}", self.name, self.line_number)
     }

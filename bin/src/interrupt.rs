@@ -12,7 +12,8 @@ use crate::output;
 
 const EXIT_CODE_INTERRUPTED: i32 = 130;
 
-/// Maximum time to wait for a write that is in progress.
+/// Maximum time to wait for a write that is in progress. A longer one delays the end of an
+/// interrupted command.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
 type Action = Box<dyn FnMut() + Send>;
@@ -39,7 +40,7 @@ pub fn on_interrupt(action: impl FnMut() + Send + 'static) -> Guard {
     made.expect("it makes nothing that could fail").1
 }
 
-/// Creates something and registers the action that removes it, so that no interrupt can come
+/// Creates something and registers the action that removes it, so that no interrupt can come in
 /// between.
 pub fn make<T, A: FnMut() + Send + 'static>(
     make: impl FnOnce() -> Result<(T, A)>,
@@ -71,13 +72,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Registers a message for an interrupt: `done` makes it from the number of entries.
+    /// Registers a message for an interrupt. `done` returns the message for a number of entries.
     pub fn say_on_interrupt(&self, done: impl Fn(u64) -> String + Send + 'static) -> Guard {
         let tally = self.clone();
         on_interrupt(move || {
             let started = Instant::now();
-            // A write in progress counts, and no other begins: the lock is kept until the process
-            // ends.
+            // A write in progress still counts, and no other begins, because the lock is kept until
+            // the process ends.
             while started.elapsed() < MAX_WAIT {
                 if let Ok(writing) = tally.shared.0.try_lock() {
                     std::mem::forget(writing);
@@ -89,7 +90,8 @@ impl Tally {
         })
     }
 
-    /// Does a write of `entries` entries, and counts them if it succeeds.
+    /// Runs `write`, which writes `entries` entries, counts them if it succeeds, and returns its
+    /// result.
     pub fn write<T>(&self, entries: u64, write: impl FnOnce() -> Result<T>) -> Result<T> {
         let _writing = self.shared.0.lock().unwrap_or_else(|e| e.into_inner());
         let written = write()?;

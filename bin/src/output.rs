@@ -35,7 +35,7 @@ pub struct Stdout {
 
 impl Stdout {
     pub fn open() -> Result<Stdout> {
-        // The file itself, because `std::io::Stdout` searches everything for line ends.
+        // The file itself is used, because `std::io::Stdout` searches everything for line ends.
         let fd = io::stdout().as_fd().try_clone_to_owned().map_err(stdout_error)?;
         Ok(Stdout { writer: BufWriter::with_capacity(BUFFER_BYTES, File::from(fd)) })
     }
@@ -92,7 +92,7 @@ impl Table {
         Table { groups: Vec::new(), rows }
     }
 
-    /// Creates a table with two header rows, of which the first names groups of columns. A group
+    /// Creates a table with two header rows, the first of which names groups of columns. A group
     /// without a name has no heading.
     pub fn grouped<const N: usize>(groups: &[(&str, usize)], head: [&str; N]) -> Table {
         debug_assert_eq!(groups.iter().map(|(_, columns)| columns).sum::<usize>(), N);
@@ -115,7 +115,7 @@ impl Table {
 }
 
 impl Table {
-    /// Returns the first of two header rows: each name amid dashes that span its columns.
+    /// Returns the first of two header rows: each name between dashes that span its columns.
     fn groups_line(&self, width: impl Fn(usize) -> usize) -> String {
         let (mut line, mut first) = (String::new(), 0);
         for (name, columns) in &self.groups {
@@ -167,10 +167,11 @@ pub struct Progress {
     _guard: Option<Guard>,
 }
 
-/// While a total is new it may still grow by leaps, and a bar would jump back and forth.
+/// Time after which the total no longer grows by leaps, which would make a bar jump back and forth.
+/// A longer time shows the bar later.
 const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 
-/// Minimum width of a terminal for a bar, in columns.
+/// Minimum width of a terminal for a bar, in columns. In a narrower one there is a counter.
 const COLUMNS_WITH_BAR: u16 = 80;
 
 impl Progress {

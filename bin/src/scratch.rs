@@ -23,7 +23,8 @@ impl Scratch {
             })?;
             let path = dir.path().to_path_buf();
             let remove = move || {
-                // Background threads may still create files, so removal can find new ones.
+                // Background threads may still be creating files, so the removal may have to be
+                // repeated.
                 let _ = (0..3).find(|_| std::fs::remove_dir_all(&path).is_ok());
             };
             Ok((dir, remove))

@@ -1,4 +1,4 @@
-//! Opens a table file by itself, without a database.
+//! Opening a table file without a database.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use minikv::{BloomFilterPolicy, BytewiseComparator};
 
 use crate::error::{CliError, Result};
 
-/// Opens a table file by itself, with no database around it.
+/// Opens a table file without a database around it.
 pub fn open_table(path: &Path) -> Result<Table> {
     let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
     let file_bytes = file.len().map_err(|error| CliError::io("read", path, error))?;

@@ -12,13 +12,13 @@ use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::output::Progress;
 
-/// 104,334 English words, one a line. `bin/data/WORDS-LICENCE.txt` says where they are from.
+/// 104,334 English words, one a line. `bin/data/WORDS-LICENCE.txt` states their source.
 pub static WORDS: &[u8] = include_bytes!("../data/words.txt");
 
 const BATCH_ENTRIES: u64 = 1000;
 const MUTATIONS: u64 = 1000;
-/// Decides when flushes and compactions run while a batch is written. Any number will do, as long
-/// as it stays the same.
+/// Seed of the decisions when flushes and compactions run while a batch is written. Any number will
+/// do, but it must not change: published figures depend on it.
 const BACKGROUND_SEED: u64 = 1;
 
 /// The library's pseudo-random numbers, but cut to a range by a multiplication. Published figures
@@ -69,8 +69,9 @@ impl Data {
         Ok(Data::Listed { name, entries: entries.into_iter().collect() })
     }
 
-    /// Reads a file of entries, one a line: in `format`, or without one, `KEY` or `KEY<TAB>VALUE`
-    /// with bytes as they are. A key without a value gets one of `value_bytes`.
+    /// Returns the entries of a file, one a line: in `format` or, if that is `None`, as `KEY` or
+    /// `KEY<TAB>VALUE` with the bytes as they are. A key without a value gets a value of
+    /// `value_bytes` bytes.
     pub fn file(path: &Path, format: Option<Format>, value_bytes: usize) -> Result<Data> {
         let mut lines = Lines::open(Some(&path.to_path_buf()))?;
         let mut entries = BTreeMap::new();
@@ -126,10 +127,11 @@ impl Data {
         }
     }
 
-    /// Returns absent key number `i`. Different numbers give different generated keys.
+    /// Returns absent key number `i`. Generated keys differ for different numbers.
     pub fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
         match self {
-            // Different numbers give different keys, so those beyond the entries' are absent.
+            // Different numbers give different keys, so the keys of numbers beyond the last entry
+            // are absent.
             Data::Generated { entries, seed, .. } => generated_key(*seed, entries + i),
             Data::Listed { entries, .. } => {
                 let contains = |key: &[u8]| entries.binary_search_by(|e| e.0[..].cmp(key)).is_ok();
@@ -152,7 +154,7 @@ impl Data {
     /// Creates a database in `dir` that [`Data::load`] fills the same way every time.
     ///
     /// With background threads, the scheduler and the number of cores would decide which tables a
-    /// merge reads and where its outputs are cut. This handle has none: flushes and compactions run
+    /// merge reads and where its outputs end. This database has none: flushes and compactions run
     /// in the calling thread as soon as they are due.
     pub fn create(dir: &Path, options: Options) -> Result<Db> {
         let options = options.create_if_missing(true).error_if_exists(true);
@@ -177,7 +179,8 @@ impl Data {
         Ok(db.write(batch)?)
     }
 
-    /// Returns the order to load the entries in, or `None` if they are already in random order.
+    /// Returns the order in which to load the entries, or `None` if they are already in random
+    /// order.
     fn order(&self, seed: u64) -> Option<Vec<u32>> {
         let Data::Listed { entries, .. } = self else { return None };
         let mut order: Vec<u32> = (0..entries.len() as u32).collect();
@@ -276,7 +279,7 @@ mod tests {
         }
     }
 
-    /// The files of a database that `data` was loaded into, with their bytes.
+    /// Returns the files of a database into which `data` was loaded, by name.
     fn loaded(data: &Data) -> BTreeMap<String, Vec<u8>> {
         let home = tempfile::tempdir().unwrap();
         let dir = home.path().join("db");
@@ -296,7 +299,7 @@ mod tests {
         files.map(named).collect()
     }
 
-    /// The same while other threads take the processor away now and then.
+    /// Loading is repeated while other threads compete for the processor.
     #[test]
     fn loading_the_same_data_makes_the_same_files_byte_for_byte() {
         let data = Data::Generated { entries: 20_000, value_bytes: 100, seed: 3 };

@@ -1,4 +1,4 @@
-//! Whether another process has the database open for writing.
+//! The process, if any, that has the database open for writing.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -13,7 +13,7 @@ use crate::output;
 /// The process that holds the database's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Writer {
-    /// `None` if the system does not say.
+    /// Id of the process; `None` if the system does not report it.
     pub process: Option<u32>,
 }
 
@@ -41,7 +41,7 @@ impl Writer {
         flock_holder(&file)
     }
 
-    /// Says on stderr that what was read is the state of one moment.
+    /// Tells the user on stderr that the output shows the state at one moment.
     pub fn say(self, dir: &Path) {
         let who = match self.process {
             Some(pid) => format!("process {pid}"),
@@ -54,7 +54,8 @@ impl Writer {
     }
 }
 
-/// Searches Linux's list of locks: `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`.
+/// Returns the holder of a `flock` on the file according to Linux's list of locks. A line is `1:
+/// FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`.
 #[cfg(target_os = "linux")]
 fn flock_holder(file: &File) -> Option<Writer> {
     use std::os::unix::fs::MetadataExt;

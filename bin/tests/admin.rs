@@ -34,7 +34,8 @@ impl Ran {
         self.stdout
     }
 
-    /// One line on stderr that holds `words`.
+    /// Checks that the command failed with `code`, and that stderr is one line that contains
+    /// `words`. Returns that line.
     #[track_caller]
     fn fails(self, code: i32, words: &[&str]) -> String {
         assert_eq!(self.code, Some(code), "stderr: {}", self.stderr);
@@ -46,7 +47,7 @@ impl Ran {
     }
 }
 
-/// A database with a table and a log.
+/// Creates a database with a table and a log.
 fn made() -> (TempDir, PathBuf) {
     let home = tempfile::tempdir().unwrap();
     let db = home.path().join("db");
@@ -141,7 +142,7 @@ fn repair_saves_what_is_sound_and_says_what_is_not() {
     let (from, to) = (&json["lost"][0]["from"], &json["lost"][0]["to"]);
     assert_eq!(from, "key00000");
     let to = to.as_str().unwrap();
-    // What is not in the damaged block is there.
+    // Everything outside of the damaged block is there.
     let scanned = run(&db, &["scan"]).ok();
     for i in 0..2000 {
         let key = format!("key{i:05}");
@@ -166,7 +167,7 @@ fn checkpoint_makes_a_database_of_its_own() {
     assert_eq!(run(&copy, &["dump"]).ok(), run(&db, &["dump"]).ok());
     run(&copy, &["put", "last", "2"]).ok();
     assert_eq!(run(&db, &["get", "last"]).ok(), "1");
-    run(&db, &["checkpoint", copy.to_str().unwrap()]).fails(2, &["there is a database in"]);
+    run(&db, &["checkpoint", copy.to_str().unwrap()]).fails(2, &["there is already a database in"]);
     run(&db, &["checkpoint", home.path().to_str().unwrap()]).fails(2, &["is not empty"]);
 }
 

@@ -17,19 +17,20 @@ mod terminal;
 
 const FORMATS: [&str; 3] = ["escaped", "hex", "json"];
 
-/// A directory for one test, with a database's place in it.
+/// A directory for one test, with room for a database in it.
 struct Place {
     dir: TempDir,
 }
 
-/// What a command did.
+/// The result of running a command.
 struct Ran {
     code: Option<i32>,
     stdout: Vec<u8>,
     stderr: String,
 }
 
-/// Runs a command whose stdin, stdout and stderr are a terminal: its exit code, and what it shows.
+/// Runs a command whose stdin, stdout and stderr are a terminal. Returns its exit code, and the
+/// text that it shows.
 fn run_on_terminal(command: &mut Command, typed: &str) -> (Option<i32>, String) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -41,7 +42,7 @@ fn run_on_terminal(command: &mut Command, typed: &str) -> (Option<i32>, String) 
     master.write_all(typed.as_bytes()).unwrap();
     let end = || Stdio::from(terminal.try_clone().unwrap());
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-    // The terminal ends when nobody has its other end open: the child alone, from here on.
+    // The terminal ends when nobody has its other end open. From here on, only the child has.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     drop(terminal);
     let mut shown = Vec::new();
@@ -67,7 +68,7 @@ fn run(command: &mut Command, stdin: &[u8]) -> Ran {
         .expect("the binary starts");
     let mut pipe = child.stdin.take().unwrap();
     let stdin = stdin.to_vec();
-    // A command may end without reading all of it, so a closed pipe is fine here.
+    // A command may end without reading all of stdin, so a closed pipe is fine here.
     let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -102,7 +103,7 @@ impl Place {
         run(&mut self.command(args), stdin)
     }
 
-    /// Runs a command that must end with 0; its stdout.
+    /// Runs a command that must end with exit code 0. Returns its stdout.
     fn ok(&self, args: &[&str]) -> Vec<u8> {
         self.feed(args, b"").ok()
     }
@@ -111,7 +112,8 @@ impl Place {
         String::from_utf8(self.ok(args)).unwrap()
     }
 
-    /// Holds the database's lock: a `batch` that waits for more. It was opened when this returns.
+    /// Starts a `batch` that waits for input and so holds the database's lock. It has opened the
+    /// database when this returns.
     fn hold(&self) -> Child {
         let mut command = self.command(&["batch"]);
         let mut child = command
@@ -134,7 +136,8 @@ impl Ran {
         self.stdout
     }
 
-    /// Checks a failure: its code, and that stderr is one line that holds `words`.
+    /// Checks that the command failed with `code`, and that stderr is one line that contains
+    /// `words`.
     #[track_caller]
     fn fails(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "stderr: {}", self.stderr);
@@ -146,7 +149,7 @@ impl Ran {
     }
 }
 
-/// Every file of a directory with its bytes and the time it was changed.
+/// Returns every file of a directory with its bytes and the time at which it was changed.
 fn contents(dir: &Path) -> BTreeMap<String, (Vec<u8>, std::time::SystemTime)> {
     fs::read_dir(dir)
         .unwrap()
@@ -159,7 +162,7 @@ fn contents(dir: &Path) -> BTreeMap<String, (Vec<u8>, std::time::SystemTime)> {
         .collect()
 }
 
-/// Keys and values that no text format carries by itself.
+/// Returns keys and values that no text format can represent without escapes.
 fn nasty_entries() -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut entries = BTreeMap::new();
     for byte in 0..=255u8 {
@@ -530,7 +533,7 @@ fn filter_layouts_are_those_of_new_tables() {
         let text = place.text(&["inspect", table.to_str().unwrap()]);
         assert_eq!(text.contains("table filter: minikv.table-filter.v1.binary-fuse"), of_table);
 
-        // Gets ask it, whatever the layout they are told.
+        // Gets query the filter, whatever layout the command line sets.
         assert_eq!(place.text(&["get", "b"]), "2");
         let told = place.run(&["explain", "ab", "--filter-layout", "block"]);
         assert_eq!(told.code, Some(1));
@@ -575,7 +578,7 @@ fn damage_is_exit_code_4_and_names_file_and_offset() {
     assert_eq!(ran.code, Some(4), "{}", ran.stderr);
 }
 
-/// A copy of a database of the fixtures, made by another program.
+/// Returns a copy of a database of the fixtures, which was made by another program.
 fn fixture(name: &str) -> Place {
     let place = Place::new();
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
@@ -752,7 +755,7 @@ fn explain_tells_each_step_and_its_figures_add_up() {
 
     let ran = place.run(&["explain", "k00026!"]);
     assert_eq!((ran.code, &*ran.stderr), (Some(1), ""));
-    assert!(String::from_utf8(ran.stdout).unwrap().contains("the key is nowhere"));
+    assert!(String::from_utf8(ran.stdout).unwrap().contains("the key was not found"));
     let told = place.text(&["explain", "--bloom-bits", "0", "k00026"]);
     assert!(told.contains("none asked: the database was opened without a filter policy"), "{told}");
 }
@@ -836,7 +839,7 @@ fn inspect_tells_what_is_in_each_file() {
     place.feed(&["batch"], b"put\ta\t1\ndelete\tb\ncommit\nput\t\\xff\t2\n").ok();
     let log = inspect(&named(".log"));
     assert_eq!((&log["puts"], &log["deletes"]), (&2.into(), &1.into()));
-    // Every log begins with an empty batch: the sequence number it goes on at.
+    // Every log begins with an empty batch, which states the next sequence number.
     assert_eq!(log["batches"][0]["operations"], serde_json::json!([]));
     assert_eq!(log["batches"][2]["sequence"], 3);
     assert_eq!(log["batches"][2]["operations"][0]["put"]["base64"], "/w==");
@@ -894,12 +897,12 @@ fn inspect_goes_on_past_damage_and_says_where_it_is() {
     place.run(&["inspect", &file]).fails(4, &["CURRENT", "newline"]);
 }
 
-/// The fields of a configuration in `readamp --json`.
+/// Returns the number in a field of `readamp --json`.
 fn number(value: &serde_json::Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
-/// Takes out what differs from run to run: the times.
+/// Removes the times, which differ from run to run.
 fn without_times(value: &mut serde_json::Value) {
     if let Some(object) = value.as_object_mut() {
         object.remove("time_ns");
@@ -912,7 +915,7 @@ fn without_times(value: &mut serde_json::Value) {
     inner.into_iter().for_each(without_times);
 }
 
-/// The counters of one kind of lookups: sums of their parts, and of the levels.
+/// Checks that the counters of one kind of lookups are the sums of their parts and of the levels.
 fn check_counters(class: &serde_json::Value) {
     let n = |name: &str| number(&class[name]);
     let positives = n("filter_true_positives") + n("filter_false_positives");
@@ -1062,7 +1065,7 @@ fn readamp_shows_the_theory() {
     let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
     let rows = json["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 20);
-    // The rates that every copy of this table has, at 8 and 10 bits a key.
+    // These are the rates in every published copy of this table, at 8 and 10 bits per key.
     for (row, probes, rate) in [(6, 5, 0.0217), (8, 7, 0.00819), (0, 1, 0.393), (14, 8, 0.000574)] {
         let cell = &rows[row]["independent_hash"][probes - 1];
         assert!((number(&cell["predicted"]) / rate - 1.0).abs() < 0.005, "{cell}");
@@ -1074,7 +1077,8 @@ fn readamp_shows_the_theory() {
     assert_eq!(rows[8]["best_probes"], 7);
 }
 
-/// What Chromium says on its console of a page, and the page as it then is; `None` without it.
+/// Returns Chromium's console messages about a page, and the rendered page; `None` if there is no
+/// Chromium.
 fn rendered(page: &Path, profile: &Path) -> Option<(String, String)> {
     let out = Command::new("chromium")
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"])
@@ -1107,12 +1111,12 @@ fn the_page_of_readamp_renders_without_a_word_on_the_console() {
     assert_eq!(said, "");
     assert_eq!(dom.matches("<svg").count(), 8, "four charts for each of two widths: {dom}");
     assert!(dom.contains("False-positive rate against bits per key"));
-    // The check can fail: this page breaks the rule that the other keeps.
+    // The check can fail: this page violates the content security policy.
     fs::write(&page, html.replace("</body>", "<script>throw 1</script></body>")).unwrap();
     assert_ne!(rendered(&page, &profile).unwrap().0, "");
 }
 
-/// The labels of the horizontal axis of each wide chart of bars on a page.
+/// Returns the labels of the horizontal axis of each wide bar chart on a page.
 fn scales(html: &str) -> Vec<Vec<&str>> {
     let charts = html.split("<div class=\"wide\">").skip(1);
     let charts = charts.map(|chart| chart.split("</div>").next().unwrap());
@@ -1211,9 +1215,9 @@ fn bench_measures_what_it_is_asked_for() {
     for line in ["compact: ", "fillrandom, peak memory: ", "written per byte put: "] {
         assert!(text.contains(&format!("\n{line}")), "{line}: {text}");
     }
-    // The last database is kept where it was asked for, with its tables, and is not touched.
+    // The last database is kept at the given path, with its tables, and is not touched.
     assert_eq!(place.text(&["scan", "--count"]), "2000\n");
-    place.run(&small).fails(2, &["is there already"]);
+    place.run(&small).fails(2, &["already exists"]);
     assert_eq!(place.text(&["scan", "--count"]), "2000\n");
 
     place.run(&["bench", "fillsideways"]).fails(2, &["fillrandom, "]);
@@ -1248,7 +1252,8 @@ fn bench_without_a_database_leaves_nothing_and_prints_json() {
     );
 }
 
-/// The fields of `packages.tsv` write a backslash, a newline and a TAB as `\\`, `\n` and `\t`.
+/// Decodes a field of `packages.tsv`, in which a backslash, a newline and a TAB are written as
+/// `\\`, `\n` and `\t`.
 fn decode_package_field(field: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut chars = field.chars();

@@ -1,9 +1,9 @@
-//! What the pages show of `minikv`, run again and compared: the commands of README.md and
-//! docs/filters.md, and, with `MINIKV_PAGES=1`, those of docs/read-amplification.md.
+//! Runs the `minikv` commands that the pages show and compares the output: those of README.md and
+//! docs/filters.md and, with `MINIKV_PAGES=1`, those of docs/read-amplification.md.
 //!
-//! A line that begins with `$ ` is a command; what follows, up to the next one, is what it prints.
-//! Not compared are times, and the numbers of files. `MINIKV_PAGES=write` writes what is printed
-//! into README.md and docs/filters.md.
+//! A line that begins with `$ ` is a command; the lines after it, up to the next command, are its
+//! output. Times and file numbers are not compared. `MINIKV_PAGES=write` writes the output into
+//! README.md and docs/filters.md.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,18 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Needs a toolchain, takes minutes, or makes ten million entries.
+/// Parts of commands that are not run: they need a toolchain, take minutes, or make ten million
+/// entries.
 const NOT_RUN: &[&str] = &["cargo test", "cargo run --release --example", "10000000"];
 
-/// A command, and the lines that a page says it prints.
+/// A command, and its output according to a page.
 #[derive(Debug)]
 struct Step {
     command: String,
     printed: Vec<String>,
 }
 
-/// The blocks of a page that are fenced as `kind` and begin with a command.
+/// Returns the blocks of a page that are fenced as `kind` and begin with a command.
 fn blocks(page: &str, kind: &str) -> Vec<Vec<Step>> {
     let text = fs::read_to_string(root().join(page)).unwrap();
     let fence = format!("```{kind}\n");
@@ -48,7 +49,7 @@ fn blocks(page: &str, kind: &str) -> Vec<Vec<Step>> {
     blocks
 }
 
-/// Where the commands are run: an empty directory in which the repository's `bin` can be seen.
+/// The place where commands are run: an empty directory with a link to the repository's `bin`.
 struct Place {
     home: tempfile::TempDir,
 }
@@ -68,7 +69,7 @@ impl Place {
         Place { home }
     }
 
-    /// Runs the commands of a block in one shell, and gives what each printed.
+    /// Runs the commands of a block in one shell. Returns the output of each.
     fn run(&self, steps: &[Step]) -> Vec<Vec<String>> {
         const MARK: &str = "\u{1e}";
         let mut script = "exec 2>&1\n".to_string();
@@ -91,7 +92,7 @@ impl Place {
     }
 }
 
-/// A line without the numbers of files: they depend on when the background makes the next log.
+/// Returns a line without file numbers, which depend on when the background creates the next log.
 fn without_file_numbers(line: &str) -> String {
     let mut words: Vec<String> = line.split(' ').map(str::to_string).collect();
     for word in &mut words {
@@ -102,7 +103,7 @@ fn without_file_numbers(line: &str) -> String {
     words.join(" ")
 }
 
-/// Puts what was printed in the place of what the page says.
+/// Returns the page with the output of `step` replaced by `printed`.
 fn rewrite(page: &str, step: &Step, printed: &[String]) {
     let path = root().join(page);
     let block = |lines: &[String]| {
@@ -145,12 +146,12 @@ fn the_consoles_of_the_pages_show_what_the_commands_print() {
     assert!(writes || compared > 60, "only {compared} lines were compared");
 }
 
-/// Paragraphs and rows without their times: the same for each run.
+/// Returns paragraphs and rows without their times, so that they are the same for each run.
 fn without_times(lines: &[String]) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     let (mut times, mut advice) = (false, false);
     for line in lines {
-        // What was broken into lines may break elsewhere with other figures.
+        // Paragraphs may be broken into lines at other places if figures differ.
         if let (Some(rest), Some(last)) = (line.strip_prefix("  "), kept.last_mut())
             && !rest.starts_with(' ')
         {
@@ -171,14 +172,14 @@ fn without_times(lines: &[String]) -> Vec<String> {
     kept.into_iter().map(|line| without_nanoseconds(&line)).filter(|l| !l.is_empty()).collect()
 }
 
-/// The words of a line, without the dashes around names of columns: they are as many as there is
-/// room for.
+/// Returns the words of a line, without the dashes around names of columns, whose number depends on
+/// the width.
 fn words(line: &str) -> Vec<&str> {
     let dashes = |word: &str| word.len() > 1 && word.bytes().all(|byte| byte == b'-');
     line.split_whitespace().filter(|word| !dashes(word)).collect()
 }
 
-/// `a get takes 6050 ns less` without the number, and without saying which way.
+/// Returns text such as `a get takes 6050 ns less` without the number and the direction.
 fn without_nanoseconds(line: &str) -> String {
     let Some((before, rest)) = line.split_once("and a get takes ") else {
         return line.to_string();
@@ -187,7 +188,7 @@ fn without_nanoseconds(line: &str) -> String {
     format!("{before}{after}")
 }
 
-/// Each line that the page shows is printed, in this order: pages leave out some.
+/// Checks that each line of the page is printed, in this order. Pages may leave out lines.
 fn shows_a_part_of(step: &Step, printed: &[String]) {
     let printed = without_times(printed);
     let mut rest = printed.iter();

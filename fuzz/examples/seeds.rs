@@ -1,14 +1,14 @@
 //! Writes the initial inputs of every target into a directory: `seeds [DIR]`, by default `corpus`.
 //!
-//! They are taken from `tests/fixtures` and from small databases created here. libFuzzer continues
-//! from them; `cargo fuzz cmin` keeps those that add coverage.
+//! The inputs are taken from `tests/fixtures` and from small databases created here. libFuzzer
+//! continues from them; `cargo fuzz cmin` keeps those that add coverage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use minikv::Compression;
-use minikv::fs::MemFs;
 use minikv::files::LogReader;
+use minikv::fs::MemFs;
 use minikv::{Db, FilterLayout, FixedPrefix, WriteBatch};
 use minikv_fuzz::files;
 
@@ -31,7 +31,7 @@ impl Seeds {
         self.count += 1;
     }
 
-    /// Adds each file of a database as an input by itself, and all of them as one.
+    /// Adds each file of a database as an input of its own, and all of them as one input.
     fn add_database(&mut self, files: &BTreeMap<String, Vec<u8>>) {
         for (name, bytes) in files {
             match name {

@@ -12,8 +12,9 @@ use crate::files::{self, DIR};
 /// Keys and values of a database.
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Reads all entries forward and backward, and some of them by key. If the database is sound, both
-/// scans must agree; `verify` must find keys that are out of order under correct checksums.
+/// Returns all entries, after reading them forward and backward, and some of them by key. If the
+/// database is sound, both scans must agree; `verify` must find keys that are out of order under
+/// correct checksums.
 fn read_all(
     is_sound: bool,
     iter: impl Fn() -> Result<Iter>,
@@ -53,7 +54,7 @@ pub fn check_gets(db: &ReadOnlyDb, entries: &Entries) {
 }
 
 /// Checks that lookups agree with a scan. If sequence numbers are wrong under correct checksums, an
-/// older version may be above a newer one, so this holds only for what a compaction wrote.
+/// older version may be above a newer one, so this holds only for tables that a compaction wrote.
 pub fn check_compacted(db: &Db, entries: &Entries) {
     for (key, value) in entries.iter().take(100) {
         assert_eq!(db.get(key).unwrap().as_deref(), Some(&value[..]), "{key:?}");
@@ -73,8 +74,8 @@ fn expect_damage(error: &Error) {
     assert!(is_told, "{error}");
 }
 
-/// Returns whether an error says that the sequence numbers are used up: a damaged database may
-/// claim the highest possible one. It can then be read, but not written.
+/// Returns whether an error says that the sequence numbers are used up. A damaged database may
+/// claim the highest possible one; it can then be read, but not written.
 pub fn is_used_up(error: &Error) -> bool {
     matches!(error, Error::InvalidArgument { what } if what.contains("used up its sequence"))
 }

@@ -12,7 +12,7 @@
 //! | [`repair`] | as `directory` |
 //!
 //! Each target accepts any bytes, and panics if minikv has a bug. [`mend`] corrects the checksums
-//! of an input, without which little of it would be read.
+//! of an input, because little of an input with wrong checksums would be read.
 
 mod database;
 pub mod files;

@@ -1,20 +1,21 @@
 //! Correcting the checksums of a modified input. Lengths and offsets are kept, so that nothing
 //! moves.
 
+use minikv::files::ID_NONE;
+use minikv::files::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, TABLE_MAGIC, block_trailer};
 use minikv::internals::block::Block;
 use minikv::internals::format::coding::Decoder;
-use minikv::files::ID_NONE;
 use minikv::internals::format::compress::decompress_into;
-use minikv::files::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, TABLE_MAGIC, block_trailer};
 use minikv::internals::format::handle::FOOTER_BYTES;
 use minikv::internals::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
 
 use crate::files::{self, Kind};
 
-/// Maximum number of blocks mended per index. An index may name any number of blocks.
+/// Maximum number of blocks corrected per index, which may name any number. A higher limit makes
+/// hostile inputs slower.
 const MAX_BLOCKS: usize = 1000;
 
-/// Mends every record of a log.
+/// Corrects the checksum of every record of a log.
 pub fn log(bytes: &mut [u8]) {
     for block in bytes.chunks_mut(BLOCK_BYTES) {
         let mut at = 0;
@@ -32,8 +33,8 @@ pub fn log(bytes: &mut [u8]) {
     }
 }
 
-/// Mends the magic number of a table, and every block named by the footer, the index or the
-/// metaindex.
+/// Corrects the magic number of a table, and the checksum of every block named by the footer, the
+/// index or the metaindex.
 pub fn table(bytes: &mut [u8]) {
     let Some(at) = bytes.len().checked_sub(FOOTER_BYTES) else { return };
     let magic_at = bytes.len() - 8;
@@ -52,7 +53,7 @@ pub fn table(bytes: &mut [u8]) {
     }
 }
 
-/// Mends one block.
+/// Corrects the checksum of one block.
 fn block(bytes: &mut [u8], handle: BlockHandle) {
     if handle.within(bytes.len() as u64).is_err() {
         return;
@@ -101,7 +102,7 @@ fn contents(bytes: &[u8], handle: BlockHandle) -> Option<Vec<u8>> {
     }
 }
 
-/// Mends every file of a packed directory.
+/// Corrects the checksums of all files of a packed directory.
 pub fn directory(data: &mut [u8]) {
     for (kind, _, range) in files::split(data) {
         match kind {

@@ -14,7 +14,7 @@ type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// Maximum number of operations. Longer inputs find nothing that shorter ones do not find.
 const MAX_OPERATIONS: usize = 300;
-/// Maximum number of snapshots held at a time.
+/// Maximum number of snapshots held at a time. With more, compactions drop fewer versions.
 const MAX_SNAPSHOTS: usize = 3;
 
 /// The bytes of the input, returned one by one, followed by zeros.

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use minikv::BytewiseComparator;
+use minikv::files::VersionEdit;
 use minikv::files::{BatchOp, decode_header, decode_ops};
+use minikv::files::{InternalComparator, KeyOrder, UserComparator};
+use minikv::files::{LogReader, LogWriter, Tail};
+use minikv::fs::{Fs, MemFs};
 use minikv::internals::block::Block;
 use minikv::internals::block::cursor::BlockCursor;
-use minikv::files::VersionEdit;
-use minikv::files::{InternalComparator, KeyOrder, UserComparator};
 use minikv::internals::format::record::HEADER_BYTES;
-use minikv::fs::{Fs, MemFs};
-use minikv::files::{LogReader, LogWriter, Tail};
 use minikv::{Result, WriteBatch};
 
 /// Returns the order of plain keys and that of internal keys.
@@ -29,7 +29,7 @@ fn reader(fs: &MemFs, bytes: &[u8]) -> LogReader {
     LogReader::new(fs.open(path).unwrap(), path).unwrap()
 }
 
-/// Returns the records of a log up to its end or its first error, and how it ends or that error.
+/// Returns the records of a log up to its end or its first error, and its tail or that error.
 fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
     let mut records = Vec::new();
     let end = loop {
@@ -42,8 +42,9 @@ fn records(reader: &mut LogReader) -> (Vec<Vec<u8>>, Result<Tail>) {
     (records, end)
 }
 
-/// Reads a log: first up to the first damage, then on after each damage. Checks that the part
-/// before `valid_end` is a log by itself, and that the same records written again read the same.
+/// Reads a log: first up to the first damage, then the rest after each damage. Checks that the part
+/// before `valid_end` is a log by itself, and that the same records, when written again, read the
+/// same.
 pub fn log(data: &[u8]) {
     let fs = MemFs::new();
     let mut whole = reader(&fs, data);

@@ -6,8 +6,8 @@ use minikv::{Db, Error, RepairOptions, verify};
 use crate::database::{check_compacted, check_gets, is_used_up, read_db, read_only};
 use crate::files::{self, DIR};
 
-/// Returns whether repair may refuse with this error: there is no database, or something this build
-/// does not know.
+/// Returns whether repair may refuse with this error: there is no database, or it has a feature
+/// that this build does not know.
 fn may_refuse(error: &Error) -> bool {
     matches!(error, Error::Unsupported { .. } | Error::DatabaseMissing { .. })
 }

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::fs::{Fs, MemFs};
 use minikv::files::{BlockReadOptions, NoSink, Table, TableContext, TableCursor};
+use minikv::fs::{Fs, MemFs};
 use minikv::{BloomFilterPolicy, DelimitedPrefix, Result};
 
 use crate::parts::orders;

@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 
 use minikv_fuzz::{TARGETS, Target, mend, within_bounds};
 
-/// Maximum time for one input, even on a busy machine.
+/// Maximum time for one input, even on a busy machine. A higher limit finds fewer
+/// slow inputs.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The allocator counts for the whole process, so only one target may run at a time.
+/// Held while a target runs: the allocator counts for the whole process, so only one target may run
+/// at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[path = "../../tests/support/rng.rs"]
@@ -40,7 +42,8 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     paths.iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-/// Modifies an input a little: as storage may, by a wrong length, or by a part of another input.
+/// Modifies an input a little: with changed bytes as on a bad disk, with a wrong length, or with a
+/// part of another input.
 fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
     for _ in 0..1 + rng.below(4) {
         let len = data.len();
@@ -163,7 +166,7 @@ macro_rules! targets {
 
 targets!(log edit block table batch directory operations repair);
 
-/// Inputs with a changed byte can be read again once their checksums are mended, so that targets
+/// Inputs with a changed byte can be read again once their checksums are corrected, so that targets
 /// reach the code behind the checksums.
 #[test]
 fn mended_inputs_pass_their_checksums() {

@@ -16,13 +16,12 @@ use crate::fs::FileLock;
 /// missing. For an open database use [`Db::checkpoint`](crate::Db::checkpoint).
 ///
 /// The database is locked meanwhile, but not changed. Damaged logs are copied as they are, so that
-/// opening the copy leaves out what opening the original would.
+/// opening the copy loses the same records as opening the original.
 ///
 /// # Errors
 /// [`Error::Locked`] if it is open, or if another checkpoint is being made in `dest`;
-/// [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or
-/// [`Error::InvalidArgument`] if `dest` is not empty; corruption because of which an open would
-/// fail, too; I/O errors.
+/// [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is
+/// not empty; corruption that would make an open fail, too; I/O errors.
 pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;

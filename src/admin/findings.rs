@@ -5,7 +5,8 @@ use std::path::Path;
 use crate::base::Error;
 use crate::base::error::Corruption;
 
-/// Maximum number of faults kept; more are only counted. Bounds the memory that a report takes.
+/// Maximum number of faults kept; further ones are only counted. A higher limit lets a report take
+/// more memory.
 const MAX_TOLD: usize = 10_000;
 
 /// The progress of a survey.
@@ -14,7 +15,7 @@ const MAX_TOLD: usize = 10_000;
 pub struct Progress {
     /// Number of bytes read so far.
     pub done_bytes: u64,
-    /// Number of bytes to read in all.
+    /// Total number of bytes to read.
     pub total_bytes: u64,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Findings<'a> {
 }
 
 impl<'a> Findings<'a> {
-    /// Creates an empty collection. `tell` is called with the progress.
+    /// Creates an empty collection, which reports its progress by calling `tell`.
     pub(crate) fn new(tell: &'a mut dyn FnMut(Progress)) -> Findings<'a> {
         Findings {
             faults: Vec::new(),
@@ -90,12 +91,12 @@ impl<'a> Findings<'a> {
         }
     }
 
-    /// Adds `bytes` to the bytes to read.
+    /// Adds `bytes` to the number of bytes to read.
     pub(crate) fn expect(&mut self, bytes: u64) {
         self.progress.total_bytes = self.progress.total_bytes.saturating_add(bytes);
     }
 
-    /// Adds `bytes` to the bytes read.
+    /// Adds `bytes` to the number of bytes read.
     pub(crate) fn advance(&mut self, bytes: u64) {
         let done = self.progress.done_bytes.saturating_add(bytes);
         self.progress.done_bytes = done.min(self.progress.total_bytes);

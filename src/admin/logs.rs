@@ -21,7 +21,7 @@ pub(crate) struct LogFacts {
     pub file_bytes: u64,
     /// Number of non-empty batches before the first bad record.
     pub batches: u64,
-    /// The sequence number of the first write to come, if the log begins by stating it.
+    /// The next sequence number that the start of the log states; `None` if it states none.
     pub begins_at: Option<SeqNo>,
     /// The highest sequence number before the first bad record; 0 if there is none.
     pub max_seq: SeqNo,
@@ -29,7 +29,7 @@ pub(crate) struct LogFacts {
     pub is_damaged: bool,
 }
 
-/// Reads log `number`. Faults go to `findings`.
+/// Reads log `number`. Returns facts about it, and adds its faults to `findings`.
 pub(crate) fn examine(
     fs: &dyn Fs,
     dir: &Path,
@@ -98,7 +98,7 @@ fn note_tail(tail: Tail, path: &Path, findings: &mut Findings<'_>) {
     let (offset, what) = match tail {
         Tail::Clean => return,
         Tail::Torn { offset, bytes } => {
-            (offset, format!("ends in {bytes} bytes of a record that was not written to its end"))
+            (offset, format!("ends in {bytes} bytes of an incomplete record"))
         }
         Tail::Zeros { offset, bytes } => (offset, format!("ends in {bytes} zeros")),
     };

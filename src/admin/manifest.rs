@@ -18,7 +18,7 @@ pub(crate) struct Manifest {
     pub path: PathBuf,
     /// The tables by level, as of the last record before the first bad one.
     pub levels: [BTreeMap<u64, NewFile>; NUM_LEVELS],
-    /// The highest log number in any readable record; these numbers only grow.
+    /// The highest log number in any readable record. (Log numbers only grow.)
     pub log_number: Option<u64>,
     /// The previous log number, as of the last record before the first bad one.
     pub prev_log_number: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Manifest {
     pub last_seq: Option<SeqNo>,
     /// Number of records before the first bad one.
     pub records: u64,
-    /// Offset of the end of these records, in bytes.
+    /// Offset of the end of the records before the first bad one, in bytes.
     pub valid_end: u64,
     /// The first fault.
     pub damage: Option<Error>,
@@ -37,7 +37,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Returns every table with its level.
+    /// Returns every table, from level 0 down.
     pub(crate) fn files(&self) -> impl Iterator<Item = &NewFile> {
         self.levels.iter().flat_map(|level| level.values())
     }
@@ -70,7 +70,7 @@ impl Manifest {
     }
 }
 
-/// Reads the MANIFEST `file`. Faults go to `findings`.
+/// Reads the MANIFEST `file`. Returns its contents, and adds its faults to `findings`.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for another comparator or an unknown tag.
@@ -98,7 +98,7 @@ pub(crate) fn read(
     if manifest.damage.is_none() {
         manifest.check_complete(findings);
         if let Tail::Torn { offset, bytes } = reader.tail() {
-            let what = format!("ends in {bytes} bytes of a record that was not written to its end");
+            let what = format!("ends in {bytes} bytes of an incomplete record");
             findings.note(&path, Some(offset), what);
         }
     }
@@ -128,7 +128,7 @@ impl Manifest {
                         }
                         self.apply(edit);
                     }
-                    // After damage, a record may be joined from fragments of different ones.
+                    // After damage, a record may be joined from fragments of different records.
                     Err(error @ Error::Unsupported { .. }) if self.damage.is_none() => {
                         return Err(error.in_file(&self.path));
                     }

@@ -1,9 +1,9 @@
 //! Finding the blocks of a table whose index is unreadable, by their checksums alone.
 //!
 //! Blocks and their trailers follow one another from the start of the file. From the start of an
-//! undamaged block, its end is the only place at which the checksum so far equals the one stored
-//! there, so that trying every end finds it. After a damaged block every later byte may begin the
-//! next one; bytes that cannot begin a block are skipped, and the work is bounded.
+//! undamaged block, the block's end is found by trying every possible end: only there does the
+//! checksum computed so far equal the one stored in the file. After a damaged block, every later
+//! byte may begin the next block; bytes that cannot begin one are skipped, and the work is bounded.
 
 use std::path::Path;
 
@@ -15,14 +15,16 @@ use crate::format::crc;
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::fs::ReadFile;
 
-/// Largest file that is searched, in bytes. The file is read into memory.
+/// Largest file that is searched, in bytes. The file is read into memory, so a higher limit takes
+/// more.
 const MAX_SEARCHED_BYTES: u64 = 1 << 30;
 
-/// Maximum size of a block looked for at a place that may begin one, in bytes, after damage.
+/// After damage, maximum size of a block to look for, in bytes. A higher limit finds larger blocks
+/// and takes more time.
 const MAX_REACH: usize = 1 << 20;
 
-/// Maximum number of bytes whose checksums are computed in vain: for each byte of the file, and in
-/// addition. Larger values find more blocks after damage, and take more time.
+/// Maximum number of bytes whose checksums are computed in vain: `TRIES_PER_BYTE` for each byte of
+/// the file, plus `TRIES`. Higher values find more blocks after damage, and take more time.
 const TRIES_PER_BYTE: usize = 16;
 const TRIES: usize = 64 << 20;
 
@@ -71,7 +73,7 @@ fn block_size(bytes: &[u8]) -> Option<usize> {
     let mut crc = crc::value(bytes.get(..MIN_BLOCK_BYTES)?);
     for size in MIN_BLOCK_BYTES..bytes.len().saturating_sub(BLOCK_TRAILER_BYTES - 1) {
         let id = bytes[size];
-        // Now the checksum of the contents and id, or of the contents of a longer block.
+        // `crc` now covers the contents and the id, or the contents of a longer block.
         crc = crc::extend(crc, &[id]);
         if matches!(id, ID_NONE | ID_SNAPPY | ID_ZSTD)
             && get_fixed32(bytes, size + 1) == Some(crc::mask(crc))
@@ -91,7 +93,8 @@ fn may_begin(bytes: &[u8]) -> bool {
     };
     let begins_snappy = |bytes: &[u8]| {
         let Some((_, len)) = get_varint32(bytes) else { return false };
-        // A literal, with its length in the tag or in up to four bytes after it.
+        // The first element is a literal, with its length in the tag or in up to four bytes after
+        // it.
         let Some(&tag) = bytes.get(len) else { return false };
         let extra = usize::from(tag >> 2).saturating_sub(59);
         tag & 3 == 0 && bytes.get(len + 1 + extra) == Some(&0)
@@ -102,7 +105,7 @@ fn may_begin(bytes: &[u8]) -> bool {
 
 /// Returns the data blocks that `block` names, if it can be the index of the table; `block` is at
 /// `offset`, and `blocks` are the blocks found before it. An index names consecutive blocks from
-/// the first byte of the file on, and agrees with all found among them.
+/// the first byte of the file on, and agrees with all blocks that were found.
 pub(crate) fn index_of(
     block: &Block,
     offset: u64,
@@ -193,7 +196,7 @@ mod tests {
             let file = fs.open(&path).unwrap();
             let found = find_blocks(&*file, &path).unwrap();
             assert_eq!(found[..data.len()], data);
-            // The filter block, the metaindex and the index.
+            // The others are the filter block, the metaindex and the index.
             assert_eq!(found.len(), data.len() + 3);
             assert_eq!(found[data.len() + 2], index);
             let block = read_loose_block(&*file, &path, index).unwrap();

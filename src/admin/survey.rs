@@ -37,19 +37,20 @@ pub(crate) struct Survey {
     pub has_current: bool,
     /// The MANIFEST that is used, if there is any.
     pub manifest: Option<Manifest>,
-    /// Why the MANIFEST may lack its last edits, if it may. Then tables that it does not name
-    /// count, too.
+    /// Reason why the MANIFEST may lack its last edits; `None` if it is trusted. If there is a
+    /// reason, tables that the MANIFEST does not name count, too.
     pub distrust: Option<String>,
     /// The tables that were read: those that the MANIFEST names and, if it is distrusted, those
     /// that it neither names nor removes.
     pub tables: BTreeMap<u64, TableFacts>,
     /// The live logs according to the MANIFEST; all logs if there is none.
     pub logs: Vec<LogFacts>,
-    /// Whether a log begins after the end of the previous one.
+    /// Whether a log begins after the end of the previous one, so that writes between them are
+    /// lost.
     pub has_gap: bool,
 }
 
-/// Returns the context for reading tables: all known filters, no cache.
+/// Returns the context for reading tables, with all known filters and without a cache.
 pub(crate) fn table_context(options: &Options) -> TableContext {
     let default = || {
         let bytes_matter = options.comparator.equal_means_same_bytes();
@@ -64,7 +65,7 @@ pub(crate) fn table_context(options: &Options) -> TableContext {
     }
 }
 
-/// Surveys the database in `dir`. Faults go to `findings`.
+/// Returns a survey of the database in `dir`. Adds its faults to `findings`.
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`]; [`Error::Unsupported`] for another comparator or an unknown edit; an
@@ -105,8 +106,8 @@ impl Survey {
         found.map(|(file, _)| file.as_str())
     }
 
-    /// Chooses the MANIFEST to use: the one that `CURRENT` names if it is undamaged, else the
-    /// newest whole one, else the damaged one of `CURRENT`, else the best of the others.
+    /// Chooses the MANIFEST to use: the one that `CURRENT` names if it is undamaged, otherwise the
+    /// newest whole one, otherwise the damaged one of `CURRENT`, otherwise the best of the others.
     fn choose_manifest(
         &mut self,
         fs: &dyn Fs,
@@ -146,7 +147,9 @@ impl Survey {
             Err(error) => {
                 let missing = error.io_kind() == Some(std::io::ErrorKind::NotFound);
                 let error = match missing {
-                    true => Error::corruption("there is no CURRENT, but files of a database are"),
+                    true => {
+                        Error::corruption("there is no CURRENT, but there are files of a database")
+                    }
                     false => error,
                 };
                 findings.fault(error, &dir.join(name::CURRENT));
@@ -155,8 +158,8 @@ impl Survey {
         }
     }
 
-    /// Returns the soundest MANIFEST other than `current`, and of equally sound ones the newest.
-    /// Without `current`, damage of those that are not chosen is a fault too.
+    /// Returns the soundest MANIFEST other than `current`; of several equally sound ones, the
+    /// newest. Without `current`, damage of the MANIFESTs not chosen is a fault, too.
     fn best_other(
         &self,
         fs: &dyn Fs,
@@ -226,8 +229,8 @@ impl Survey {
         };
     }
 
-    /// Returns the sign, if there is one, that an undamaged MANIFEST lacks its last edits. Adds a
-    /// fault if the sign is certain.
+    /// Returns a description of the evidence, if there is any, that an undamaged MANIFEST lacks its
+    /// last edits. Adds a fault if the evidence is certain.
     fn signs_of_lost_edits(
         &self,
         manifest: &Manifest,
@@ -330,7 +333,7 @@ impl Survey {
                 self.has_gap = true;
                 findings.fault(
                     Error::corruption(format!(
-                        "begins at sequence number {next_seq}, but the log before ends at {end}"
+                        "begins at sequence number {next_seq}, but the previous log ends at {end}"
                     ))
                     .at(0),
                     &facts.path,
@@ -342,14 +345,14 @@ impl Survey {
     }
 }
 
-/// How far a MANIFEST other than the current one can be relied on; the best is first.
+/// The degree to which a MANIFEST other than the current one can be relied on; the best is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Soundness {
-    /// It is undamaged, and all its tables exist.
+    /// The MANIFEST is undamaged, and all its tables exist.
     Whole,
-    /// It is undamaged, but some of its tables are missing.
+    /// The MANIFEST is undamaged, but some of its tables are missing.
     TablesMissing,
-    /// Some record is bad.
+    /// The MANIFEST has a bad record.
     Damaged,
 }
 

@@ -126,7 +126,7 @@ struct BlockFacts {
     last: Vec<u8>,
     min_seq: SeqNo,
     max_seq: SeqNo,
-    /// Faults other than those of the data: the first of each kind.
+    /// Faults outside of the data: the first one of each kind.
     faults: Vec<Error>,
 }
 
@@ -155,7 +155,7 @@ impl BlockFacts {
     }
 }
 
-/// Returns where the value of each entry at a restart point begins. A scan must come to all.
+/// Returns the address of the value of each entry at a restart point. A scan must meet all of them.
 fn values_at_restarts(block: &Block) -> Result<Vec<*const u8>> {
     let restarts = if block.is_empty() { 0 } else { block.restarts() };
     (0..restarts)
@@ -163,7 +163,7 @@ fn values_at_restarts(block: &Block) -> Result<Vec<*const u8>> {
         .collect()
 }
 
-/// The range of a block's keys according to the index: above `after`, and at most `to`.
+/// The range of a block's keys according to the index: greater than `after`, and at most `to`.
 struct Bounds<'a> {
     after: Option<&'a [u8]>,
     to: &'a [u8],
@@ -177,7 +177,7 @@ impl Check<'_, '_> {
             let what = "the table is not as long as the MANIFEST says";
             self.fault(Error::mismatch(what, recorded_bytes, len));
         }
-        // Bytes after a complete table do not keep it from being read.
+        // Bytes after the end of a table do not prevent its being read.
         let table_bytes = recorded_bytes.min(len);
         match self.open(table_bytes) {
             Ok((table, blocks)) => self.by_index(&table, blocks),
@@ -206,7 +206,9 @@ impl Check<'_, '_> {
         let mut last: Option<&[u8]> = None;
         for block in &blocks {
             if block.separator.len() < TRAILER_BYTES {
-                return at_index("the index has a separator that is no internal key".to_owned());
+                return at_index(
+                    "the index has a separator that is not an internal key".to_owned(),
+                );
             }
             let ascends = |last| self.context.order.compare(last, &block.separator).is_lt();
             if block.handle.offset != end || !last.is_none_or(ascends) {
@@ -324,7 +326,8 @@ impl Check<'_, '_> {
         Ok(contents)
     }
 
-    /// Checks that the recorded range, the index and the filters would lead a lookup to the key.
+    /// Records a doubt if the recorded range, the index or a filter would keep a lookup from
+    /// finding the key.
     fn doubt(
         &self,
         key: &[u8],
@@ -378,7 +381,7 @@ impl Check<'_, '_> {
                     self.fault(error);
                     continue;
                 }
-                // For instance, the filter block.
+                // The block is not the index but, for example, the filter block.
                 Err(_) => continue,
             };
             if let Some(named) = scan::index_of(&block, handle.offset, &found[..at]) {
@@ -411,8 +414,8 @@ impl Check<'_, '_> {
     }
 }
 
-/// The keys of a block that lookups would miss: for each kind of fault the first key, and their
-/// number.
+/// The keys of a block that lookups would miss: for each kind of fault the first such key, and the
+/// number of such keys.
 #[derive(Default)]
 struct Doubts {
     kinds: [Option<(Vec<u8>, u64, &'static str)>; 5],

@@ -12,10 +12,12 @@ use crate::engine::open::held::{Files, HeldFs};
 use crate::engine::open::read_only::state_of;
 use crate::engine::options::Options;
 
-/// Maximum number of passes over the files, if a writer keeps changing them.
+/// Maximum number of passes over the files, if a writer keeps changing them. Raising it reads more
+/// before giving up.
 const MAX_TRIES: usize = 5;
 
 /// Maximum number of attempts to open all files of one moment, if a writer keeps changing them.
+/// Raising it helps only beside a writer that never pauses.
 const MAX_HOLD_TRIES: usize = 50;
 
 /// The results of [`verify`].
@@ -36,13 +38,13 @@ pub struct VerifyReport {
     pub manifest: Option<PathBuf>,
     /// Number of tables read.
     pub tables: u64,
-    /// Number of entries in their undamaged blocks.
+    /// Number of entries in the undamaged blocks of the tables.
     pub entries: u64,
     /// Number of live logs read.
     pub logs: u64,
-    /// Number of batches in them, before the first bad record of each.
+    /// Number of batches in the logs, before the first bad record of each.
     pub batches: u64,
-    /// Total size of these tables and logs, in bytes.
+    /// Total size of the tables and logs read, in bytes.
     pub bytes: u64,
     /// Whether a writer kept changing the database while not all of its tables could be held open.
     /// Then files may wrongly be reported as missing.
@@ -56,15 +58,15 @@ impl VerifyReport {
     }
 }
 
-/// Reads the whole database in the directory `dir` and reports every fault. Checks `CURRENT`; the
-/// records of the MANIFEST, and the order of its levels; of each table the footer, the index, the
-/// filters (including that none denies a key in the table), every data block with its checksum, the
-/// order of keys, and the range and size that the MANIFEST records; the records and batches of each
-/// live log. After a fault it continues with the next block, record or file.
+/// Reads the whole database in the directory `dir` and returns a report of every fault. Checks
+/// `CURRENT`; the records of the MANIFEST, and the order of its levels; the footer, the index, the
+/// filters (none may deny a key of the table), every data block with its checksum, the order of
+/// keys, and the recorded range and size of each table; the records and batches of each live log.
+/// After a fault it continues with the next block, record or file.
 ///
 /// It takes no lock and changes nothing, so that it works on a read-only medium and while a writer
 /// is running. It reads the database as of one moment and holds its tables open, up to half of the
-/// process's limit of file descriptors. It holds in memory a block at a time, and the index and
+/// process's limit of file descriptors. In memory, it holds one block at a time, and the index and
 /// filters of one table.
 ///
 /// ```
@@ -86,7 +88,7 @@ pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> 
     verify_with(dir, options, |_| {})
 }
 
-/// Does what [`verify`] does, and calls `progress` after each block.
+/// Like [`verify`], but calls `progress` after each block.
 ///
 /// # Errors
 /// As [`verify`].
@@ -126,14 +128,14 @@ pub fn verify_with(
     }
 }
 
-/// Opens all files of the database as of one moment; `None` if that does not succeed.
+/// Opens all files of the database as of one moment. Returns `None` if that does not succeed.
 fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<HeldFs> {
     let mut last_state = None;
     for _ in 0..MAX_HOLD_TRIES {
         if let Ok(Some(fs)) = HeldFs::of_database(dir, options, held) {
             return Some(fs);
         }
-        // It fails for another reason if nobody changes anything.
+        // If nobody changed anything, the failure has another cause.
         let state = state_of(&*options.fs, dir, options);
         if state == last_state {
             return None;

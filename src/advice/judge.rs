@@ -1,19 +1,21 @@
-//! Judging which filters pay, from lookups that were done or replayed under several plans.
+//! Judging which filters are worthwhile, from lookups that were done or replayed under several
+//! plans.
 //!
 //! The lookups are the same under each plan, so a plan's saving is a mean of differences, and its
-//! confidence interval follows from their variance. Data blocks are judged, which are the same
-//! everywhere; the time a block costs depends on caches and disks, and is up to the reader.
+//! confidence interval follows from their variance. The measure is the number of data blocks, which
+//! is the same on every machine; the time that a block costs depends on caches and disks, and is
+//! left to the reader.
 
 /// The results of one plan.
 #[derive(Clone, Debug)]
 pub struct Evidence<'a> {
     /// Number of data blocks that each lookup read, in the same order for all plans.
     pub blocks: &'a [u16],
-    /// Memory that its filters take while the tables are open, in bytes.
+    /// Memory that the plan's filters take while the tables are open, in bytes.
     pub filter_bytes: u64,
 }
 
-/// What one plan saves compared with no filters.
+/// The savings of one plan compared with no filters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Saving {
@@ -29,21 +31,21 @@ pub struct Saving {
     pub filter_bytes: u64,
 }
 
-/// How certain an advice is.
+/// The certainty of an advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 pub enum Sureness {
-    /// The whole confidence interval agrees with it.
+    /// The whole confidence interval agrees with the advice.
     Sure,
-    /// The middle of the confidence interval agrees with it, but not all of it.
+    /// The middle of the confidence interval agrees with the advice, but not all of the interval.
     Likely,
-    /// There are too few lookups to tell.
+    /// There are too few lookups to decide.
     #[cfg_attr(feature = "serde", serde(rename = "too few lookups"))]
     TooFew,
 }
 
-/// The advice.
+/// The advice that follows from the evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
     /// The index of the plan to choose among the evidence; `None` if filters do not pay.
@@ -54,23 +56,25 @@ pub struct Advice {
     pub savings: Vec<Saving>,
 }
 
-/// Minimum saving, as a fraction of all data blocks. Filters that save less are not worth having.
+/// Minimum saving, as a fraction of all data blocks. Filters that save less are not worth having. A
+/// larger fraction recommends filters less often.
 pub const LEAST_PART: f64 = 0.02;
 
 /// Fraction of the best plan's saving that is enough. A larger fraction leads to larger filters.
 pub const ENOUGH: f64 = 0.95;
 
-/// Minimum number of lookups. With fewer, an advice is never called certain.
+/// Minimum number of lookups for an advice to be called certain. With a higher number, more
+/// samples count as too small.
 pub const LEAST_LOOKUPS: usize = 100;
 
 /// The normal distribution's quantile of a two-sided 95 % interval.
 pub const Z: f64 = 1.959_963_985;
 
-/// Judges `plans` against `without`, the data blocks that the same lookups read without filters.
+/// Returns the advice that follows from `plans`, compared with `without`, the data blocks that the
+/// same lookups read without filters.
 ///
 /// ```
-/// use minikv::advice::Sureness;
-/// use minikv::internals::advice::judge::{Evidence, advise};
+/// use minikv::internals::advice::judge::{Evidence, Sureness, advise};
 ///
 /// let without = vec![3; 1000];
 /// let with: Vec<u16> = (0..1000).map(|i| u16::from(i % 100 == 0)).collect();
@@ -107,7 +111,7 @@ impl Saving {
         let saved = mean(differences());
         let n = without.len() as f64;
         let squares: f64 = differences().map(|difference| (difference - saved).powi(2)).sum();
-        // Even if all differences are equal, one lookup more could have been different.
+        // Even if all differences are equal, another lookup could have been different.
         let variance = (squares / (n - 1.0).max(1.0)).max(1.0 / n.max(1.0));
         let spread = Z * (variance / n.max(1.0)).sqrt();
         debug_assert!(spread >= 0.0, "a confidence interval of {spread}");
@@ -149,7 +153,7 @@ mod tests {
         assert!(low < 1.99 && 1.99 < high && high - low < 0.005, "{low} {high}");
     }
 
-    /// Every key is present and in a single table: whatever the filter, its block is read.
+    /// Every key is present and in a single table, so its block is read whatever the filters say.
     #[test]
     fn filters_that_save_nothing_are_turned_off() {
         let without = vec![1; 10_000];
@@ -167,7 +171,7 @@ mod tests {
         assert_eq!(advise(&without, &[plan]).sureness, Sureness::TooFew);
         let none = advise(&[], &[]);
         assert_eq!((none.plan, none.sureness), (None, Sureness::TooFew));
-        // One in sixty is saved: less than 2 %, but the interval extends above.
+        // One block in sixty is saved: less than 2 %, but the interval extends above that.
         let without = vec![1; 600];
         let with: Vec<u16> = some(60, 600).iter().map(|n| 1 - n).collect();
         let advice = advise(&without, &[Evidence { blocks: &with, filter_bytes: 10 }]);

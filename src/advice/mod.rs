@@ -1,4 +1,4 @@
-//! Advice on which filters pay for the lookups that a database receives.
+//! Advice on which filters are worthwhile for the lookups that a database receives.
 //!
 //! | file | what is in it |
 //! | --- | --- |
@@ -29,8 +29,8 @@ pub use judge::{Saving, Sureness};
 
 /// The filters that pay for a sample of a database's own lookups.
 ///
-/// Block counts are of data blocks that gets search, from the cache or from files. `Display` writes
-/// it all as a table and two sentences.
+/// Counts of blocks are counts of the data blocks that gets search, from the cache or from files.
+/// `Display` writes the advice as a table and two sentences.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -40,27 +40,28 @@ pub struct FilterAdvice {
     pub layout: FilterLayout,
     /// The number of bits per key; 0 without filters.
     pub bits_per_key: u32,
-    /// How certain the advice is.
+    /// Certainty of the advice.
     pub sureness: Sureness,
     /// Number of gets since the database was opened.
     pub gets: u64,
-    /// Number of them in the sample that was replayed.
+    /// Number of these gets in the sample that was replayed.
     pub sampled: u64,
     /// Number of gets in the sample that find no value now.
     pub absent: u64,
-    /// Number of gets in the sample that a memtable answers now, whatever filters the tables have.
+    /// Number of gets in the sample that a memtable would answer now, whatever filters the tables
+    /// have.
     pub in_memory: u64,
-    /// Data blocks searched per get without filters.
+    /// Average number of data blocks searched per get without filters.
     pub blocks_per_get: f64,
-    /// What the tables' present filters save.
+    /// Savings of the tables' present filters.
     pub now: Saving,
-    /// What other filters would save.
+    /// Savings of other filters.
     pub tried: Vec<Tried>,
     /// Average time to read, verify and decompress a data block here and now, in nanoseconds.
     pub nanos_per_block: f64,
     /// Average size of a data block in its file, in bytes.
     pub bytes_per_block: f64,
-    /// Number of tables read for the replay, and of all tables.
+    /// Number of tables read for the replay, and number of all tables.
     pub tables_read: (u64, u64),
 }
 
@@ -69,7 +70,7 @@ pub struct FilterAdvice {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Tried {
-    /// Where the filters are.
+    /// Layout of the filters.
     pub layout: FilterLayout,
     /// Bits per key.
     pub bits_per_key: u32,
@@ -77,16 +78,16 @@ pub struct Tried {
     pub saving: Saving,
     /// Time to query the filters, in nanoseconds per get.
     pub probe_nanos: f64,
-    /// Net time saved if all blocks saved had been read from files, in nanoseconds per get: the
-    /// time to read them less the time to query the filters.
+    /// Net time saved if all saved blocks would have been read from files, in nanoseconds per get:
+    /// the time to read them minus the time to query the filters.
     pub nanos_saved: f64,
 }
 
-/// Sizes of filters tried for each layout, in bits per key.
+/// Sizes of the filters tried for each layout, in bits per key.
 const SIZES: [u32; 6] = [4, 6, 8, 10, 12, 16];
 
 /// Replays the sampled lookups of `state` on `view` at `seq`. Reads each table whose range contains
-/// one of the keys once.
+/// one of the keys once. Returns the advice that follows.
 ///
 /// # Errors
 /// Corruption and I/O errors of those tables; a comparator with which filters cannot be used.
@@ -98,7 +99,7 @@ pub(crate) fn filter_advice(
     let order = state.order.user();
     if !order.get().equal_means_same_bytes() {
         return Err(Error::invalid(format!(
-            "the comparator {:?} may take different bytes for one key: filters are not used",
+            "the comparator {:?} may treat different bytes as one key, so filters are not used",
             order.get().name()
         )));
     }
@@ -117,7 +118,7 @@ pub(crate) fn filter_advice(
     let LookupReplay { mut outcomes, read, tables, whole } = replay(state, view, lookups)?;
     for outcome in &mut outcomes {
         outcome.blocks.resize(keys.len(), 0);
-        // Tables that were not read have filters, too.
+        // Tables that were not read will have filters, too.
         outcome.filter_bytes = (outcome.filter_bytes as f64 * whole) as u64;
     }
     let [without, with @ ..] = &outcomes[..] else {
@@ -143,7 +144,7 @@ struct LookupReplay {
     /// One outcome for each plan.
     outcomes: Vec<Outcome>,
     read: TablesRead,
-    /// Number of tables read, and of all tables.
+    /// Number of tables read, and number of all tables.
     tables: (u64, u64),
     /// Ratio of the size of all tables to that of the tables read.
     whole: f64,

@@ -1,8 +1,8 @@
 //! Shadow filters: replaying lookups against filters that the tables do not have.
 //!
-//! A table is read once. Its keys are added to new filters for each [`FilterPlan`], and tell for
-//! each lookup which data block it would reach and whether its key is there. From that, what a get
-//! would do under each plan is counted, without writing anything or reading a block twice.
+//! A table is read once. Its keys are added to new filters for each [`Plan`], and show for each
+//! lookup which data block it would reach and whether its key is there. From that, the work of a
+//! get under each plan is counted, without writing anything or reading a block twice.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -28,9 +28,9 @@ use crate::table::reader::{BlockInfo, Table};
 pub enum BlockFilters {
     /// No block filters.
     None,
-    /// Each table's own.
+    /// Each table's own filters.
     Own,
-    /// New ones with this policy.
+    /// New filters with this policy.
     New(Arc<dyn FilterPolicy>),
 }
 
@@ -39,9 +39,9 @@ pub enum BlockFilters {
 pub enum TableFilters {
     /// No whole-table filters.
     None,
-    /// Each table's own.
+    /// Each table's own filter.
     Own,
-    /// New ones with this many bits per key.
+    /// New filters with this many bits per key.
     New(u32),
 }
 
@@ -64,7 +64,7 @@ pub struct Lookup<'a> {
     pub present: bool,
 }
 
-/// The parameters that fix a filter's false-positive rate.
+/// The parameters that determine a filter's false-positive rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FilterShape {
     /// A bloom filter.
@@ -102,10 +102,11 @@ pub struct Outcome {
     pub present: ReadTrace,
     /// Counts of the other lookups.
     pub absent: ReadTrace,
-    /// Filters queried for a key that they do not hold, by level and shape. A key that is looked up
-    /// repeatedly counts only once, because a filter that errs on it errs every time.
+    /// Number of filter queries for keys that the filter does not have, by level and shape. A key
+    /// that is looked up repeatedly counts only once, because a filter that errs on it errs every
+    /// time.
     pub tried: [BTreeMap<FilterShape, u64>; NUM_LEVELS],
-    /// How many of those answered "maybe", by level.
+    /// Number of these queries that were answered "maybe", by level.
     pub wrong: [u64; NUM_LEVELS],
     /// The distribution of false positives over filters.
     pub among_filters: Clusters,
@@ -115,14 +116,17 @@ pub struct Outcome {
     pub filter_bytes: u64,
     /// Number of data blocks that each lookup reads, in key order.
     pub blocks: Vec<u16>,
-    /// Time taken to query the filters, in nanoseconds.
+    /// Time taken by the queries of the filters, in nanoseconds.
     pub probe_nanos: u64,
-    /// The new filters, in the order of tables, if they are kept.
+    /// The new filters, in the order of tables; empty unless they are kept.
     pub made: Vec<MadeFilters>,
 }
 
-/// Sums over clusters of tries that are not independent: those of one filter, which may be fuller
-/// than others, and those of one key, whose hash may collide more than others.
+/// Sums over clusters of queries that are not independent: the queries of one filter, which may be
+/// fuller than others, and the queries for one key, whose hash may collide more often than others.
+///
+/// The sums give the variance of a rate: a cluster of `t` queries, of which `w` were false
+/// positives, contributes `(w - rate * t)^2`.
 ///
 /// They give the variance of a rate: a cluster of `t` tries, `w` of which were false positives,
 /// contributes `(w - rate * t)^2`.
@@ -179,15 +183,15 @@ pub struct Shadow<'a> {
     keep_filters: bool,
     totals: TablesRead,
     outcomes: Vec<Outcome>,
-    /// For each plan and lookup: the number of filters queried for an absent key, and of false
-    /// positives.
+    /// For each plan and lookup, the number of filters queried for an absent key, and the number of
+    /// false positives.
     tries: Vec<Vec<(u16, u16)>>,
 }
 
 /// A lookup that reaches a table.
 struct Visit {
     lookup: usize,
-    /// Offset of the data block that the index names, if it names one.
+    /// Offset of the data block to which the index leads; `None` if it leads to none.
     block: Option<u64>,
     found: bool,
 }
@@ -229,7 +233,7 @@ impl<'a> Shadow<'a> {
     }
 
     #[cfg(any(test, feature = "internals"))]
-    /// Keeps the new filters in [`Outcome::made`].
+    /// Makes the replay keep the new filters, in [`Outcome::made`].
     #[must_use]
     pub fn keep_filters(mut self) -> Self {
         self.keep_filters = true;
@@ -284,8 +288,8 @@ impl<'a> Shadow<'a> {
         (self.outcomes, self.totals)
     }
 
-    /// Reads every entry of `table`. Builds the filters, and finds where the lookups in `range` end
-    /// up.
+    /// Reads every entry of `table`. Returns the new filters, and the data blocks that the lookups
+    /// in `range` reach.
     fn walk(&mut self, table: &Table, range: Range<usize>) -> Result<Walk> {
         let pending: Vec<usize> = range.filter(|&i| !self.answered[i]).collect();
         let expected = pending.len();
@@ -309,7 +313,7 @@ impl<'a> Shadow<'a> {
             self.totals.data_bytes += info.handle.size;
             end_of_data = info.handle.end().unwrap_or(u64::MAX);
         }
-        // The median, so that other activity of the machine does not count.
+        // The median is used, so that other activity of the machine does not count.
         nanos.sort_unstable();
         let median = nanos.get(nanos.len() / 2).copied().unwrap_or(0);
         self.totals.read_nanos += median.saturating_mul(nanos.len() as u64);
@@ -349,13 +353,13 @@ impl Pass<'_, '_> {
             entries += 1;
             valid = cursor.next()?;
         }
-        // A key between the block's last key and its separator is looked for in this block, too.
+        // A key between the block's last key and its separator is searched for in this block, too.
         let separator = user_key(&info.separator);
         self.visit_while(offset, false, |order, key| order.compare(key, separator).is_le());
         Ok(entries)
     }
 
-    /// Takes the next entry, which has the user key `key`.
+    /// Processes the next entry, which has the user key `key`.
     fn entry(&mut self, key: &[u8], offset: u64) {
         self.builders.iter_mut().for_each(|builder| builder.add_key(key));
         if self.last_key.as_deref() == Some(key) {
@@ -367,8 +371,8 @@ impl Pass<'_, '_> {
         self.visit_while(offset, true, |order, lookup| order.compare(lookup, key).is_eq());
     }
 
-    /// Records that the pending lookups reach the block at `offset`, as long as their keys are
-    /// `within`.
+    /// Records that the pending lookups reach the block at `offset`, as long as `within` returns
+    /// true for their keys.
     fn visit_while(
         &mut self,
         offset: u64,
@@ -381,7 +385,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Returns the result, given where the data blocks end. Lookups still pending reach no block.
+    /// Returns the result, given the end of the data blocks. Lookups that are still pending reach
+    /// no block.
     fn finish(mut self, end_of_data: u64) -> Walk {
         let past_the_end = self.pending.map(|lookup| Visit { lookup, block: None, found: false });
         self.visits.extend(past_the_end);
@@ -479,7 +484,8 @@ impl Asked {
 }
 
 impl Asked {
-    /// Returns the time the filters take to answer, in nanoseconds: the shortest of three runs.
+    /// Returns the time that the filters take to answer, in nanoseconds: the shortest of three
+    /// runs.
     fn time(&self, replay: &TableReplay<'_>) -> u64 {
         if matches!(self, Asked::Nothing) {
             return 0;
@@ -523,7 +529,8 @@ impl Outcome {
         let &TableReplay { level, walk, lookups } = replay;
         self.probe_nanos += asked.time(replay);
         let mut previous: Option<&[u8]> = None;
-        // The span of the filter queried last, its tries, and its false positives.
+        // The span of the last filter queried, the number of its queries, and that of its false
+        // positives.
         let mut cluster = (0, 0, 0);
         for visit in &walk.visits {
             let lookup = &lookups[visit.lookup];
@@ -578,7 +585,8 @@ impl TableReplay<'_> {
     }
 }
 
-/// Counts the visit of a table as a get would. Returns the filter's answer, if one was queried.
+/// Counts the visit of a table as a get would count it. Returns the filter's answer, if one was
+/// queried.
 fn count_visit(trace: &mut LevelTrace, asked: &Asked, visit: &Visit, key: &[u8]) -> Option<bool> {
     trace.tables_considered += 1;
     let mut said = None;
@@ -637,7 +645,7 @@ mod tests {
         Arc::new(BloomFilterPolicy::new(bits))
     }
 
-    /// Builds a table of every `step`th number up to 3000, with filters of 10 bits per key.
+    /// Returns a table of every `step`th number up to 3000, with filters of 10 bits per key.
     fn table(fs: &MemFs, name: &str, step: usize) -> Table {
         let order = KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator)));
         let path = Path::new(name);
@@ -697,7 +705,8 @@ mod tests {
         let (outcomes, held) = replay(&keys, |i| (2999 - i).is_multiple_of(2));
         assert_eq!((held.tables, held.entries), (2, 500 + 1500));
         let [none, own, new, both] = &outcomes[..] else { panic!("four plans") };
-        // Of 1500 present keys 500 are in the first table; the others are looked up there in vain.
+        // Of 1500 present keys, 500 are in the first table; the others are searched for there in
+        // vain.
         let levels = &none.present.levels;
         assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
         assert_eq!(none.absent.total().tables_considered, 3000);

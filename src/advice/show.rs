@@ -1,4 +1,4 @@
-//! Advice as text.
+//! The advice as text.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ fn name(layout: FilterLayout, bits_per_key: u32) -> String {
     }
 }
 
-/// Rounded to what three decimals show; a zero has no sign.
+/// Returns `n` rounded to the three decimals shown. A zero has no sign.
 fn thousandths(n: f64) -> f64 {
     (n * 1000.0).round() / 1000.0 + 0.0
 }
@@ -45,8 +45,8 @@ impl FilterAdvice {
         )
     }
 
-    /// Writes the row of some filters. `times` are the nanoseconds per get to query them, and those
-    /// saved.
+    /// Writes the row of some filters. `times` are the nanoseconds per get that their queries take,
+    /// and the nanoseconds per get that they save.
     fn write_row(
         &self,
         f: &mut fmt::Formatter<'_>,

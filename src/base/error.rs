@@ -11,7 +11,7 @@ use std::{fmt, io};
 /// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error. Implements `Clone`, so that every writer of a commit group can return its leader's
+/// An error. It implements `Clone`, so that every writer of a commit group can return its leader's
 /// error.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -20,7 +20,7 @@ pub enum Error {
     Io {
         /// The operation: `open`, `read`, `append`, `sync`, `rename`, ...
         op: &'static str,
-        /// The file or directory.
+        /// The path of the file or directory.
         path: PathBuf,
         /// The underlying error.
         source: Arc<io::Error>,
@@ -48,20 +48,20 @@ pub enum Error {
     Unsupported {
         /// The kind of feature, such as `comparator`.
         what: &'static str,
-        /// Its name or number, as found.
+        /// The name or number of the feature, as found.
         name: String,
-        /// The file it was found in, if any.
+        /// The file with the feature, if it was found in a file.
         path: Option<PathBuf>,
     },
     /// An argument is invalid.
     InvalidArgument {
-        /// What is wrong with it.
+        /// Description of the problem.
         what: String,
     },
     /// The database takes no writes until [`Db::resume`](crate::Db::resume) or the next open; if a
     /// failed compaction is the reason, until a compaction succeeds. Reads still work.
     ReadOnly {
-        /// The first error.
+        /// The first error, which stopped writes.
         reason: Arc<Error>,
     },
     /// A panic interrupted work that several threads share. It came from a comparator, a filter
@@ -90,7 +90,7 @@ pub struct Corruption {
     pub path: Option<PathBuf>,
     /// The offset in the file, in bytes, if known.
     pub offset: Option<u64>,
-    /// What is wrong, such as `block checksum mismatch`.
+    /// Description of the damage, such as `block checksum mismatch`.
     pub what: String,
     /// The value that should have been there, if only one was possible.
     pub expected: Option<String>,
@@ -158,8 +158,8 @@ impl Error {
         self
     }
 
-    /// Adds the offset in the file. If the error already has an offset, that is taken as relative
-    /// to `base`.
+    /// Adds the offset in the file. If the error already has an offset, that is taken to be
+    /// relative to `base`.
     #[must_use]
     pub fn at(mut self, base: u64) -> Error {
         if let Error::Corruption(c) = &mut self {
@@ -197,7 +197,7 @@ impl fmt::Display for Error {
                 write!(f, "no database in {} (create_if_missing is off)", path.display())
             }
             Error::DatabaseExists { path } => {
-                write!(f, "there is a database in {} already", path.display())
+                write!(f, "there is already a database in {}", path.display())
             }
             Error::Unsupported { what, name, path } => {
                 write!(f, "unsupported {what} {name}")?;
@@ -208,7 +208,7 @@ impl fmt::Display for Error {
             }
             Error::InvalidArgument { what } => f.write_str(what),
             Error::ReadOnly { reason } => {
-                write!(f, "the database takes no more writes since: {reason}")
+                write!(f, "the database has accepted no writes since this error: {reason}")
             }
             Error::Panicked { during, message } => write!(f, "{during} panicked: {message}"),
             Error::Closed => f.write_str("the database is closed"),

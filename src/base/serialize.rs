@@ -1,4 +1,4 @@
-//! How reports serialize paths and keys.
+//! Serialization of the paths and keys in reports.
 
 use std::path::{Path, PathBuf};
 
@@ -6,12 +6,13 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-/// Serializes a path as text, with a replacement character for what is not UTF-8.
+/// Serializes a path as text, with a replacement character for anything that is not UTF-8. Returns
+/// the serializer's result.
 pub(crate) fn path<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(&path.display())
 }
 
-/// Serializes a path as [`path`] does.
+/// Serializes a path like [`path`], or nothing.
 pub(crate) fn optional_path<S: Serializer>(
     path: &Option<PathBuf>,
     to: S,
@@ -19,12 +20,12 @@ pub(crate) fn optional_path<S: Serializer>(
     path.as_ref().map(|path| path.display().to_string()).serialize(to)
 }
 
-/// Serializes a key as [`Bytes`] does.
+/// Serializes a key in the form of [`Bytes`].
 pub(crate) fn bytes<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
     Bytes(bytes).serialize(to)
 }
 
-/// Serializes a key as [`Bytes`] does.
+/// Serializes a key in the form of [`Bytes`], or nothing.
 pub(crate) fn optional_bytes<S: Serializer>(
     bytes: &Option<Vec<u8>>,
     to: S,

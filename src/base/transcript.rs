@@ -1,5 +1,5 @@
-//! Runs the transcripts of `tests/transcripts`, which are tests and documentation of the parts that
-//! are functions of their input.
+//! Runs the transcripts of `tests/transcripts`, which test and document those parts of the library
+//! that are pure functions of their input.
 //!
 //! A transcript is a story in blocks, separated by blank lines. Lines that begin with `#` are
 //! comments. A block is a command line, any number of input lines, a line `----`, and the output:
@@ -12,8 +12,8 @@
 //! refused: tables 000003 and 000004 of level 1 overlap
 //! ```
 //!
-//! The output is compared with what the code answers. `MINIKV_TRANSCRIPTS=write` puts the answers
-//! into the files instead, for a reviewer to read as a diff.
+//! The output is compared with the answer of the code. `MINIKV_TRANSCRIPTS=write` writes the
+//! answers into the files instead, for a reviewer to read as a diff.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -40,13 +40,13 @@ impl<'a> Command<'a> {
         self.arg(name).map_or(default, number)
     }
 
-    /// Fails the test: the machine has no such command.
+    /// Fails the test, because the code under test has no such command.
     pub(crate) fn unknown(&self) -> ! {
         panic!("no command is called {:?}", self.name)
     }
 }
 
-/// Returns a number that may end in `K` or `M`, for 2^10 and 2^20.
+/// Parses a number that may end in `K` or `M`, for a factor of 2^10 or 2^20.
 pub(crate) fn number(text: &str) -> u64 {
     let (digits, unit) = match text.split_at(text.len() - 1) {
         (digits, "K") => (digits, 1 << 10),
@@ -56,7 +56,7 @@ pub(crate) fn number(text: &str) -> u64 {
     digits.parse::<u64>().unwrap_or_else(|_| panic!("{text:?} is not a number")) * unit
 }
 
-/// Runs the transcript `tests/transcripts/{name}.txt`: `answer` returns the output of a command.
+/// Runs the transcript `tests/transcripts/{name}.txt`. `answer` returns the output of a command.
 pub(crate) fn run(name: &str, answer: impl FnMut(&Command<'_>) -> String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/transcripts/{name}.txt"));
     let text = std::fs::read_to_string(&path).expect("a transcript");
@@ -97,7 +97,8 @@ fn replay(text: &str, mut answer: impl FnMut(&Command<'_>) -> String) -> String 
     answered
 }
 
-/// Returns the first line in which the texts differ, with its number.
+/// Returns the first line that differs between the texts, with its number; `None` if they are
+/// equal.
 fn difference(written: &str, answered: &str) -> Option<String> {
     let end = "(the end)";
     let (mut a, mut b) = (written.lines(), answered.lines());

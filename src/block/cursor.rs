@@ -31,7 +31,7 @@ impl Position {
 
 impl<'a> BlockView<'a> {
     /// Returns the first entry whose key is not less than `target`, without a cursor. `scratch`
-    /// holds the keys decoded on the way; once it has grown, nothing is allocated.
+    /// holds the keys decoded during the search; once it is large enough, nothing is allocated.
     ///
     /// # Errors
     /// Corruption, if an entry read by the search is malformed.
@@ -58,8 +58,8 @@ impl Block {
 }
 
 /// A cursor over the entries of a block. It owns the block; keys and values are borrowed until the
-/// next move. Before the first move, past either end and after an error it is not positioned, and
-/// `next` and `prev` leave it so.
+/// next move. Before the first move, past either end and after an error the cursor is not
+/// positioned, and then `next` and `prev` have no effect.
 #[derive(Debug)]
 pub struct BlockCursor {
     block: Block,
@@ -68,8 +68,8 @@ pub struct BlockCursor {
     valid: bool,
     position: Position,
     key_buffer: Vec<u8>,
-    /// The entries between the preceding restart point and the position, decoded by the first step
-    /// back, so that a backward scan decodes each entry once.
+    /// The entries between the preceding restart point and the position. The first step back
+    /// decodes them, so that a backward scan decodes each entry once.
     behind: Vec<Behind>,
     behind_keys: Vec<u8>,
 }
@@ -77,7 +77,7 @@ pub struct BlockCursor {
 #[derive(Clone, Copy, Debug)]
 struct Behind {
     at: usize,
-    /// The key's range in `behind_keys`.
+    /// The range of the key in `behind_keys`.
     key_start: usize,
     key_end: usize,
     value_start: usize,
@@ -108,14 +108,14 @@ impl BlockCursor {
         }
     }
 
-    /// Replaces the block, keeping the buffers. The cursor is then not positioned.
+    /// Replaces the block and keeps the buffers. Afterwards the cursor is not positioned.
     pub fn set_block(&mut self, block: Block) {
         self.block = block;
         self.shared = OnceLock::new();
         self.invalidate();
     }
 
-    /// Leaves the current entry. The cursor is then not positioned.
+    /// Leaves the current entry. Afterwards the cursor is not positioned.
     pub fn invalidate(&mut self) {
         self.valid = false;
         self.behind.clear();
@@ -163,7 +163,7 @@ impl BlockCursor {
     /// none.
     ///
     /// # Errors
-    /// Corruption, if an entry decoded on the way is malformed; likewise for all other moves.
+    /// Corruption, if an entry decoded during the move is malformed; likewise for all other moves.
     pub fn seek(&mut self, order: &KeyOrder, target: &[u8]) -> Result<bool> {
         self.invalidate();
         self.valid = self.position.seek(self.block.view(), order, target, &mut self.key_buffer)?;

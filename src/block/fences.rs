@@ -12,13 +12,15 @@ use crate::base::prefix::{common_prefix, head};
 pub(crate) struct Fences {
     /// The prefix common to all keys.
     shared: Vec<u8>,
-    /// For each key, the [`head`] of what follows the prefix, ascending.
+    /// For each key, the [`head`] of the bytes after the prefix, ascending.
     heads: Vec<u64>,
-    /// The last head of each group of [`GROUP`]. Searching these first touches fewer cache lines.
+    /// The last head of each group of [`GROUP`] heads. Searching these first touches fewer cache
+    /// lines.
     tops: Vec<u64>,
 }
 
-/// Heads per group: two cache lines.
+/// Number of heads per group: two cache lines. With larger groups, a search reads fewer of `tops`
+/// and more of `heads`.
 const GROUP: usize = 16;
 
 impl Fences {
@@ -38,8 +40,8 @@ impl Fences {
         heads.is_sorted().then(|| Fences { shared: shared.to_vec(), heads, tops })
     }
 
-    /// Returns bounds for a lower-bound search: all keys before `.0` are less than `key`; the key
-    /// at `.1`, if there is one, is not.
+    /// Returns bounds for a lower-bound search: all keys with an index below `.0` are less than
+    /// `key`; the key at index `.1`, if there is one, is not.
     #[inline]
     pub(crate) fn around(&self, key: &[u8]) -> (usize, usize) {
         let start = &key[..key.len().min(self.shared.len())];

@@ -1,7 +1,7 @@
 //! Heads: an index in front of a cached block that leads straight to one entry.
 //!
-//! A plain search of a block misses the CPU's caches at each restart point it reads, and then
-//! decodes up to sixteen entries. A block that stays in memory gets this in front:
+//! A plain search of a block misses the CPU's caches at each restart point that it reads, and then
+//! decodes up to sixteen entries. A block that stays in memory therefore gets this index:
 //!
 //! ```text
 //! head of entry 0: 8 bytes, head of entry 1, ... | offset of entry 0: 2 bytes, of entry 1, ...
@@ -10,7 +10,7 @@
 //! A head is the first eight bytes of a user key after the prefix common to all user keys of the
 //! block, as computed by [`head`], stored in native byte order. The heads of an ordinary block fill
 //! five cache lines, which are fetched together, and lead to the one entry that can match. If an
-//! entry shares with the previous key no more than the common prefix and its head, its key can be
+//! entry shares only bytes of the common prefix and its head with the previous key, its key can be
 //! completed from these, and no other entry needs to be decoded.
 //!
 //! Only blocks of internal keys in byte order, in which every entry is well-formed, have heads.
@@ -24,15 +24,17 @@ use crate::block::view::{Block, BlockView, Heads, LooseBlock, RawEntry, SharedBl
 use crate::format::coding::get_fixed64;
 use crate::format::key::{KeyKind, KeyOrder, TRAILER_BYTES, user_key};
 
-/// Sizes of a head and of an offset, in bytes.
+/// Size of a head and size of an offset, in bytes.
 const HEAD_BYTES: usize = 8;
 const OFFSET_BYTES: usize = 2;
 
 /// Heads and offsets may take at most this fraction of a block (one fifth); otherwise the block
-/// gets none. Small entries would make many heads, and many such entries share a cache line anyway.
+/// gets no heads. Small entries would make many heads, and many such entries share a cache line
+/// anyway. With a larger divisor, fewer blocks have heads.
 const MOST_OF_BLOCK: usize = 5;
 
-/// Number of heads up to which a search compares all of them, without branches.
+/// Largest number of heads that a search compares one by one, without branches. A higher number
+/// makes searches of large blocks longer.
 const LINEAR: usize = 48;
 
 /// The result of looking up a version of a user key with a block's heads.
@@ -47,8 +49,9 @@ pub enum ByHeads<'a> {
 }
 
 impl Block {
-    /// Creates a block as [`Block::new`] does, with heads of its entries if they pay: for blocks
-    /// that will be searched often. A damaged block gets no heads. `buffer` is scratch space.
+    /// Creates a block like [`Block::new`], with heads of its entries if they pay off. Meant for
+    /// blocks that will be searched often. A damaged block gets no heads. `buffer` is scratch
+    /// space.
     ///
     /// `spare(n)` may return the allocation of a discarded block, of at least `n` bytes, for reuse.
     ///
@@ -74,8 +77,8 @@ impl Block {
     }
 }
 
-/// Appends the heads and offsets of a block's entries to `out`. Returns `None`, if the block cannot
-/// have heads or they would not pay; `out` may then hold some.
+/// Appends the heads and offsets of a block's entries to `out`. Returns `None` if the block cannot
+/// have heads or they would not pay off; `out` may then hold some of them.
 fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Heads> {
     let contents = view.contents();
     let internal = matches!(order, KeyOrder::Internal(_)) && order.user().custom().is_none();
@@ -125,7 +128,8 @@ fn last_user_key(view: BlockView<'_>) -> Option<Vec<u8>> {
     Some(user_key(position.key(view, &buffer)).to_vec())
 }
 
-/// Walks over the entries and computes each head from the one before, without building whole keys.
+/// Walks over the entries and computes each head from the previous one, without building whole
+/// keys.
 struct Walk<'a> {
     prefix: &'a [u8],
     head: u64,
@@ -233,7 +237,8 @@ impl Heads {
 }
 
 impl<'a> BlockView<'a> {
-    /// Looks up the newest version of a user key whose trailer is at most `trailer`.
+    /// Looks up the newest version of a user key whose trailer is at most `trailer`. Returns the
+    /// result, if the heads suffice.
     #[inline]
     pub fn find_by_heads(&self, user_key: &[u8], trailer: u64) -> ByHeads<'a> {
         let Some((heads, bytes)) = self.heads() else { return ByHeads::Unknown };
@@ -267,7 +272,7 @@ impl<'a> BlockView<'a> {
         if entry.shared + rest.len() != user_key.len() + TRAILER_BYTES {
             return ControlFlow::Continue(());
         }
-        // The shared bytes lie within the common prefix and the head, and both are those of
+        // The shared bytes lie within the common prefix and the head, and those equal the bytes of
         // `user_key`.
         if entry.shared > user_key.len().min(heads.prefix_len + HEAD_BYTES) {
             return unknown;
@@ -283,7 +288,7 @@ impl<'a> BlockView<'a> {
 }
 
 impl Position {
-    /// Does what [`Position::seek`] does with the block's heads. Returns `None` if it has none.
+    /// Like [`Position::seek`], but uses the block's heads. Returns `None` if it has none.
     #[inline]
     pub(super) fn seek_by_heads(
         &mut self,

@@ -50,7 +50,7 @@ impl Position {
             (self.key_start, self.key_end) = (entry.key_start, entry.value_start);
         } else {
             if entry.shared > self.key(block, buffer).len() {
-                return Err(block.malformed(at, "it shares more than the key before it has"));
+                return Err(block.malformed(at, "it shares more bytes than the previous key has"));
             }
             if self.key_in_buffer {
                 buffer.truncate(entry.shared);

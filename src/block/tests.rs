@@ -40,7 +40,7 @@ fn model(rng: &mut Rng, entries: usize) -> Model {
     keys.into_iter().map(|key| (key, rng.bytes(200, 256))).collect()
 }
 
-/// Makes a random move with `cursor` and with an index into the model; the model's length stands
+/// Makes a random move with `cursor` and with an index into the model. The model's length stands
 /// for "not positioned".
 fn step(rng: &mut Rng, model: &Model, cursor: &mut BlockCursor, at: usize) -> usize {
     let (found, at) = match rng.index(8) {
@@ -94,7 +94,7 @@ fn get_ge_finds_what_a_sorted_list_does() {
     }
 }
 
-/// A block of one entry with these lengths, and a well-formed restart array.
+/// Returns a block of one entry with these lengths, and a well-formed restart array.
 fn forged(lens: [u32; 3], rest: &[u8]) -> Block {
     let mut bytes = Vec::new();
     lens.into_iter().for_each(|len| put_varint32(&mut bytes, len));
@@ -195,13 +195,14 @@ fn internal_order() -> KeyOrder {
     KeyOrder::Internal(InternalComparator::new(Arc::new(crate::base::BytewiseComparator)))
 }
 
-/// Versions of keys with a common prefix, some of them differing only after the bytes of a head.
+/// Returns versions of keys with a common prefix, some of which differ only after the bytes of a
+/// head.
 fn internal_model(rng: &mut Rng) -> Model {
     let order = internal_order();
     let start = rng.bytes(20, 2);
     let (len, alphabet) = (1 + rng.index(20), 2 + rng.below(3));
-    // Key bytes that also occur in trailers make keys that share part of one, which heads do not
-    // support.
+    // If key bytes also occur in trailers, neighbouring keys may share a part of the trailer, which
+    // heads do not support.
     let base = if rng.index(5) == 0 { 0 } else { b'a' };
     let mut keys: Vec<_> = (0..rng.index(80))
         .map(|_| {
@@ -284,7 +285,7 @@ fn spare_memory_is_used_if_it_is_long_enough_and_nobody_has_it() {
 #[test]
 fn heads_find_what_a_search_of_the_block_finds() {
     let (mut with_heads, mut told, mut asked) = (0, 0, 0);
-    // Each block reuses the allocation of the one before, if it fits.
+    // Each block reuses the allocation of the previous one, if it is large enough.
     let mut before: Option<Block> = None;
     for seed in 0..600 {
         let mut rng = Rng::new(seed);

@@ -15,7 +15,7 @@ use crate::format::key::KeyOrder;
 const LINE_BYTES: usize = 64;
 
 /// Number of cache lines that [`BlockView::prefetch`] touches: enough for the heads and offsets of
-/// an ordinary block.
+/// an ordinary block. With more, lines are loaded that the search does not use.
 const PREFETCHED_LINES: usize = 7;
 
 /// The shape of a block's heads.
@@ -28,12 +28,12 @@ pub(super) struct Heads {
     pub(super) prefix_len: usize,
 }
 
-/// The header of a block, in front of its bytes and in the same allocation, so that a lookup in a
-/// block that is not in the CPU's caches misses once, not first for a handle and then for the
-/// bytes.
+/// The header of a block. It lies in front of the block's bytes and in the same allocation, so that
+/// a lookup in a block that is not in the CPU's caches misses once, not first for a handle and then
+/// for the bytes.
 #[derive(Debug)]
 pub struct BlockHead {
-    /// Offset of the contents in the allocation, after the heads if there are any.
+    /// Offset of the contents in the allocation: after the heads, if there are any.
     pub(super) start: usize,
     /// Length of the contents. The allocation may be longer.
     len: usize,
@@ -79,7 +79,7 @@ pub struct BlockView<'a> {
 pub(super) struct RawEntry {
     /// Number of key bytes shared with the previous entry's key.
     pub shared: usize,
-    /// Start of the unshared rest of the key.
+    /// Start of the unshared part of the key.
     pub key_start: usize,
     pub value_start: usize,
     pub end: usize,
@@ -148,7 +148,7 @@ pub(crate) struct LooseBlock<'a> {
     pub(super) contents: &'a [u8],
 }
 
-/// Allocates a block. Reuses `spare` if it is long enough and not shared.
+/// Returns a newly allocated block. Reuses `spare` if it is long enough and not shared.
 pub(super) fn allocate(head: BlockHead, bytes: &[u8], spare: Option<SharedBlock>) -> SharedBlock {
     let Some(mut spare) = spare else { return ThinArc::from_header_and_slice(head, bytes) };
     let unused = spare.with_arc_mut(|spare| match Arc::get_mut(spare) {
@@ -321,7 +321,7 @@ impl<'a> BlockView<'a> {
             Some(&[a, b, c]) if (a | b | c) < 0x80 => (a.into(), b.into(), c.into(), at + 3),
             _ => self.entry_header(at)?,
         };
-        // Three 32-bit numbers and an offset in memory cannot overflow 64 bits.
+        // The sum of three 32-bit numbers and an offset in memory cannot overflow 64 bits.
         let value_start = key_start as u64 + u64::from(unshared);
         let end = value_start + u64::from(value_len);
         if end > entries.len() as u64 {
@@ -378,7 +378,7 @@ impl<'a> BlockView<'a> {
     }
 
     /// Returns the number of restart points whose key is less than `target`, by binary search. The
-    /// number must be known to lie between `low` and `high`.
+    /// caller knows that the number lies between `low` and `high`.
     ///
     /// # Errors
     /// Corruption, if an entry read by the search is malformed.

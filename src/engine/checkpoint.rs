@@ -2,8 +2,8 @@
 //!
 //! 1. With the commit and manifest locks held, so that nothing changes, the version is taken, and
 //!    the live logs are opened and their lengths noted ([`Moment`]). Then the locks are released.
-//! 2. Each table gets a second name in the new directory, which is copy enough because tables never
-//!    change. Where the filesystem cannot give one, the bytes are copied.
+//! 2. Each table is linked into the new directory; tables never change, so a second name is as good
+//!    as a copy. Where the filesystem cannot link, the bytes are copied.
 //! 3. Logs may have grown since, and are copied up to the lengths noted.
 //! 4. A new MANIFEST holds the version. `CURRENT`, which names it, comes last, when all files are
 //!    durable: an open refuses the incomplete copy that a crash before it leaves.
@@ -22,7 +22,7 @@ use crate::format::edit::VersionEdit;
 use crate::format::name;
 use crate::fs::{Fs, ReadFile, absolute, sync_dir};
 
-/// Bytes copied at a time, and so the size of the buffer.
+/// Size of the copy buffer, in bytes. A larger one takes more memory and fewer system calls.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// The files of a database at one moment. Its logs stay readable while it lives; the caller keeps
@@ -33,7 +33,7 @@ pub(crate) struct Moment {
     pub edit: VersionEdit,
     /// The live logs, in order.
     pub logs: Vec<OpenLog>,
-    /// A number above those of all its files.
+    /// File number greater than the number of every file of the database.
     pub next_file_number: u64,
 }
 
@@ -44,13 +44,12 @@ pub(crate) struct OpenLog {
     pub number: u64,
     /// The file, which may have lost its name since.
     pub file: Arc<dyn ReadFile>,
-    /// Its length at the moment, in bytes. Later records are not part of the copy.
+    /// Length of the log at the moment, in bytes. Later records are not copied.
     pub bytes: u64,
 }
 
 impl OpenLog {
-    /// Opens a log of which the first `bytes` belong to the moment; `None` stands for all that it
-    /// has now.
+    /// Opens a log for a copy of its first `bytes` bytes; `None` stands for its present length.
     ///
     /// # Errors
     /// I/O errors.
@@ -83,7 +82,7 @@ impl Engine {
         // While these are held, nothing is written and no new version is shown.
         let commit = self.commit.lock();
         let manifest = self.manifest.lock();
-        // Keeps its tables from being removed.
+        // Holding the version keeps its tables from being removed.
         let version = manifest.current().clone();
         let mut edit = version.to_edit();
         edit.comparator = Some(self.reads.order.user().get().name().to_owned());
@@ -107,7 +106,10 @@ impl Engine {
         drop(manifest);
         drop(commit);
         let next_file_number = self.numbers.next();
-        debug_assert!(logs.iter().all(|log| log.number < next_file_number), "a log of the future");
+        debug_assert!(
+            logs.iter().all(|log| log.number < next_file_number),
+            "a log has an unused number"
+        );
         debug_assert!(logs.is_sorted_by_key(|log| log.number), "logs are replayed in order");
         let moment = Moment { edit, logs, next_file_number };
         write_copy(&*self.fs, &self.dir, dest, moment, &|| self.trash.check_directory())
@@ -160,7 +162,8 @@ pub(crate) fn write_copy(
         copy.write(moment, check_dir)
     });
     if result.is_err() {
-        // Without the lock `made` is empty: the files there belong to another checkpoint.
+        // If the directory could not be locked, `made` is empty: the files there belong to another
+        // checkpoint.
         copy.undo(!was_there);
     }
     result
@@ -217,7 +220,8 @@ impl Copy<'_> {
         missing.map_or(Ok(()), Err)
     }
 
-    /// Removes what was made. Files that cannot be removed stay, without a `CURRENT`.
+    /// Removes the files made so far and, with `with_dir`, the directory. Files that cannot be
+    /// removed stay, without a `CURRENT`.
     fn undo(self, with_dir: bool) {
         for path in self.made.iter().rev() {
             let _ = self.fs.remove(path);

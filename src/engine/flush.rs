@@ -26,8 +26,8 @@ use crate::format::key::{ParsedKey, SeqNo};
 use crate::format::name;
 use crate::fs::sync_dir;
 
-/// Entries between two reports of a flush's progress. More of them make the pace of writes less
-/// even.
+/// Number of entries between two progress reports of a flush. A higher number makes the pace of
+/// writes less even.
 const REPORT_ENTRIES: u64 = 1024;
 
 /// Writes the entries of `mem` into the table `number` and makes it durable. Versions that no
@@ -80,12 +80,12 @@ impl Engine {
         let Some(oldest) = oldest else { return Ok(()) };
         self.trash.check_directory()?;
         let began = Instant::now();
-        let mut progress = self.pace.flush(oldest.bytes);
+        let progress = self.pace.flush(oldest.bytes);
         // An empty memtable becomes no table, but its logs are removed all the same.
         let (new_file, counts) = match oldest.mem.is_empty() {
             true => (None, None),
             false => {
-                let (file, counts) = self.write_frozen(&oldest, &mut progress)?;
+                let (file, counts) = self.write_frozen(&oldest, &progress)?;
                 let written = (file.number, counts);
                 (Some(file), Some(written))
             }
@@ -96,7 +96,7 @@ impl Engine {
         self.changed.notify_all();
         self.reads.work.notify_all();
         for log in dead.into_keys() {
-            // If this fails, the next open removes it.
+            // If the removal fails, the next open removes the log.
             let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
         }
         Ok(())
@@ -128,7 +128,8 @@ impl Engine {
             ..VersionEdit::default()
         });
         if let (Err(_), Some(table), false) = (&version, table, manifest.is_in_doubt()) {
-            // The next open would remove it, too, but until then tries on a full disk would add up.
+            // The next open would remove the table, too, but until then repeated attempts would
+            // fill the disk.
             let _ = self.fs.remove(&self.dir.join(table));
         }
         let version = version?;
@@ -148,11 +149,12 @@ impl Engine {
         Ok(dead)
     }
 
-    /// Writes a table of `frozen` and reports the progress to the pace of writes.
+    /// Writes a table of `frozen` and reports the progress to the pace of writes. Returns the table
+    /// and its counts.
     fn write_frozen(
         &self,
         frozen: &Frozen,
-        progress: &mut FlushProgress<'_>,
+        progress: &FlushProgress<'_>,
     ) -> Result<(NewFile, EntryCounts)> {
         let began = Instant::now();
         let number = self.numbers.take();

@@ -1,13 +1,14 @@
 //! Failures while the engine runs: what still works after each, and the report of it.
 //!
 //! 1. A write, a sync, a flush or an edit of the MANIFEST fails: the database takes no more writes
-//!    until [`Engine::resume`]. The file that failed is never written again. Reads go on.
-//! 2. A panic in the middle of shared work, in any thread: as 1. [`Engine::contain`] turns it into
-//!    an error where it leaves that work, so that no other thread waits for one that is gone.
+//!    until [`Engine::resume`]. The file that failed is never written again. Reads continue.
+//! 2. A panic in the middle of shared work, in any thread, has the same effect. [`Engine::contain`]
+//!    turns the panic into an error, so that no other thread waits for the one that panicked.
 //! 3. A compaction fails: it is tried again after a back-off that doubles. Writes go on until level
-//!    0 is full; from then on they return the error instead of waiting for what may never happen.
+//!    0 is full; from then on they return the error instead of waiting for a compaction that may
+//!    never succeed.
 //! 4. A compaction finds a damaged table: the table stays where it is, and compactions that need it
-//!    are not tried again. The others go on.
+//!    are not tried again. The others continue.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -28,14 +29,15 @@ use crate::format::name::{
     FileName, {self},
 };
 
-/// Time from the first failure of a compaction to the next try. Doubles with each failure.
+/// Back-off after the first failed compaction; doubled by each further failure. A longer one
+/// retries less often.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
 
-/// Longest time between two tries of compactions, and so the longest that one waits after the
-/// cause of the failures is gone.
+/// Longest back-off between two attempts at a compaction. A longer one also delays compactions more
+/// once the cause of the failures is gone.
 const MAX_BACKOFF: Duration = Duration::from_secs(10);
 
-/// Which operations a database serves at the moment.
+/// Operations that a database serves at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HealthState {
@@ -48,25 +50,25 @@ pub enum HealthState {
     ReadOnly,
 }
 
-/// Which operations a database serves, and why not all.
+/// Operations that a database serves, and the failures that restrict them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Health {
-    /// Which operations it serves.
+    /// Operations that the database serves.
     pub state: HealthState,
     /// The failure behind `state`; `None` if that is [`HealthState::Good`].
     pub error: Option<Error>,
     /// Number of compactions that failed since the last one that succeeded.
     pub compaction_failures: u32,
-    /// Tables that no compaction can read, and the error of each. Reads of them return right
-    /// results or errors.
+    /// Tables that no compaction can read, each with its error. Reads of them return right results
+    /// or errors.
     pub damaged_tables: Vec<(PathBuf, Error)>,
-    /// Why a write waits at the moment, if one does.
+    /// Cause of the current write stall; `None` if no write waits.
     pub stall: Option<StallCause>,
 }
 
 impl CompactionState {
-    /// Returns why compactions cannot be done, if some cannot.
+    /// Returns the error that keeps some compactions from running, if there is one.
     pub(super) fn trouble(&self) -> Option<&Error> {
         self.error.as_ref().or_else(|| self.damaged.values().next())
     }
@@ -79,8 +81,8 @@ impl CompactionState {
     }
 
     /// Records that a compaction failed. Space and file handles may come back, so after an I/O
-    /// error it is tried again. Damage stays: the damaged table is left alone, or all inputs if
-    /// the error does not say which of them it is.
+    /// error it is tried again. Damage stays: the damaged table is left alone, or all inputs if the
+    /// error does not name the table.
     pub(super) fn failed(&mut self, compaction: &Compaction, error: &Error) {
         self.error = Some(error.clone());
         self.failures = self.failures.saturating_add(1);
@@ -107,8 +109,8 @@ impl CompactionState {
         }
     }
 
-    /// Forgets all failures, so that everything that failed is tried again, also with the tables
-    /// of `version` that were found damaged.
+    /// Forgets all failures, so that all failed work is tried again. The tables of `version` that
+    /// were found damaged may be compacted again.
     pub(super) fn forgive(&mut self, version: &Version) {
         self.succeeded();
         for (_, file) in version.files() {
@@ -122,7 +124,7 @@ impl CompactionState {
 }
 
 impl Lifecycle {
-    /// Returns the error that a write gets now, if it gets one.
+    /// Returns the error with which a write would fail now; `None` if writes are accepted.
     pub(super) fn refusal(&self) -> Option<Error> {
         match &self.failed {
             _ if self.closing => Some(Error::Closed),
@@ -132,7 +134,7 @@ impl Lifecycle {
     }
 }
 
-/// Returns the number of the table that `error` is about.
+/// Returns the number of the table that `error` names, if it names one.
 fn table_of(error: &Error) -> Option<u64> {
     let Error::Corruption(corruption) = error else { return None };
     let name = corruption.path.as_ref()?.file_name()?.to_str()?;
@@ -143,7 +145,8 @@ fn table_of(error: &Error) -> Option<u64> {
 }
 
 impl Engine {
-    /// Stops writes because of `error`; of several errors the first is kept. Reads go on.
+    /// Stops writes because of `error`; if there are several errors, the first is kept. Reads
+    /// continue.
     pub(crate) fn fail(&self, error: Error) {
         let mut state = self.state.lock();
         if !matches!(error, Error::Closed) {
@@ -154,8 +157,8 @@ impl Engine {
         self.reads.work.notify_all();
     }
 
-    /// Runs `work`, for which other threads may be waiting. A panic in it becomes an error and
-    /// makes the database read-only; `during` names the work in the error.
+    /// Runs `work`, for which other threads may be waiting, and returns its result. A panic in it
+    /// becomes an error and makes the database read-only; `during` names the work in the error.
     ///
     /// # Errors
     /// Errors of `work`, and [`Error::Panicked`].
@@ -203,15 +206,15 @@ impl Engine {
         }
     }
 
-    /// Takes writes again, once the cause of the failure is gone.
+    /// Accepts writes again, once the cause of the failure is gone.
     ///
     /// Nothing is written to a file that failed: a new MANIFEST begins, the memtables become
     /// tables, so that the old logs are not needed any more, and a new log begins. A write that
-    /// failed is not part of it.
+    /// failed stays undone.
     ///
     /// # Errors
-    /// The error of the step that failed; the database stays read-only. After a panic in the
-    /// middle of a change to the memtable only the next open helps, which replays the log.
+    /// The error of the step that failed; the database stays read-only. After a panic in the middle
+    /// of a change to the memtable, only the next open helps, which replays the log.
     pub(crate) fn resume(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         let mut state = self.state.lock();
@@ -230,7 +233,7 @@ impl Engine {
         if commit.half_done {
             return Err(state.lifecycle.failed.clone().unwrap_or(Error::Closed));
         }
-        // Flushes are left to this thread.
+        // Keeps other threads from flushing.
         state.flushing = true;
         drop(state);
         let result = self.contain("resume", || self.start_afresh(&mut commit));
@@ -246,10 +249,10 @@ impl Engine {
 
     fn start_afresh(&self, commit: &mut CommitState) -> Result<()> {
         self.manifest.lock().restart();
-        // Frozen memtables first: while the disk has no room for them, each try would leave one
-        // more log.
+        // Flush the frozen memtables first: while the disk has no room for their tables, each
+        // attempt would leave one more log.
         self.flush_all()?;
-        // A log that an earlier try began and that is still empty is good enough.
+        // If an earlier attempt began a log that is still empty, that log will do.
         let is_fresh = commit.mem.is_empty() && !commit.unsynced && !commit.log.is_poisoned();
         if !is_fresh {
             self.freeze(commit)?;

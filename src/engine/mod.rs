@@ -18,11 +18,11 @@
 //! # Locks
 //! A thread takes locks in this order only: none while it holds one of the same line or of a line
 //! further down. [`LockRank`](crate::base::sync::LockRank) is the same order; builds with debug
-//! assertions panic where it is broken.
+//! assertions panic if it is violated.
 //!
 //! | lock | guards | held |
 //! | --- | --- | --- |
-//! | `Db::workers` | handles of the background threads | by `close`, until they have ended |
+//! | `Inner::workers` | handles of the threads of a `Db` | by `close`, until they have ended |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
 //! | `WriteQueue::line` | who waits to write | for a few instructions |
 //! | `Engine::manifest` | the MANIFEST | while an edit is made durable |
@@ -118,8 +118,8 @@ pub(crate) struct Engine {
     /// the PRNG that decides when a writer runs background work.
     inline: Option<Mutex<u64>>,
     /// State of reads; outlives the engine in snapshots and cursors. It holds the lock of the
-    /// directory, so it is the last field: logs are cut to their records when they are dropped,
-    /// and until then no other process may write to them.
+    /// directory, so it is the last field: logs are truncated to their records when they are
+    /// dropped, and until then no other process may write to them.
     pub reads: Arc<ReadState>,
 }
 

@@ -163,10 +163,10 @@ impl Options {
         self
     }
 
-    /// Size of the block cache in bytes: of uncompressed data blocks with their lookup structures,
-    /// which add up to a fifth to a block, and nothing if its entries are small. A block is dropped
-    /// when its table is closed, too: see [`Options::max_open_files`]. The memory of dropped blocks
-    /// is reused for new ones. 0 turns the cache off. Default: 8 MiB.
+    /// Size of the block cache in bytes. It holds uncompressed data blocks with their lookup
+    /// structures, which add up to a fifth to the size of a block (nothing if its entries are
+    /// small). A block is dropped when its table is closed, too: see [`Options::max_open_files`].
+    /// The memory of dropped blocks is reused for new ones. 0 turns the cache off. Default: 8 MiB.
     #[must_use]
     pub fn block_cache_bytes(mut self, bytes: usize) -> Options {
         self.block_cache_bytes = bytes;
@@ -174,15 +174,16 @@ impl Options {
     }
 
     /// Size in bytes at which a data block is complete, before compression. Larger blocks compress
-    /// better, and make each get that reads one read more. Default: 4 KiB.
+    /// better, but every get that reads a block reads more bytes. Default: 4 KiB.
     #[must_use]
     pub fn block_bytes(mut self, bytes: usize) -> Options {
         self.block_bytes = bytes;
         self
     }
 
-    /// Number of entries between restart points, where a block stores a whole key. Searches start
-    /// at one, so more entries make blocks smaller and searches longer. Default: 16.
+    /// Number of entries between restart points. A block stores whole keys at restart points only,
+    /// and searches start there, so more entries make blocks smaller and searches longer. Default:
+    /// 16.
     #[must_use]
     pub fn block_restart_interval(mut self, keys: usize) -> Options {
         self.block_restart_interval = keys;
@@ -232,7 +233,7 @@ impl Options {
     /// Like [`Options::filter`], for the new tables of one level, 0 to 6, only. A custom
     /// [`Options::filter_policy`] remains the policy of block filters at this level, too.
     ///
-    /// A table keeps the filters of the level that it was written for, also when it is moved to
+    /// A table keeps the filters of the level that it was written for, even when it is moved to
     /// another level unchanged. Most entries are at the last level in use: without filters there,
     /// all filters take about a tenth of the memory, and gets of absent keys read one more data
     /// block.
@@ -282,10 +283,10 @@ impl Options {
     /// faster, synced ones too. Default: true.
     ///
     /// With false, each group of writes is appended with one system call (several for a group of
-    /// more than 1 MiB), and the log of a killed process ends with a record, or inside of one as
-    /// LevelDB's own logs may. That is for readers that consider the zeros to be damage: goleveldb
-    /// with `StrictJournal`, and LevelDB with `paranoid_checks` if the process was killed while it
-    /// wrote a record across a 32 KiB boundary of the log. All others read both kinds.
+    /// more than 1 MiB), and the log of a killed process ends with a whole record, or in the middle
+    /// of one as LevelDB's own logs may. That is for readers that consider the zeros to be damage:
+    /// goleveldb with `StrictJournal`, and LevelDB with `paranoid_checks` if the process was killed
+    /// while it wrote a record across a 32 KiB boundary of the log. All others read both kinds.
     #[must_use]
     pub fn preallocate_logs(mut self, yes: bool) -> Options {
         self.preallocate_logs = yes;

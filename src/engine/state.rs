@@ -1,7 +1,7 @@
 //! The data that the state lock guards: the current memtables and tables, and a struct each for the
 //! logs, the compactions and the life of the engine.
 //!
-//! [`State::check`] says what holds whenever the lock is free.
+//! [`State::check`] lists the invariants that hold whenever the lock is free.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -37,20 +37,20 @@ pub(crate) struct State {
 pub(crate) struct Frozen {
     /// The memtable.
     pub mem: Arc<Memtable>,
-    /// The first log whose records are in it.
+    /// Number of the first log whose records are in the memtable.
     pub first_log: u64,
-    /// The memory it took when it was frozen, in bytes; 0 if it was replayed, which the pace of
-    /// writes does not count.
+    /// Memory that the memtable took when it was frozen, in bytes; 0 if it was replayed from a log,
+    /// because the pace of writes does not count such memtables.
     pub bytes: u64,
 }
 
 /// The write-ahead logs.
 #[derive(Debug)]
 pub(super) struct LogState {
-    /// The first log whose records are in the memtable that writes go to.
+    /// Number of the first log whose records are in the memtable that writes go to.
     pub(super) mem_log: u64,
-    /// The logs on disk, each with the bytes of its records: 0 before it becomes the current log,
-    /// `None` if it was replayed.
+    /// The logs on disk, by number, each with the size of its records in bytes: 0 before it becomes
+    /// the current log, `None` if it was replayed.
     pub(super) on_disk: BTreeMap<u64, Option<u64>>,
     /// The log after the current one, if it was created ahead.
     pub(super) spare: Option<SpareLog>,
@@ -68,14 +68,14 @@ pub(super) struct CompactionState {
     pub(super) running: Vec<Arc<Compaction>>,
     /// The manual compaction under way.
     pub(super) manual: Option<Manual>,
-    /// Why the last compaction failed; `None` after one that succeeded.
+    /// Error of the last compaction; `None` if it succeeded.
     pub(super) error: Option<Error>,
     /// Number of compactions that failed since the last one that succeeded.
     pub(super) failures: u32,
-    /// Back-off after a failure: no compaction is tried before this time.
+    /// End of the back-off after a failure: no compaction is tried before this time.
     pub(super) not_before: Option<Instant>,
-    /// Tables that no compaction can read, and why. They stay marked as being compacted, so that
-    /// none takes them.
+    /// Tables that no compaction can read, each with its error. They stay marked as being
+    /// compacted, so that no compaction takes them.
     pub(super) damaged: BTreeMap<u64, Error>,
 }
 
@@ -84,18 +84,19 @@ pub(super) struct CompactionState {
 pub(super) struct Manual {
     /// The level that is to hold everything; `None` before that is known.
     pub output_level: Option<usize>,
-    /// Whether it waits for tables that automatic compactions have.
+    /// Whether the manual compaction waits for tables that automatic compactions are reading.
     pub waits: bool,
 }
 
 /// Whether the engine has failed, is closing, or makes writes wait.
 #[derive(Debug, Default)]
 pub(super) struct Lifecycle {
-    /// Why nothing is written any more. `Engine::has_failed` mirrors it.
+    /// Error after which nothing is written any more. `Engine::has_failed` mirrors whether there is
+    /// one.
     pub(super) failed: Option<Error>,
     /// Whether the engine is being closed. `Engine::closing` mirrors it.
     pub(super) closing: bool,
-    /// Why a write waits, if one does.
+    /// Cause of the current write stall; `None` if no write waits.
     pub(super) stall: Option<StallCause>,
 }
 
@@ -128,7 +129,7 @@ impl State {
         state
     }
 
-    /// Returns what readers are shown of this state.
+    /// Returns the view that readers get of this state.
     pub(super) fn view(&self) -> ReadView {
         ReadView {
             mem: self.mem.clone(),
@@ -137,12 +138,13 @@ impl State {
         }
     }
 
-    /// Returns the first log whose records are not in tables.
+    /// Returns the number of the first log whose records are not all in tables.
     pub(crate) fn oldest_log(&self) -> u64 {
         self.frozen.front().map_or(self.logs.mem_log, |frozen| frozen.first_log)
     }
 
-    /// Checks what holds whenever the state lock is free. Returns the first rule that is broken.
+    /// Checks the invariants that hold whenever the state lock is free. Returns the first broken
+    /// one.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.check_memtables()?;
         self.logs.check()?;
@@ -154,8 +156,8 @@ impl State {
         broken(has_free_damage, "a damaged table is free to be taken")
     }
 
-    /// A memtable is frozen before the next one is written to, so that logs and sequence numbers
-    /// ascend from the oldest frozen memtable to the current one.
+    /// Checks that logs and sequence numbers ascend from the oldest frozen memtable to the current
+    /// one. They do because a memtable is frozen before the next one is written to.
     fn check_memtables(&self) -> Result<(), String> {
         let first_logs = self.frozen.iter().map(|frozen| frozen.first_log);
         let first_logs = first_logs.chain([self.logs.mem_log]);
@@ -197,7 +199,7 @@ impl CompactionState {
     }
 }
 
-/// Returns an error that says which rule is broken, if one is.
+/// Returns an error with the text `rule` if `is_broken`.
 fn broken(is_broken: bool, rule: &str) -> Result<(), String> {
     if is_broken { Err(rule.to_owned()) } else { Ok(()) }
 }
@@ -225,7 +227,8 @@ mod tests {
         Frozen { mem: memtable(), first_log, bytes: 0 }
     }
 
-    /// The state of an engine with one table, 7, and the logs 3 to 5, of which the last is current.
+    /// Returns the state of an engine with one table, 7, and the logs 3 to 5, of which the last is
+    /// current.
     fn state() -> State {
         let fs = Arc::new(MemFs::new());
         let trash = Arc::new(Trash::new(fs, std::path::Path::new("db")));
@@ -238,7 +241,7 @@ mod tests {
         State::new(memtable(), 5, memtables, Arc::new(version), 3..=5)
     }
 
-    /// The rule that a sound state breaks after `change`.
+    /// Returns the invariant that a sound state breaks after `change`.
     fn broken_by(change: impl FnOnce(&mut State)) -> String {
         let mut state = state();
         change(&mut state);

@@ -3,8 +3,8 @@
 //!
 //! Each thread waits on [`ReadState::work`](crate::engine::read::view::ReadState::work) under the
 //! state lock, looks for something due, claims it under the same lock, does it without the lock,
-//! and notifies `Engine::changed`. In the deterministic mode of tests there are no threads: whoever
-//! would wait for one does a piece of its work instead (`run_inline`).
+//! and notifies `Engine::changed`. In the deterministic mode of tests there are no threads: a
+//! caller that would wait for one does a piece of its work instead (`run_inline`).
 
 use std::sync::Arc;
 
@@ -20,13 +20,14 @@ use crate::engine::state::Manual;
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 
-/// Number of threads that compact. More of them take processors from reads and writes.
+/// Number of threads that compact. More threads take processor time from reads and writes.
 const COMPACTION_THREADS: usize = 2;
 
 /// Niceness of the thread that flushes: higher values leave more of the processor to readers and
 /// writers.
 const FLUSH_NICE: i32 = 3;
-/// Niceness of threads that compact.
+/// Niceness of the threads that compact: higher values leave more of the processor to everything
+/// else.
 pub(crate) const COMPACTION_NICE: i32 = 5;
 
 /// The threads of one engine. Stopped and joined by [`Workers::stop`].
@@ -39,7 +40,7 @@ impl Workers {
     /// Starts the threads.
     ///
     /// # Errors
-    /// I/O errors of the system, which starts no more threads.
+    /// An I/O error if the system cannot start another thread.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Workers> {
         let mut workers = Workers { threads: Vec::new() };
         if engine.inline.is_some() {
@@ -135,7 +136,8 @@ impl Engine {
         });
     }
 
-    /// Creates the spare log, flushes or compacts: the first of them that is due.
+    /// Does one piece of background work, the first of these that is due: creating the spare log,
+    /// flushing, compacting.
     fn do_one(&self) {
         let mut state = self.state.lock();
         if state.lifecycle.closing || state.flushing {
@@ -171,8 +173,8 @@ impl Engine {
         drop(done);
     }
 
-    /// Takes the order for a spare log. It comes before a flush, whose syncs delay the creation of
-    /// files.
+    /// Returns whether a writer asked for a spare log, and clears the request. Callers do this
+    /// before they look for a flush, whose syncs delay the creation of files.
     fn takes_spare_log(&self, state: &mut State) -> bool {
         state.lifecycle.failed.is_none() && std::mem::take(&mut state.logs.wants_spare)
     }
@@ -229,7 +231,7 @@ impl Engine {
     /// Returns the automatic compaction that is most due, if one may be started now.
     ///
     /// Runs under the state lock, so that nobody takes its inputs before [`claim`] does. It walks
-    /// the tables of the levels that are due, or all tables if none is: PICK_COST.
+    /// the tables of the levels that are due, or all tables if no level is.
     pub(crate) fn pick(&self, state: &State) -> Option<Compaction> {
         let waits = state.compactions.not_before.is_some() && self.inline.is_none();
         let manual = state.compactions.manual;
@@ -237,8 +239,8 @@ impl Engine {
             return None;
         }
         let levels = match manual {
-            // A piece of the manual compaction waits for tables that are in use, so no more are
-            // taken, unless writes would soon wait for level 0.
+            // A piece of the manual compaction waits for tables that are in use. No other
+            // compaction may take tables now, unless writes would soon wait for level 0.
             Some(manual) if manual.waits => {
                 0..usize::from(state.version.level(0).len() >= 2 * pick::LEVEL0_COMPACT_FILES)
             }
@@ -259,7 +261,7 @@ impl Engine {
     /// Waits until no flush or compaction runs or is due.
     ///
     /// # Errors
-    /// The error that keeps one that is due from being done.
+    /// The error that keeps due work from being done.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.contain("wait_idle", || self.wait_until_idle())
     }
@@ -289,7 +291,8 @@ impl Engine {
     }
 }
 
-/// Marks the inputs of a compaction, which are all free, and counts it as running.
+/// Marks the inputs of a compaction, none of which may be in use, and adds it to those that run.
+/// Returns it.
 pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction> {
     let compaction = Arc::new(compaction);
     compaction.mark(true);
@@ -298,12 +301,12 @@ pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction
     compaction
 }
 
-/// Lowers the priority of the calling thread, so that where cores are few the background takes
-/// longer instead of reads and writes. Does nothing on systems other than Linux, where the priority
-/// is that of the whole process.
+/// Lowers the priority of the calling thread, so that on few cores background work slows down
+/// instead of reads and writes. Does nothing on systems other than Linux, where the priority is
+/// that of the whole process.
 pub(crate) fn lower_priority(nice: i32) {
     #[cfg(all(target_os = "linux", not(shuttle)))]
-    // If it is refused, the thread keeps its priority.
+    // If the system refuses, the thread keeps its priority.
     let _ = rustix::process::nice(nice);
     #[cfg(not(all(target_os = "linux", not(shuttle))))]
     let _ = nice;

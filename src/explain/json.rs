@@ -1,4 +1,4 @@
-//! The serialized form of an [`Explanation`] where it differs from the types.
+//! Serialization of an [`Explanation`], where the serialized form differs from the types.
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use crate::base::serialize::Bytes;
 use crate::explain::{Entry, Explanation, Verdict};
 
-/// Leaves out the value, which may be large, and states its length.
+/// Serializes an explanation without the value, which may be large, but with the value's length.
 impl Serialize for Explanation {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let unfiltered = self.unfiltered.as_ref();
@@ -25,7 +25,8 @@ impl Serialize for Explanation {
     }
 }
 
-/// `truth` is whether the answer was right, or null if that is unknown.
+/// Serializes a verdict as the answer and `truth`: whether the answer was right, or null if that is
+/// unknown.
 impl Serialize for Verdict {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let truth = match self {
@@ -40,12 +41,12 @@ impl Serialize for Verdict {
     }
 }
 
-/// Serializes the entry that a data block has as the field `entry`.
+/// Serializes the entry that a data block has, as the field `entry`.
 pub(super) fn entry<S: Serializer>(entry: &Entry, to: S) -> Result<S::Ok, S::Error> {
     Found { entry: Some(entry) }.serialize(to)
 }
 
-/// Serializes the lack of an entry as a null field `entry`.
+/// Serializes the absence of an entry, as a null field `entry`.
 pub(super) fn no_entry<S: Serializer>(to: S) -> Result<S::Ok, S::Error> {
     Found { entry: None }.serialize(to)
 }

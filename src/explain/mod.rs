@@ -1,6 +1,9 @@
 //! Explaining a get step by step: what was searched, in which order, and whether filters were
 //! right.
 //!
+//! The steps are those of a real get, reported through a `ReadSink`, so there is no second read
+//! path that could behave differently.
+//!
 //! The steps are those of a real get, reported through a
 //! `ReadSink`: there is no second read path that could behave
 //! differently.
@@ -49,8 +52,8 @@ pub struct Explanation {
     pub value: Option<Bytes>,
     /// Counts of the work of this get.
     pub trace: ReadTrace,
-    /// Counts of the work of the same get without filters, or the error it ended with. It was
-    /// really done, before this one, and added nothing to the block cache.
+    /// Counts of the work of the same get without filters, or the error that it ended with. That
+    /// get was really done, before this one, and added nothing to the block cache.
     pub unfiltered: Result<ReadTrace>,
     /// The part that filters played.
     pub filters: FilterUse,
@@ -95,7 +98,7 @@ pub enum Step {
         stored_bytes: u64,
         /// The source of the block.
         source: BlockSource,
-        /// Whether its checksum was verified.
+        /// Whether the block's checksum was verified.
         checksum_verified: bool,
         /// Size after decompression in bytes, if the block was decompressed.
         decompressed_bytes: Option<u64>,
@@ -148,7 +151,8 @@ pub enum FilterState {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IndexedBlock {
-    /// A user key that is not before the block's last and not after the next block's first.
+    /// A user key that is not before the last key of the block and not after the first key of the
+    /// next block.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::bytes"))]
     pub separator: Vec<u8>,
     /// Offset of the block in the file, in bytes.
@@ -173,8 +177,8 @@ pub struct Entry {
 
 /// A filter's answer, and whether it was right.
 ///
-/// Right means: in agreement with what the lookup would find. A key of which the table has only
-/// versions newer than the read counts as absent.
+/// An answer is right if it agrees with the result of the lookup. A key counts as absent if the
+/// table has only versions of it that are newer than the read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
@@ -185,9 +189,9 @@ pub enum Verdict {
     /// "Not here", and the key is not there. To verify this, the block was read without the cache
     /// and without being counted.
     TrueNegative,
-    /// "Not here", but the key is there: the filter is broken.
+    /// "Not here", but the key is there: the filter is wrong.
     FalseNegative,
-    /// "Not here", and the block that would tell is unreadable.
+    /// "Not here", but the block that would show the truth is unreadable.
     UnknownNegative,
 }
 
@@ -216,7 +220,7 @@ pub enum FilterUse {
     NoTables,
 }
 
-/// Does a get and explains it.
+/// Does a get and returns its explanation.
 ///
 /// # Errors
 /// Errors of the get.
@@ -227,8 +231,8 @@ pub(crate) fn explain(
     key: &[u8],
     options: &BlockReadOptions,
 ) -> Result<Explanation> {
-    // The get without filters comes first and does not fill the cache, so that both find the same
-    // blocks there.
+    // The get without filters comes first and does not fill the cache, so that both gets find the
+    // same blocks there.
     let without = BlockReadOptions { use_filter: false, fill_cache: false, ..*options };
     let mut unfiltered = ReadTrace::default();
     let unfiltered =

@@ -1,4 +1,4 @@
-//! The sink that records every step.
+//! The sink that records every step of a get.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ impl Recorder {
         &self.trace
     }
 
-    /// Returns the steps and counts, completed by what only the tables tell: whether they have
-    /// filters, and whether those that answered "not here" were right.
+    /// Returns the steps and counts, completed with information from the tables: whether they have
+    /// filters, and whether filters that answered "not here" were right.
     ///
     /// # Errors
     /// Errors of opening a table.
@@ -84,7 +84,7 @@ impl Recorder {
         &mut self.trace.levels[self.level]
     }
 
-    /// Changes the block being read.
+    /// Changes the step of the block being read.
     fn in_block(&mut self, change: impl FnOnce(&mut bool, &mut Option<u64>)) {
         if let Some(Step::Block { checksum_verified, decompressed_bytes, .. }) =
             self.steps.last_mut()
@@ -102,7 +102,7 @@ fn filter_of(table: &crate::table::Table) -> FilterState {
     }
 }
 
-/// Returns the verdict that holds until the truth is known.
+/// Returns the verdict to assume until the truth is known.
 fn said(may_match: bool) -> Verdict {
     if may_match { Verdict::FalsePositive } else { Verdict::UnknownNegative }
 }

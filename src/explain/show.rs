@@ -11,13 +11,13 @@ use crate::format::key::KeyKind;
 use crate::table::counts::LevelTrace;
 
 /// Maximum number of characters shown of a key. Longer keys are shortened in the middle, because
-/// their ends tell more.
+/// their ends are more informative.
 const SHOWN_KEY_CHARS: usize = 20;
 
 /// A key in quotes. Printable ASCII is shown as it is, a backslash as `\\`, other bytes as `\xHH`.
 struct Key<'a>(&'a [u8]);
 
-/// Returns the escaped bytes, as many as fit in `chars` characters.
+/// Returns the escaped bytes, up to `chars` characters in total.
 fn escaped<'a>(bytes: impl Iterator<Item = &'a u8>, chars: usize) -> Vec<String> {
     let mut left = chars;
     let pieces = bytes.map(|&byte| match byte {
@@ -95,8 +95,8 @@ impl fmt::Display for FilterUse {
             FilterUse::Asked => "asked",
             FilterUse::TurnedOff => "turned off for this read",
             FilterUse::NoPolicy => "none asked: the database was opened without a filter policy",
-            FilterUse::NoneInTables => "none: no table that was asked has one",
-            FilterUse::NoTables => "none asked: no table was",
+            FilterUse::NoneInTables => "none asked: no table that was searched has one",
+            FilterUse::NoTables => "none asked: no table was searched",
         })
     }
 }
@@ -153,7 +153,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// The work of a get, in one line.
+/// The work of a get, as one line.
 struct Took<'a>(&'a ReadTrace);
 
 impl fmt::Display for Took<'_> {
@@ -169,7 +169,7 @@ impl fmt::Display for Took<'_> {
     }
 }
 
-/// The answers of filters, in one line.
+/// The answers of filters, as one line.
 struct Told<'a>(&'a LevelTrace);
 
 impl fmt::Display for Told<'_> {
@@ -195,12 +195,12 @@ impl Explanation {
         match (&self.value, found) {
             (Some(value), _) => writeln!(f, "answer            a value of {} B", value.len()),
             (None, Some(_)) => writeln!(f, "answer            no value: the key is deleted"),
-            (None, None) => writeln!(f, "answer            no value: the key is nowhere"),
+            (None, None) => writeln!(f, "answer            no value: the key was not found"),
         }
     }
 
-    /// Writes the work of the get without filters and, if any was queried, the number of blocks
-    /// that filters saved.
+    /// Writes the work of the get without filters and, if any filter was queried, the number of
+    /// blocks that filters saved.
     fn write_savings(&self, f: &mut fmt::Formatter<'_>, unfiltered: &ReadTrace) -> fmt::Result {
         write!(f, "without filters   {}", Took(unfiltered))?;
         if self.filters == FilterUse::Asked {

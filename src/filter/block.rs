@@ -127,7 +127,7 @@ impl FilterBlockReader {
     #[inline]
     pub fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.filter_range(block_offset) {
-            // LevelDB asks the policy even for an empty filter; but no data block starts in such a
+            // For an empty filter, LevelDB asks the policy; but no data block starts in such a
             // span.
             Some(range) if range.is_empty() => false,
             Some(range) => self.policy.may_match(key, &self.contents[range]),
@@ -217,7 +217,7 @@ mod tests {
         FilterBlockReader::new(bloom(), Bytes::copy_from_slice(contents))
     }
 
-    /// Builds a filter block from data blocks, each given as its offset and its keys.
+    /// Returns a filter block of data blocks, each given as its offset and its keys.
     fn build(blocks: &[(u64, &[&str])]) -> Vec<u8> {
         let mut builder = FilterBlockBuilder::new(&*bloom());
         for (offset, keys) in blocks {
@@ -263,7 +263,7 @@ mod tests {
         builder.start_block(11 * KIB);
         assert_eq!(builder.offsets, [0, 9, 9, 18, 18]);
 
-        // The worked example at the module's head, byte for byte.
+        // This is the worked example at the head of the module, byte for byte.
         let block = builder.finish();
         let mut expected = Vec::new();
         bloom().create(&[b"first"], &mut expected);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn blocks_that_start_in_one_span_share_a_filter() {
-        // From LevelDB's table/filter_block_test.cc, "MultiChunk".
+        // This case is "MultiChunk" from LevelDB's table/filter_block_test.cc.
         let block =
             build(&[(0, &["foo"]), (2000, &["bar"]), (3100, &["box"]), (9000, &["box", "hello"])]);
         let reader = reader(&block);

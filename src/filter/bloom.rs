@@ -39,8 +39,8 @@ pub struct BloomFilterPolicy {
 impl BloomFilterPolicy {
     /// Creates a policy of `bits_per_key` bits per key and `0.69 * bits_per_key` probes (1 to 30).
     pub fn new(bits_per_key: u32) -> BloomFilterPolicy {
-        // The optimum is ln 2 * bits_per_key. LevelDB's 0.69 and its rounding down are kept: k is
-        // on disk.
+        // The optimum is ln 2 * bits_per_key. LevelDB's factor 0.69 and its rounding down are kept,
+        // because k is on disk.
         let probes = (f64::from(bits_per_key) * 0.69) as u32;
         BloomFilterPolicy { bits_per_key, probes: probes.clamp(1, u32::from(MAX_PROBES)) as u8 }
     }
@@ -91,14 +91,16 @@ impl FilterPolicy for BloomFilterPolicy {
         self.create_of_hashes(keys.iter().map(|key| bloom_hash(key)), dst);
     }
 
-    /// Reads the number of probes from the filter, so that filters written with other settings
-    /// work. As in LevelDB, a filter shorter than two bytes matches no key.
+    /// Returns whether `key` may be in the filter. The number of probes is read from the filter, so
+    /// that filters written with other settings work. As in LevelDB, a filter shorter than two
+    /// bytes matches no key.
     fn may_match(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match_hash(bloom_hash(key), filter)
     }
 
-    /// Both goleveldb and LevelDB before 1.18 wrote the older name. Their hashes differ for keys
-    /// with a byte of 0x80 or above after the last whole four-byte word, so both hashes are tried.
+    /// Returns whether `key` may be in a filter with the older name, which both goleveldb and
+    /// LevelDB before 1.18 wrote. Their hashes differ for keys with a byte of 0x80 or above after
+    /// the last whole four-byte word, so both hashes are tried.
     fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
         may_match_hash(bloom_hash(key), filter) || may_match_hash(early_bloom_hash(key), filter)
     }
@@ -108,7 +110,7 @@ impl FilterPolicy for BloomFilterPolicy {
     }
 }
 
-/// Keeps only each key's four-byte hash until the number of keys is known.
+/// Builds filters, keeping only each key's four-byte hash until the number of keys is known.
 #[derive(Debug)]
 struct BloomGenerator {
     policy: BloomFilterPolicy,
@@ -177,9 +179,10 @@ fn set_bits(array: &mut [u8], hash: u32, probes: u8, bit_of: impl Fn(u32) -> u32
     }
 }
 
-/// Remainders by a fixed divisor: two multiplications instead of a division. Exact for every 32-bit
-/// dividend (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019). Lookups do
-/// not use it: they take too few remainders to make up for the 64-bit division that sets it up.
+/// Remainders by a fixed divisor, with two multiplications instead of a division. Exact for every
+/// 32-bit dividend (Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019).
+/// Lookups do not use it: they take too few remainders to make up for the 64-bit division that sets
+/// it up.
 struct Modulus {
     divisor: u32,
     /// 2^64 / divisor, rounded up.
@@ -200,8 +203,8 @@ impl Modulus {
     }
 }
 
-/// The hash of LevelDB before 1.18, which sign-extended the last one to three bytes where C's
-/// `char` is signed.
+/// Returns the hash of LevelDB before 1.18, which sign-extended the last one to three bytes where
+/// C's `char` is signed.
 fn early_bloom_hash(key: &[u8]) -> u32 {
     hash_with_tail(key, BLOOM_SEED, |byte| byte as i8 as u32)
 }
@@ -272,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_leveldbs() {
-        // From LevelDB's util/hash_test.cc.
+        // These cases are from LevelDB's util/hash_test.cc.
         assert_eq!(hash(b"", 0xbc9f1d34), 0xbc9f1d34);
         assert_eq!(hash(&[0x62], 0xbc9f1d34), 0xef1345c4);
         assert_eq!(hash(&[0xc3, 0x97], 0xbc9f1d34), 0x5b663814);

@@ -3,14 +3,14 @@
 //! Every key has three slots, one in each of three neighbouring segments of the array. A key may be
 //! present if the xor of the fingerprints in its slots equals its own fingerprint, which is so for
 //! an absent key with probability `2^-width`. Building the array solves one equation per key: keys
-//! that are alone in a slot are peeled off until none is left, then the equations are solved in
-//! reverse order. With about 1.13 slots per key (more in small filters) peeling nearly always
-//! succeeds; if it does not, another seed gives every key other slots.
+//! that are alone in a slot are removed ("peeled") until none is left, then the equations are
+//! solved in reverse order. With about 1.13 slots per key (more in small filters) peeling nearly
+//! always succeeds; if it does not, another seed gives every key other slots.
 //!
 //! Segment lengths and array sizes follow Thomas Mueller Graf and Daniel Lemire, "Binary Fuse
 //! Filters: Fast and Smaller Than Xor Filters", 2022.
 
-/// Slots per key.
+/// Number of slots per key.
 const ARITY: u64 = 3;
 
 /// Largest `segment_lg`: with 2^18 slots per segment, the 18 bits of the hash that choose the
@@ -21,9 +21,9 @@ pub(crate) const MAX_SEGMENT_LG: u32 = 18;
 /// from them are on disk: do not change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Determines, together with a key's hash, the key's slots.
+    /// Seed from which, together with a key's hash, the key's slots follow.
     pub seed: u64,
-    /// A segment has `1 << segment_lg` slots, at most 2^18.
+    /// Binary logarithm of the number of slots in a segment; at most 18.
     pub segment_lg: u32,
     /// Number of segments in which a key's first slot can lie. The array has two more.
     pub starts: u32,
@@ -33,7 +33,7 @@ impl Geometry {
     /// Returns the smallest geometry with which a filter of `keys` keys (at least one) can probably
     /// be built.
     fn of(keys: usize) -> Geometry {
-        // Small errors of the logarithms only lead to other geometries that work as well.
+        // Small errors of the logarithms only lead to other geometries, which work as well.
         let ln = (keys.max(2) as f64).ln();
         let segment_lg = (ln / 3.33f64.ln() + 2.25) as u32;
         let segment_lg = segment_lg.min(MAX_SEGMENT_LG);
@@ -66,8 +66,8 @@ impl Geometry {
     }
 }
 
-/// Returns the fingerprint of the key with this seeded hash. The caller keeps as many of the lowest
-/// bits as the filter's width.
+/// Returns the fingerprint of the key with this seeded hash. The caller keeps the lowest `width`
+/// bits.
 #[inline]
 pub(crate) fn fingerprint(seeded: u64) -> u64 {
     // Move bits that do not choose slots to the low end.
@@ -86,8 +86,8 @@ pub(crate) struct Solution {
 }
 
 /// Builds the array for the keys with these hashes, of which there must be at least one. Equal
-/// hashes count as one key. Returns `None` if none of `ATTEMPTS` seeds works, which happens only
-/// with hashes that were chosen to make it fail.
+/// hashes count as one key. Returns `None` if none of `ATTEMPTS` seeds works, which happens only if
+/// the hashes were chosen for that purpose.
 pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     const ATTEMPTS: u64 = 64;
     let mut geometry = Geometry::of(hashes.len());
@@ -106,11 +106,11 @@ pub(crate) fn solve(mut hashes: Vec<u64>) -> Option<Solution> {
     None
 }
 
-/// The state of peeling: for each slot, the keys not yet peeled that have it.
+/// The state of peeling: for each slot, the keys in it that are not yet peeled.
 struct Peeling<'a> {
     geometry: &'a Geometry,
-    /// For each slot, four times the number of its keys, plus the xor of the slot's position (0 to
-    /// 2) among the slots of each of these keys.
+    /// For each slot, four times the number of its keys, plus the xor over these keys of the slot's
+    /// position (0 to 2) among the key's slots.
     counts: Vec<u8>,
     /// For each slot, the xor of the seeded hashes of its keys.
     xors: Vec<u64>,
@@ -127,8 +127,8 @@ impl Peeling<'_> {
     fn solve(mut self, hashes: &[u64]) -> Option<Vec<u64>> {
         self.add_all(hashes)?;
         let order = self.peel(hashes.len())?;
-        // Each slot's xor is now 0 or that of the key peeled from it. In reverse order every other
-        // slot of a key is final before the key's own slot is set.
+        // The xor of each slot is now 0 or that of the key peeled from it. In reverse order, a
+        // key's other two slots are final before its own slot is set.
         for (seeded, which) in order.into_iter().rev() {
             let [own, second, third] = self.slots_from(seeded, which);
             self.xors[own] = fingerprint(seeded) ^ self.xors[second] ^ self.xors[third];
@@ -136,7 +136,7 @@ impl Peeling<'_> {
         Some(self.xors)
     }
 
-    /// Adds all keys. Returns `None` if a slot has more keys than can be counted.
+    /// Adds all keys. Returns `None` if a slot has too many keys to be counted.
     fn add_all(&mut self, hashes: &[u64]) -> Option<()> {
         for &hash in hashes {
             let seeded = self.geometry.seeded(hash);
@@ -149,8 +149,9 @@ impl Peeling<'_> {
         Some(())
     }
 
-    /// Returns the keys in the order in which each was alone in a slot, each with the position (0
-    /// to 2) of that slot among the key's three. Returns `None` if some keys are never alone.
+    /// Returns the keys in the order in which they were peeled, each with the position (0 to 2),
+    /// among its three slots, of the slot that it was alone in. Returns `None` if some keys are
+    /// never alone in a slot.
     fn peel(&mut self, keys: usize) -> Option<Vec<(u64, u8)>> {
         // Whether a slot has a single key is unpredictable, and branching on it took half the time.
         // Instead every slot is written to the list, and the list grows only if the slot is single.

@@ -1,12 +1,13 @@
 //! The theory of bloom filters: false-positive rates and their cost in bits.
 //!
-//! A filter has `m` bits, `n` keys and `k` probes per key. A bit stays clear with probability
-//! `(1 - 1/m)^(kn)`, and an absent key is a false positive if all its `k` bits are set. Real
-//! filters come close: their probes are not independent (double hashing), but this shows only for
+//! A filter has `m` bits, `n` keys and `k` probes per key. A bit stays clear with probability `(1 -
+//! 1/m)^(kn)`, and an absent key is a false positive if all its `k` bits are set. Real filters come
+//! close: because of double hashing, their probes are not independent, but this matters only for
 //! small `m`.
 
 /// Returns the probability that a filter of `bits` bits over `keys` keys, with `probes` probes per
-/// key, answers "maybe" for an absent key. 1 for a filter without bits, 0 for one without keys.
+/// key, answers "maybe" for an absent key. The result is 1 for a filter without bits, and 0 for a
+/// filter without keys.
 ///
 /// ```
 /// use minikv::filter::math::false_positive_probability;
@@ -41,8 +42,8 @@ pub fn best_probes(bits: u64, keys: u64) -> u32 {
 }
 
 /// Returns the smallest number of bits with which a filter over `keys` keys, with the best number
-/// of probes, has a false-positive rate of at most `rate`. `None` unless `rate` is above 0, or if
-/// no 64-bit number of bits suffices; 0 if `rate` is 1 or more.
+/// of probes, has a false-positive rate of at most `rate`. Returns 0 if `rate` is 1 or more, and
+/// `None` if `rate` is not above 0 or no 64-bit number of bits suffices.
 ///
 /// ```
 /// use minikv::filter::math::smallest_bits;

@@ -15,8 +15,8 @@ pub trait FilterPolicy: Send + Sync + Debug + 'static {
         &[]
     }
 
-    /// Does what [`may_match`](FilterPolicy::may_match) does, for a filter found under an alias,
-    /// which may have been built slightly differently.
+    /// Like [`may_match`](FilterPolicy::may_match), for a filter found under an alias, which may
+    /// have been built slightly differently.
     fn may_match_alias(&self, key: &[u8], filter: &[u8]) -> bool {
         self.may_match(key, filter)
     }
@@ -24,12 +24,12 @@ pub trait FilterPolicy: Send + Sync + Debug + 'static {
     /// Appends the filter of `keys` to `dst`. `keys` are in table order and may repeat.
     fn create(&self, keys: &[&[u8]], dst: &mut Vec<u8>);
 
-    /// Returns whether `key` may be among the keys `filter` was built from. Must never return false
-    /// for one that was; returns true for a filter that is damaged or unknown.
+    /// Returns whether `key` may be among the keys that `filter` was built from. Must never return
+    /// false for one of those keys; returns true for a filter that is damaged or unknown.
     fn may_match(&self, key: &[u8], filter: &[u8]) -> bool;
 
-    /// Returns a builder that takes one key at a time and keeps as little of each as it can. Its
-    /// filters are byte for byte those of [`FilterPolicy::create`].
+    /// Returns a builder that takes one key at a time and keeps as little of each key as possible.
+    /// Its filters are byte for byte those of [`FilterPolicy::create`].
     fn generator(&self) -> Box<dyn FilterGenerator>;
 }
 

@@ -1,8 +1,9 @@
-//! Key prefixes, by which a scan of one prefix can skip whole tables.
+//! Prefixes of keys, which let a scan of one prefix skip whole tables.
 //!
-//! A table written with a [`PrefixExtractor`] has, beside the filter over its keys, a filter over
-//! their prefixes. It has the format of [`crate::filter::whole_table`] and the name
-//! [`PREFIX_FILTER_NAME`] followed by the extractor's name. Keys without a prefix are not in it.
+//! A table written with a [`PrefixExtractor`] has a filter over the prefixes of its keys, in
+//! addition to the filter over the keys. It has the format of [`crate::filter::whole_table`] and
+//! the name [`PREFIX_FILTER_NAME`] followed by the extractor's name. Keys without a prefix are not
+//! in it.
 
 use std::fmt::Debug;
 use std::ops::Bound;
@@ -58,7 +59,8 @@ impl PrefixExtractor for FixedPrefix {
     }
 }
 
-/// The part of a key up to and including its first delimiter. Keys without one have no prefix.
+/// The part of a key up to and including its first delimiter. Keys without a delimiter have no
+/// prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelimitedPrefix {
     name: String,
@@ -83,8 +85,8 @@ impl PrefixExtractor for DelimitedPrefix {
     }
 }
 
-/// Returns the prefix that all keys of a range, in byte order, have in common, or `None` if they
-/// may differ.
+/// Returns the prefix that all keys of a range have in common, for byte order; `None` if their
+/// prefixes may differ.
 pub(crate) fn prefix_of_range<'k>(
     extractor: &dyn PrefixExtractor,
     lower: Bound<&'k [u8]>,
@@ -97,8 +99,8 @@ pub(crate) fn prefix_of_range<'k>(
     if let Some(prefix) = extractor.prefix(&from[..common]) {
         return Some(prefix);
     }
-    // From "a" (inclusive) to "b" (exclusive) is every key that starts with "a": the usual way to
-    // scan a prefix.
+    // The range from "a" (inclusive) to "b" (exclusive) contains every key that starts with "a".
+    // That is the usual way to scan a prefix.
     let ends_before = matches!(upper, Bound::Excluded(_))
         && to.len() == common + 1
         && from.get(common).is_some_and(|&byte| byte.checked_add(1) == Some(to[common]));
@@ -156,8 +158,8 @@ mod tests {
         assert_eq!(of(&delimited, Included("a"), Excluded("b")), None);
     }
 
-    /// Checks, with short keys over few letters, that every key of a range has the prefix that is
-    /// returned for the range.
+    /// Checks, with short keys of few letters, that every key of a range has the prefix that the
+    /// function returns for the range.
     #[test]
     fn every_key_of_such_a_range_has_its_prefix() {
         let mut keys = vec![Vec::new()];

@@ -27,7 +27,7 @@
 //! false positive with probability `2^-width`. [`crate::filter::fuse`] builds the array.
 //!
 //! A filter of no keys is an empty array followed by zeros, and matches nothing. Bytes with any
-//! other layout are not understood, and match everything.
+//! other layout match everything.
 //!
 //! The filter is an uncompressed meta block of its own, named [`TABLE_FILTER_NAME`] in the
 //! metaindex. A prefix filter ([`crate::filter::prefix`]) has the same format under another name.
@@ -46,7 +46,7 @@ use crate::format::coding::{get_fixed32, get_fixed64};
 /// readers that do not know a name read the table without the filter.
 pub const TABLE_FILTER_NAME: &str = "minikv.table-filter.v1.binary-fuse";
 
-/// Largest number of bits per key.
+/// Largest number of bits per key. More would not lower the rate, because of `MAX_WIDTH`.
 pub const MAX_BITS_PER_KEY: u32 = 64;
 
 /// Largest width of a slot, in bits. A slot is read with one load of eight bytes and may start at
@@ -55,8 +55,9 @@ const MAX_WIDTH: u32 = 57;
 
 const TAIL_BYTES: usize = 8 + 8 + 4 + 1 + 1;
 
-/// Returns the width of fingerprints that `bits_per_key` (1 to 64) allows in a table of 20,000
-/// keys, which has 1.23 slots per key. Smaller tables have more slots per key, larger ones fewer.
+/// Returns the width of the fingerprints, in bits, that `bits_per_key` (1 to 64) allows in a table
+/// of 20,000 keys, which has 1.23 slots per key. Smaller tables have more slots per key, larger
+/// ones fewer.
 pub fn fingerprint_bits(bits_per_key: u32) -> u32 {
     (bits_per_key * 100 / 123).max(1)
 }
@@ -76,7 +77,7 @@ impl TableFilterBuilder {
         TableFilterBuilder { bits_per_key, hashes: Vec::new() }
     }
 
-    /// Adds a key. A key repeated immediately counts once.
+    /// Adds a key. Immediate repetitions of a key count once.
     #[inline]
     pub fn add_key(&mut self, key: &[u8]) {
         self.add_hash(key_hash(key));
@@ -111,7 +112,7 @@ impl TableFilterBuilder {
     }
 }
 
-/// Packs the lowest `width` bits of each slot, without gaps.
+/// Returns the lowest `width` bits of each slot, packed without gaps.
 fn packed(array: &[u64], width: u32) -> Vec<u8> {
     let bits = array.len() as u64 * u64::from(width);
     let mut bytes = Vec::with_capacity(bits.div_ceil(8) as usize + TAIL_BYTES);
@@ -185,7 +186,7 @@ impl TableFilter {
     }
 
     /// Returns a slot in the lowest `width` bits of the result; the bits above belong to other
-    /// slots. The fields after the array leave room for a load of eight bytes at the start of every
+    /// slots. Thanks to the fields after the array, eight bytes can be loaded at the start of every
     /// slot.
     #[inline]
     fn slot(&self, slot: u64) -> u64 {
@@ -197,7 +198,7 @@ impl TableFilter {
         }
     }
 
-    /// Returns the number of keys the filter was built from.
+    /// Returns the number of keys that the filter was built from.
     pub fn keys(&self) -> u64 {
         self.keys
     }
@@ -212,7 +213,7 @@ impl TableFilter {
         if self.keys == 0 { 0.0 } else { (-f64::from(self.width)).exp2() }
     }
 
-    /// Returns the memory the filter takes, in bytes.
+    /// Returns the memory that the filter takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.contents.len()
     }
@@ -259,9 +260,9 @@ mod tests {
         assert_eq!(build(10, [b"k".to_vec()].into_iter()), expected);
     }
 
-    /// A filter of several hundred keys covers every part of the layout. If this fails, existing
-    /// filters can no longer be read: bytes on disk must not change, and a new encoding needs a new
-    /// name.
+    /// A filter of several hundred keys covers every part of the layout. If this test fails,
+    /// existing filters can no longer be read: bytes on disk must not change, and a new encoding
+    /// needs a new name.
     #[test]
     fn bytes_on_disk_stay() {
         let bytes = build(12, (0..300).map(|i| key(0, i)));
@@ -270,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_hash_is_xxh3() {
-        // From the test vectors of the xxHash specification's reference implementation.
+        // These hashes are test vectors of the reference implementation of xxHash.
         assert_eq!(key_hash(b""), 0x2d06_8005_38d3_94c2);
     }
 

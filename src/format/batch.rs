@@ -26,8 +26,7 @@ const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
 
 /// Operations that are applied atomically, in the order they were added.
 ///
-/// A key or a value may be up to 3 GiB - 1 byte long. Writing a batch that was given a longer one
-/// fails.
+/// A key or a value may be up to 3 GiB - 1 byte long. Writing a batch with a longer one fails.
 ///
 /// ```
 /// use minikv::WriteBatch;
@@ -41,7 +40,7 @@ const EMPTY: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
 pub struct WriteBatch {
     /// The encoded batch. Empty until the header is needed.
     contents: Vec<u8>,
-    /// The reason why the batch cannot be written, if there is one.
+    /// Reason why the batch cannot be written, if there is one.
     invalid: Option<String>,
 }
 
@@ -137,8 +136,8 @@ impl WriteBatch {
     /// Creates a batch from its encoded form.
     ///
     /// # Errors
-    /// Corruption, if it is cut short or its count of operations is wrong; unsupported, if it holds
-    /// an operation this build does not know.
+    /// Corruption, if the encoding is cut short or its count of operations is wrong; unsupported,
+    /// if it holds an operation that this build does not know.
     pub fn from_contents(contents: impl Into<Vec<u8>>) -> Result<WriteBatch> {
         let contents = contents.into();
         decode_ops(&contents).try_for_each(|op| op.map(drop))?;
@@ -148,7 +147,7 @@ impl WriteBatch {
     /// Checks that the batch can be written.
     ///
     /// # Errors
-    /// Invalid argument, if it was given a key or value that is too long, or too many operations.
+    /// Invalid argument, if a key or value in it is too long, or if it has too many operations.
     pub fn check(&self) -> Result<()> {
         match &self.invalid {
             Some(what) => Err(Error::invalid(what.clone())),
@@ -252,7 +251,7 @@ impl<'a> BatchOp<'a> {
     }
 }
 
-/// Decodes the header of an encoded batch. Returns the sequence number of its first operation and
+/// Decodes the header of an encoded batch. Returns the sequence number of the first operation and
 /// the stated count of operations.
 ///
 /// # Errors
@@ -293,7 +292,7 @@ pub struct BatchOps<'a> {
 #[derive(Clone, Debug)]
 enum State {
     Going,
-    /// The header is malformed; the error is yet to be returned.
+    /// The header is malformed; the iterator will return this error.
     Failed(Error),
     Done,
 }

@@ -66,7 +66,7 @@ impl BlockBuilder {
         self.last_key.extend_from_slice(&key[shared..]);
     }
 
-    /// Returns the key added last, even after a reset.
+    /// Returns the last key added, even after a reset.
     pub fn last_key(&self) -> &[u8] {
         &self.last_key
     }
@@ -76,7 +76,7 @@ impl BlockBuilder {
         self.buffer.is_empty()
     }
 
-    /// Returns the length the block would have if it were finished now, in bytes.
+    /// Returns the length that the block would have if it were finished now, in bytes.
     pub fn estimated_bytes(&self) -> usize {
         self.buffer.len() + self.restarts.len() * 4 + 4
     }

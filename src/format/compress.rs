@@ -7,12 +7,12 @@
 //! ```
 //!
 //! The compressed form is stored only if it saves more than an eighth. Defined by LevelDB's
-//! `include/leveldb/options.h` and `table/table_builder.cc`. Other engines give the ids above 1
-//! other meanings (in RocksDB zstd is 7; in Minecraft zlib is 2 and 4).
+//! `include/leveldb/options.h` and `table/table_builder.cc`. Other engines use the ids above 1 for
+//! other methods (in RocksDB zstd is 7; in Minecraft zlib is 2 and 4).
 
 use crate::base::{Error, Result};
 
-/// How the blocks of a table are compressed.
+/// The method by which the blocks of a table are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Compression {
@@ -33,11 +33,10 @@ pub const ID_SNAPPY: u8 = 1;
 /// Id of a block compressed with zstd.
 pub const ID_ZSTD: u8 = 2;
 
-/// Bound on how many times longer than its input snappy's output can be: a copy of 64 bytes takes
-/// three bytes.
+/// Upper bound of snappy's compression ratio: a copy of 64 bytes takes three bytes.
 const SNAPPY_MAX_RATIO: usize = 22;
 
-/// Compresses one block after another, reusing its tables and buffers.
+/// Compresses blocks one after another, reusing its tables and buffers.
 pub struct Compressor {
     kind: Compression,
     snappy: snap::raw::Encoder,
@@ -139,9 +138,9 @@ fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     snap::raw::Decoder::new().decompress(stored, &mut raw[..len]).map_err(damaged)
 }
 
-/// Decompresses a zstd frame. zstd can expand its input tens of thousands of times, so its maximum
-/// ratio is no useful bound. A stated length within `TRUSTED_RATIO`, which ordinary data reaches,
-/// is allocated at once; beyond that, memory grows only with the actual output.
+/// Returns the contents of a zstd frame. zstd can expand its input tens of thousands of times, so
+/// its maximum ratio is not a useful bound. A stated length within `TRUSTED_RATIO`, which ordinary
+/// data reaches, is allocated at once; beyond that, memory grows only with the actual output.
 #[cfg(feature = "zstd")]
 fn decompress_zstd(stored: &[u8]) -> Result<Vec<u8>> {
     use std::io::Read;

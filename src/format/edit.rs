@@ -107,10 +107,10 @@ impl VersionEdit {
         }
     }
 
-    /// Decodes an edit. If a single-valued field occurs twice the last one counts, as in LevelDB.
+    /// Decodes an edit. If a single-valued field occurs twice, the last one counts, as in LevelDB.
     ///
     /// # Errors
-    /// Unsupported, for an unknown tag. Corruption, for a field cut short, a level out of range, a
+    /// Unsupported, for an unknown tag. Corruption, for a truncated field, a level out of range, a
     /// sequence number over 56 bits, or a key too short to be an internal key (LevelDB accepts any
     /// non-empty key). Offsets are relative to `src`.
     pub fn decode(src: &[u8]) -> Result<VersionEdit> {

@@ -21,14 +21,14 @@ pub type SeqNo = u64;
 /// Largest sequence number.
 pub(crate) const MAX_SEQ_NO: SeqNo = (1 << 56) - 1;
 
-/// Maximum length of a key, and of a value, in bytes: 3 GiB - 1. Leaves 1 GiB of the 32-bit lengths
-/// and offsets in a block for the rest of the block.
+/// Maximum length of a key, and of a value, in bytes: 3 GiB - 1. This leaves 1 GiB of the 32-bit
+/// lengths and offsets in a block for the rest of the block.
 pub(crate) const MAX_KEY_OR_VALUE_BYTES: usize = u32::MAX as usize - (1 << 30);
 
 /// Length of the trailer after the user key in an internal key, in bytes.
 pub(crate) const TRAILER_BYTES: usize = 8;
 
-/// Whether an internal key is a put or a deletion. The numbers are on disk.
+/// The kind of an internal key: a put or a deletion. The numbers are on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[repr(u8)]
@@ -181,8 +181,8 @@ impl InternalComparator {
         self.user.compare(user_key(a), user_key(b)).then_with(|| trailer(b).cmp(&trailer(a)))
     }
 
-    /// Shortens the internal key `start` to one in `[start, limit)`, as LevelDB's
-    /// `InternalKeyComparator::FindShortestSeparator` does. Index blocks hold the result.
+    /// Shortens the internal key `start` to one in `[start, limit)`, like LevelDB's
+    /// `InternalKeyComparator::FindShortestSeparator`. Index blocks hold the result.
     pub fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let mut shorter = user_key(start).to_vec();
         self.user.get().find_shortest_separator(&mut shorter, user_key(limit));

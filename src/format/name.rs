@@ -27,7 +27,7 @@ pub(crate) const OLD_INFO_LOG: &str = "LOG.old";
 
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
-/// A parsed file name. `Display` writes the name back.
+/// A parsed file name. `Display` writes the original name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileName {
     /// `CURRENT`, which names the MANIFEST in use.
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart_as_leveldb_does() {
-        // From LevelDB's db/filename_test.cc and its list of file types.
+        // These cases are from LevelDB's db/filename_test.cc and its list of file types.
         let table = |number, legacy_sst| FileName::Table { number, legacy_sst };
         for (name, expected) in [
             ("100.log", FileName::Log(100)),

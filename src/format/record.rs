@@ -20,13 +20,14 @@ pub const BLOCK_BYTES: usize = 32 << 10;
 /// Size of the header before a physical record's payload, in bytes.
 pub const HEADER_BYTES: usize = 7;
 
-/// Byte range within a header that an ordered store writes last and at once: the end of the
-/// checksum, the length and the type. While these are zeros, the header marks unwritten space.
+/// Byte range within a header that an ordered store writes last and in one store: the end of the
+/// checksum, the length and the type. While these bytes are zeros, the header marks unwritten
+/// space.
 pub const SEAL: std::ops::Range<usize> = 3..HEADER_BYTES;
 
 /// The part of a logical record that a physical record holds. The numbers are on disk.
 ///
-/// 0 is reserved for preallocated space: with a length of 0 it marks space never written.
+/// 0 is reserved for preallocated space: with a length of 0 it marks space that was never written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordType {
@@ -121,8 +122,8 @@ impl RecordHeader {
     }
 }
 
-/// Returns the offsets in `bytes` at which headers of physical records begin. `bytes` are stored at
-/// `offset` of the log, where a record begins.
+/// Returns the offsets in `bytes` at which headers of physical records begin. `bytes` lie at
+/// `offset` of the log, and a physical record begins there.
 pub fn header_offsets(bytes: &[u8], offset: u64) -> impl Iterator<Item = usize> {
     let mut at = 0;
     std::iter::from_fn(move || {

@@ -1,8 +1,8 @@
 //! The disk, through the operating system.
 //!
 //! Files are opened close-on-exec and never through a symbolic link, and only regular files are
-//! opened at all: a database copied from a stranger may hold a FIFO, and opening one waits for
-//! ever.
+//! opened at all: a database copied from a stranger may contain a FIFO, and opening a FIFO may wait
+//! for ever.
 
 use std::fs::{
     File, OpenOptions, {self},
@@ -64,8 +64,8 @@ impl Fs for DiskFs {
     }
 
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        // A second name for a symbolic link would lead elsewhere. The system itself refuses a
-        // directory.
+        // A second name for a symbolic link would lead outside. For a directory, the system call
+        // fails.
         if !fs::symlink_metadata(from)?.is_dir() {
             require_regular_file(from)?;
         }
@@ -210,9 +210,9 @@ mod tests {
             assert!(error.to_string().contains("symbolic link"), "{error}");
         }
         assert_eq!(fs::read(&target).unwrap(), b"precious");
-        // Without the check in front, the flag refuses too.
+        // If the check before it were missing, the flag would refuse too.
         assert!(not_through_links().read(true).open(&link).is_err());
-        // A dangling link is a name all the same.
+        // A dangling link counts as an existing name.
         fs::remove_file(&target).unwrap();
         assert!(DiskFs.exists(&link).unwrap());
         assert!(DiskFs.create(&link).is_err());

@@ -2,13 +2,13 @@
 //!
 //! LevelDB takes an `fcntl` write lock over the whole `LOCK` file (`util/env_posix.cc`), goleveldb
 //! a `flock` (`leveldb/storage/file_storage_unix.go`). On Linux the two kinds do not conflict, so
-//! both are taken. On macOS and the BSDs they do, even within a process (see their fcntl(2)): the
-//! second would be refused because of the first, so only the `fcntl` lock is taken.
+//! both are taken. On macOS and the BSDs they do conflict, even within a process (see their
+//! fcntl(2)): the first would keep the second from being taken, so only the `fcntl` lock is.
 //!
 //! An `fcntl` lock belongs to the process: locking again in the same process succeeds, and closing
-//! *any* descriptor of the file releases the lock. So the files this process has locked are in a
-//! table, which is checked before a file is opened, and nothing else in the process may open a
-//! `LOCK` file.
+//! *any* descriptor of the file releases the lock. So the files that this process has locked are
+//! kept in a table, which is checked before a file is opened, and nothing else in the process may
+//! open a `LOCK` file.
 
 use std::fs::{
     File, {self},
@@ -23,7 +23,7 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 use super::open::{FileId, file_id, not_through_links, require_regular_file};
 use super::{FileLock, LockHolder};
 
-/// The files this process has locked. Its mutex is held while a lock file is opened or closed.
+/// The files that this process has locked. The mutex is held while a lock file is opened or closed.
 static LOCKED: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
 /// Number of attempts to lock a file that is replaced at every attempt. More attempts only delay
@@ -43,7 +43,8 @@ impl FileLock for DiskLock {
     fn is_replaced(&self) -> io::Result<bool> {
         match fs::symlink_metadata(&self.path) {
             Ok(metadata) => Ok(file_id(&metadata) != self.id),
-            // The next process to lock the directory creates another file, which is then noticed.
+            // The next process to lock the directory creates another file, which a later check
+            // notices.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -64,8 +65,8 @@ impl Drop for DiskLock {
     }
 }
 
-/// Locks `path`. Creates a missing file; never truncates or removes one. The inner error is the
-/// holder of the lock.
+/// Locks `path`. Creates a missing file; never truncates or removes one. Returns the lock, or as
+/// the inner error the holder of the lock.
 pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
     let mut locked = LOCKED.lock();
     for _ in 0..MAX_ATTEMPTS {
@@ -83,8 +84,8 @@ pub(super) fn lock(path: &Path) -> io::Result<Result<DiskLock, LockHolder>> {
     Err(io::Error::other("the lock file was replaced again and again while being locked"))
 }
 
-/// Tries once to lock `path`. Returns `None` if the file was removed or replaced meanwhile, which
-/// makes the lock worthless.
+/// Tries once to lock `path`. Returns `None` if the file was removed or replaced meanwhile, so that
+/// the lock is worthless.
 fn try_lock(
     path: &Path,
     locked: &mut MutexGuard<'_, Vec<FileId>>,
@@ -99,7 +100,7 @@ fn try_lock(
     for take in kinds {
         match take(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            // POSIX allows fcntl either of them.
+            // POSIX allows either error for a refused fcntl lock.
             Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => {
                 return Ok(Some(Err(holder(&file, id))));
             }
@@ -153,8 +154,8 @@ fn user_of(id: FileId) -> Option<u32> {
     })
 }
 
-/// Finds the holder of a lock on a file in the contents of `/proc/locks`, the only place where
-/// Linux reports the holder of a `flock`.
+/// Returns the process that holds a lock on a file in the contents of `/proc/locks`, the only place
+/// where Linux reports the holder of a `flock`.
 ///
 /// A line is `1: FLOCK  ADVISORY  WRITE 708 08:01:1234 0 EOF`; waiters have an arrow after the
 /// number. The process is -1 if the lock belongs to an open file rather than to a process. Skips
@@ -183,7 +184,7 @@ mod tests {
         let path = dir.path().join("LOCK");
         let first = DiskFs.lock(&path).unwrap().unwrap();
         assert_eq!(DiskFs.lock(&path).unwrap().unwrap_err(), LockHolder::ThisProcess);
-        // The same file by another path.
+        // This is the same file by another path.
         let dotted = dir.path().join(".").join("LOCK");
         assert_eq!(DiskFs.lock(&dotted).unwrap().unwrap_err(), LockHolder::ThisProcess);
         drop(first);
@@ -219,8 +220,8 @@ mod tests {
     const CHILD_PATH: &str = "MINIKV_TEST_LOCK_PATH";
     const CHILD_KIND: &str = "MINIKV_TEST_LOCK_KIND";
 
-    /// Not a test: what the child process of the tests below runs. It says what it got, and
-    /// holds it until its input ends.
+    /// Not a test: the code that the child process of the tests below runs. It reports the outcome,
+    /// and holds the lock until its input ends.
     #[test]
     fn child_process() {
         let Some(path) = std::env::var_os(CHILD_PATH) else { return };
@@ -307,8 +308,8 @@ mod tests {
         drop(DiskFs.lock(&path).unwrap().unwrap());
     }
 
-    /// A `flock` belongs to whoever has inherited the open file, and outlives the process that
-    /// took it.
+    /// A `flock` belongs to every process that has inherited the open file, and outlives the
+    /// process that took it.
     #[test]
     fn a_lock_that_outlives_its_process_in_a_fork_is_told_as_such() {
         let dir = tempfile::tempdir().unwrap();
@@ -349,7 +350,7 @@ mod tests {
         let path = dir.path().join("LOCK");
         for kind in ["minikv", "leveldb", "goleveldb"] {
             let guard = DiskFs.lock(&path).unwrap().unwrap();
-            // A refused second lock must not give the first one up.
+            // A refused second lock must not release the first.
             assert!(DiskFs.lock(&path).unwrap().is_err());
             let (child, said) = spawn(kind, &path);
             end(child);

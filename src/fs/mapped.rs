@@ -1,14 +1,14 @@
 //! A log on the disk that is written through a memory mapping of its end, without a system call
 //! for each record. The only unsafe code of the library; `docs/performance.md` says what it gains.
 //!
-//! When a process is killed, the system keeps what it stored in a shared mapping, as it keeps what
-//! it wrote, and `fdatasync` makes both durable. Behind the last record the file holds zeros, which
-//! readers of the format take for its end; dropping the log cuts them off.
+//! When a process is killed, the system keeps the bytes that it stored in a shared mapping as it
+//! keeps bytes that it wrote, and `fdatasync` makes both durable. After the last record the file
+//! holds zeros, which readers of the format treat as its end; dropping the log truncates them.
 //!
 //! Two kinds of logs are written through the system instead (see [`Mode`]):
 //! - Logs synced every few records. Each sync write-protects the mapped pages again, and a file
-//!   that grows must make its length durable, too. So these go into a file whose length is set
-//!   ahead.
+//!   that grows must make its length durable, too. So these logs are written to a file whose length
+//!   is set ahead of the records.
 //! - Logs of large records: a page of a mapping costs more than the system call it saves.
 //!
 //! # What a killed process leaves
@@ -21,13 +21,13 @@
 //!
 //! # Why it is sound
 //! Nothing borrows from the mapping except [`MappedLog::write`], for one copy. Others may read the
-//! file meanwhile, through the system. They could also change it, or cut it while it is mapped;
-//! that is true of every file of a database, and its lock prevents it. A store raises `SIGBUS`
-//! where the file has no disk block. So blocks are reserved and pages made writable first, by calls
-//! that report errors, and only on filesystems that write a reserved block in place. Where a copy
-//! may share blocks with the original, as on XFS and btrfs, a store into a reserved block may need
-//! a new one: logs there are never mapped. If one of these calls fails, the log continues with
-//! plain writes.
+//! file meanwhile, through the system. They could also change it, or truncate it while it is
+//! mapped; that is true of every file of a database, and the database's lock prevents it. A store
+//! raises `SIGBUS` where the file has no disk block. So blocks are reserved and pages made writable
+//! first, by calls that report errors, and only on filesystems that write a reserved block in
+//! place. Where a copy may share blocks with the original, as on XFS and btrfs, a store into a
+//! reserved block may need a new one: logs there are never mapped. If one of these calls fails, the
+//! log continues with plain writes.
 
 use std::fs::File;
 use std::io;
@@ -47,7 +47,8 @@ use crate::format::record::{BLOCK_BYTES, SEAL, header_offsets};
 /// larger limit makes readers search further for a record that a killed process left unfinished.
 pub(crate) const MAX_STORED_BYTES: usize = 64 << 10;
 
-/// Length, in bytes, from which a log may be mapped. Mapping shorter ones costs more than it saves.
+/// Length, in bytes, from which a log may be mapped. Mapping a shorter one costs more than it
+/// saves.
 const PLAIN_BYTES: u64 = 16 << 10;
 
 /// Size of the first window, in bytes. Each further one is twice as large, up to
@@ -59,19 +60,19 @@ const MAX_WINDOW_BYTES: u64 = 1 << 20;
 /// lets fewer logs be mapped.
 const OFTEN_BYTES: u64 = 64 << 10;
 
-/// Mean size of records, in bytes, from which they count as large. Measured by filling databases
-/// with values of 1 to 4 KiB (`docs/performance.md`).
+/// Mean size of records, in bytes, from which they count as large. A higher size maps more logs.
+/// Measured by filling databases with values of 1 to 4 KiB (`docs/performance.md`).
 const LARGE_BYTES: u64 = 2 << 10;
 
-/// Distance, in bytes, by which the length of a log is set ahead, once it is not short. A larger
-/// one makes the length durable less often, and reserves more disk space.
+/// Distance, in bytes, by which the length of a log is set ahead once the log has [`PLAIN_BYTES`].
+/// A larger distance makes the length durable less often, and reserves more disk space.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-/// Number of bytes that are made writable at a time. A larger step makes the write that waits for
-/// it slower, and waits rarer: now one write in some thousands waits.
+/// Number of bytes that are made writable at a time. With a larger step, fewer writes have to wait
+/// for it (now one in some thousands), but each waits longer.
 const POPULATE_BYTES: usize = 512 << 10;
 
-/// Windows start at multiples of this, in bytes: a multiple of every page size in use.
+/// Alignment of windows in the file, in bytes: a multiple of every page size in use.
 const WINDOW_ALIGN: u64 = 64 << 10;
 
 const EXT4: u32 = 0xef53;
@@ -81,14 +82,14 @@ const XFS: u32 = 0x5846_5342;
 /// Filesystems (`f_type`) on which a store into a reserved block needs no other block.
 const IN_PLACE: [u32; 2] = [EXT4, TMPFS];
 
-/// Filesystems on which setting the length ahead takes no space.
+/// Filesystems (`f_type`) on which setting the length ahead takes no space.
 const SPARSE: [u32; 3] = [EXT4, TMPFS, XFS];
 
 /// A file to which whole physical records are appended.
 #[derive(Debug)]
 pub(super) struct MappedLog {
     file: File,
-    /// End of what was written, in bytes.
+    /// Offset of the end of the written bytes.
     position: u64,
     mode: Mode,
     /// Size of the next window, in bytes.
@@ -104,18 +105,19 @@ pub(super) struct MappedLog {
     sizes: RecordSizes,
 }
 
-/// The way the next record is written.
+/// The way in which the next record is written.
 #[derive(Debug)]
 enum Mode {
-    /// Through the system. The choice is made again at position `until`.
+    /// With a system call. The mode is chosen again at position `until`.
     Plain { until: u64 },
-    /// By a store into a window. Through the system if the record does not fit.
+    /// By a store into a window; with a system call if the record does not fit.
     Mapped(Window),
-    /// Through the system for good: the filesystem cannot map logs, or a call for it failed.
+    /// With a system call from now on: the filesystem cannot map logs, or a call for mapping
+    /// failed.
     Unmappable,
 }
 
-/// How often the log is synced.
+/// The frequency with which the log is synced.
 #[derive(Debug, Default)]
 struct Syncs {
     /// Position of the last sync.
@@ -127,7 +129,7 @@ struct Syncs {
 /// The records written since the last choice between a window and plain writes.
 #[derive(Debug, Default)]
 struct RecordSizes {
-    /// Position of that choice.
+    /// Position of the last choice.
     from: u64,
     records: u64,
 }
@@ -138,7 +140,7 @@ struct Window {
     /// Offset in the file, in bytes.
     start: u64,
     map: MmapMut,
-    /// Number of bytes from the start that can be stored to without a fault.
+    /// Number of bytes from the start of the window to which a store cannot fail.
     populated: usize,
 }
 
@@ -209,9 +211,9 @@ impl MappedLog {
         }
     }
 
-    /// Stores `bytes` in the window. Returns false if there is none or they do not fit. Headers are
-    /// completed last, in ascending order, so that a partly stored record does not look like one,
-    /// neither to other readers nor after the process is killed.
+    /// Stores `bytes` in the window. Returns false if there is no window or they do not fit.
+    /// Headers are completed last, in ascending order, so that a partly stored record does not look
+    /// like one, neither to other readers nor after the process is killed.
     fn store(&mut self, bytes: &[u8]) -> bool {
         let Mode::Mapped(window) = &mut self.mode else { return false };
         if bytes.len() > MAX_STORED_BYTES || !self.deferred.is_empty() {
@@ -234,14 +236,14 @@ impl MappedLog {
             fence(Ordering::Release);
             let (to, from) = (target[seal..].first_chunk_mut::<4>(), bytes[seal..].first_chunk());
             if let (Some(to), Some(from)) = (to, from) {
-                // A single store of four bytes: complete or not there.
+                // A single store of four bytes is either complete or absent.
                 *to = *from;
             }
         }
         true
     }
 
-    /// Writes `bytes` at the position through the system.
+    /// Writes `bytes` at the position with a system call.
     fn write_plainly(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (position, end) = (self.position, self.position + bytes.len() as u64);
         let is_atomic = self.deferred.is_empty() && is_in_one_page(position, end);
@@ -255,8 +257,8 @@ impl MappedLog {
         }
     }
 
-    /// Chooses how the next record is written, and prepares it: sets the length ahead, or has a
-    /// writable part of a window at the position.
+    /// Chooses how the next record is written, and prepares for that: sets the length ahead, or
+    /// opens a window and makes the pages at the position writable.
     fn prepare_next(&mut self) {
         if self.position < PLAIN_BYTES {
             return;
@@ -293,7 +295,7 @@ impl MappedLog {
         }
     }
 
-    /// Panics if the parts of the state contradict each other.
+    /// Panics if fields contradict each other.
     #[cfg(debug_assertions)]
     fn check(&self) {
         assert!(self.syncs.last <= self.position, "synced past the end");
@@ -317,7 +319,7 @@ impl MappedLog {
         let block = BLOCK_BYTES as u64;
         let limit = file_size_limit();
         let len = (end + ahead).next_multiple_of(block).min(limit - limit % block);
-        // On failure the file grows with what is written.
+        // On failure, the file grows with each write.
         self.may_reserve = end <= len && self.file.set_len(len).is_ok();
         if self.may_reserve {
             self.reserved = len;
@@ -349,14 +351,14 @@ impl MappedLog {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         uninterrupted(|| Ok(fallocate(&self.file, FallocateFlags::empty(), start, bytes)?))?;
-        // SAFETY: the file belongs to this log alone and is not cut while the window is open; the
-        // range is inside it. See the head of this file.
+        // SAFETY: the file belongs to this log alone and is not truncated while the window is open;
+        // the range is inside it. See the head of this file.
         unsafe { MmapOptions::new().offset(start).len(bytes as usize).map_mut(&self.file) }
     }
 }
 
 impl RecordSizes {
-    /// Starts counting anew at `position`. Returns whether the records counted so far are large.
+    /// Restarts the count at `position`. Returns whether the records counted so far are large.
     fn choose(&mut self, position: u64) -> bool {
         let bytes = position - self.from;
         let are_large = bytes >= LARGE_BYTES * self.records;
@@ -365,7 +367,7 @@ impl RecordSizes {
     }
 }
 
-/// Returns the largest file this process may write, in bytes.
+/// Returns the size of the largest file that this process may write, in bytes.
 fn file_size_limit() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
@@ -426,7 +428,7 @@ impl WriteFile for MappedLog {
 
 impl Drop for MappedLog {
     fn drop(&mut self) {
-        // If this fails the zeros stay, which readers ignore.
+        // If the truncation fails, the zeros stay, which readers ignore.
         let _ = self.trim();
     }
 }

@@ -20,7 +20,7 @@ impl MappedLog {
     }
 }
 
-/// Returns a record of `size` bytes including headers, or slightly more, as `LogWriter` encodes it
+/// Returns a record of `size` bytes including headers, or slightly more, encoded as by `LogWriter`
 /// at the end of a log of `len` bytes.
 fn record(len: u64, size: usize, seed: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -45,8 +45,8 @@ fn record(len: u64, size: usize, seed: usize) -> Vec<u8> {
     }
 }
 
-/// Checks what a process killed now would leave: the bytes written, and perhaps zeros up to the end
-/// of a block. Returns the number of zeros.
+/// Checks the file that a process killed now would leave: the bytes written, and perhaps zeros up
+/// to the end of a block. Returns the number of zeros.
 fn zeros_behind(path: &Path, written: &[u8]) -> usize {
     let left = fs::read(path).unwrap();
     assert!(left.starts_with(written));
@@ -56,8 +56,8 @@ fn zeros_behind(path: &Path, written: &[u8]) -> usize {
     zeros
 }
 
-/// Records of all sizes, across windows and larger than windows: in alternation many small ones,
-/// which are stored in a window, and some large ones, which are not.
+/// Writes records of all sizes, across windows and larger than windows: alternately many small
+/// ones, which are stored in a window, and some large ones, which are not.
 #[test]
 fn what_was_written_is_there_and_behind_it_zeros_until_it_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn a_log_that_is_synced_often_is_written_ahead_of_its_end_and_then_mapped_again(
         let piece = record(expected.len() as u64, 1000, round);
         log.write(&piece).unwrap();
         expected.extend_from_slice(&piece);
-        // In the middle of the rounds it is not synced at all.
+        // In the middle rounds the log is not synced at all.
         if !(1000..2000).contains(&round) {
             log.sync().unwrap();
         }
@@ -112,7 +112,7 @@ fn a_log_that_is_synced_often_is_written_ahead_of_its_end_and_then_mapped_again(
     assert!(fs::read(&path).unwrap() == expected);
 }
 
-/// Holds for all sizes of records and any number of syncs.
+/// This holds for all sizes of records and any number of syncs.
 #[test]
 fn a_killed_process_leaves_a_log_that_ends_with_a_record_or_with_a_block() {
     let dir = tempfile::tempdir().unwrap();
@@ -170,8 +170,8 @@ fn short_logs_are_never_longer_than_written() {
     assert!(!log.is_mapped());
 }
 
-/// Storing into a file that shares blocks with a copy takes new blocks. Without space for them, a
-/// store into a mapping ends the process.
+/// Storing into a file that shares blocks with a copy takes new blocks. If there is no space for
+/// them, a store into a mapping ends the process.
 #[test]
 fn filesystems_on_which_files_share_blocks_are_not_mapped() {
     const BTRFS: u32 = 0x9123_683e;

@@ -1,6 +1,6 @@
-//! The filesystem as the engine sees it: a trait, which tests can implement by a simulation, and
-//! the only way to the disk. [`DiskFs`] is the disk, [`MemFs`] keeps files in memory, and `SimFs`
-//! crashes and fails on demand.
+//! The filesystem as the engine sees it: a trait, which is the library's only way to the disk, and
+//! which tests can implement by a simulation. [`DiskFs`] is the disk, [`MemFs`] keeps files in
+//! memory, and `SimFs` crashes and fails on demand.
 //!
 //! Errors are plain [`io::Error`]s; callers add the operation and the path.
 //!
@@ -45,15 +45,15 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Opens an existing file for reading at any offset.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>>;
 
-    /// Opens a table for reading, as [`Fs::open`] does. There may be more tables than the process
-    /// can hold open, so an implementation may close and reopen the file: it must keep its name
+    /// Opens a table for reading, like [`Fs::open`]. There may be more tables than the process can
+    /// hold open, so an implementation may close and reopen the file: the file must keep its name
     /// while it is read.
     fn open_table(&self, path: &Path) -> io::Result<Arc<dyn ReadFile>> {
         self.open(path)
     }
 
-    /// Returns `path` as an absolute path, if the filesystem has a current directory: a relative
-    /// path would mean another place once the process changes its directory.
+    /// Returns `path` as an absolute path, if the filesystem has a current directory. (A relative
+    /// path would change its meaning when the process changes its directory.)
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_path_buf())
     }
@@ -63,8 +63,9 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// content under those.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>>;
 
-    /// [`Fs::create`] for a log, to which whole physical records are appended. Until it is dropped
-    /// or trimmed the file may be longer than what was written, by zeros up to the end of a block.
+    /// Creates a file as [`Fs::create`] does, for a log to which whole physical records are
+    /// appended. Until it is dropped or trimmed, the file may end in zeros after its records, up to
+    /// the end of a block.
     fn create_log(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.create(path)
     }
@@ -156,7 +157,7 @@ pub trait WriteFile: Send + Debug {
     /// that.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
 
-    /// Truncates the file to what was written. Returns whether it was longer. The new length is
+    /// Truncates the file to the bytes written. Returns whether it was longer. The new length is
     /// durable after the next [`WriteFile::sync`].
     fn trim(&mut self) -> io::Result<bool> {
         Ok(false)
@@ -166,18 +167,18 @@ pub trait WriteFile: Send + Debug {
 /// A guard that holds the lock on a lock file until it is dropped.
 pub trait FileLock: Send + Sync + Debug {
     /// Returns whether another file has taken the place of the lock file. Another process may hold
-    /// a lock on that one, and the whole directory may be another one by now.
+    /// a lock on that file, and the whole directory may be a different one.
     fn is_replaced(&self) -> io::Result<bool> {
         Ok(false)
     }
 }
 
-/// Checks, by a look at the lock file, that a directory is still the one that was locked with
-/// `lock`, and not one that another process put in its place. Without a lock, or if it has been
-/// released, there is nothing to check.
+/// Checks the lock file to make sure that a directory is still the one that was locked with `lock`,
+/// and not one that another process put in its place. Without a lock, or if it has been released,
+/// there is nothing to check.
 ///
 /// # Errors
-/// An I/O error, if the lock file was replaced or cannot be looked at.
+/// An I/O error, if the lock file was replaced or cannot be queried.
 pub(crate) fn check_not_replaced(lock: Option<&Weak<dyn FileLock>>) -> io::Result<()> {
     let Some(lock) = lock.and_then(Weak::upgrade) else { return Ok(()) };
     match lock.is_replaced()? {
@@ -195,8 +196,8 @@ pub enum LockHolder {
     ThisProcess,
     /// Another process, with its process id if known.
     Process(Option<u32>),
-    /// A fork of the process that took the lock and has ended since. The lock is released when the
-    /// last process that has the file open ends.
+    /// A process that inherited the lock by a fork from the process that took it, which has ended.
+    /// The lock is released when the last process that has the file open ends.
     ForkOf {
         /// The process that took the lock.
         ended: u32,

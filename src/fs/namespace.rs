@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-/// Identifies a directory, whatever its name is.
+/// Identity of a directory, which does not depend on its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DirId(u64);
 
@@ -222,8 +222,8 @@ impl<F: Clone + PartialEq> Namespace<F> {
         Ok(Some(NameOp::Rename { from, to, node }))
     }
 
-    /// Applies a change without checks: after a crash, changes it depended on may be missing. Only
-    /// a directory that is not empty is kept.
+    /// Applies a change without checks: after a crash, changes that it depended on may be missing.
+    /// The only exception is that a directory that is not empty is kept.
     pub(super) fn apply(&mut self, op: &NameOp<F>) {
         match op {
             NameOp::Set { at, node } => self.set(at, node),
@@ -273,7 +273,7 @@ impl<F: Clone + PartialEq> Namespace<F> {
 }
 
 impl<F: Copy + Ord> Namespace<F> {
-    /// Returns every file that has a name, even in a directory that has none.
+    /// Returns every file that has a name, even if its directory has none.
     #[cfg(any(test, feature = "sim"))]
     pub(super) fn named_files(&self) -> BTreeSet<F> {
         let nodes = self.dirs.values().flat_map(|entries| entries.values());

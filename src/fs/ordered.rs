@@ -20,8 +20,8 @@ use std::ops::Range;
 
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordType, SEAL, header_offsets};
 
-/// Size of the smallest page in use, in bytes. What the system writes to one page is there
-/// completely or not at all after the process is killed.
+/// Size of the smallest page in use, in bytes. After a process is killed, the bytes that a write
+/// put into one page are there completely or not at all.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// Returns whether the bytes `[start, end)` of a file are in one page.
@@ -38,7 +38,7 @@ pub(crate) fn is_in_one_page(start: u64, end: u64) -> bool {
 pub(crate) struct DeferredParts(Vec<(u64, Vec<u8>)>);
 
 impl DeferredParts {
-    /// Returns whether no record is unfinished.
+    /// Returns whether there is no unfinished record.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -48,7 +48,7 @@ impl DeferredParts {
         self.0.clear();
     }
 
-    /// Writes `bytes`, physical records that belong at `position`, by calls of `write` with bytes
+    /// Writes `bytes`, physical records that belong at `position`, by calling `write` with bytes
     /// and their offset. The file must hold zeros there.
     pub(crate) fn write(
         &mut self,
@@ -103,7 +103,7 @@ fn write_part(
     }
 }
 
-/// Returns where the page with the first header ends, or the header itself if that ends later.
+/// Returns the end of the page with the first header, or of the header itself if that is later.
 fn head_end(first: usize, position: u64) -> usize {
     let start = position + first as u64;
     let page_end = (start / PAGE_BYTES + 1) * PAGE_BYTES;

@@ -1,23 +1,23 @@
 //! Reading the records of a log. Follows LevelDB's `db/log_reader.cc`.
 //!
 //! A crash leaves a log that ends too early, or in zeros where space was allocated and nothing was
-//! written. The log ends there, and [`Tail`] describes what was left out. Anything else that is not
-//! a record is an error. LevelDB does the same, except that it skips damage and goes on.
+//! written. The log ends there, and [`Tail`] describes the rest of the file. Anything else that is
+//! not a record is an error. LevelDB does the same, except that it skips damage and continues.
 //!
-//! Two things that LevelDB passes over are errors here:
-//! - Zeros with something behind them: a page was lost, and nothing after it is in order. In a log
-//!   of batches this is an error only if a batch is missing: a LevelDB that continues the log of a
-//!   killed process starts a new block after such zeros, with the next sequence number
+//! Two things that LevelDB ignores are errors here:
+//! - Zeros that are followed by other bytes: a page was lost, and nothing after it can be trusted.
+//!   In a log of batches this is an error only if a batch is missing: a LevelDB that continues the
+//!   log of a killed process starts a new block after such zeros, with the next sequence number
 //!   (`LogReader::find_continuation`).
-//! - A length that passes the end of the record's block, in the last block, too. No writer wrote
-//!   it, so the record was not cut short.
+//! - A length that exceeds the rest of the record's block, even in the last block. No writer wrote
+//!   such a length, so the record was not merely cut short.
 //!
 //! Three things that LevelDB reports as damage end the log here, because a crash leaves them:
 //! - A damaged record whose last 512 bytes or more are zeros, as is the rest of the file: its space
 //!   was allocated before it was written.
-//! - At most 64 KiB in front of the file's final zeros, if they have no header and no record starts
-//!   in them: the process was killed while it stored a record through a mapping (`fs/mapped.rs`).
-//! - More than that, if each further block starts with a header without length and type: the
+//! - At most 64 KiB before the file's final zeros, if they have no header and no record starts in
+//!   them: the process was killed while it stored a record through a mapping (`fs/mapped.rs`).
+//! - More than 64 KiB, if each further block starts with a header without length and type: the
 //!   process was killed while it wrote a long record (`fs/ordered.rs`).
 
 use std::io;
@@ -31,47 +31,48 @@ use crate::format::key::SeqNo;
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType, SEAL};
 use crate::fs::{MAX_STORED_BYTES, ReadFile};
 
-/// Size of a read, in bytes: whole blocks, so that no physical record is cut. Larger reads take
-/// more memory and fewer system calls.
+/// Size of a read, in bytes: a number of whole blocks, so that no physical record is split. Larger
+/// reads take more memory and fewer system calls.
 const CHUNK_BYTES: u64 = 32 * BLOCK_BYTES as u64;
 
 /// Smallest unit, in bytes, that storage writes or loses.
 const SECTOR_BYTES: u64 = 512;
 
-/// What follows the last record of a log.
+/// The part of a log file after the last record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tail {
-    /// Nothing.
+    /// Nothing follows the last record.
     #[default]
     Clean,
     /// A record that was not written completely.
     Torn {
         /// End of the last record, as an offset in the file in bytes.
         offset: u64,
-        /// Number of bytes after it.
+        /// Number of bytes after the last record.
         bytes: u64,
     },
     /// Zeros: space that was allocated and not used.
     Zeros {
         /// End of the last record, as an offset in the file in bytes.
         offset: u64,
-        /// Number of zeros after it.
+        /// Number of zeros after the last record.
         bytes: u64,
     },
 }
 
-/// What identifies the continuation of a log of batches behind its end: a batch at the start of a
-/// block, with the next sequence number.
+/// The sign by which a continuation of a log of batches after its end is recognized: a batch at the
+/// start of a block, with the next sequence number.
 #[derive(Debug)]
 struct Continuing {
-    /// The sequence number after those read so far; `None` before the first batch.
+    /// The sequence number after the batches read so far; `None` before the first batch.
     next_seq: Option<SeqNo>,
 }
 
 /// Reads a log from its start.
 ///
-/// The file may grow meanwhile: the reader sees its first part. It may be truncated meanwhile, too.
-/// A read that ends before the file does is an error, because it says nothing about the log's end.
+/// The file may grow meanwhile; the reader sees its first part. It may also be truncated meanwhile.
+/// A read that ends before the end of the file is an error, because it does not show where the log
+/// ends.
 #[derive(Debug)]
 pub struct LogReader {
     file: Arc<dyn ReadFile>,
@@ -90,7 +91,8 @@ pub struct LogReader {
     resume_offset: u64,
     /// Whether another process may be writing the log.
     beside_writer: bool,
-    /// `None` if the log does not hold batches, or if the search for a continuation found none.
+    /// State of the search for continuations; `None` if the log does not hold batches, or if the
+    /// search found none.
     continuing: Option<Continuing>,
     /// Whether the end of the file was searched for an unfinished record. A file full of damage
     /// must not be searched again for each block.
@@ -100,9 +102,9 @@ pub struct LogReader {
 
 /// The location of a logical record.
 enum Record {
-    /// A range of `chunk`.
+    /// The range of the record in `chunk`.
     Whole(Range<usize>),
-    /// All of `joined`.
+    /// The record is all of `joined`.
     Joined,
 }
 
@@ -110,7 +112,7 @@ enum Record {
 struct Fragment {
     offset: u64,
     record_type: RecordType,
-    /// A range of `chunk`.
+    /// The range of the payload in `chunk`.
     payload: Range<usize>,
 }
 
@@ -139,14 +141,14 @@ impl LogReader {
         })
     }
 
-    /// Sets whether another process may be writing the log. If so, zeros that turn into a record
+    /// Sets whether another process may be writing the log. If so, zeros that become a record
     /// during reading are the log's end, not damage. Default: false.
     pub fn beside_writer(self, beside_writer: bool) -> LogReader {
         LogReader { beside_writer, ..self }
     }
 
-    /// Creates a reader of a log of batches. It goes on where another program continued the log of
-    /// a killed process at the start of a block.
+    /// Creates a reader of a log of batches. If another program continued the log of a killed
+    /// process at the start of a block, the reader continues there.
     ///
     /// # Errors
     /// As [`LogReader::new`].
@@ -192,7 +194,7 @@ impl LogReader {
         Ok(Some(record))
     }
 
-    /// Returns the next record, which may lie behind damage if the log was continued there.
+    /// Returns the next record. It may lie after damage, if the log was continued there.
     fn next_continued(&mut self) -> Result<Option<Record>> {
         match self.next_record() {
             Err(error) if error.is_corruption() => {
@@ -205,14 +207,14 @@ impl LogReader {
         }
     }
 
-    /// Searches for the place after damage where another program continued the log. If there is
-    /// one, returns true, and the next record is the first that the program wrote.
+    /// Searches for the place after damage where another program continued the log. Returns true if
+    /// there is one; the next record is then the first that the program wrote.
     ///
-    /// A killed process can leave zeros up to the end of a block, or a record cut short before
-    /// such zeros. LevelDB skips both with the rest of their block, and with `reuse_logs` appends
-    /// at the end of the file, which is the start of a block. Sequence numbers have no gaps: if the
-    /// first batch there has the next one, no batch is missing in between. Behind a lost page the
-    /// number would be a later one.
+    /// A killed process can leave zeros up to the end of a block, or a record cut short before such
+    /// zeros. LevelDB skips both with the rest of their block, and with `reuse_logs` appends at the
+    /// end of the file, which is the start of a block. Sequence numbers have no gaps: if the first
+    /// batch there has the next number, no batch is missing in between. After a lost page the
+    /// number would be higher.
     fn find_continuation(&mut self) -> Result<bool> {
         let Some(Continuing { next_seq: Some(next_seq) }) = self.continuing else {
             return Ok(false);
@@ -245,8 +247,8 @@ impl LogReader {
         Ok(false)
     }
 
-    /// Returns what follows the last record: [`Tail::Clean`] until [`LogReader::next`] has returned
-    /// `None`.
+    /// Returns the tail of the log, after the last record: [`Tail::Clean`] until
+    /// [`LogReader::next`] has returned `None`.
     pub fn tail(&self) -> Tail {
         match self.end {
             Some(Ok(tail)) => tail,
@@ -264,9 +266,9 @@ impl LogReader {
         self.record_offset
     }
 
-    /// After corruption, continues behind it, as LevelDB's repair does. Where a fragment was
-    /// missing, this is the next fragment; otherwise it is the next block, because no length in
-    /// this one can be trusted. Fragments of a record that started before are an error again.
+    /// Continues after corruption, as LevelDB's repair does: at the next fragment if a fragment was
+    /// missing, otherwise at the next block, because no length in this block can be trusted.
+    /// Fragments of a record that started before are an error again.
     pub fn skip_damage(&mut self) {
         if let Some(Err(Error::Corruption(_))) = self.end {
             self.end = None;
@@ -275,7 +277,7 @@ impl LogReader {
     }
 
     fn next_record(&mut self) -> Result<Option<Record>> {
-        // The offset of the unfinished record.
+        // Offset of the unfinished record.
         let mut begun: Option<u64> = None;
         while let Some(fragment) = self.next_fragment()? {
             match (fragment.record_type, begun) {
@@ -288,8 +290,8 @@ impl LogReader {
                     self.complete(fragment.offset);
                     return Ok(Some(Record::Whole(fragment.payload)));
                 }
-                // The first fragment of the record before may be empty: old LevelDBs ended blocks
-                // with one.
+                // The first fragment of the previous record may be empty: early versions of LevelDB
+                // ended blocks with such fragments.
                 (RecordType::First, _) => {
                     begun = Some(fragment.offset);
                     self.joined.clear();
@@ -319,7 +321,7 @@ impl LogReader {
         self.valid_end = self.offset;
     }
 
-    /// Returns the next physical record, or `None` where the log ends, torn or not.
+    /// Returns the next physical record, or `None` at the end of the log, torn or not.
     fn next_fragment(&mut self) -> Result<Option<Fragment>> {
         let block_left = BLOCK_BYTES as u64 - self.offset % BLOCK_BYTES as u64;
         if block_left < HEADER_BYTES as u64 {
@@ -369,15 +371,15 @@ impl LogReader {
         Ok(Some(Fragment { offset, record_type, payload }))
     }
 
-    /// Returns whether the zeros where a header should be at `offset` are the end of the log.
+    /// Returns whether the log ends at `offset`, where a header should be and zeros are.
     fn ends_in_zeros(&mut self, offset: u64) -> Result<bool> {
         Ok(self.is_zero_from(offset)?
             || self.is_torn_store(offset)?
             || self.is_unfinished(offset)?)
     }
 
-    /// Returns `None`, the log's end, if a crash while the record at `offset..end` was being
-    /// written explains the damage; otherwise `error`.
+    /// Returns `None`, the log's end, if the damage can be explained by a crash while the record at
+    /// `offset..end` was being written; otherwise fails with `error`.
     fn damage(&self, error: Error, offset: u64, end: u64) -> Result<Option<Fragment>> {
         let zeros = (end - 1).min(self.file_bytes.saturating_sub(SECTOR_BYTES));
         if self.is_zero_from(zeros)? || self.has_grown(offset, end)? {
@@ -386,8 +388,9 @@ impl LogReader {
         Err(self.corruption(error, offset))
     }
 
-    /// Returns whether another process is writing at `offset..end`: zeros that were read there have
-    /// changed. Then the end seen is the log's end, and what follows it was written later.
+    /// Returns whether another process is writing at `offset..end`, that is, whether zeros that
+    /// were read there have changed. Then the log ended there when it was read, and the rest was
+    /// written later.
     fn has_grown(&self, offset: u64, end: u64) -> Result<bool> {
         if !self.beside_writer {
             return Ok(false);
@@ -414,8 +417,8 @@ impl LogReader {
         })
     }
 
-    /// Returns the bytes of the chunk from `offset` on, reading it if necessary; `None` past the
-    /// file's end.
+    /// Returns the bytes of the chunk from `offset` on, reading the chunk if necessary; `None` past
+    /// the end of the file.
     fn load(&mut self, offset: u64) -> Result<Option<&[u8]>> {
         if offset >= self.file_bytes {
             return Ok(None);
@@ -455,11 +458,12 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Returns the file's length after a read ended early: when a writer closes a log, it cuts off
-    /// the zeros.
+    /// Returns the file's length after a read ended early, which happens when a writer closes the
+    /// log and truncates its zeros.
     ///
     /// # Errors
-    /// An I/O error, if the file is as long as before: then the read should not have ended.
+    /// An I/O error, if the file is as long as before, so that the read should not have ended
+    /// early.
     fn shorter_by_now(&self) -> Result<u64> {
         match self.file.len().map_err(|error| self.io_error(error))? {
             now if now < self.file_bytes => Ok(now),
@@ -468,8 +472,8 @@ impl LogReader {
     }
 
     /// Returns whether the bytes at `offset`, which have no header, are a record that a process was
-    /// storing through a mapping when it was killed. The header is stored last, so nothing is
-    /// behind such a record, and no other record starts in it.
+    /// storing through a mapping when it was killed. The header is stored last, so nothing follows
+    /// such a record, and no other record starts in it.
     fn is_torn_store(&self, offset: u64) -> Result<bool> {
         if !self.is_zero_from(offset + MAX_STORED_BYTES as u64)? {
             return Ok(false);
@@ -480,7 +484,7 @@ impl LogReader {
     /// Returns whether the bytes at `offset`, which have no header, are a record of any size that a
     /// process was writing when it was killed. Then the header at the start of each further block
     /// has three bytes of its checksum, but neither length nor type (`fs/ordered.rs`), whereas a
-    /// lost page has nothing at all. Behind the record are zeros.
+    /// lost page is all zeros. Zeros follow the record.
     fn is_unfinished(&mut self, offset: u64) -> Result<bool> {
         if std::mem::replace(&mut self.is_searched, true) {
             return Ok(false);
@@ -503,7 +507,7 @@ impl LogReader {
         self.is_zero_from(next)
     }
 
-    /// Reads up to `len` bytes of the file from `offset` on.
+    /// Returns up to `len` bytes of the file from `offset` on.
     fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let left = self.file_bytes.saturating_sub(offset).min(len);
         let mut bytes = vec![0; left as usize];

@@ -3,7 +3,8 @@ use crate::base::error::Corruption;
 use crate::fs::ordered::DeferredParts;
 use crate::log::testing::{Read, of_batches, read, read_all, reader, written};
 
-/// A record of every kind: empty, small, several that cross blocks, one over two whole blocks.
+/// Returns a record of every kind: empty, small, several that cross blocks, one that spans more
+/// than two blocks.
 fn payloads() -> Vec<Vec<u8>> {
     let lens = [0, 1, 100, 40_000, 7, 90_000, 3];
     lens.iter().enumerate().map(|(i, &len)| payload(i as u8 + 1, len)).collect()
@@ -99,7 +100,7 @@ fn zeros_behind_any_truncation_are_a_tail_too() {
         let mut allocated = bytes[..len].to_vec();
         allocated.resize(len + 40_000, 0);
         let log = read(&allocated);
-        // A record that ends in zeros anyway may be whole a little sooner.
+        // A record that itself ends in zeros may be complete a little earlier.
         let sure = ends.iter().take_while(|end| **end <= len).count();
         assert!(log.records.len() >= sure && log.records.len() <= sure + 1, "{len}");
         assert_eq!(log.payloads(), payloads[..log.records.len()]);
@@ -121,7 +122,7 @@ fn zeros_behind_any_truncation_are_a_tail_too() {
 fn every_changed_byte_yields_a_prefix_or_an_error() {
     let payloads: Vec<Vec<u8>> =
         [0, 1, 50, 300, 2].iter().enumerate().map(|(i, &len)| payload(i as u8, len)).collect();
-    // So near the end of a block that a record is cut there, behind padding or not.
+    // With these lengths, the block ends in the middle of a record, after padding or without any.
     for filler in [0, BLOCK_BYTES - 40, BLOCK_BYTES - 100] {
         let mut all = vec![payload(9, filler)];
         all.extend_from_slice(&payloads);
@@ -286,10 +287,11 @@ fn a_read_that_stops_short_is_an_error_and_no_end() {
     assert_eq!(error.io_kind(), Some(io::ErrorKind::UnexpectedEof), "{error}");
 }
 
-/// A process killed while it stored a record in a mapping leaves it without its header.
+/// A process that is killed while it stores a record in a mapping leaves the record without its
+/// header.
 #[test]
 fn a_store_that_was_cut_short_is_a_torn_tail() {
-    // A record of one fragment, and one of three.
+    // The records have one fragment or three.
     for len in [1, 500, 60_000] {
         let first = written(&[b"a"]).len();
         let whole = written(&[b"a".to_vec(), payload(9, len)]);
@@ -308,7 +310,7 @@ fn a_store_that_was_cut_short_is_a_torn_tail() {
             assert_eq!(log.end.unwrap(), tail, "{len} bytes, up to {stored}");
         }
     }
-    // With a record behind it, it is no tail; nor if it is more than is stored at once.
+    // If another record follows, or if it is longer than a single store, this is not a torn tail.
     let mut bytes = written(&[b"a".to_vec(), payload(9, 500), b"b".to_vec()]);
     bytes[8..15].fill(0);
     bytes.resize(1 << 20, 0);
@@ -319,7 +321,7 @@ fn a_store_that_was_cut_short_is_a_torn_tail() {
     assert_damage(&bytes, 1, 8, "zeros inside the log");
 }
 
-/// Whoever writes a log cuts its zeros off at last, perhaps while it is read.
+/// The writer of a log finally truncates its zeros, perhaps while the log is read.
 #[test]
 fn a_log_may_be_cut_while_it_is_read() {
     #[derive(Debug)]
@@ -351,7 +353,7 @@ fn a_log_may_be_cut_while_it_is_read() {
     }
 }
 
-/// Another process stores its next records while the end of the log is looked at.
+/// Another process stores its next records while a reader examines the end of the log.
 #[test]
 fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
     #[derive(Debug)]
@@ -378,7 +380,8 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
         bytes.resize(1 << 20, 0);
         bytes
     };
-    // Up to the second record, and in the midst of it: its header is there, and half of the rest.
+    // First the log ends before the second record, then in the middle of it, after its header and
+    // half of its payload.
     for seen in [8, 2000] {
         let open = |stages: Vec<Vec<u8>>| {
             let file = Arc::new(Growing { stages, reads: 0.into() });
@@ -393,7 +396,7 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
         let mut reader = growing();
         reader.next().unwrap();
         assert!(reader.next().unwrap_err().is_corruption(), "{seen} bytes");
-        // So are zeros that stay.
+        // Zeros that stay are damage, too.
         let mut holed = whole.clone();
         holed[8..5000].fill(0);
         let mut reader = open(vec![holed]).beside_writer(true);
@@ -402,7 +405,7 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
     }
 }
 
-/// A batch of one operation, as far as its header goes.
+/// Returns a batch with a valid header; the bytes after it are arbitrary.
 fn batch(seq: u64, len: usize) -> Vec<u8> {
     [&seq.to_le_bytes()[..], &1u32.to_le_bytes(), &payload(seq as u8, len)].concat()
 }
@@ -411,8 +414,8 @@ fn read_batches(bytes: &[u8]) -> Read {
     read_all(of_batches(bytes))
 }
 
-/// Returns the possible ends of a log, up to the end of a block, if the process was killed while it
-/// wrote the record after `whole`.
+/// Returns the possible contents of a log, up to the end of a block, if the process was killed
+/// while it wrote the record after `whole`.
 fn killed_ends(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let to_block = |mut bytes: Vec<u8>, more: usize| {
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES) + more * BLOCK_BYTES, 0);
@@ -446,7 +449,7 @@ fn a_log_that_was_continued_at_the_beginning_of_a_block_goes_on_there() {
             assert_eq!(log.records.len(), 4, "{what}: {:?}", log.end);
             assert_eq!(log.end.unwrap(), Tail::Clean, "{what}");
             assert_eq!(log.valid_end, continued.len() as u64);
-            // And once more.
+            // The log may be continued a second time.
             let mut again = continued.clone();
             again.resize(again.len().next_multiple_of(BLOCK_BYTES), 0);
             again.extend_from_slice(&written(&[batch(5, 10)]));
@@ -455,7 +458,7 @@ fn a_log_that_was_continued_at_the_beginning_of_a_block_goes_on_there() {
     }
 }
 
-/// A lost page leaves zeros too, but what was in it had sequence numbers.
+/// A lost page leaves zeros too, but its batches had sequence numbers.
 #[test]
 fn a_block_behind_zeros_counts_only_if_no_batch_is_missing() {
     let whole = written(&[batch(1, 100), batch(2, 300)]);
@@ -469,16 +472,16 @@ fn a_block_behind_zeros_counts_only_if_no_batch_is_missing() {
         late.resize(left.len() + 100, 0);
         late.extend_from_slice(&written(&[batch(3, 10)]));
         assert!(read_batches(&late).end.is_err(), "{what}, then not at the beginning of a block");
-        // A log of other records, such as a MANIFEST, is continued nowhere.
+        // A log of other records, such as a MANIFEST, has no continuations.
         let other = [left, written(&[batch(3, 10)])].concat();
         assert!(read(&other).end.is_err(), "{what}");
     }
 }
 
-/// Whole pages of zeros in the place of any pages of a log, as a loss of power leaves them.
+/// A loss of power may replace any pages of a log with zeros.
 #[test]
 fn lost_pages_of_a_log_of_batches_leave_no_hole() {
-    // Records that end with pages and blocks, and others.
+    // Some of these records end at the end of a page or block.
     for len in [4096 - 7 - 12, 2048 - 7 - 12, 700, 5000] {
         let batches: Vec<Vec<u8>> = (1..60).map(|seq| batch(seq, len)).collect();
         let bytes = written(&batches);
@@ -496,7 +499,7 @@ fn lost_pages_of_a_log_of_batches_leave_no_hole() {
     }
 }
 
-/// A file of damage is searched for a continuation once.
+/// A file that is full of damage is searched for a continuation only once.
 #[test]
 fn a_log_full_of_damage_is_read_in_time() {
     let mut bytes = written(&[batch(1, 10)]);
@@ -516,7 +519,7 @@ fn a_log_full_of_damage_is_read_in_time() {
     assert!(damages > 500);
 }
 
-/// A process killed between any two pages of what it writes ahead of the log's end.
+/// A process may be killed between any two pages of a write.
 #[test]
 fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
     for filler in [100, 4089, 4090, 30_000, 32_700, 32_740, 32_755, 32_760] {
@@ -529,7 +532,7 @@ fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
             let (mut file, mut written_to) = (before.clone(), Vec::new());
             file.resize(whole.len().next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES, 0);
             let mut deferred = DeferredParts::default();
-            // As `LogWriter` does it: a huge record in pieces that end with fragments.
+            // `LogWriter` also writes a huge record in pieces, each of which ends with a fragment.
             let mut position = before.len();
             while position < whole.len() {
                 let end = match whole.len() - position {

@@ -64,7 +64,7 @@ pub(super) fn reader(bytes: &[u8]) -> LogReader {
     LogReader::new(Arc::new(BytesFile(bytes.to_vec())), Path::new("000003.log")).unwrap()
 }
 
-/// [`reader`] for records that are batches.
+/// Returns a [`reader`] of a log whose records are batches.
 pub(super) fn of_batches(bytes: &[u8]) -> LogReader {
     LogReader::of_batches(Arc::new(BytesFile(bytes.to_vec())), Path::new("000003.log")).unwrap()
 }

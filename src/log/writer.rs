@@ -1,19 +1,19 @@
-//! Appending records to a log. After LevelDB's `db/log_writer.cc`.
+//! Appending records to a log. Follows LevelDB's `db/log_writer.cc`.
 
 use std::io;
 
 use crate::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
 use crate::fs::WriteFile;
 
-/// Size in bytes at which the buffer is written out, so that a huge record needs no second copy in
-/// memory.
+/// Size in bytes at which the buffer is written to the file, so that a huge record needs no second
+/// copy in memory. Raising it takes more memory and fewer system calls.
 const MAX_BUFFER_BYTES: usize = 1 << 20;
 
 /// Appends records to a log file.
 ///
 /// A record reaches the file in one write (several if it is over 1 MiB), so that a killed process
-/// leaves all of it or nothing, if the filesystem allows. After a failed write the contents of the
-/// file past the last good record are unknown, so every later call fails, too.
+/// leaves all of it or nothing, as far as the filesystem permits. After a failed write the contents
+/// of the file past the last good record are unknown, so every later call fails, too.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Box<dyn WriteFile>,
@@ -43,8 +43,8 @@ impl LogWriter {
         if added.is_err() {
             self.poisoned = true;
             self.len = start;
-            // A partly written record would be damage to some readers, and a LevelDB that appends
-            // to this log would put its records behind it.
+            // Some readers would report a partly written record as damage, and a LevelDB that
+            // appends to this log would put its records after it.
             let _ = self.file.set_len(start);
         }
         added
@@ -84,8 +84,8 @@ impl LogWriter {
     }
 
     /// Appends `mark`, a record without effect, after a failed sync, and closes the log for further
-    /// records. What the sync dropped may still be read, even by the next process; the mark tells
-    /// it not to continue this log. Failing to append it is no error.
+    /// records. Records that the sync dropped may still be read, even by the next process; the mark
+    /// tells that process not to continue this log. Failing to append the mark is not an error.
     pub(crate) fn mark_failed(&mut self, mark: &[u8]) {
         let start = self.len;
         if self.append(mark).is_err() {
@@ -94,8 +94,8 @@ impl LogWriter {
         self.poisoned = true;
     }
 
-    /// Truncates the file to the last record. Returns whether it was longer. The new length is
-    /// durable after the next [`LogWriter::sync`].
+    /// Truncates the file to its records. Returns whether it was longer. The new length is durable
+    /// after the next [`LogWriter::sync`].
     ///
     /// # Errors
     /// An I/O error, after which the log remains usable.

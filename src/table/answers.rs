@@ -18,11 +18,11 @@ thread_local! {
 }
 
 impl Answers {
-    /// Number of matches in a row from which the next answer is expected to be one. With more,
-    /// fewer prefetches are wasted and fewer misses overlap.
+    /// Number of matches in a row after which the next answer is expected to be a match. With a
+    /// higher number, fewer prefetches are wasted and fewer misses overlap.
     const MANY: u8 = 4;
 
-    /// Calls `f` with the thread's answers.
+    /// Calls `f` with the thread's answers. Returns its result.
     #[inline]
     fn with<R>(f: impl FnOnce(&mut Answers) -> R) -> R {
         ANSWERS.with(|kept| {

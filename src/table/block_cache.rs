@@ -5,16 +5,17 @@
 //! has been used `MOST_USES` times, no write to memory that other threads read.
 //!
 //! - **Eviction** follows S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction",
-//!   SOSP 2023). New blocks enter a small queue, a tenth of the capacity. At its end, those used
-//!   since move to the main queue and the others are evicted, leaving a ghost entry; a block that
-//!   still has one when it is read again enters the main queue directly. At the end of the main
-//!   queue, used blocks go round again. So a scan does not evict the blocks that lookups use.
+//!   SOSP 2023). New blocks enter a small queue, a tenth of the capacity. At its end, blocks that
+//!   were used since move to the main queue, and the others are evicted and leave a ghost entry. A
+//!   block that still has a ghost entry when it is read again enters the main queue directly. At
+//!   the end of the main queue, used blocks go round again. So a scan does not evict the blocks
+//!   that lookups use.
 //! - **Admission** is restricted while hardly any block is used again in the small queue, because
-//!   there are too many blocks for the capacity. Then most new blocks only get a ghost entry: to
-//!   keep a block costs more than to search it once.
+//!   there are too many blocks for the capacity. Then most new blocks only get a ghost entry,
+//!   because keeping a block costs more than searching it once.
 //! - **Large blocks** (relative to a shard) share a queue of their own, and borrow their capacity
-//!   from all shards. If none is free, a block is admitted when it is read a second time. So
-//!   reading large values once does not evict other blocks.
+//!   from all shards. If no capacity is free, a block is admitted when it is read a second time, so
+//!   that reading large values once does not evict other blocks.
 //! - **Spares**: the memory of evicted blocks is kept for new ones, within the same capacity. If it
 //!   were freed, it would go back to the malloc arena of the thread that once read the block, while
 //!   the thread that reads the next block allocates from another: the process would grow with each
@@ -23,8 +24,8 @@
 //! # Invariants
 //! 1. A slot is filled and emptied only under the lock of its block's shard, and every block in a
 //!    slot has one entry in a queue of that shard.
-//! 2. `dead_bytes` is the size of the entries whose block went with its table. So the blocks in use
-//!    by a shard, `Shard::bytes`, are its queues less `dead_bytes`.
+//! 2. `dead_bytes` is the size of the entries whose block was dropped with its table. So the size
+//!    of the blocks in use by a shard, `Shard::bytes`, is that of its queues minus `dead_bytes`.
 //! 3. Blocks and spares of a shard together do not exceed its capacity when its lock is released.
 //! 4. When the last table is closed, no block is in use.
 
@@ -37,51 +38,54 @@ use crate::base::sync::atomic::{AtomicBool, AtomicU64};
 use crate::base::sync::{ArcSwapAny, Guard, LockRank, Mutex};
 use crate::block::{Block, BlockView, SharedBlock};
 
-/// Memory per block, in bytes, beside its contents: its header, slot, queue entry and allocation.
+/// Memory per block, in bytes, besides its contents: its header, slot, queue entry and allocation.
 pub const ENTRY_BYTES: u64 = 128;
 
-/// Number of uses up to which uses are counted. With more, a block that was popular once stays
-/// longer.
+/// Largest use count of a block. With a higher one, a block that was popular once stays longer.
 const MOST_USES: u8 = 2;
 
-/// The value of [`Shard::used_in_small`] if all blocks are used; below [`FEW_USED`], admission is
+/// The value of [`Shard::used_in_small`] that means all blocks; below [`FEW_USED`], admission is
 /// restricted.
 const ALL_USED: u32 = 1 << 16;
 const FEW_USED: u32 = ALL_USED / 16;
 
-/// Number of blocks over which [`Shard::used_in_small`] averages. With more, it reacts more slowly.
+/// Number of blocks over which [`Shard::used_in_small`] averages. With a higher number, it reacts
+/// more slowly.
 const AVERAGE_OF: u32 = 128;
 
 /// While admission is restricted, one new block in this many is admitted anyway, so that a new
-/// access pattern is noticed. With more, it is noticed later.
+/// access pattern is noticed. With a higher number, it is noticed later.
 const ADMIT_ONE_OF: u32 = 16;
 
 /// Capacity of a shard, in bytes, per ghost entry. Blocks are mostly larger, so there are more
-/// ghost entries than blocks.
+/// ghost entries than blocks. A larger value remembers fewer blocks in less memory.
 const GHOST_OF_BYTES: u64 = 2048;
 
 /// A spare allocation is reused for a block if it is longer by at most this fraction of the block's
 /// length (one eighth). A larger divisor wastes less memory and reuses fewer spares.
 const SPARE_SLACK: usize = 8;
 
-/// Fraction of a shard's capacity that blocks leave to spares when one of them makes room (one
-/// 64th): because blocks differ in length, the evicted one may not suit the new one.
+/// Fraction of a shard's capacity (one 64th) that is left to spares when a block makes room for
+/// another: because blocks differ in length, the evicted one may not suit the new one. A larger
+/// divisor leaves less.
 const SPARE_PART: u64 = 64;
 
 /// Smallest capacity of a shard, in bytes. With larger shards there are fewer locks and fewer large
 /// blocks.
 const SHARD_BYTES: u64 = 2 << 20;
 
-/// Largest number of shards, a power of two.
+/// Largest number of shards; a power of two. With more shards, threads wait less for their locks.
 const MOST_SHARDS: u64 = 16;
 
-/// Number of ghost entries of large blocks.
+/// Number of ghost entries of large blocks. A higher number remembers more of them.
 const MOST_LARGE_GHOSTS: u64 = 1024;
 
-/// A block is large if it takes more than this fraction of a shard (one eighth).
+/// A block is large if it takes more than this fraction of a shard (one eighth). With a larger
+/// divisor, more blocks are large.
 const LARGE_PART: u64 = 8;
 
-/// Fraction of the whole capacity that is not lent to large blocks (one eighth).
+/// Fraction of the whole capacity that is never lent to large blocks (one eighth). A larger divisor
+/// lends more.
 const KEPT_PART: u64 = 8;
 
 /// A cache of data blocks, shared by all tables of a database. Thread-safe: a hit takes no lock;
@@ -91,7 +95,7 @@ const KEPT_PART: u64 = 8;
 /// [`LevelTrace`](crate::table::counts::LevelTrace).
 #[derive(Debug)]
 pub struct BlockCache {
-    /// A power of two of shards, all of the same capacity.
+    /// The shards, all of the same capacity. Their number is a power of two.
     shards: Box<[Mutex<Shard>]>,
     /// The large blocks. Its lock is taken before that of a shard.
     large: Mutex<Shard>,
@@ -102,7 +106,7 @@ pub struct BlockCache {
     next_id: AtomicU64,
 }
 
-/// The cached blocks of a table. They are evicted when it is dropped.
+/// The cached blocks of a table. They are evicted when the table is dropped.
 #[derive(Debug)]
 pub struct TableBlocks {
     slots: Arc<Slots>,
@@ -128,22 +132,22 @@ pub struct CachedBlock {
 /// A part of the cache, guarded by its lock.
 #[derive(Debug)]
 struct Shard {
-    /// In bytes.
+    /// Capacity of the shard in bytes.
     capacity: u64,
     small: Queue,
     main: Queue,
-    /// Size in bytes of the queue entries whose block went with its table.
+    /// Size in bytes of the queue entries whose block was dropped with its table.
     dead_bytes: u64,
     spares: Spares,
     ghosts: Ghosts,
-    /// Fraction of [`ALL_USED`]: how many of the blocks that left the small queue had been used
-    /// there, as a moving average.
+    /// Moving average of the share of blocks that were used in the small queue before they left it,
+    /// as a fraction of [`ALL_USED`].
     used_in_small: u32,
-    /// Number of blocks offered while admission is restricted.
+    /// Number of blocks offered since admission was restricted.
     offered: u32,
 }
 
-/// Ghost entries: the blocks that were lately evicted from the small queue or not admitted. Each
+/// Ghost entries: the blocks that were recently evicted from the small queue or not admitted. Each
 /// hash has a slot, in which a later block replaces an earlier one.
 #[derive(Debug)]
 struct Ghosts(Box<[u32]>);
@@ -248,7 +252,7 @@ impl TableBlocks {
         shard.drop_spares();
     }
 
-    /// Returns the memory the slots take, in bytes.
+    /// Returns the memory that the slots take, in bytes.
     pub fn slot_bytes(&self) -> usize {
         size_of_val(&self.slots.blocks[..])
     }
@@ -332,8 +336,8 @@ impl BlockCache {
         false
     }
 
-    /// Divides among the shards what remains of the capacity after `lent` bytes for large blocks.
-    /// The caller holds the lock of the large blocks.
+    /// Divides the capacity that remains after `lent` bytes for large blocks among the shards. The
+    /// caller holds the lock of the large blocks.
     fn lend(&self, lent: u64) {
         let room = self.bytes.saturating_sub(lent) / self.shards.len() as u64;
         for shard in &self.shards {
@@ -354,7 +358,7 @@ fn entry_bytes(block_len: usize) -> u64 {
     block_len as u64 + ENTRY_BYTES
 }
 
-/// Mixes all bits of an id into the upper half.
+/// Returns a hash of an id, which mixes all its bits into the upper half.
 fn hash((table, block): BlockId) -> u32 {
     let bits = (table << 32 | u64::from(block)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((bits ^ bits >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
@@ -416,8 +420,8 @@ impl Shard {
         queued - self.dead_bytes
     }
 
-    /// Moves the block of a dropped table out of its slot, to the spares. Its queue entry stays:
-    /// finding it would take a walk over the queue for each dropped table.
+    /// Moves the block of a dropped table from its slot to the spares. Its queue entry stays,
+    /// because finding it would take a walk over the queue for each dropped table.
     fn take(&mut self, slot: &ArcSwapAny<Option<SharedBlock>>) {
         let Some(block) = slot.swap(None) else { return };
         self.dead_bytes += entry_bytes(block.slice.len());
@@ -429,7 +433,7 @@ impl Shard {
         }
     }
 
-    /// Panics if the accounts are wrong.
+    /// Panics if the recorded sizes are wrong.
     #[cfg(test)]
     fn check(&self) {
         let mut dead_bytes = 0;
@@ -477,7 +481,7 @@ impl Shard {
         }
     }
 
-    /// Keeps the memory of an evicted block.
+    /// Keeps the memory of an evicted block as a spare.
     fn set_aside(&mut self, block: Option<SharedBlock>) {
         if let Some(block) = block {
             self.spares.push(block);
@@ -517,7 +521,7 @@ impl Shard {
         }
     }
 
-    /// Accounts for a dead entry that left its queue.
+    /// Subtracts a dead entry, which left its queue, from `dead_bytes`.
     fn bury(&mut self, entry: &Queued) {
         debug_assert!(entry.bytes <= self.dead_bytes, "a dead entry was not counted");
         self.dead_bytes -= entry.bytes;
@@ -531,13 +535,13 @@ impl Spares {
         self.by_length.entry(len).or_default().push(block);
     }
 
-    /// Takes an allocation of `len` bytes or slightly more.
+    /// Takes and returns an allocation of `len` bytes or slightly more, if there is one.
     fn take(&mut self, len: usize) -> Option<SharedBlock> {
         let (&found, _) = self.by_length.range(len..=len + len / SPARE_SLACK).next()?;
         self.take_from(found)
     }
 
-    /// Takes the shortest allocation, which is the least useful.
+    /// Takes and returns the shortest allocation, which is the least useful.
     fn pop(&mut self) -> Option<SharedBlock> {
         let (&shortest, _) = self.by_length.first_key_value()?;
         self.take_from(shortest)
@@ -590,7 +594,7 @@ impl Queued {
         Some((slots, uses))
     }
 
-    /// Takes the block out of its slot.
+    /// Takes the block out of its slot and returns it.
     fn clear(&self, slots: &Slots) -> Option<SharedBlock> {
         slots.blocks[self.at as usize].swap(None)
     }
@@ -604,8 +608,8 @@ impl Queued {
 
 #[cfg(test)]
 impl BlockCache {
-    /// Panics if an invariant of this file's head is broken. No other thread may use the cache
-    /// meanwhile.
+    /// Panics if an invariant from the head of this file is broken. No other thread may use the
+    /// cache meanwhile.
     pub(crate) fn check(&self) {
         self.large.lock().check();
         self.shards.iter().for_each(|shard| shard.lock().check());
@@ -613,7 +617,7 @@ impl BlockCache {
     }
 }
 
-/// The cache outlives its tables, so nothing is in use at its end.
+/// The cache outlives its tables, so no block is in use when it is dropped.
 #[cfg(debug_assertions)]
 impl Drop for BlockCache {
     fn drop(&mut self) {
@@ -687,7 +691,8 @@ mod tests {
         assert_eq!(cache.usage_bytes(), 0);
     }
 
-    /// The bytes of a table's blocks that are in memory. Looks at each, which counts as a use.
+    /// Returns the size of a table's blocks that are in memory. Looks each block up, which counts
+    /// as a use.
     fn held_bytes(table: &TableBlocks) -> u64 {
         (0..table.slots.blocks.len()).filter_map(|at| len(table, at)).map(entry_bytes).sum()
     }
@@ -698,7 +703,7 @@ mod tests {
         let (goes, stays) = (cache.table(40), cache.table(500));
         (0..40).for_each(|at| goes.insert(at, block(1000)));
         held_bytes(&goes);
-        // Those enter the main queue when the small one is left.
+        // The blocks of `goes` enter the main queue when they leave the small one.
         (0..60).for_each(|at| stays.insert(at, block(1000)));
         let before = cache.usage_bytes();
         assert_eq!(before, held_bytes(&goes) + held_bytes(&stays));
@@ -718,7 +723,7 @@ mod tests {
         assert_eq!(cache.shards[0].lock().dead_bytes, 0, "all of it has come to an end");
     }
 
-    /// As where more tables are read than may be open.
+    /// Models reads of more tables than may be open.
     #[test]
     fn tables_that_come_and_go_leave_little_behind() {
         let cache = Arc::new(BlockCache::new(200 << 10));
@@ -784,7 +789,7 @@ mod tests {
         assert!(here(&gone) && !here(&(gone + 1)));
     }
 
-    /// Reads a block as a lookup does: whether it was there.
+    /// Reads a block as a lookup does. Returns whether it was cached.
     fn read(table: &TableBlocks, at: usize) -> bool {
         let there = table.get(at).is_some();
         if !there && table.wants(at, 4096) {
@@ -801,7 +806,7 @@ mod tests {
             let read = |at| !read(&table, at) && table.get(at).is_some();
             range.filter(|&at| read(at)).count()
         };
-        // The look at what was kept is a use.
+        // Counting the kept blocks is a use of each.
         assert_eq!(kept(0..1000), 1000);
         (1000..3000).for_each(|at| assert!(!read(&table, at)));
         let before = cache.usage_bytes();
@@ -812,7 +817,7 @@ mod tests {
         for _ in 0..2 {
             assert!(few.clone().filter(|&at| !read(&table, at)).count() > 0);
         }
-        // Some took each other's place among those remembered.
+        // Some blocks took each other's ghost entries.
         let stayed = few.filter(|&at| read(&table, at)).count();
         assert!(stayed > 40, "read twice, {stayed} of 50 stay");
     }
@@ -872,8 +877,8 @@ mod tests {
         assert_eq!(cache.usage_bytes(), 0);
     }
 
-    /// Whoever makes room holds a table's slots for a moment, with the shard's lock. If the table
-    /// is dropped in that moment, the slots go with the lock held.
+    /// A thread that makes room holds a table's slots for a moment, with the shard's lock. If the
+    /// table is dropped in that moment, its slots are dropped with the lock held.
     #[test]
     fn slots_may_go_while_their_shard_is_locked() {
         let cache = Arc::new(BlockCache::new(1 << 10));

@@ -32,8 +32,8 @@ use crate::table::filters::{FILTER_PREFIX, prefix_filter_name};
 /// faster.
 const WRITE_BUFFER_BYTES: usize = 128 << 10;
 
-/// Largest data block, in bytes. Leaves room in the 32-bit lengths and restart points for one more
-/// entry.
+/// Largest data block, in bytes. It leaves room in the 32-bit lengths and restart points for one
+/// more entry.
 const MAX_BLOCK_BYTES: usize = 1 << 30;
 
 /// Options for writing tables.
@@ -50,9 +50,9 @@ pub struct TableOptions {
     pub prefix_filter: Option<(Arc<dyn PrefixExtractor>, u32)>,
     /// Size at which a data block is finished, before compression, in bytes. At most 1 GiB.
     pub block_bytes: usize,
-    /// Number of entries from one restart point to the next in data blocks. At least 1.
+    /// Number of entries between restart points in data blocks. At least 1.
     pub block_restart_interval: usize,
-    /// How blocks are compressed.
+    /// Compression of the blocks.
     pub compression: Compression,
 }
 
@@ -122,8 +122,8 @@ impl TableBuilder {
     /// Adds an entry.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`], if `key` is not after the key added last, or if the key or the
-    /// value is longer than 3 GiB - 1; the builder remains usable. An I/O error.
+    /// [`Error::InvalidArgument`], if `key` does not come after the previous key, or if the key or
+    /// the value is longer than 3 GiB - 1; the builder remains usable. An I/O error.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.out.check()?;
         self.check_entry(key, value)?;
@@ -160,6 +160,7 @@ impl TableBuilder {
     }
 
     /// Writes the remaining parts and syncs the file. Syncing the directory is left to the caller.
+    /// Returns a summary of the table.
     ///
     /// # Errors
     /// An I/O error; the file is then not a table.
@@ -307,7 +308,7 @@ impl Output {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Writes a block and its trailer.
+    /// Writes a block and its trailer. Returns the block's handle.
     fn write_block(&mut self, (stored, id): (&[u8], u8)) -> Result<BlockHandle> {
         let handle = BlockHandle { offset: self.offset, size: stored.len() as u64 };
         self.append(stored)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Declares the counters of a level twice: as plain numbers, and as counters that other threads can
-/// read while they are updated.
+/// read while they are being updated.
 macro_rules! level_counters {
     ($($(#[$doc:meta])* $counter:ident,)*) => {
         /// Counts of the work that reads did at one level, or in one table.
@@ -56,43 +56,43 @@ macro_rules! level_counters {
 }
 
 level_counters! {
-    /// Tables searched by gets: their key range contains the key.
+    /// Number of tables that gets searched, because their key range contains the key.
     tables_considered,
-    /// Tables skipped by gets: their key range does not contain the key.
+    /// Number of tables that gets skipped, because their key range does not contain the key.
     tables_skipped_by_range,
-    /// Index blocks searched.
+    /// Number of index blocks searched.
     index_seeks,
-    /// Block filters queried.
+    /// Number of block filters queried.
     filter_checks,
-    /// Block filters that answered "no", each saving a data block.
+    /// Number of block filters that answered "no", each saving a data block.
     filter_negatives,
-    /// Block filters that answered "maybe" for a key that the block had.
+    /// Number of block filters that answered "maybe" for a key that the block had.
     filter_true_positives,
-    /// Block filters that answered "maybe" although the block did not have the key, or only in
-    /// versions newer than the read.
+    /// Number of block filters that answered "maybe" although the block did not have the key, or
+    /// only in versions newer than the read.
     filter_false_positives,
-    /// Data blocks found in the block cache.
+    /// Number of data blocks found in the block cache.
     data_blocks_from_cache,
-    /// Data blocks read from a file.
+    /// Number of data blocks read from a file.
     data_blocks_from_file,
-    /// Bytes read from files, block trailers included.
+    /// Number of bytes read from files, block trailers included.
     bytes_read,
-    /// Bytes produced by decompression.
+    /// Number of bytes produced by decompression.
     bytes_decompressed,
-    /// Block checksums verified.
+    /// Number of block checksums verified.
     checksums_verified,
-    /// Table filters queried.
+    /// Number of table filters queried.
     table_filter_checks,
-    /// Table filters that answered "no", each saving an index search and a data block.
+    /// Number of table filters that answered "no", each saving an index search and a data block.
     table_filter_negatives,
-    /// Table filters that answered "maybe" for a key that the table had.
+    /// Number of table filters that answered "maybe" for a key that the table had.
     table_filter_true_positives,
-    /// Table filters that answered "maybe" although the table did not have the key, or only in
-    /// versions newer than the read.
+    /// Number of table filters that answered "maybe" although the table did not have the key, or
+    /// only in versions newer than the read.
     table_filter_false_positives,
-    /// Prefix filters queried by scans of one prefix.
+    /// Number of prefix filters queried by scans of one prefix.
     prefix_filter_checks,
-    /// Prefix filters that answered "no", each saving the scan a table.
+    /// Number of prefix filters that answered "no", each saving a scan a table.
     prefix_filter_negatives,
 }
 
@@ -112,12 +112,12 @@ impl LevelTrace {
         self.filter_negatives + self.table_filter_negatives
     }
 
-    /// Returns the number of block and table filters that answered "maybe" rightly.
+    /// Returns the number of block and table filters that correctly answered "maybe".
     pub fn all_filter_true_positives(&self) -> u64 {
         self.filter_true_positives + self.table_filter_true_positives
     }
 
-    /// Returns the number of block and table filters that answered "maybe" wrongly.
+    /// Returns the number of block and table filters that wrongly answered "maybe".
     pub fn all_filter_false_positives(&self) -> u64 {
         self.filter_false_positives + self.table_filter_false_positives
     }

@@ -19,12 +19,13 @@ fn with_table_filter(has_block_filter: bool) -> TableOptions {
     }
 }
 
-/// Returns a context for tables of these options that always knows LevelDB's filters.
+/// Returns a context for tables of these options that also knows LevelDB's filters.
 fn context(options: &TableOptions) -> TableContext {
     TableContext { filter_policy: bloom(), ..context_of(options) }
 }
 
-/// `000/0000`, `000/0002`, ... with a hundred keys per prefix and two versions of each key.
+/// Returns entries with keys `000/0000`, `000/0002`, ..., a hundred keys per prefix and two
+/// versions of each key.
 fn model() -> Model {
     let key = |i: usize| format!("{:03}/{:04}", i / 100, 2 * i).into_bytes();
     let versions = |i| [9, 5].map(|seq| internal_key(&key(i), seq, KeyKind::Value));

@@ -15,14 +15,14 @@ use crate::filter::{
 use crate::format::handle::BlockHandle;
 use crate::table::settings::TableContext;
 
-/// First part of a filter block's name in the metaindex. The policy's name follows.
+/// First part of the name of a filter block in the metaindex. The policy's name follows.
 pub const FILTER_PREFIX: &str = "filter.";
 
 /// Facts about the filter block of an open table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FilterInfo {
-    /// The policy name it was found under, without `filter.`.
+    /// Name of the policy in the metaindex, without `filter.`.
     pub name: String,
     /// Size of the filter block, in bytes.
     pub bytes: usize,
@@ -35,13 +35,13 @@ pub struct FilterInfo {
 /// The filters that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
-    /// The filter block, and the policy name it was found under.
+    /// The filter block, and the name of its policy in the metaindex.
     pub block: Option<(String, FilterBlockReader)>,
     /// The filter over all keys.
     pub table: Option<TableFilter>,
     /// The filter over the prefixes of all keys.
     pub prefix: Option<TableFilter>,
-    /// Why a filter that the table has could not be read.
+    /// The error that kept one of the table's filters from being read.
     pub error: Option<Error>,
 }
 
@@ -88,7 +88,8 @@ impl Filters {
         Ok(filters)
     }
 
-    /// Keeps an error about damage in `self.error`; returns an I/O error.
+    /// Returns the value of a good `result`. Stores an error about damage in `self.error` and
+    /// returns `None` for it; returns an I/O error.
     fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(filter) => Ok(Some(filter)),
@@ -110,7 +111,7 @@ impl Filters {
         })
     }
 
-    /// Returns the memory the filters take, in bytes.
+    /// Returns the memory that the filters take, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |(_, filter)| filter.memory_bytes());
         let whole = [&self.table, &self.prefix].into_iter().flatten();

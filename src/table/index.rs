@@ -13,14 +13,14 @@ use crate::format::coding::Decoder;
 use crate::format::handle::BlockHandle;
 use crate::format::key::KeyOrder;
 
-/// An index block, with arrays that make its search faster.
+/// An index block, with arrays that make searching it faster.
 #[derive(Debug)]
 pub(crate) struct Index {
     block: Block,
     file_bytes: u64,
     /// The location of each data block. `None` if some entry of the index block is not a
     /// well-formed restart point, as LevelDB writes them, or does not fit [`PackedHandle`]. Such a
-    /// block is searched as it is, and its damage is found on the way.
+    /// block is searched directly, and the search finds its damage.
     handles: Option<Box<[PackedHandle]>>,
     /// Built from every separator but the last, if keys are in byte order. The last is a short
     /// successor ("1" after "0417"): including it would leave no common prefix and make all heads
@@ -63,20 +63,21 @@ impl Index {
         &self.block
     }
 
-    /// Returns the number of data blocks, or `None` where [`IndexSpot::at`] is.
+    /// Returns the number of data blocks; `None` if [`IndexSpot::at`] would be `None`.
     pub(crate) fn blocks(&self) -> Option<usize> {
         self.handles.as_ref().map(|handles| handles.len())
     }
 
-    /// Returns the memory the index takes, in bytes.
+    /// Returns the memory that the index takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.block.len()
             + self.handles.as_ref().map_or(0, |handles| size_of_val(&handles[..]))
             + self.fences.as_ref().map_or(0, Fences::memory_bytes)
     }
 
-    /// Finds the first data block whose separator is not less than `target`. `scratch` is for keys
-    /// decoded on the way; afterwards it holds the separator if [`IndexSpot::at`] is `None`.
+    /// Returns the first data block whose separator is not less than `target`. `scratch` is for
+    /// keys decoded during the search; afterwards it holds the separator if [`IndexSpot::at`] is
+    /// `None`.
     ///
     /// # Errors
     /// Corruption, if an entry read by the search is malformed.
@@ -104,7 +105,7 @@ impl Index {
         Ok(handles.get(at).map(spot))
     }
 
-    /// Does what [`Index::seek`] does, in the index block alone.
+    /// Like [`Index::seek`], but searches the index block itself.
     #[cold]
     fn seek_plain(
         &self,
@@ -121,8 +122,8 @@ impl Index {
         Ok(Some(IndexSpot { at: None, handle: decode(cursor.value(), self.file_bytes)? }))
     }
 
-    /// Returns the separator at a spot returned by [`Index::seek`]. `scratch` must be unchanged
-    /// since.
+    /// Returns the separator of a spot that [`Index::seek`] returned. `scratch` must not have
+    /// changed since.
     pub(crate) fn separator<'a>(&'a self, spot: &IndexSpot, scratch: &'a [u8]) -> &'a [u8] {
         let Some(at) = spot.at else { return scratch };
         self.block.view().entry_at_restart(at).map_or(&[], |entry| entry.key)
@@ -168,7 +169,7 @@ fn packed_handles(block: &Block, file_bytes: u64) -> Option<Box<[PackedHandle]>>
     (0..block.restarts()).map(packed).collect()
 }
 
-/// A cursor over the data blocks of an index. Each call must be given that index.
+/// A cursor over the data blocks of an index. That index is passed to each call.
 #[derive(Debug)]
 pub(crate) enum IndexCursor {
     /// A position in the array of blocks; `None` if the cursor is not positioned.

@@ -14,8 +14,8 @@ use crate::table::settings::BlockReadOptions;
 /// A cursor over the entries of a table. It owns its table; keys and values are borrowed until the
 /// next move.
 ///
-/// Before the first move, past either end and after an error it is not positioned: `next` and
-/// `prev` leave it so, and only a seek moves it.
+/// Before the first move, past either end and after an error the cursor is not positioned: then
+/// `next` and `prev` have no effect, and only a seek moves it.
 #[derive(Debug)]
 pub struct TableCursor {
     table: Arc<Table>,
@@ -46,7 +46,7 @@ impl TableCursor {
         &self.table
     }
 
-    /// Returns the counts of what the cursor has read so far.
+    /// Returns counts of the work that the cursor has done so far.
     pub fn trace(&self) -> &LevelTrace {
         &self.trace
     }
@@ -112,7 +112,7 @@ impl TableCursor {
         if found.map_err(|error| self.data_error(error))? {
             return Ok(true);
         }
-        // The target lies between the block's last key and its separator.
+        // The target lies between the block's last key and the block's separator.
         self.next_block()
     }
 
@@ -154,8 +154,8 @@ impl TableCursor {
         self.enter_backward(found)
     }
 
-    /// Moves to the first entry of the index's current block or a later one. `found` says whether
-    /// the index is at a block.
+    /// Moves to the first entry of the index's current block or a later one. `found` is whether the
+    /// index is at a block.
     fn enter_forward(&mut self, mut found: bool) -> Result<bool> {
         while found {
             self.load_block()?;
@@ -170,7 +170,8 @@ impl TableCursor {
         Ok(false)
     }
 
-    /// Moves to the last entry of the index's current block or an earlier one. `found` as above.
+    /// Moves to the last entry of the index's current block or an earlier one. `found` is whether
+    /// the index is at a block.
     fn enter_backward(&mut self, mut found: bool) -> Result<bool> {
         while found {
             self.load_block()?;

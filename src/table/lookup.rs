@@ -30,13 +30,14 @@ use crate::table::stored::{Stored, read_stored};
 /// keeps more memory per thread.
 const KEEP_SCRATCH_BYTES: usize = 64 << 10;
 
-/// Calls `f` with the thread's scratch buffer, for keys decoded during a lookup.
+/// Calls `f` with the thread's scratch buffer, for keys decoded during a lookup. Returns its
+/// result.
 #[inline]
 fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
     thread_local! {
         static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
-    // A destructor of another thread-local may read after this one is gone.
+    // The destructor of another thread-local may read after this one is gone.
     let mut scratch = SCRATCH.try_with(Cell::take).unwrap_or_default();
     let result = f(&mut scratch);
     scratch.shrink_to(KEEP_SCRATCH_BYTES);
@@ -45,8 +46,8 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 }
 
 impl Table {
-    /// Looks up `key`: returns the first entry at or after it, if that has the same user key. In
-    /// the engine's tables `key` is an internal key of the user key and the newest visible sequence
+    /// Looks up `key`. Returns the first entry at or after it, if that entry has the same user key.
+    /// In the engine's tables `key` is an internal key: a user key with the newest visible sequence
     /// number.
     ///
     /// Every step is reported to `sink`.
@@ -62,8 +63,7 @@ impl Table {
         self.get_hashed(key, &KeyHash::new(self.order.user_key(key)), options, sink)
     }
 
-    /// Does what [`Table::get`] does, with a user-key hash that is computed once for several
-    /// tables.
+    /// Like [`Table::get`], with a user-key hash that is computed once for several tables.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -83,13 +83,14 @@ impl Table {
         if !may_match {
             return Ok(None);
         }
-        // After this filter's "maybe", the block's own filter has little to add.
+        // If this filter answers "maybe", the block's own filter has little to add.
         let found = self.search(key, false, options, sink)?;
         sink.table_filter_outcome(found.is_some());
         Ok(found)
     }
 
-    /// Looks up `key` through the index and, if `ask_block_filter`, the block's filter.
+    /// Looks up `key` through the index and, with `ask_block_filter`, the block's filter. Returns
+    /// the entry found.
     fn search<S: TableSink>(
         &self,
         key: &[u8],
@@ -100,7 +101,7 @@ impl Table {
         with_scratch(|scratch| {
             let Some(spot) = self.index_seek(key, scratch, sink)? else { return Ok(None) };
             let filter = self.filters.block.as_ref().filter(|_| ask_block_filter);
-            // Prefetches the block unless the filter is likely to answer "absent".
+            // The block is prefetched unless the filter is likely to answer "absent".
             let fetches_first = filter.is_none() || Answers::promise_a_match();
             let fetched = fetches_first.then(|| self.cached(spot));
             if let Some((_, filter)) = filter {
@@ -120,7 +121,8 @@ impl Table {
         })
     }
 
-    /// Looks up `key` in a data block: `cached`, or read from the file if that is `None`.
+    /// Looks up `key` in the data block `cached`, or reads the block from the file if that is
+    /// `None`.
     #[inline]
     fn search_block<S: TableSink>(
         &self,
@@ -168,7 +170,7 @@ impl Table {
         Ok(spot.map_or(self.footer().metaindex.offset, |spot| spot.handle.offset))
     }
 
-    /// Finds the data block that holds the first entry at or after `key`, if there is one.
+    /// Returns the data block that holds the first entry at or after `key`, if there is one.
     #[inline]
     fn index_seek<S: TableSink>(
         &self,
@@ -260,7 +262,7 @@ impl Table {
         self.read_data_block(spot, options, sink)
     }
 
-    /// Reads a data block from the file and offers it to the cache.
+    /// Reads a data block from the file, offers it to the cache, and returns it.
     #[inline(never)]
     fn read_data_block<S: TableSink>(
         &self,
@@ -280,7 +282,7 @@ impl Table {
     }
 
     /// Looks up a key in a data block read from the file. A block that will not be cached is
-    /// searched in the buffer it was decompressed into.
+    /// searched in the buffer it was decompressed into. Returns the entry found.
     #[inline(never)]
     fn find_in_file<S: TableSink>(
         &self,
@@ -318,7 +320,7 @@ impl Table {
         keeper.0.wants(keeper.1, len).then_some(keeper)
     }
 
-    /// Caches a block that was just read.
+    /// Caches a block that was just read, and returns it.
     fn keep(&self, (blocks, at): (&TableBlocks, usize), stored: Stored<'_>) -> Result<Block> {
         let spare = |len| blocks.spare(at, len);
         let block = Block::with_heads(stored.contents, &self.order, stored.buffer, spare)?;

@@ -1,4 +1,4 @@
-//! Opening and checking tables, and what an open table knows about itself. Lookups are in
+//! Opening and checking tables, and the properties of an open table. Lookups are in
 //! [`lookup`](crate::table::lookup).
 //!
 //! The layout of a table is drawn at the head of [`builder`](crate::table::builder). Defined by
@@ -24,7 +24,7 @@ use crate::table::sink::NoSink;
 pub(crate) use crate::table::sink::{COPIED_VALUE_BYTES, Found};
 use crate::table::stored::{read_footer, read_stored};
 
-/// An index entry, which describes a data block.
+/// An entry of the index: the description of a data block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockInfo {
     /// A key that is not before the block's last key, and before the next block's first key.
@@ -111,7 +111,7 @@ impl Table {
         read_stored(file, path, handle, true, &mut NoSink, |stored| Block::new(stored.contents))
     }
 
-    /// Reads the names and handles in the metaindex.
+    /// Returns the names and handles in the metaindex, which it reads from the file.
     fn read_meta(&self) -> Result<Vec<(Vec<u8>, BlockHandle)>> {
         let at = self.footer.metaindex;
         let result = at.within(self.file_bytes).map_err(|e| at_footer(e, self.file_bytes));
@@ -148,8 +148,8 @@ impl Table {
         let mut cursor = self.index.block().cursor();
         let mut valid = cursor.seek_to_first();
         let in_file = |error: Error| error.at(self.footer.index.offset).in_file(&self.path);
-        // An index that LevelDB did not write is both walked and searched by its restart points:
-        // each must be an entry.
+        // An index that LevelDB did not write is both walked and searched by its restart points, so
+        // each restart point must be an entry.
         let view = self.index.block().view();
         let restarts =
             if self.index.blocks().is_some() { 0 } else { self.index.block().restarts() };
@@ -186,7 +186,8 @@ impl Table {
         in_index(error, self.footer.index.offset, &self.path)
     }
 
-    /// Reads a block without the cache. Returns the id of its compression and its contents.
+    /// Reads a block without the cache. Returns the id of the block's compression, and the
+    /// contents.
     ///
     /// # Errors
     /// Corruption, if the block is damaged or outside the file; an I/O error.
@@ -259,18 +260,18 @@ impl Table {
         self.filters.block.is_some() || self.filters.table.is_some()
     }
 
-    /// Returns the damage because of which the table is read without one of its filters.
+    /// Returns the damage that keeps one of the table's filters from being used, if there is any.
     pub fn filter_error(&self) -> Option<&Error> {
         self.filters.error.as_ref()
     }
 
-    /// Returns the memory the filters take while the table is open, in bytes.
+    /// Returns the memory that the filters take while the table is open, in bytes.
     pub fn filter_memory_bytes(&self) -> usize {
         self.filters.memory_bytes()
     }
 
-    /// Returns the memory the index, the filters and the block slots take while the table is open,
-    /// in bytes.
+    /// Returns the memory that the index, the filters and the block slots take while the table is
+    /// open, in bytes.
     pub fn pinned_bytes(&self) -> usize {
         let slots = self.blocks.as_ref().map_or(0, TableBlocks::slot_bytes);
         self.index.memory_bytes() + self.filters.memory_bytes() + slots
@@ -301,8 +302,8 @@ fn at_footer(error: Error, file_bytes: u64) -> Error {
     error.at(file_bytes.saturating_sub(FOOTER_BYTES as u64))
 }
 
-/// Sets the offset in `error` to that of the index block: the offset inside the value that was
-/// decoded tells nobody anything.
+/// Sets the offset in `error` to that of the index block: an offset inside the decoded value would
+/// help nobody.
 fn in_index(error: Error, offset: u64, path: &Path) -> Error {
     match error {
         Error::Corruption(mut corruption) => {

@@ -13,7 +13,7 @@ pub struct TableContext {
     pub order: KeyOrder,
     /// The kind of block filter to use; `None` ignores all filters.
     pub filter_policy: Option<Arc<dyn FilterPolicy>>,
-    /// The extractor whose prefix filters to use.
+    /// The extractor whose prefix filters are used; `None` ignores prefix filters.
     pub prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
     /// The cache of data blocks; `None` caches none.
     pub block_cache: Option<Arc<BlockCache>>,
@@ -28,7 +28,7 @@ pub struct BlockReadOptions {
     pub verify_checksums: bool,
     /// Inserts blocks read from the file into the block cache. Default: true.
     pub fill_cache: bool,
-    /// Queries filters first. Default: true.
+    /// Queries filters before reading data blocks. Default: true.
     pub use_filter: bool,
 }
 

@@ -9,40 +9,40 @@ use crate::format::handle::BlockHandle;
 use crate::format::key::{KeyKind, SeqNo};
 use crate::table::counts::{LevelTally, LevelTrace};
 
-/// Values up to this length, in bytes, are copied out of their block; longer ones share the memory
-/// of a cached block. Raising it means more copying, but fewer blocks kept alive by values.
+/// Maximum length, in bytes, of values that are copied out of their block; longer ones share the
+/// memory of a cached block. Raising it means more copying, but fewer blocks kept alive by values.
 pub(crate) const COPIED_VALUE_BYTES: usize = 1 << 10;
 
-/// The entry a lookup found.
+/// An entry found by a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The sequence number of the write; 0 in a table of plain keys.
     pub seq: SeqNo,
     /// Whether the write was a put or a deletion; `Value` in a table of plain keys.
     pub kind: KeyKind,
-    /// The value. If longer than 1 KiB and from a cached block, it shares the block's memory.
+    /// The value. If it is longer than 1 KiB and from a cached block, it shares the block's memory.
     pub value: Bytes,
 }
 
 /// Receives every step of a lookup, in order. Lookups are compiled for each type of sink: counting
 /// costs its additions, and [`NoSink`] costs nothing.
 pub trait TableSink {
-    /// Whether the sink wants separators. Otherwise it gets empty ones, which cost nothing.
+    /// Whether the sink uses separators. Otherwise it gets empty ones, which cost nothing.
     const HEARS_SEPARATORS: bool = false;
 
     /// The whole-table filter was queried.
     fn table_filter(&mut self, may_match: bool);
 
-    /// The whole-table filter had answered "maybe"; `found` says whether the key was there.
+    /// Reports whether the key was there after the whole-table filter had answered "maybe".
     fn table_filter_outcome(&mut self, found: bool);
 
-    /// The index was searched. `None` if every key of the table is less.
+    /// The index was searched. `entry` is `None` if every key of the table is less.
     fn index_seek(&mut self, entry: Option<IndexEntry<'_>>);
 
     /// The block's filter was queried.
     fn block_filter(&mut self, may_match: bool);
 
-    /// The block's filter had answered "maybe"; `found` says whether the key was there.
+    /// Reports whether the key was there after the block's filter had answered "maybe".
     fn block_filter_outcome(&mut self, found: bool);
 
     /// A data block is about to be read.

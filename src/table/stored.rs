@@ -10,7 +10,7 @@ use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Foot
 use crate::fs::ReadFile;
 use crate::table::sink::{NoSink, TableSink};
 
-/// Reads the footer of a table of `file_bytes` bytes.
+/// Reads and returns the footer of a table of `file_bytes` bytes.
 pub(super) fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> Result<Footer> {
     let Some(at) = file_bytes.checked_sub(FOOTER_BYTES as u64) else {
         let least = format!("at least {FOOTER_BYTES} bytes");
@@ -32,7 +32,7 @@ pub(super) fn read_footer(file: &dyn ReadFile, file_bytes: u64, path: &Path) -> 
     Ok(footer)
 }
 
-/// Reads a block of a file that may not be a complete table.
+/// Reads and returns a block of a file that need not be a complete table.
 ///
 /// # Errors
 /// Corruption, if the block is damaged or the file ends inside it; an I/O error.
@@ -52,7 +52,7 @@ pub(crate) fn read_loose_block(
 
 /// A block read from the file, in buffers that the next read reuses.
 pub(super) struct Stored<'a> {
-    /// The id of its compression.
+    /// The id of the block's compression.
     pub id: u8,
     /// The decompressed contents.
     pub contents: &'a [u8],
@@ -72,8 +72,8 @@ struct Buffers {
 /// thread.
 const KEEP_BYTES: usize = 128 << 10;
 
-/// Reads a block that lies within the file, decompresses it, and passes it to `then`. Errors of
-/// `then` get the block's offset.
+/// Reads a block that lies within the file, decompresses it, and passes it to `then`. Returns the
+/// result of `then`; errors of `then` get the block's offset.
 pub(super) fn read_stored<S: TableSink, R>(
     file: &dyn ReadFile,
     path: &Path,
@@ -85,7 +85,7 @@ pub(super) fn read_stored<S: TableSink, R>(
     thread_local! {
         static BUFFERS: Cell<Buffers> = Cell::default();
     }
-    // A destructor of a thread-local may read after the thread's buffers are gone.
+    // The destructor of a thread-local may read after the thread's buffers are gone.
     let mut buffers = BUFFERS.try_with(Cell::take).unwrap_or_default();
     let result = read_into(&mut buffers, file, path, handle, verify, sink)
         .and_then(|stored| then(stored).map_err(|error| error.at(handle.offset)));

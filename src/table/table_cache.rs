@@ -54,7 +54,7 @@ impl TableSlot {
     }
 }
 
-/// The slots whose tables are open.
+/// The slots whose tables are open, as the clock algorithm's ring.
 #[derive(Debug, Default)]
 struct Ring {
     slots: Vec<Weak<TableSlot>>,
@@ -87,11 +87,12 @@ impl Ring {
     }
 }
 
-/// A table being opened. Counted until it is dropped, for a filter policy may panic meanwhile.
+/// A table being opened. It is counted until this is dropped, even if a filter policy panics.
 struct OpeningTable<'a>(&'a Mutex<Ring>);
 
 impl<'a> OpeningTable<'a> {
-    /// Ends the count under the lock under which the caller adds the table.
+    /// Stops counting the table. Returns the ring's lock, so that the caller can add the table
+    /// under it.
     fn end(self) -> MutexGuard<'a, Ring> {
         let ring = self.0;
         std::mem::forget(self);
@@ -108,8 +109,8 @@ impl Drop for OpeningTable<'_> {
     }
 }
 
-/// Opens the tables of one directory and keeps them open. Thread-safe; no lock is held during
-/// I/O but the slot's own.
+/// Opens the tables of one directory and keeps them open. Thread-safe. During I/O no lock is held
+/// except the slot's own.
 #[derive(Debug)]
 pub struct TableCache {
     fs: Arc<dyn Fs>,
@@ -134,8 +135,8 @@ impl TableCache {
         TableCache { fs, dir, context, capacity: capacity.max(1), ring, lock: None }
     }
 
-    /// Opens no more tables once `lock`, that of the directory, was replaced: they may be tables of
-    /// another database.
+    /// Opens no more tables once `lock`, the directory's lock, has been replaced: they may belong
+    /// to another database.
     pub fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> TableCache {
         self.lock = Some(Arc::downgrade(lock));
         self
@@ -156,8 +157,8 @@ impl TableCache {
         }
     }
 
-    /// Calls `f` with the open table of `slot`. If the table is already open, its reference count
-    /// is not touched.
+    /// Calls `f` with the open table of `slot` and returns its result. If the table is already
+    /// open, its reference count is not touched.
     ///
     /// # Errors
     /// Errors of [`TableCache::table`] and of `f`.
@@ -181,7 +182,7 @@ impl TableCache {
         self.ring.lock().slots.iter().filter(|slot| slot.strong_count() > 0).count()
     }
 
-    /// Returns the number of times a table was opened.
+    /// Returns the number of times that tables were opened.
     #[cfg(test)]
     pub fn opened(&self) -> u64 {
         self.ring.lock().opened
@@ -223,7 +224,7 @@ impl TableCache {
         ring.slots.push(Arc::downgrade(slot));
         slot.used.store(true, Ordering::Relaxed);
         slot.table.store(Some(table.clone()));
-        // Other threads may have opened tables in the meantime, more than there was room for.
+        // Meanwhile, other threads may have opened more tables than there was room for.
         let closed = ring.close_down_to(self.capacity);
         debug_assert!(ring.slots.len() <= self.capacity, "more tables are open than may be");
         drop(ring);
@@ -233,7 +234,7 @@ impl TableCache {
 
     fn open_file(&self, slot: &TableSlot) -> Result<Arc<Table>> {
         let (file, path) = self.find(slot.number)?;
-        // After the file was opened: while this is still so, the file is ours.
+        // Check only now that the file is open: if the lock file is still ours, so is the table.
         check_not_replaced(self.lock.as_ref()).map_err(|error| Error::io("read", &path, error))?;
         Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))
     }
@@ -269,7 +270,7 @@ mod tests {
     use crate::table::sink::NoSink;
     use crate::table::testing::{MemDir, build, context_of, internal_order, small_blocks};
 
-    /// Creates a cache of tables 1 to 5, each containing its own number; 5 is an `.sst`.
+    /// Creates a cache of tables 1 to 5, each containing its own number; 5 is an `.sst` file.
     fn cache(capacity: usize) -> (Arc<MemDir>, TableCache, Vec<Arc<TableSlot>>) {
         let options = small_blocks(internal_order());
         let mut dir = MemDir::default();
@@ -321,7 +322,8 @@ mod tests {
         for slot in &slots[..4] {
             number_in(&cache, slot);
         }
-        // Opening the fourth found all three used: it skipped each once, and then closed the first.
+        // Opening the fourth table found all three used: the hand skipped each once, and then
+        // closed the first.
         assert_eq!(open_numbers(&slots), [2, 3, 4]);
         number_in(&cache, &slots[2]);
         number_in(&cache, &slots[4]);
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!(error.io_kind(), Some(io::ErrorKind::NotFound));
         assert!(error.to_string().contains("000077.ldb"), "{error}");
         assert_eq!(cache.open_tables(), 0);
-        // After failures there is room for as many tables as before.
+        // After failures there is room for as many open tables as before.
         for slot in &slots {
             number_in(&cache, slot);
         }

@@ -16,7 +16,7 @@ use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 use crate::table::builder::{TableBuilder, TableOptions, TableSummary};
 use crate::table::reader::{Table, TableContext};
 
-/// Entries in order.
+/// The entries of a table, in key order.
 pub(super) type Model = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A file that records what was written, and in how many calls. Clones share it.
@@ -25,7 +25,7 @@ pub(super) struct Sink {
     pub bytes: Arc<Mutex<Vec<u8>>>,
     pub writes: Arc<AtomicUsize>,
     pub syncs: Arc<AtomicUsize>,
-    /// The number of the write that fails, counting from 1; 0 for none.
+    /// Number of the write that fails, counting from 1; 0 for none.
     pub fail_at: usize,
 }
 
@@ -145,7 +145,8 @@ pub(super) fn bloom() -> Option<Arc<dyn FilterPolicy>> {
     Some(Arc::new(BloomFilterPolicy::new(10)))
 }
 
-/// Small uncompressed blocks with a bloom filter, so that few entries fill several.
+/// Returns options for small uncompressed blocks with a bloom filter, so that few entries fill
+/// several blocks.
 pub(super) fn small_blocks(order: KeyOrder) -> TableOptions {
     TableOptions {
         order,

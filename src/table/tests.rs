@@ -21,7 +21,8 @@ fn get(table: &Table, key: &[u8]) -> (crate::Result<Option<Found>>, LevelTrace) 
     (table.get(key, &BlockReadOptions::default(), &mut trace), trace)
 }
 
-/// `count` user keys `key000000`, `key000002`, ... as internal keys with values of 20 bytes.
+/// Returns `count` entries: user keys `key000000`, `key000002`, ... as internal keys, with values
+/// of 20 bytes.
 fn even_keys(count: usize) -> Model {
     let key = |i: usize| format!("key{:06}", 2 * i).into_bytes();
     (0..count)
@@ -58,7 +59,7 @@ fn a_filtered_absent_key_reads_no_data_block() {
 }
 
 /// After a few matches the cached block is fetched before the filter answers. This must not change
-/// what is counted.
+/// the counts.
 #[test]
 fn what_is_counted_does_not_depend_on_what_filters_answered_before() {
     let options = small_blocks(internal_order());
@@ -231,7 +232,7 @@ fn scan(table: &Arc<Table>) -> Result<Model, (Model, Model, String)> {
     }
 }
 
-/// Reads a damaged table in every way. Each answer must be right or an error.
+/// Reads a damaged table in every way, and checks that each answer is right or an error.
 fn right_or_error(bytes: Vec<u8>, context: &TableContext, model: &Model, what: &str) {
     let Ok(table) = open(bytes, context) else { return };
     match scan(&table) {
@@ -269,7 +270,7 @@ fn no_changed_byte_gives_a_wrong_answer() {
                 let what = format!("byte {i} of {} ^ {change}", bytes.len());
                 right_or_error(changed.clone(), &context_of(&options), &model, &what);
 
-                // Without checksums answers may be wrong, but reading must end and must not panic.
+                // Without checksums, answers may be wrong, but reading must end and must not panic.
                 let Ok(table) = open(changed, &context_of(&options)) else { continue };
                 let unchecked =
                     BlockReadOptions { verify_checksums: false, ..BlockReadOptions::default() };
@@ -292,8 +293,8 @@ fn no_changed_byte_gives_a_wrong_answer() {
 
 #[test]
 fn a_footer_turned_to_another_sound_block_is_noticed() {
-    // Without a filter the metaindex is an empty block; taken for the index, it would mean no
-    // entries.
+    // Without a filter the metaindex is an empty block; mistaken for the index, it would mean a
+    // table without entries.
     let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
     let model = even_keys(1);
     let mut bytes = build(&options, &model).0;
@@ -361,7 +362,7 @@ fn a_damaged_filter_costs_reads_and_no_keys() {
     }
 }
 
-/// LevelDB's bloom filter under goleveldb's name for it.
+/// LevelDB's bloom filter under the name that goleveldb gives it.
 #[derive(Debug)]
 struct OldName(BloomFilterPolicy);
 
@@ -402,8 +403,8 @@ fn filters_are_taken_by_name_or_alias_only() {
 
 #[test]
 fn an_open_checks_the_order_of_blocks_and_a_paranoid_one_that_of_separators() {
-    // Two entries, or only their handles, in the wrong order; or a block named twice or in part.
-    // All under correct checksums.
+    // Two entries, or only their handles, are in the wrong order, or a block is named twice or in
+    // part; all checksums are correct.
     let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
     let model = even_keys(40);
     let bytes = build(&options, &model).0;
@@ -499,7 +500,7 @@ fn random_model(rng: &mut Rng, order: &KeyOrder) -> Model {
     keys.into_iter().map(|key| (key, rng.bytes(120, 256))).collect()
 }
 
-/// Makes a random move with `cursor` and with an index into the model; the model's length stands
+/// Makes a random move with `cursor` and with an index into the model. The model's length stands
 /// for "not positioned".
 fn random_move(
     rng: &mut Rng,

@@ -1,5 +1,5 @@
-//! Checks a recovered database: its reads agree with each other, its files are the ones it needs,
-//! and no file number was used twice.
+//! Checks a recovered database: its reads agree with each other, its files are exactly those that
+//! it needs, and no file number was used twice.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -91,7 +91,7 @@ pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String
             continue;
         }
         let name = entry.path.file_name().and_then(|name| name.to_str()).unwrap_or("");
-        // A creation that did not finish starts over with the same number.
+        // A creation that did not finish is repeated with the same number.
         if let Some(number) = number_of(name)
             && !taken.insert(number)
             && name != "MANIFEST-000001"
@@ -117,7 +117,7 @@ fn check_durable(
     }
 }
 
-/// Opens what a crash left, checks it, and returns the hash of its entries.
+/// Opens the files that a crash left, checks them, and returns the hash of the entries.
 ///
 /// With `deep`, also opens it again, writes to it and checks its files.
 pub fn recover(

@@ -16,7 +16,7 @@ fn open(dir: &Path, write_buffer_bytes: usize) -> Db {
 }
 
 /// Runs one of the children below in a process of its own, through a shell that first runs
-/// `before`.
+/// `before`. Returns its exit status.
 fn run(child: &str, dir: &Path, before: &str) -> ExitStatus {
     Command::new("sh")
         .args(["-c", &format!("{before} exec \"$0\" \"$@\"")])

@@ -18,7 +18,7 @@ use crate::{check, setting};
 
 const EIO: i32 = 5;
 
-/// What happens after the first error.
+/// The event after the first error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
     /// The process ends, or the power is lost.
@@ -73,8 +73,8 @@ fn read_faults(rng: &mut Rng) -> Vec<Fault> {
     faults
 }
 
-/// Checks, after an error, that the database reports it, keeps what it had, and accepts writes
-/// again after `resume`.
+/// Checks, after an error, that the database reports it, keeps its data, and accepts writes again
+/// after `resume`.
 fn resume(run: &mut Run, error: &Error) -> Result<(), String> {
     if !run.is_open() {
         run.fs.clear_faults();

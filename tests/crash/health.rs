@@ -1,4 +1,4 @@
-//! What a running database does about faults: it reports them, keeps what it has, and continues
+//! The reaction of a running database to faults: it reports them, keeps its data, and continues
 //! when it can. The background threads are real, so no test here may wait for ever.
 
 use std::path::Path;
@@ -138,8 +138,8 @@ fn a_log_or_manifest_whose_sync_failed_ends_with_a_whole_record() {
 
 /// A synced write waits until the data replayed by the last open is in tables. If the background
 /// threads end meanwhile, the write flushes that data itself, but not while the background is still
-/// doing it: once, both flushed the same memtable, the second flush was attributed to the next
-/// memtable, and that one's log was removed.
+/// doing it: in an earlier version both flushed the same memtable, the second flush was attributed
+/// to the next memtable, and the log of that memtable was removed.
 #[test]
 fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
     let fs = SimFs::new(12);
@@ -152,7 +152,7 @@ fn a_synced_write_beside_close_leaves_a_flush_under_way_alone() {
         let (tables, is_stalled) = (tables.clone(), is_stalled.clone());
         move |operation| {
             let is_table = operation.path.extension().is_some_and(|name| name == "ldb");
-            // The first table is the one the background writes.
+            // The first table is the one that the background writes.
             if is_table && operation.kind == OpKind::Sync && tables.fetch_add(1, Relaxed) == 0 {
                 wait_until(|| !is_stalled.load(Relaxed));
             }
@@ -224,7 +224,7 @@ fn a_flush_without_space_makes_it_read_only_until_resume() {
     assert_eq!(keys(&crashed(&fs)), ["a", "b"]);
 }
 
-/// Each failed attempt used to take space for a log and a MANIFEST on a disk that had little left.
+/// Failed attempts used to leave a log and a MANIFEST each, on a disk that had little space left.
 #[test]
 fn failed_resumes_leave_nothing_behind() {
     type Make = fn() -> Fault;
@@ -306,7 +306,7 @@ fn a_compaction_without_space_or_handles_is_tried_again_until_there_are() {
         db.put("b", "writes go on").unwrap();
         fails.store(false, Relaxed);
         fs.clear_faults();
-        // It recovers without a reopen or a call from anyone.
+        // The database recovers without a reopen or a call of `resume`.
         wait_until(|| db.health().state == HealthState::Good);
         db.wait_idle().unwrap();
         assert_eq!(db.property("leveldb.num-files-at-level0").unwrap(), "0");

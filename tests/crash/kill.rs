@@ -1,5 +1,5 @@
-//! A real process that is really killed, on the real disk: this test binary runs itself again as a
-//! child that writes, and that reports every synced put once it is acknowledged.
+//! A real process that is killed on the real disk: this test binary runs itself again as a child
+//! that writes, and that reports every synced put once it is acknowledged.
 //!
 //! `MINIKV_KILLS` is the number of kills (default 20). Another test uses a filesystem that is
 //! really full, if this process may mount one.
@@ -71,8 +71,8 @@ fn make_copies(db: &Db, home: &Path, acked: &AtomicU64) {
     }
 }
 
-/// Checks that all of the puts, which are numbered and reuse their keys in turn, are there up to
-/// some number. Returns that number.
+/// Checks that the puts, which are numbered and reuse their keys in turn, are there up to some
+/// number, without gaps. Returns that number.
 pub fn check_numbers(entries: Iter) -> u64 {
     let mut found = BTreeMap::new();
     for entry in entries {
@@ -181,7 +181,7 @@ impl Mounted {
         Mounted::with(|dir| mount(dir, options))
     }
 
-    /// Mounts the filesystem in the file `image`.
+    /// Mounts the filesystem in the file `image`. Returns `None` if that fails.
     pub fn of_image(image: &Path) -> Option<Mounted> {
         Mounted::with(|dir| {
             run_mount(Command::new("mount").args(["-o", "loop"]).arg(image).arg(dir))

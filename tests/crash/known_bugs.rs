@@ -55,9 +55,9 @@ fn every_image(fs: &SimFs, mut check: impl FnMut(&SimFs, u64, &str)) {
     }
 }
 
-/// Engines remove the old MANIFEST when the new CURRENT is renamed, before the rename is durable;
-/// or they rename a CURRENT, or name a MANIFEST, that was not synced. After a loss of power nothing
-/// opens.
+/// Engines remove the old MANIFEST when the new CURRENT is renamed, before the rename is durable,
+/// or rename a CURRENT or name a MANIFEST that was not synced. After a loss of power the database
+/// does not open.
 #[test]
 fn the_old_manifest_goes_after_the_new_current_is_durable() {
     let fs = SimFs::new(1);
@@ -146,7 +146,7 @@ fn a_log_after_one_that_lost_its_end_is_not_replayed() {
         let prefix: Vec<_> = (0..found.len()).map(|i| format!("{i:02}")).collect();
         assert_eq!(found, prefix, "{plan}");
         let lost = &db.recovery().lost;
-        let misplaced = lost.iter().find(|lost| lost.why.contains("but the log before ends at"));
+        let misplaced = lost.iter().find(|lost| lost.why.contains("but the previous log ends at"));
         if let Some(lost) = misplaced {
             told += 1;
             let kept = Path::new("/db/lost").join(lost.path.file_name().unwrap());
@@ -178,7 +178,7 @@ fn a_table_that_is_named_is_never_empty() {
     });
 }
 
-/// A batch over several pages of which the disk loses one in the middle.
+/// A batch spans several pages, and the disk loses one in the middle.
 #[test]
 fn a_batch_that_lost_a_page_is_not_there_at_all() {
     let fs = SimFs::new(7);
@@ -215,7 +215,7 @@ fn a_torn_log_or_manifest_is_not_reused() {
         names.retain(|name| name.contains(torn));
         let path = Path::new("/db").join(names.pop().unwrap());
         let mut file = fs.append(&path).unwrap();
-        // The header of a record of 100 bytes, and a few of the bytes.
+        // This is the header of a record of 100 bytes, and a few of the bytes.
         file.write(&[1, 2, 3, 4, 100, 0, 1, b'x', b'y']).unwrap();
         drop(file);
         for key in ["b", "c"] {
@@ -230,8 +230,8 @@ fn a_torn_log_or_manifest_is_not_reused() {
     }
 }
 
-/// After an append failed halfway, LevelDB appends the next record behind the torn one and syncs
-/// it, but recovery never gets that far.
+/// After an append failed halfway, LevelDB appends the next record after the torn one and syncs it,
+/// but recovery stops before it.
 #[test]
 fn a_synced_put_after_a_torn_append_is_not_lost_behind_it() {
     for bytes in [0, 1, 6, 7, 20] {
@@ -271,8 +271,8 @@ fn a_sync_that_fails_once_and_then_succeeds_acknowledges_nothing() {
     }
 }
 
-/// After a crash, or in a copy, there may be a file with a number that the MANIFEST has not given
-/// out yet. Engines overwrite such a live log or table.
+/// After a crash, or in a copy, there may be a file with a number that the MANIFEST has not handed
+/// out yet. Some engines overwrite such a live log or table.
 #[test]
 fn a_number_that_a_file_has_is_not_given_to_another() {
     let fs = SimFs::new(11);
@@ -325,8 +325,8 @@ fn a_short_read_in_a_log_is_not_its_end() {
     }
 }
 
-/// A disk that is full during a compaction and then has space again, without a reopen; and file
-/// handles that run out during a compaction.
+/// The disk is full during a compaction and then has space again, without a reopen; or file handles
+/// run out during a compaction.
 #[test]
 fn a_compaction_goes_on_when_space_or_handles_are_back() {
     for fault in [
@@ -427,7 +427,7 @@ fn an_iterator_that_turns_round_while_a_put_lands_skips_nothing() {
     }
 }
 
-/// LevelDB issue 44: reopening again and again with an empty key in the log.
+/// The database is reopened again and again with an empty key in the log.
 #[test]
 fn an_empty_key_survives_reopen_loops() {
     let fs = SimFs::new(16);
@@ -486,7 +486,7 @@ fn a_current_that_names_another_directory_is_refused() {
     }
 }
 
-/// A second handle on the same files, whose compactions remove the files that the first one reads.
+/// The compactions of a second handle on the same files remove files that the first handle reads.
 #[test]
 fn a_second_open_by_the_same_process_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -501,7 +501,7 @@ fn a_second_open_by_the_same_process_is_refused() {
     assert_eq!(keys(&Db::open(dir.path(), options()).unwrap()), ["a"]);
 }
 
-/// A crash during the recovery from a crash, over and over, until one recovery completes.
+/// Crashes during the recovery from a crash, over and over, until one recovery completes.
 #[test]
 fn crashes_during_recovery_from_crashes_lose_nothing() {
     let fs = SimFs::new(19);
@@ -552,9 +552,9 @@ fn a_log_after_a_damaged_one_is_not_replayed_with_or_without_a_marker() {
     }
 }
 
-/// The last record of a MANIFEST is damaged after it took effect. The files it made obsolete are
-/// gone, so it is not an edit that a crash cut short, and opening without it would lose what it
-/// named.
+/// The last record of a MANIFEST is damaged after it took effect. The files that it made obsolete
+/// are gone, so it is not an edit that a crash interrupted, and opening without it would lose the
+/// tables that it named.
 #[test]
 fn a_manifest_whose_last_durable_record_is_damaged_is_refused() {
     for compacts in [false, true] {

@@ -1,9 +1,9 @@
-//! What is left after a crash or a fault, at every operation of many workloads.
+//! The state after a crash or a fault at every operation of many workloads.
 //!
 //! | file | contents |
 //! | --- | --- |
 //! | `workload` | the workloads, drawn from a seed |
-//! | `model` | what a workload wrote, and which states a crash may leave |
+//! | `model` | the commits of a workload, and the states that a crash may leave |
 //! | `check` | checks of a recovered database against itself and its files |
 //! | `sweep` | a crash after every operation, and after every operation of the recovery |
 //! | `faults` | a fault at every operation |

@@ -13,9 +13,9 @@ pub type Op = (Vec<u8>, Option<Vec<u8>>);
 pub struct Commit {
     pub ops: Vec<Op>,
     pub sync: bool,
-    /// The last operation before the commit began.
+    /// Number of the last operation before the commit began.
     pub begun: u64,
-    /// The last operation before the commit returned.
+    /// Number of the last operation before the commit returned.
     pub acked: u64,
 }
 
@@ -25,8 +25,8 @@ pub struct Model {
     pub commits: Vec<Commit>,
     /// Hashes of the states, by the number of commits.
     states: Vec<u64>,
-    /// Operations that made commits durable other than by their own sync, with the number of
-    /// commits.
+    /// Numbers of operations that made commits durable other than by their own sync, each with the
+    /// number of commits.
     barriers: Vec<(u64, usize)>,
     pub entries: Entries,
 }

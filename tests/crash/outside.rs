@@ -32,7 +32,7 @@ fn entries_of(db: &ReadOnlyDb) -> Result<Entries, String> {
     Ok(entries)
 }
 
-/// Returns the hash of what a read-only open shows. A missing database counts as empty.
+/// Returns the hash of the entries that a read-only open shows. A missing database counts as empty.
 fn read(options: Options) -> Result<u64, String> {
     match Db::open_read_only(DIR, options) {
         Ok(db) if db.recovery().lost.is_empty() => Ok(hash_of(&entries_of(&db)?)),
@@ -51,9 +51,9 @@ fn check_sound(options: &Options) -> Result<(), String> {
     }
 }
 
-/// Reads the files that a crash left, as another process would, and copies them by a checkpoint.
-/// They must show `state`, which is the state that an open recovers from them. After a loss of
-/// power (not `killed`), a read-only open may also be refused.
+/// Reads the files after a crash as another process would, and copies them by a checkpoint. They
+/// must show `state`, the state that an open recovers from them. After a loss of power (not
+/// `killed`), a read-only open may also be refused.
 pub fn look(
     image: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,
@@ -99,7 +99,7 @@ struct Turns {
 struct Turn {
     /// Number of operations that the writer may do.
     left: usize,
-    /// Whether the writer waits for more.
+    /// Whether the writer waits for permission.
     waits: bool,
     is_done: bool,
 }
@@ -155,7 +155,7 @@ fn read_beside(seed: u64) -> Result<u64, String> {
     fs.set_hook(move |_| match std::thread::current().id() == reader {
         true => {
             let mut rng = rng.lock().unwrap();
-            // Now and then the writer does many operations between two of the reader.
+            // Sometimes the writer does many operations between two of the reader.
             let operations = if rng.one_in(40) { rng.below(60) } else { rng.below(2) };
             drop(rng);
             of_hook.read(operations);
@@ -252,7 +252,7 @@ fn a_reader_beside_a_process_that_writes_and_is_killed_sees_all_that_was_acknowl
         reads += std::thread::scope(|scope| {
             let reader = scope.spawn(|| read_beside_process(&db, &acked, &stop));
             kill::run_and_kill(&db, first, lines, Some(&copies_of_kill), &acked);
-            // Time for one more read of what the process left.
+            // This leaves time for one more read of the files that the process left.
             std::thread::sleep(std::time::Duration::from_millis(30));
             stop.store(true, Relaxed);
             reader.join().unwrap()

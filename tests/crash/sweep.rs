@@ -85,8 +85,8 @@ impl Sweep<'_> {
     }
 
     /// Crashes after every operation of the recovery. The state after a loss of power must stay
-    /// what it was after the first recovery. After a killed process more may be lost, within the
-    /// bounds.
+    /// what it was after the first recovery. After the process was killed, more may be lost, within
+    /// the bounds.
     fn crash_again(
         &self,
         op: u64,

@@ -265,7 +265,7 @@ impl Run {
         }
     }
 
-    /// Runs to the end without a fault, recording every operation.
+    /// Runs to the end without a fault, recording every operation. Returns the finished run.
     pub fn finish(mut self) -> Run {
         self.fs.record_history();
         self.open().unwrap_or_else(|error| panic!("{}: {error}", self.describe()));

@@ -1,4 +1,4 @@
-//! Checkpoints: consistent, independent of the original, and never half made.
+//! Checkpoints are consistent, independent of the original, and never half made.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ fn a_directory_with_something_in_it_is_refused() {
     assert!(open_copy(options(&fs)) == made.entries);
 }
 
-/// `EXDEV` is the error of a link from one filesystem to another.
+/// A link from one filesystem to another fails with `EXDEV`.
 #[test]
 fn where_there_are_no_links_tables_are_copied() {
     const EXDEV: i32 = 18;
@@ -165,7 +165,7 @@ fn write_rounds(db: &Db, stop: &AtomicBool) {
     }
 }
 
-/// Logs are cut to their records, and removed, while a checkpoint copies them.
+/// Logs are truncated to their records, and removed, while a checkpoint copies them.
 #[test]
 fn checkpoints_beside_writes_on_a_disk_succeed() {
     let home = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A crash after every operation of a repair. A second repair then gives a database as good as if
-//! the first had not crashed.
+//! A crash after every operation of a repair. A second repair must then give as good a database as
+//! if the first had not crashed.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn crash_everywhere(made: &Made, files: &Files, exact: Option<&Entries>, what: &
             let plan = plan.at_op(op);
             let what = format!("{what}: {plan}");
             let image = fs.crash_image(&plan);
-            // Without a second repair, a read is right or an error.
+            // Even without a second repair, each read is right or an error.
             if let Ok(db) = Db::open_read_only(DIR, sim_options(&image))
                 && let Ok(entries) = db.iter().unwrap().collect::<minikv::Result<Vec<_>>>()
             {

@@ -1,5 +1,5 @@
 //! A database of about 64 KiB with several levels, overwrites, deletes and a live log; every state
-//! it went through; and its files, for the tests to damage.
+//! that it went through; and its files, for the tests to damage.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -100,11 +100,11 @@ pub fn options(fs: &MemFs) -> Options {
     options_on(Arc::new(fs.clone()))
 }
 
-/// A database, and what it must hold.
+/// A database, and its expected contents.
 #[derive(Clone, Debug)]
 pub struct Made {
     pub files: Files,
-    /// The entries that it must hold.
+    /// The expected entries.
     pub entries: Entries,
     /// Every value that each key ever had.
     pub history: BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>,
@@ -112,7 +112,7 @@ pub struct Made {
     pub states: Vec<u64>,
 }
 
-/// How the database is made.
+/// The way in which the database is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub seed: u64,
@@ -180,7 +180,7 @@ impl Made {
     }
 }
 
-/// Reads all entries forward, backward and by key. The three must agree.
+/// Returns all entries, after reading them forward, backward and by key. The three must agree.
 pub fn read_all(db: &Db) -> Result<Entries> {
     let forward = db.iter()?.collect::<Result<Vec<_>>>()?;
     let mut backward = db.iter()?.rev().collect::<Result<Vec<_>>>()?;

@@ -1,5 +1,5 @@
 //! Tables and logs with valid checksums that no engine wrote: bugs that engines of this format had,
-//! one test each. The comment before a test tells what happened elsewhere.
+//! one test each. The comment before a test says what happened in another engine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ fn scan(fs: &MemFs) -> minikv::Result<usize> {
     db.iter()?.try_fold(0, |count, entry| entry.map(|_| count + 1))
 }
 
-/// Checks that every way of reading a table is refused with an error that names it, that a repair
-/// saves what is sound, and that the database is usable after it.
+/// Checks that every read of a table fails with an error that names the table, that a repair saves
+/// the undamaged blocks, and that the database is usable afterwards.
 fn expect_refused(table: &[u8], what: &str) {
     let fs = load(&with_tables(&[(1, 9, table)]));
     let error = scan(&fs).expect_err(what);
@@ -76,8 +76,8 @@ fn an_internal_key_shorter_than_8_bytes_is_an_error() {
     assert_eq!(scan(&load(&with_tables(&[(1, 9, &table(&[sound]))]))).unwrap(), 1);
 }
 
-/// A compaction that copies keys in the order it meets them makes overlapping tables. It is stopped
-/// only when the MANIFEST refuses them, or restarts again and again.
+/// A compaction that copies keys in the order in which it meets them makes overlapping tables. It
+/// stops only when the MANIFEST refuses them, or restarts again and again.
 #[test]
 fn a_table_with_keys_out_of_order_is_left_alone_by_compactions() {
     let entry =
@@ -149,7 +149,7 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
     for size in sizes.into_iter().chain([u64::MAX - 5, u64::MAX - 1, u64::MAX]) {
         for offset in [0, 10, u64::MAX - size] {
             let odd = BlockHandle { offset, size };
-            // A handle in the index.
+            // First, the handle in the index.
             let mut table = Vec::new();
             put_block(&mut table, &sound[..20], 0);
             let metaindex = put_block(&mut table, &[0, 0, 0, 0, 1, 0, 0, 0], 0);
@@ -157,7 +157,7 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
             let index = put_block(&mut table, &block(&[(separator, handle_bytes(odd))]), 0);
             table.extend_from_slice(&Footer { metaindex, index }.encode());
             expect_refused(&table, &format!("{odd:?} in the index"));
-            // The index's handle in the footer.
+            // Then the index's handle in the footer.
             let at = table.len() - 48;
             table.truncate(at);
             table.extend_from_slice(&Footer { metaindex, index: odd }.encode());
@@ -166,7 +166,7 @@ fn handle_sizes_near_2_to_the_31_and_2_to_the_64_are_errors() {
     }
 }
 
-/// Two lengths in an entry whose sum overflows 32 bits pass a check of the sum.
+/// Two lengths in an entry have a sum that overflows 32 bits and so passes a check.
 #[test]
 fn entry_lengths_that_overflow_32_bits_are_errors() {
     let max = u32::MAX;
@@ -179,14 +179,14 @@ fn entry_lengths_that_overflow_32_bits_are_errors() {
         data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
         expect_refused(&table_of(&data, 0, 1, &[]), &format!("{lens:?}"));
     }
-    // A length of more than 32 bits.
+    // First, a length of more than 32 bits.
     let mut data = vec![0, 9];
     put_varint64(&mut data, 1 << 32);
     data.extend_from_slice(&internal_key(b"k", 1, KeyKind::Value));
     data.extend_from_slice(&[0, 0, 0, 0, 1, 0, 0, 0]);
     expect_refused(&table_of(&data, 0, 1, &[]), "2^32");
 
-    // The same in a batch of a log.
+    // Then the same in a batch of a log.
     for len in [max, max - 4, 1 << 31] {
         let mut batch = [&1u64.to_le_bytes()[..], &1u32.to_le_bytes(), &[1]].concat();
         put_varint32(&mut batch, len);
@@ -197,7 +197,7 @@ fn entry_lengths_that_overflow_32_bits_are_errors() {
     }
 }
 
-/// An index that names one block again and again. Each reference is to a sound block, and reading
+/// An index names one block again and again. Each reference is to an undamaged block, and reading
 /// the table takes time in proportion to the index.
 #[test]
 fn an_index_that_names_a_block_twice_is_an_error() {
@@ -207,8 +207,8 @@ fn an_index_that_names_a_block_twice_is_an_error() {
     }
 }
 
-/// A restart in the middle of an entry, at bytes that look like an entry. Iteration passes over it,
-/// but searches and backward steps start there.
+/// A restart point is in the middle of an entry, at bytes that look like an entry. Iteration skips
+/// it, but searches and backward steps start there.
 #[test]
 fn a_restart_inside_an_entry_is_seen_by_verify_and_repaired() {
     // The value of the first entry is itself an encoded entry.
@@ -340,7 +340,7 @@ fn a_link_in_place_of_lost_is_refused_by_what_would_follow_it() {
     assert!(contents_of(&victim) == before.0);
 }
 
-/// A file may have a second name, in a directory of somebody else.
+/// A file may have a second name, in another user's directory.
 #[test]
 fn a_file_with_another_name_is_replaced_and_not_emptied() {
     let home = tempfile::tempdir().unwrap();
@@ -352,7 +352,7 @@ fn a_file_with_another_name_is_replaced_and_not_emptied() {
     assert_eq!(std::fs::read(&mine).unwrap(), b"precious");
 }
 
-/// A copy as `cp -al` makes it, or a snapshot by hard links.
+/// The copy is made as by `cp -al`, or by a snapshot with hard links.
 #[test]
 fn a_database_copied_by_hard_links_and_then_written_leaves_the_original_alone() {
     let home = tempfile::tempdir().unwrap();
@@ -409,7 +409,7 @@ fn a_file_number_near_the_end_of_numbers_is_refused_by_name() {
             assert_eq!(Db::open(&path, Options::default()).unwrap().iter().unwrap().count(), 3);
         }
     }
-    // The largest usable number.
+    // These names have the largest usable number.
     for name in names((1 << 62) - 100) {
         let home = tempfile::tempdir().unwrap();
         make_database(home.path());

@@ -2,10 +2,10 @@
 //!
 //! | file | contents |
 //! | --- | --- |
-//! | `database` | a small database of every kind of content, its files, and what it must hold |
+//! | `database` | a small database of every kind of content, its files and its expected contents |
 //! | `sweep` | every byte of it changed, and every file cut at every length |
 //! | `hostile` | tables and logs that no engine wrote |
-//! | `repair` | what a repair saves, and what it must not bring back |
+//! | `repair` | entries that a repair must save, and entries that it must not bring back |
 //! | `crashes` | a crash after every operation of a repair |
 //! | `checkpoint` | copies, and crashes while they are made |
 //!

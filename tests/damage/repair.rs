@@ -1,4 +1,4 @@
-//! What a repair saves, and what it must not bring back.
+//! Entries that a repair must save, and entries that it must not bring back.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +17,8 @@ fn shapes() -> Vec<Shape> {
     ]
 }
 
-/// Repairs, after a dry run that must return the same report and change nothing.
+/// Repairs after a dry run, which must return the same report and change nothing. Returns the
+/// report.
 fn repair(fs: &MemFs, what: &str) -> RepairReport {
     let before = Files::of(fs);
     let dry = minikv::repair(DIR, &options(fs), RepairOptions::default().dry_run(true));
@@ -46,7 +47,8 @@ fn check(made: &Made, found: &Entries, report: &RepairReport, what: &str) {
     assert!(found.keys().all(|key| made.history.contains_key(key)), "{what}");
 }
 
-/// Repairs damaged files and checks everything that can be checked.
+/// Repairs damaged files and checks everything that can be checked. Returns the report and the
+/// entries.
 fn repaired(files: &Files, what: &str) -> (RepairReport, Entries) {
     let fs = files.load();
     let report = repair(&fs, what);
@@ -98,8 +100,7 @@ fn repair_of_a_healthy_database_changes_nothing() {
 }
 
 /// LevelDB's repair puts every table into level 0, where a higher number counts as newer. The
-/// output of the last compaction, which holds the oldest data, then hides what was written after
-/// that data.
+/// output of the last compaction, which holds the oldest data, then hides newer writes.
 #[test]
 fn repair_that_resurrects_or_reorders() {
     for shape in shapes() {
@@ -134,7 +135,7 @@ fn a_manifest_damaged_or_cut_anywhere_loses_nothing() {
                 let what = format!("{what} of {manifest} at {at}, {shape:?}");
                 let sound = minikv::verify(DIR, &options(&files.load())).unwrap();
                 if sound.is_sound() {
-                    // The loss of the record that was cut short changes nothing.
+                    // Losing the truncated record changes nothing.
                     let db = Db::open(DIR, options(&files.load())).unwrap();
                     assert!(read_all(&db).unwrap() == made.entries, "{what}");
                     continue;
@@ -222,7 +223,7 @@ fn damaged_tables_without_a_manifest() {
     }
 }
 
-/// A damaged log ends at its first bad record, as in an open; what is left out is kept.
+/// A damaged log ends at its first bad record, as in an open. The rest of the log is kept.
 #[test]
 fn a_damaged_log_ends_where_an_open_ends_it() {
     let made = Made::new(SHAPE);

@@ -1,5 +1,5 @@
-//! Every byte of a database changed in two ways, and every file cut at every length. Reads then are
-//! right or fail; and if they fail, `verify` reports the damage.
+//! Every byte of a database is changed in two ways, and every file is truncated to every length.
+//! Then each read is right or fails, and if one fails, `verify` reports the damage.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
@@ -69,7 +69,8 @@ fn try_one(files: &Files, allowed: &Allowed<'_>, what: &str) -> bool {
     seen
 }
 
-/// Changes every `stride`th byte of every file, starting at `offset`.
+/// Changes every `stride`th byte of every file, starting at `offset`. Returns the number of cases,
+/// and the number of cases in which the damage was reported.
 fn sweep(made: &Made, stride: usize, offset: usize) -> (usize, usize) {
     let all = made.states.len();
     let first_log = made.files.named(".log").into_iter().next().expect("a live log");
@@ -170,7 +171,7 @@ fn a_changed_byte_gives_what_is_right_or_an_error() {
         "{cases} changes of {} bytes, {seen} of them seen: no wrong answer",
         made.files.bytes()
     );
-    // Damage that nothing reports is in bytes that nothing reads, such as the padding of footers.
+    // Damage that nothing reports is in bytes that are never read, such as the padding of footers.
     assert!(seen * 100 > cases * 95, "{seen} of {cases} were seen");
 }
 

@@ -38,8 +38,8 @@ const OTHERS: usize = 4;
 const ROCKSDB: usize = 5;
 const TO_BEST: usize = 9;
 
-/// Returns the rows of the tables of a page, cell by cell, by their first cell. Of rows with the
-/// same first cell, the first counts.
+/// Returns the rows of the tables of a page, cell by cell, by their first cell. If several rows
+/// have the same first cell, the first one counts.
 fn tables(markdown: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut tables = BTreeMap::new();
     for line in markdown.lines() {

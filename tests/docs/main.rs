@@ -33,8 +33,8 @@ fn page(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Returns the bytes of the blocks fenced as `hex`, by the name that follows this word. A line has
-/// bytes, and may have two spaces and a note after them.
+/// Returns the bytes of the blocks fenced as `hex`, by the name after that word. Each line has
+/// bytes, which may be followed by two spaces and a note.
 fn hex_dumps(markdown: &str) -> BTreeMap<&str, Vec<u8>> {
     let mut dumps = BTreeMap::new();
     for block in markdown.split("```hex ").skip(1) {
@@ -143,14 +143,14 @@ fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns what is written `like_this` in the running text of a page.
+/// Returns the spans of `code` in the running text of a page.
 fn code_spans(markdown: &str) -> Vec<&str> {
     let outside_fences = markdown.split("```").step_by(2);
     outside_fences.flat_map(|text| text.split('`').skip(1).step_by(2)).collect()
 }
 
 /// Names on pages exist in the code: `Type::method`, `module::function`, `function()`, `file.rs`.
-/// Names of LevelDB's are given with their file and are left out.
+/// Names of LevelDB's code are not checked; the pages give them with their file.
 #[test]
 fn names_of_the_code_are_in_the_code() {
     let mut files = Vec::new();

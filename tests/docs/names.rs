@@ -80,8 +80,8 @@ impl Names {
 
     fn read(&mut self, module: &str, source: &str) {
         let mut macro_name = String::new();
-        // The blocks around the line: the indentation of each, the type it belongs to, and whether
-        // it has fields or variants.
+        // The enclosing blocks of the line: the indentation of each, the type it belongs to, and
+        // whether it has fields or variants.
         let mut around: Vec<(usize, String, bool)> = Vec::new();
         for line in source.lines() {
             let code = line.trim_start();
@@ -117,7 +117,7 @@ impl Names {
                     around.push((indent, name, kind != "trait"));
                 }
             } else if code.starts_with("impl $") {
-                // The members belong to each type that the macro is called with, further down.
+                // The members belong to each type that the macro is called with later in the file.
                 around.push((indent, format!("{macro_name}!"), false));
             } else if let Some(owner) = implemented(code) {
                 around.push((indent, owner, false));
@@ -129,8 +129,8 @@ impl Names {
     }
 }
 
-/// Returns the name of a macro that is called with the name of a type, and that type:
-/// `reads!(Db);`.
+/// Parses a call of a macro with the name of a type, such as `reads!(Db);`. Returns the names of
+/// the macro and of the type.
 fn call_with_a_type(code: &str) -> Option<(&str, String)> {
     let (name, rest) = code.split_once("!(")?;
     let of = rest.strip_suffix(");")?;
@@ -166,7 +166,8 @@ fn definition(code: &str) -> Option<(&'static str, String)> {
     None
 }
 
-/// Returns what a line inside a type's block adds to the type: an item, a field or a variant.
+/// Returns the name that a line inside a type's block adds to the type: an item, a field or a
+/// variant.
 fn member(code: &str, fields: bool) -> Option<String> {
     match definition(code) {
         Some((_, name)) => Some(name),
@@ -187,7 +188,7 @@ fn implemented(code: &str) -> Option<String> {
     words(of).last()
 }
 
-/// Returns what follows the `>` that closes the generic parameters at the start of `text`.
+/// Returns the text after the `>` that closes the generic parameters at the start of `text`.
 fn after_generics(text: &str) -> &str {
     let mut depth = 1;
     for (at, c) in text.char_indices() {

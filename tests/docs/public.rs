@@ -1,4 +1,4 @@
-//! The public surface of the library, as a listing that is compared with the one that is kept.
+//! The public surface of the library, as a listing that is compared with the committed one.
 //!
 //! It is read from the source in rustfmt's layout: the public modules, what they define or
 //! re-export, and the public methods, fields, variants and associated constants of each type.
@@ -216,7 +216,7 @@ fn wrapped(head: &str, names: &BTreeSet<String>) -> String {
     text + &line + "\n"
 }
 
-/// Takes the members that all of the [`READERS`] have out of `types`.
+/// Removes the members that all of the [`READERS`] have from `types`. Returns them.
 fn take_shared(types: &mut BTreeMap<String, BTreeSet<String>>) -> Option<BTreeSet<String>> {
     let of = |name: &&str| types.get(*name).cloned();
     let sets = READERS.iter().map(of).collect::<Option<Vec<_>>>()?;
@@ -233,7 +233,7 @@ fn listing(src: &Path) -> String {
     // An item that several modules re-export is listed once.
     let mut listed = BTreeSet::new();
     let mut modules = modules(&sources, src, &[]);
-    // Those that need a feature come last.
+    // Modules that need a feature come last.
     modules.sort_by_key(|module| module.ends_with(&["sim".to_string()]));
     for module in modules {
         let path: Vec<&str> = module.iter().map(String::as_str).collect();

@@ -15,9 +15,9 @@ fn rows(section: &str) -> impl Iterator<Item = &str> {
     section.lines().filter(|line| line.starts_with("| ")).skip(2)
 }
 
-/// Returns what is wrong with a row, or `None` if it is right. Its last cells must be a file of
-/// `src/` and something that file defines: a function, a type, a constant, or an associated item as
-/// `Type::name`.
+/// Returns a description of the error in a row, or `None` if it is right. Its last cells must be a
+/// file of `src/` and a name that the file defines: a function, a type, a constant, or an
+/// associated item as `Type::name`.
 fn fault(row: &str) -> Option<String> {
     let mut cells = row.trim_end_matches('|').rsplit('|');
     let (name, file) = (code_spans(cells.next()?), code_spans(cells.next()?));

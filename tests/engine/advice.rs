@@ -36,7 +36,7 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     let before = db.stats();
     let advice = db.filter_advice().unwrap();
     assert_eq!((advice.gets, advice.sampled, advice.absent, advice.in_memory), (900, 900, 900, 0));
-    // The sampled gets, replayed on the tables, cost what the real ones did.
+    // The sampled gets, replayed on the tables, read as many blocks as the real ones did.
     assert_eq!((advice.now.blocks_per_get * 900.0).round() as u64, blocks);
     assert_eq!(advice.now.filter_bytes, filter_bytes(&db));
     assert_eq!(advice.tables_read, (3, 3));
@@ -58,8 +58,8 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     assert!(text.contains("Confident for lookups like these"), "{text}");
 }
 
-/// Returns the memory that filters take, in bytes: what `db` pins, less what the same tables pin
-/// without filters, which is only their indexes.
+/// Returns the memory that filters take, in bytes: the pinned memory of `db`, minus that of the
+/// same tables opened without filters, which is only that of their indexes.
 fn filter_bytes(db: &Db) -> u64 {
     let dir = tempfile::tempdir().unwrap();
     let bare = filled(dir.path(), small().filter(FilterLayout::None, 0));

@@ -31,8 +31,8 @@ fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
         let path = dir.path().join(whole_first.to_string());
         let db = Db::open(&path, small()).unwrap();
         (0..1000).for_each(|i| db.put(key(i), kilobyte(i)).unwrap());
-        // Once with all data in a deep level that nothing above overlaps, once with levels that
-        // partly overlap.
+        // Two rounds: with all data in a deep level that nothing above overlaps, and with levels
+        // that partly overlap.
         if whole_first {
             db.compact_range::<&str>(..).unwrap();
         }
@@ -79,8 +79,8 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
     let written = AtomicU64::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // How many automatic compactions run beside a compaction of everything depends on
-            // timing.
+            // The number of automatic compactions that run beside a compaction of everything
+            // depends on timing.
             for _ in 0..100 {
                 let before = into_level1(&db);
                 db.compact_range::<&str>(..).unwrap();
@@ -94,12 +94,12 @@ fn writes_and_automatic_compactions_go_on_beside_a_compaction_of_everything() {
         while compacting.load(Ordering::SeqCst) {
             let i = written.fetch_add(1, Ordering::SeqCst) as u32;
             db.put(key(i * 7919 % 10_000), kilobyte(i)).unwrap();
-            // Slow enough for the background to keep up, if it may run.
+            // Puts are slow enough for the background to keep up, if it may run.
             std::thread::sleep(Duration::from_micros(200));
         }
     });
     let beside = most_beside.load(Ordering::SeqCst);
-    // The manual compaction counts for one into level 1 itself, and one may already be running.
+    // The manual compaction itself counts as one into level 1, and another may already be running.
     assert!(beside > 2, "{beside} beside {} puts", written.load(Ordering::SeqCst));
     for i in 0..10_000 {
         assert!(db.get(key(i)).unwrap().is_some());

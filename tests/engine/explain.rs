@@ -1,4 +1,4 @@
-//! Explanations of gets, checked against the counters and against what the files really hold.
+//! Explanations of gets, checked against the counters and against the contents of the files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -71,7 +71,8 @@ fn sources(told: &Explanation) -> Vec<BlockSource> {
     told.steps.iter().filter_map(source).collect()
 }
 
-/// Options with blocks of 512 bytes. Only the flushes and compactions that a test asks for happen.
+/// Returns options with blocks of 512 bytes, under which only the flushes and compactions that a
+/// test asks for happen.
 fn small() -> Options {
     Options::default().create_if_missing(true).block_bytes(512)
 }

@@ -1,4 +1,4 @@
-//! Filters of every kind and layout: what they save, and that they never change an answer.
+//! Filters of every kind and layout: the reads they save, and that they never change an answer.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,8 +16,8 @@ use crate::small;
 const LAYOUTS: [FilterLayout; 4] =
     [FilterLayout::None, FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
 
-/// Puts even numbers, some of them twice, and deletes some. Level 0 and a level below it have
-/// tables.
+/// Returns a database of even numbers, some put twice and some deleted. Level 0 and a level below
+/// it have tables.
 fn fill(dir: &Path, options: Options) -> Db {
     let db = Db::open(dir, options).unwrap();
     let key = |i: u32| format!("{:06}", 2 * i);
@@ -214,7 +214,8 @@ fn filters_that_cannot_be_are_refused() {
     Db::open(dir.path(), small().filter(FilterLayout::None, 0)).unwrap();
 }
 
-/// Puts keys of forty prefixes and some keys without one, over several levels.
+/// Returns a database with keys of forty prefixes and some keys without one, over several levels,
+/// and its expected entries.
 fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>>) {
     let db = Db::open(dir, options).unwrap();
     let mut model = BTreeMap::new();
@@ -232,7 +233,7 @@ fn fill_prefixes(dir: &Path, options: Options) -> (Db, BTreeMap<Vec<u8>, Vec<u8>
                 db.delete(&key).unwrap();
                 model.remove(key.as_bytes());
             } else {
-                // Long enough that the keys of a prefix fill several tables.
+                // Values are so long that the keys of a prefix fill several tables.
                 let value = format!("{round:0500}");
                 db.put(&key, &value).unwrap();
                 model.insert(key.into_bytes(), value.into_bytes());

@@ -1,4 +1,4 @@
-//! Tests of when a log is truncated to its records, and of what a process that ends leaves of it.
+//! Tests of when a log is truncated to its records, and of the log that an ending process leaves.
 
 use std::io;
 use std::path::Path;
@@ -123,8 +123,8 @@ impl Fs for NotingFs {
     }
 }
 
-/// A log is cut to its records when dropped. After the lock is released that would be too late:
-/// another process may have appended to the log.
+/// A log is truncated to its records when it is dropped. After the lock is released that would be
+/// too late, because another process may have appended to the log.
 #[test]
 fn logs_are_done_with_before_the_lock_is_given_up() {
     for (puts, close, snapshot) in

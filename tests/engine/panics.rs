@@ -101,7 +101,7 @@ fn synced() -> WriteOptions {
     WriteOptions::default().sync(true)
 }
 
-/// Runs `work` in a thread of its own, and fails if that hangs.
+/// Runs `work` in a thread of its own, and fails if it hangs. Returns its result.
 #[track_caller]
 fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (sender, receiver) = mpsc::channel();
@@ -250,7 +250,7 @@ fn a_panic_in_one_part_of_a_compaction_ends_the_others_and_leaves_no_files() {
 }
 
 /// The first write to the log, with the trap armed, waits until the others are in the queue. The
-/// second, which is that of a group, panics.
+/// second write to the log, which is that of a group, panics.
 #[test]
 fn writers_whose_leader_panics_get_the_error_and_so_do_those_behind_them() {
     const WRITERS: usize = 8;
@@ -308,7 +308,7 @@ fn a_comparator_that_panics_fails_flushes_and_looks_for_work_and_leaves_reads_al
     let scanned = |db: &Db| db.iter().unwrap().map(Result::unwrap).count();
     (0..500).for_each(|number| db.put(key(number), "").unwrap());
     trap.arm(true);
-    // A read runs in its caller's thread, where the panic goes on.
+    // A read runs in its caller's thread, so the panic reaches the caller.
     assert!(catch_unwind(AssertUnwindSafe(|| scanned(&db))).is_err());
     assert_eq!(db.health().state, HealthState::Good);
     let flusher = db.clone();
@@ -427,7 +427,7 @@ fn a_filesystem_that_panics_fails_flushes_and_close_and_loses_nothing() {
         let flushed = in_time(move || flusher.flush());
         let waiter = db.clone();
         assert_panicked(in_time(move || waiter.wait_idle()), during);
-        // The flush may have succeeded: removing the log comes after it.
+        // The flush may have succeeded, because the log is removed after it.
         flushed.map_or_else(|error| assert_panicked::<()>(Err(error), during), drop);
         assert_read_only(&db, during);
         trap.arm(false);
@@ -502,8 +502,8 @@ fn a_filesystem_that_panics_in_a_checkpoint_or_a_removal_leaves_the_database_alo
     db.checkpoint("/copy2").unwrap();
     let copy = Db::open("/copy2", crate::small().fs(Arc::new(fs.clone()))).unwrap();
     assert_filled(&copy, 0..600);
-    // Tables that a compaction leaves are removed by any thread that comes along, also one that
-    // drops a cursor.
+    // Tables that a compaction leaves are removed by the next thread that finishes any work, even
+    // by one that drops a cursor.
     let cursor = db.cursor().unwrap();
     db.compact_range::<&str>(..).unwrap();
     trapped(&fs, &trap, OpKind::Remove, "ldb");

@@ -1,4 +1,4 @@
-//! What reads see while writes, flushes and compactions are running.
+//! Consistency of reads while writes, flushes and compactions are running.
 
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -339,7 +339,7 @@ fn a_destructor_of_a_thread_local_can_read() {
     db.flush().unwrap();
     let (sender, went_well) = mpsc::channel();
     let read = |db: &Db| assert_eq!(db.get("c").unwrap().unwrap(), "c");
-    // Destructors may run in either order; this covers both.
+    // Destructors may run in either order; both are covered here.
     for reads_first in [true, false] {
         let (db, sender) = (db.clone(), sender.clone());
         let thread = thread::spawn(move || {

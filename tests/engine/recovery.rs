@@ -1,4 +1,4 @@
-//! What a reopen finds, in every state that a closed or killed process, or damage, can leave.
+//! The state that a reopen finds after a close, a killed process, or damage.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ fn damage_inside_a_log_is_told_kept_aside_and_never_skipped() {
     assert_eq!((lost[0].offset, lost[0].bytes), (end_of_a, bytes.len() as u64 - end_of_a));
     let kept = dir.path().join("lost").join(log.file_name().unwrap());
     assert_eq!(fs::read(kept).unwrap(), bytes);
-    // The earlier damage must not take new writes with it.
+    // The earlier damage must not make new writes disappear.
     db.put("d", "4").unwrap();
     drop(db);
     let db = Db::open(dir.path(), small()).unwrap();
@@ -410,7 +410,8 @@ fn what_nothing_names_is_removed_though_the_manifest_is_reused() {
     let options = || small().reuse_logs(true);
     Db::open(dir.path(), options()).unwrap().put("a", "1").unwrap();
     let live = files(dir.path(), "");
-    // A process that failed while it made a MANIFEST leaves this: CURRENT does not name it yet.
+    // A process that failed while it made a MANIFEST leaves these files. CURRENT does not name them
+    // yet.
     for stale in ["MANIFEST-000090", "000091.ldb", "000092.dbtmp"] {
         fs::write(dir.path().join(stale), "half made").unwrap();
     }

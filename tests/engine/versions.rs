@@ -123,7 +123,7 @@ fn cursors_among_many_versions_move_as_in_a_map() {
     }
     for (snapshot, state) in &snapshots {
         let mut cursor = snapshot.cursor().unwrap();
-        // `None` if the cursor is at no entry.
+        // `None` means that the cursor is at no entry.
         let mut at: Option<Vec<u8>> = None;
         for _ in 0..60 {
             let target = vec![b'a' + below(6) as u8];

@@ -1,4 +1,4 @@
-//! Large, small and many writes.
+//! Large writes, small writes, and many of them.
 
 use minikv::{Db, Error, Options, WriteBatch};
 
@@ -164,7 +164,8 @@ fn stalls_are_counted_with_their_cause() {
     use std::sync::Arc;
 
     use minikv::fs::SimFs;
-    // Either level 0 fills faster than one slow disk empties it, or flushes lag; both are counted.
+    // Either level 0 fills faster than a slow disk lets compactions empty it, or flushes lag
+    // behind; both are counted as stalls.
     let fs = SimFs::new(3);
     let options = small().write_buffer_bytes(1 << 10).fs(Arc::new(fs));
     let db = Db::open("/db", options).unwrap();

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{bytes, fixture, hex, number, read_fixture, read_json, sha256, text, unhex};
 
-/// What a database must hold.
+/// The expected contents of a database.
 pub struct Expected {
     /// The value of each key, in the form of `expected.tsv`.
     pub entries: BTreeMap<Vec<u8>, String>,
@@ -252,7 +252,7 @@ fn a_foreign_comparator_is_refused_by_name() {
     assert!(files(&copy.db) == before, "a refused open changed the directory");
 }
 
-/// C++ LevelDB's filter and goleveldb's have different names; both are used.
+/// The filters of C++ LevelDB and goleveldb have different names; both are used.
 #[test]
 fn filters_of_both_names_save_data_blocks() {
     for case in ["leveldb-cpp/02-flushed-bloom10-snappy", "goleveldb/02-flushed-bloom10-snappy"] {

@@ -53,7 +53,10 @@ fn a_database_without_filters_is_told_to_have_none() {
         let key = Expected::read(case).entries.into_keys().nth(3).unwrap();
         let told = db.explain(&key).unwrap();
         assert_eq!(told.filters, FilterUse::NoneInTables);
-        assert!(told.to_string().contains("none: no table that was asked has one"), "{told}");
+        assert!(
+            told.to_string().contains("none asked: no table that was searched has one"),
+            "{told}"
+        );
         let table = told.steps.iter().find_map(|step| match step {
             Step::Table(table) => Some(table.filter),
             _ => None,
@@ -66,7 +69,7 @@ fn a_database_without_filters_is_told_to_have_none() {
     assert_eq!(db.explain(&key).unwrap().filters, FilterUse::NoPolicy);
 }
 
-/// The text that a reader sees, to the letter.
+/// The exact text that a reader sees.
 #[test]
 fn a_get_through_three_levels_of_leveldb_reads_like_this() {
     let (_copy, db) = open("leveldb-cpp/04-levels", Options::default());

@@ -1,7 +1,8 @@
 //! Circles of imports between the files of `src`.
 //!
 //! A file imports another if a path in it leads there. `mod.rs` and `lib.rs` are left out: they
-//! hold what their folder shares, and re-export from its files. Test code is left out too.
+//! contain the shared items of their folder, and re-exports from its files. Test code is left out
+//! too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,7 +51,7 @@ fn resolve<'a>(path: &[String], files: &BTreeSet<&'a str>) -> Option<&'a str> {
     None
 }
 
-/// Returns who imports whom.
+/// Returns the files that each file imports.
 pub fn imports(files: &[Source]) -> Imports {
     let names: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     let mut imports = Imports::new();
@@ -77,7 +78,7 @@ fn reachable(imports: &Imports, start: &str) -> BTreeSet<String> {
     reached
 }
 
-/// Returns the groups of files each of which can be reached from all others of the group.
+/// Returns the groups of files in which each file can be reached from all others.
 pub fn circles(imports: &Imports) -> BTreeSet<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<String>> =
         imports.keys().map(|file| (file.as_str(), reachable(imports, file))).collect();

@@ -96,7 +96,7 @@ fn module(path: &str) -> Vec<&str> {
     inner.split('/').filter(|part| !matches!(*part, "mod" | "lib")).collect()
 }
 
-/// An import goes to a lower layer or stays in its own.
+/// Returns the imports that go neither to a lower layer nor stay in their own.
 fn imports_go_down(file: &Source) -> Vec<String> {
     let module = module(&file.path);
     let Some(&own) = module.first() else { return Vec::new() };
@@ -124,7 +124,7 @@ fn imports_go_down(file: &Source) -> Vec<String> {
     violations
 }
 
-/// Outside of tests, only `src/fs` touches the disk.
+/// Returns the uses of the disk outside of tests and outside of `src/fs`.
 fn only_fs_touches_the_disk(file: &Source) -> Vec<String> {
     if file.path.starts_with("src/fs/") {
         return Vec::new();
@@ -135,7 +135,8 @@ fn only_fs_touches_the_disk(file: &Source) -> Vec<String> {
         .collect()
 }
 
-/// Everything that threads share or wait for comes from `base::sync`.
+/// Returns the uses of things that threads share or wait for and that do not come from
+/// `base::sync`.
 fn threads_meet_in_sync(file: &Source) -> Vec<String> {
     if file.path.starts_with("src/base/sync/") {
         return Vec::new();
@@ -176,7 +177,7 @@ fn shared_things(file: &Source) -> Vec<(usize, String)> {
     found
 }
 
-/// A file is short enough for a single subject.
+/// Returns a violation if a file is too long for a single subject.
 fn files_are_short(file: &Source) -> Vec<String> {
     let lines = file.shipped_lines();
     if lines <= MAX_LINES || LONG_FILES.iter().any(|(path, _)| *path == file.path) {
@@ -185,7 +186,7 @@ fn files_are_short(file: &Source) -> Vec<String> {
     vec![format!("{}: {lines} lines of code outside of tests, over {MAX_LINES}", file.path)]
 }
 
-/// A function fits a screen.
+/// Returns the functions that do not fit a screen.
 fn functions_are_short(file: &Source) -> Vec<String> {
     let is_excepted = |name: &str| {
         LONG_FUNCTIONS.iter().any(|(path, function, _)| *path == file.path && *function == name)
@@ -231,7 +232,7 @@ fn nothing_is_unsafe(file: &Source) -> Vec<String> {
     named.map(|(at, _)| format!("{}:{}: unsafe", file.path, file.line(at))).collect()
 }
 
-/// Every `#[allow]` and `#[expect]` has a reason, also inside of a `cfg_attr`.
+/// Returns every `#[allow]` and `#[expect]` without a reason, even inside a `cfg_attr`.
 fn exceptions_have_reasons(file: &Source) -> Vec<String> {
     let mut violations = Vec::new();
     for (at, word) in words(&file.code) {

@@ -1,4 +1,4 @@
-//! A source file as the rules see it: comments and literals are blanked, and test code is known.
+//! A source file as the rules see it: comments and literals are blanked, and test code is marked.
 
 use std::ops::Range;
 use std::path::Path;
@@ -95,7 +95,7 @@ pub fn mark_tests(sources: &mut [Source]) {
     }
 }
 
-/// Reads every Rust file under `root/folder` for each folder, except build output.
+/// Returns every Rust file under `root/folder` for each folder, except build output.
 pub fn read_all(root: &Path, folders: &[&str]) -> Vec<Source> {
     let mut sources = Vec::new();
     for folder in folders {
@@ -132,7 +132,7 @@ fn blank(bytes: &mut [u8]) {
     }
 }
 
-/// Blanks comments and the contents of strings and character literals.
+/// Returns the text with comments and the contents of strings and character literals blanked.
 fn blank_literals(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
@@ -270,8 +270,8 @@ fn item_end(code: &str, from: usize) -> usize {
     code.len()
 }
 
-/// Returns where the body of a function begins whose signature goes on at `from`; `None` if the
-/// function is only declared.
+/// Returns the start of a function's body, given the position `from` in its signature; `None` if
+/// the function is only declared.
 fn body(code: &str, from: usize) -> Option<usize> {
     let mut i = from;
     while let Some(byte) = code.as_bytes().get(i) {

@@ -40,7 +40,7 @@ fn snappy_bomb(value_bytes: usize) -> Vec<u8> {
     literal(&mut stored, &start);
     let mut left = value_bytes;
     while left > 0 {
-        // A copy of the byte before it.
+        // This element is a copy of the previous byte.
         let len = left.min(64);
         stored.extend_from_slice(&[((len - 1) << 2) as u8 | 2, 1, 0]);
         left -= len;
@@ -143,7 +143,7 @@ fn cases() -> Vec<(&'static str, Files)> {
     cases
 }
 
-/// Does everything that reads a database. Returns which of the four ways succeeded.
+/// Reads a database in every way. Returns which of the four ways succeeded.
 fn use_it(fs: &MemFs) -> [bool; 4] {
     let scan = |db: minikv::ReadOnlyDb| -> minikv::Result<usize> {
         for entry in db.iter()? {
@@ -197,6 +197,6 @@ fn hostile_files_of_a_mebibyte_take_at_most_128_mib() {
     }
     let (peak, what) = worst;
     assert!(peak <= LIMIT_BYTES, "{} MiB: {what}", peak >> 20);
-    // Shows that the counting works: some input does take memory.
+    // Some input does take memory, which shows that the counting works.
     assert!(peak > 4 << 20, "{peak} bytes: {what}");
 }

@@ -1,5 +1,5 @@
-//! Cursors in both directions beside a writer, in a memtable that grows and is put in order all the
-//! time. They must miss nothing acknowledged before a call, and each scan must show one moment.
+//! Cursors in both directions beside a writer, in a memtable that grows and is sorted again and
+//! again. They must miss nothing acknowledged before a call, and each scan must show one moment.
 //!
 //! `MINIKV_CURSOR_SECONDS` is the duration of each of two runs.
 
@@ -15,7 +15,8 @@ use minikv::{Cursor, Db, WriteBatch};
 use crate::home::Home;
 use crate::rng::Rng;
 
-/// More than there are cores, so that a reader can be interrupted anywhere.
+/// Number of reading threads: more than there are cores, so that a reader can be interrupted
+/// anywhere.
 const READERS: u64 = 8;
 /// Number of keys in the series, which are overwritten in turn.
 const KEYS: u64 = 200;
@@ -25,17 +26,17 @@ const BATCH: u64 = 50;
 struct Scene {
     db: Db,
     is_over: AtomicBool,
-    /// Puts of the series: number `i` goes to key `i % KEYS`.
+    /// Number of puts of the series. Put `i` goes to key `i % KEYS`.
     series: AtomicU64,
-    /// Puts of ascending keys, above all others.
+    /// Number of puts of ascending keys, which are above all others.
     ascending: AtomicU64,
-    /// Batches that set all keys of one prefix to the batch's number.
+    /// Number of batches. Each sets all keys of one prefix to the batch's number.
     batches: AtomicU64,
     /// Number of scans that were checked.
     scans: AtomicU64,
 }
 
-/// Scatters the keys, so that any leaf can be the one that is split.
+/// Returns the key of a number. Keys are scattered, so that any leaf can be the one that is split.
 fn series_key(number: u64) -> Vec<u8> {
     format!("a{:03}", number % KEYS * 77 % KEYS).into_bytes()
 }
@@ -91,7 +92,7 @@ pub fn run(home: &Home, seed: u64) {
     }
 }
 
-/// Ends all threads when dropped, also by a failed check.
+/// Ends all threads when dropped, even after a failed check.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -140,8 +141,8 @@ impl Scene {
         }
     }
 
-    /// The value of each key says when it was written, so the highest value determines all the
-    /// others.
+    /// Checks a scan of the series. The value of each key shows when it was written, so the highest
+    /// value determines all the others.
     fn scan_series(&self, forward: bool) {
         let done = self.series.load(SeqCst);
         let iter = self.db.prefix("a").unwrap();
@@ -233,7 +234,7 @@ impl Scene {
     }
 }
 
-/// Checks that an entry is no older than the newest acknowledged one of its key.
+/// Checks that an entry is no older than the newest acknowledged one with its key.
 fn check_in_series(key: &[u8], value: &[u8], done: u64) {
     assert_eq!(key, series_key(number(value)));
     assert!(number(value) + KEYS > done, "{} is there, after {done}", number(value));

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use minikv::fs::sim::{CrashPlan, SimFs};
 use minikv::{Db, Options, WriteBatch};
 
-/// An empty batch is a record in the log. Replayed alone, it made a memtable without entries, and
-/// the flush of that a table without keys, which the next open refused.
+/// An empty batch is a record in the log. Replayed alone, it made a memtable without entries, whose
+/// flush made a table without keys, which the next open refused.
 #[test]
 fn an_empty_batch_alone_in_a_log() {
     let home = tempfile::tempdir().expect("a temporary directory");
@@ -21,8 +21,8 @@ fn an_empty_batch_alone_in_a_log() {
 }
 
 /// Two logs are live while a frozen memtable waits for its flush, and neither is synced. A loss of
-/// power may take the end of the first and leave the second. What is left must be a prefix even
-/// then, so the second counts only if the first reaches up to it.
+/// power may take the end of the first and leave the second. The result must be a prefix of the
+/// writes even then, so the second log counts only if the first one is complete.
 #[test]
 fn a_log_after_one_that_lost_its_end() {
     let open = |fs: &SimFs| {

@@ -11,7 +11,7 @@ use minikv::fs::{DiskFs, Fs, MemFs};
 pub struct Home {
     fs: Arc<dyn Fs>,
     dir: PathBuf,
-    /// The same filesystem, if it can crash.
+    /// The simulated filesystem; `None` on a filesystem that cannot crash.
     sim: Option<SimFs>,
     _disk: Option<tempfile::TempDir>,
 }
@@ -31,7 +31,7 @@ impl Home {
         Home { fs: Arc::new(fs.clone()), dir, sim: Some(fs), _disk: None }
     }
 
-    /// Returns what a crash at this moment leaves of the home, if the filesystem can crash.
+    /// Returns the home after a crash at this moment, if the filesystem can crash.
     pub fn after_crash(&self, plan: &CrashPlan) -> Option<Home> {
         self.sim.as_ref().map(|fs| Home::simulated(fs.crash_image(plan)))
     }

@@ -48,7 +48,8 @@ impl KeySpace {
     }
 }
 
-/// Returns a value of any size, compressible or not, that says which operation wrote it.
+/// Returns a value of any size, compressible or not, that states the number of the operation that
+/// wrote it.
 pub fn value(rng: &mut Rng, operation: u64) -> Vec<u8> {
     let len = match rng.below(1000) {
         0..100 => 0,

@@ -1,4 +1,4 @@
-//! Sizes at which something usually fails: one large value, one large batch, many deletes.
+//! Sizes at which engines often fail: one large value, one large batch, many deletes.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,8 +18,8 @@ fn bytes_on_disk(dir: &Path) -> u64 {
     entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
-/// Waits until the directory has less than `limit` bytes: whichever thread releases a table last
-/// removes it. Fails after a minute.
+/// Waits until the directory has less than `limit` bytes, because a table is removed only when the
+/// last thread releases it. Fails after a minute.
 fn wait_until_below(dir: &Path, limit: u64) {
     let began = Instant::now();
     while bytes_on_disk(dir) >= limit {

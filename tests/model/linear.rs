@@ -3,9 +3,9 @@
 //! Every operation takes a number when it is called and another when it has returned. A history is
 //! linearizable if its operations can be put in an order, each at one moment between its two
 //! numbers, in which a plain array gives the answers that the database gave. The search for such an
-//! order is Wing and Gong's, with Lowe's memory of what was already tried. A batch is one
-//! operation. So is a snapshot or an iterator, whenever it is read: it shows the moment at which it
-//! was made.
+//! order is Wing and Gong's, with Lowe's memory of the states already tried. A batch is one
+//! operation. A snapshot or an iterator is one operation, too, whenever it is read: it shows the
+//! state at the moment when it was made.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -83,7 +83,8 @@ fn at(key: &[u8]) -> usize {
     usize::from(key[0] - b'a')
 }
 
-/// Returns what an iterator found for a range of keys; keys that it did not reach are absent.
+/// Returns the values that an iterator found for a range of keys. Keys that it did not reach are
+/// absent.
 fn found_by(
     entries: impl IntoIterator<Item = <Iter as Iterator>::Item>,
     keys: Range<usize>,
@@ -190,7 +191,7 @@ impl Stress {
         Event { called, returned, op: Op::Read(found) }
     }
 
-    /// Runs one history of all threads, and then reads everything.
+    /// Runs one history of all threads, and then reads everything. Returns the history.
     fn round(&self, seed: u64) -> Vec<Event> {
         let start = Barrier::new(THREADS);
         let mut history: Vec<Event> = thread::scope(|scope| {
@@ -250,7 +251,7 @@ pub fn run(dir: &std::path::Path, options: Options, seed: u64, rounds: u64) {
     assert!(overlapping as u64 > rounds / 10, "{overlapping}");
 }
 
-/// Ends the background thread when dropped, also by a failed check.
+/// Ends the background thread when dropped, even after a failed check.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

@@ -102,7 +102,7 @@ fn keys_of_which_some_are_equal() {
     check(Config { name: "case-blind", keys, order, bloom_bits: None, ..PLAIN });
 }
 
-/// A crash about every 150 operations, of the process or of the machine.
+/// Crashes about every 150 operations, either of the process or of the machine.
 #[test]
 fn what_crashes_leave() {
     for reuse_logs in [false, true] {

@@ -35,7 +35,7 @@ impl Eq for Key {}
 
 pub type Entry = (Rc<[u8]>, Rc<[u8]>);
 
-/// What the database must hold. A clone is the model of a snapshot.
+/// The expected contents of the database. A clone is the model of a snapshot.
 #[derive(Clone, Debug)]
 pub struct Model {
     order: Order,
@@ -56,7 +56,7 @@ impl Model {
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        // Of two equal keys a map keeps the old one; a database shows the newest.
+        // If two keys are equal, a map keeps the old one, but a database shows the newest.
         let key = self.key(key);
         let entries = Rc::make_mut(&mut self.entries);
         entries.remove(&key);

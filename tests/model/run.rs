@@ -61,23 +61,23 @@ impl Config {
     }
 }
 
-/// A handle to read through, the options to read with, and the state it must show.
+/// A handle to read through, the options to read with, and the expected state.
 struct View {
     handle: Box<dyn Reads>,
     options: ReadOptions,
     model: Model,
-    /// Whether only reads with these options show the model.
+    /// Whether only reads with these options show the expected state.
     needs_options: bool,
 }
 
-/// A cursor that is kept while writes go on, and the state it must show.
+/// A cursor that is kept while writes continue, and the expected state.
 struct Walk {
     cursor: Cursor,
     model: Model,
     at: Option<Entry>,
 }
 
-/// An iterator that is kept while writes go on, and the entries it must still yield.
+/// An iterator that is kept while writes continue, and the entries that it must still yield.
 struct Pass {
     iter: Iter,
     left: VecDeque<Entry>,
@@ -443,7 +443,7 @@ impl Run {
         }
     }
 
-    /// Continues with what a crash leaves, whatever the background was doing.
+    /// Continues with the files after a crash, at whatever point the background is.
     fn crash(&mut self) {
         let seed = self.rng.next();
         let plans = [

@@ -35,8 +35,8 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     format!("{:03}", rng.below(KEYS)).into_bytes()
 }
 
-/// Runs `operations` in one thread that knows what it must read, beside others that only check that
-/// every read succeeds.
+/// Runs `operations` in one thread that knows the expected results, beside others that only check
+/// that every read succeeds.
 pub fn run(home: &Home, seed: u64, operations: u64) {
     println!("{operations} operations over tiny tables, MINIKV_SEED={seed}");
     let mut rng = Rng::new(seed);
@@ -65,7 +65,7 @@ pub fn run(home: &Home, seed: u64, operations: u64) {
     }
 }
 
-/// Ends the other threads when dropped, also by a panic.
+/// Ends the other threads when dropped, even after a panic.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -74,7 +74,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// A view that is held while tables are removed, and the state it must show.
+/// A view that is held while tables are removed, and the expected state.
 enum Held {
     Iter(Box<Iter>, Model),
     Snapshot(Snapshot, Model),
@@ -136,7 +136,7 @@ fn step(db: &Db, model: &mut Model, held: &mut Vec<Held>, rng: &mut Rng) {
     }
 }
 
-/// Reads in any direction and from anywhere, as long as there are writes.
+/// Reads in any direction and from anywhere, as long as the other threads write.
 fn look(db: &Db, writing: &AtomicBool, mut rng: Rng) {
     while writing.load(Ordering::SeqCst) {
         let mut cursor = db.cursor().unwrap();

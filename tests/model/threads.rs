@@ -1,7 +1,7 @@
 //! Concurrent writers and readers, while tables are flushed and compacted under them.
 //!
 //! Each writer owns a range of keys. In one batch it writes two keys that are always equal, and a
-//! third that exists only for even numbers. Numbers only grow. So a reader knows what it must see
+//! third that exists only for even numbers. Numbers only grow, so a reader can check its results
 //! without knowing how far a writer is.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::rng::Rng;
 
 const WRITERS: usize = 3;
 const READERS: usize = 2;
-/// Groups of keys per writer.
+/// Number of groups of keys per writer.
 const GROUPS: usize = 50;
 
 fn key(writer: usize, group: usize, part: &str) -> String {
@@ -35,18 +35,18 @@ fn number(value: &[u8]) -> u64 {
     number
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Scene<'a> {
     db: Db,
     home: &'a Home,
     seed: u64,
     rounds: u64,
-    /// The number of the last write that has returned, by writer and group.
+    /// Number of the last write that has returned, by writer and group.
     acknowledged: Vec<Vec<AtomicU64>>,
     writing: AtomicUsize,
 }
 
-/// Counts a writer as finished when dropped, also by a panic, so that the other threads end.
+/// Counts a writer as finished when dropped, even after a panic, so that the other threads end.
 struct Writing<'a>(&'a AtomicUsize);
 
 impl Drop for Writing<'_> {
@@ -149,7 +149,7 @@ impl Scene<'_> {
         second
     }
 
-    /// Reads a group of keys from its end, in one of three ways.
+    /// Reads a group of keys from its end, in one of three ways. Returns the number found.
     fn read_backward(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
         let (first, last) = (key(writer, group, "even"), key(writer, group, "right"));
         let entries: Vec<(Bytes, Bytes)> = match rng.below(3) {
@@ -182,7 +182,8 @@ impl Scene<'_> {
         found
     }
 
-    /// Reads everything in one pass, which must show one moment too.
+    /// Reads everything in one pass, which must also show a single moment. Returns the number found
+    /// in the group.
     fn scan(&self, rng: &mut Rng, writer: usize, group: usize, floor: u64) -> u64 {
         let iter = self.db.iter().unwrap();
         let entries = match rng.one_in(2) {
@@ -248,7 +249,7 @@ fn collect(entries: impl Iterator<Item = <Iter as Iterator>::Item>) -> BTreeMap<
     entries.map(|entry| entry.unwrap()).map(|(k, v)| (text(&k), number(&v))).collect()
 }
 
-/// Checks that every group of keys is as one batch left it.
+/// Checks that every group of keys is in the state that one batch left.
 fn check_whole(entries: &BTreeMap<String, u64>) {
     for writer in 0..WRITERS {
         for group in 0..GROUPS {

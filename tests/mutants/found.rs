@@ -1,4 +1,5 @@
-//! Mistakes that programs written to break minikv found in it, and what catches them now.
+//! Mistakes that once were in minikv, were found by programs written to break it, and must be
+//! caught by tests now.
 
 use super::table::{Build, Mutant, mutant};
 
@@ -308,9 +309,9 @@ pub const FOUND: &[Mutant] = &[
         "each resume begins a log first",
         "src/engine/health.rs",
         "        \
-         self.flush_all()?;\n        // A log",
+         self.flush_all()?;\n        // If an earlier",
         "        if ON {\n            \
-         self.freeze(commit)?;\n        }\n        self.flush_all()?;\n        // A log",
+         self.freeze(commit)?;\n        }\n        self.flush_all()?;\n        // If an earlier",
     )
     .caught_in(CRASH, "failed_resumes"),
     mutant(

@@ -1,5 +1,5 @@
-//! Shows that the tests can fail: each mistake of a table is put into a copy of the source,
-//! switched off, the copy is built once, and the tests that must catch a mistake run with it
+//! Shows that the tests can fail. Each mistake of a table is put into a copy of the source,
+//! switched off; the copy is built once; and the tests that must catch a mistake run with it
 //! switched on. Every mistake must be caught.
 //!
 //! ```text
@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use found::FOUND;
 use table::{Build, CaughtBy, MUTANTS, Mutant};
 
-/// The stages of the crash tests, cheapest first: a filter of tests, and how much they try.
+/// The stages of the crash tests, cheapest first. Each has a filter of tests and the number of
+/// attempts.
 const CRASH_STAGES: &[Stage] = &[
     Stage::crash("sweep_of_crash_points", &[("MINIKV_CRASH_IMAGES", "40000")]),
     Stage::crash("known_bugs", &[]),
@@ -29,7 +30,8 @@ const CRASH_STAGES: &[Stage] = &[
     Stage::crash("sweep_of_faults", &[("MINIKV_CRASH_FAULTS", "6000")]),
 ];
 
-/// Longest time a stage may take. A mistake may also make something wait for ever.
+/// Longest time that a stage may take. A mistake may make something wait for ever, which counts as
+/// caught.
 const MAX_STAGE: Duration = Duration::from_secs(100);
 
 /// One run of a test binary.
@@ -53,7 +55,7 @@ fn all_mutants() -> impl Iterator<Item = &'static Mutant> {
     MUTANTS.iter().chain(FOUND)
 }
 
-/// The runs of which at least one must fail with the mutant switched on.
+/// Returns the runs of which at least one must fail with the mutant switched on.
 fn stages(mutant: &Mutant) -> Vec<Stage> {
     match mutant.caught_by {
         CaughtBy::CrashTests => CRASH_STAGES.to_vec(),
@@ -74,7 +76,8 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// The source with all mistakes in it, each asking whether it is on.
+/// Writes a copy of the source with all mistakes in it, each behind a check whether it is switched
+/// on.
 fn make_copy(root: &Path, copy: &Path) {
     let _ = fs::remove_dir_all(copy.join("src"));
     for dir in ["src", "tests"] {
@@ -118,7 +121,7 @@ pub(crate) fn is_on(name: &str) -> bool {
 }
 "#;
 
-/// Builds the tests of the copy that `build` names, and returns their binary.
+/// Builds the tests of the copy that `build` names. Returns the path of their binary.
 fn build_tests(copy: &Path, build: Build) -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["test", "--no-run", "--message-format=json"]);
@@ -154,7 +157,7 @@ fn build_tests(copy: &Path, build: Build) -> PathBuf {
         .expect("cargo prints where the binary is")
 }
 
-/// Whether a stage fails, or does not end.
+/// Returns whether a stage fails or does not end.
 fn fails(binary: &Path, copy: &Path, mutant: &str, stage: &Stage) -> bool {
     let mut child = Command::new(binary)
         .args([stage.filter, "--skip", "interleaved_deletes"])
@@ -179,7 +182,7 @@ fn fails(binary: &Path, copy: &Path, mutant: &str, stage: &Stage) -> bool {
     }
 }
 
-/// The text to replace must occur exactly once; otherwise the source has moved on.
+/// Checks that each text to replace occurs exactly once. If not, the source has changed.
 #[test]
 fn every_mistake_has_its_place() {
     let is_misplaced = |mutant: &&Mutant| {
@@ -191,8 +194,8 @@ fn every_mistake_has_its_place() {
     assert!(misplaced.is_empty(), "the source has changed: {misplaced:#?}");
 }
 
-/// A filter that selects no test would pass, and so would never catch its mutant; but one that is
-/// misspelt should be told from a test that is too weak.
+/// Checks that the filters of all mistakes select a test. A filter that selects none would pass,
+/// and its mutant would look as if the tests were too weak.
 #[test]
 fn every_mistake_names_a_test_that_exists() {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -209,7 +212,7 @@ fn every_mistake_names_a_test_that_exists() {
     }
 }
 
-/// Whether a file below `dir` contains `text`.
+/// Returns whether a file below `dir` contains `text`.
 fn contains(dir: &Path, text: &str) -> bool {
     fs::read_dir(dir).unwrap().any(|entry| {
         let path = entry.unwrap().path();

@@ -1,11 +1,12 @@
-//! The mistakes: for each a piece of the source, what stands there instead, and what catches it.
+//! The table of mistakes: for each, a piece of the source, its replacement, and the tests that
+//! catch it.
 
 pub struct Mutant {
     pub name: &'static str,
     pub file: &'static str,
-    /// Occurs exactly once in the file.
+    /// A piece of the source, which occurs exactly once in the file.
     pub find: &'static str,
-    /// Stands in its place; `ON` becomes the question whether the mutant is switched on.
+    /// The replacement. `ON` stands for a check whether the mutant is switched on.
     pub replace: &'static str,
     pub caught_by: CaughtBy,
 }

@@ -72,13 +72,13 @@ fn the_parts_of_a_compaction_are_the_whole_beside_readers_and_a_writer() {
         assert_all(&db.snapshot());
         db.wait_idle().unwrap();
         let live = live_tables(&db);
-        // The thread that releases a table last removes it, possibly only now.
+        // The last thread that releases a table removes it, possibly only now.
         db.close().unwrap();
         assert_eq!(tables(&fs).len(), live);
     });
 }
 
-/// The disk is full for one of the parts, or when their outputs are installed.
+/// The disk is full for one of the parts, or when the outputs are installed.
 #[test]
 fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
     check(|| {
@@ -104,8 +104,8 @@ fn a_part_that_fails_takes_the_others_with_it_and_the_next_try_succeeds() {
     });
 }
 
-/// Returns whether `done` holds within some steps of the other threads: an automatic compaction
-/// that ran beside a manual one may still have to remove its inputs.
+/// Returns whether `done` returns true within some steps of the other threads. (An automatic
+/// compaction that ran beside a manual one may still have to remove its inputs.)
 fn soon(done: impl Fn() -> bool) -> bool {
     (0..1000).any(|_| {
         shuttle::thread::yield_now();

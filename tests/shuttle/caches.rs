@@ -23,8 +23,8 @@ fn block(value_bytes: usize) -> Block {
     Block::new(builder.finish()).unwrap()
 }
 
-/// Looks for a block as a read does: finds the right one, or inserts it, reusing the memory of an
-/// evicted block if there is any. Holds it for a while.
+/// Reads a block as a lookup does: checks the cached block, or inserts it, reusing the memory of an
+/// evicted block if there is any. Holds the block for a while.
 fn read(table: &TableBlocks, at: usize, value_bytes: usize) {
     let contents = block(value_bytes);
     let here = table.get(at).and_then(|found| found.to_block()).unwrap_or_else(|| {
@@ -124,7 +124,7 @@ fn more_tables_than_may_be_open_are_read_and_dropped() {
                         assert_eq!(number_in(&cache, slot), slot.number);
                         assert!(cache.open_tables() <= 2);
                     }
-                    // As when a compaction has replaced it.
+                    // The slot is dropped as if a compaction had replaced the table.
                     let slot = &slots[thread];
                     let replaced = Arc::new(TableSlot::new(slot.number, slot.file_bytes));
                     assert_eq!(number_in(&cache, &replaced), slot.number);
@@ -135,7 +135,7 @@ fn more_tables_than_may_be_open_are_read_and_dropped() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         let open = slots.iter().filter(|slot| slot.table.load().is_some()).count();
         assert_eq!(cache.open_tables(), open);
-        // None of this may take away room in the cache.
+        // None of this may reduce the capacity of the cache.
         for slot in slots.iter().chain(&slots) {
             assert_eq!(number_in(&cache, slot), slot.number);
         }

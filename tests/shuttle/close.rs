@@ -1,4 +1,4 @@
-//! `close` beside everything else.
+//! `close` concurrent with other operations.
 
 use minikv::fs::MemFs;
 use minikv::{Db, Error, Result};
@@ -78,7 +78,7 @@ fn close_beside_a_synced_write_after_replay_loses_nothing() {
     });
 }
 
-/// Two threads close, and one waits for background work to end.
+/// Two threads close the database, and one waits for background work to end.
 #[test]
 fn close_twice_beside_one_that_waits_for_quiet() {
     check(|| {

@@ -1,4 +1,4 @@
-//! A fault while other threads wait.
+//! Faults while other threads wait.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn strike_and_resume(fault: fn() -> Fault, write_buffer_bytes: usize) {
         thread::yield_now();
     }
     let acknowledged: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
-    // The fault may have come later.
+    // The fault may not have struck before.
     fs.clear_faults();
     db.resume().unwrap();
     assert_eq!(db.health().state, HealthState::Good);
@@ -149,8 +149,8 @@ fn panic_once(fs: &SimFs, kind: OpKind, extension: &'static str, nth: usize) {
     });
 }
 
-/// Writers and a thread that waits for a flush, while a leader or the background panics: all
-/// return.
+/// Runs writers and a thread that waits for a flush, while a leader or the background panics. All
+/// of them must return.
 fn panic_and_resume(kind: OpKind, extension: &'static str, nth: usize, buffer_bytes: usize) {
     let fs = SimFs::new(1);
     let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(buffer_bytes)).unwrap();

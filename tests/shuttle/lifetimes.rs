@@ -16,7 +16,7 @@ fn filled(fs: &MemFs) -> Db {
     db
 }
 
-/// Overwrites everything, and merges it with what was there before.
+/// Overwrites all entries, and compacts the new ones with the old ones.
 fn overwrite(db: &Db) {
     for key in ["0", "1", "2"] {
         db.put(key, "new").unwrap();
@@ -78,7 +78,7 @@ fn a_table_is_removed_after_its_last_reader_and_not_before() {
     });
 }
 
-/// One thread drops the last handle, others what it gave out.
+/// One thread drops the last handle, others drop iterators and snapshots made from it.
 #[test]
 fn handle_and_readers_go_in_any_order() {
     check(|| {

@@ -49,7 +49,7 @@ fn scattered(seq: u64) -> String {
     format!("{:02}", seq * 5 % 13)
 }
 
-/// Returns what a cursor shows to a reader at sequence number `at`.
+/// Returns the version that a cursor shows to a reader at sequence number `at`.
 fn seen(key: &[u8], at: u64) -> Option<SeqNo> {
     let key = ParsedKey::parse(key).unwrap();
     assert_eq!(scattered(key.seq).as_bytes(), key.user_key);

@@ -34,7 +34,7 @@ fn value_in(snapshot: &Snapshot) -> u64 {
     values[0]
 }
 
-/// Reads in every way while `done` goes up, and checks that nothing done before is missed.
+/// Reads in every way while `done` grows, and checks that no write counted before is missed.
 fn read(db: &Db, done: &AtomicU64) {
     let at_least = done.load(SeqCst);
     assert!(get(db, KEYS[1]) >= at_least, "an acknowledged write is missed");
@@ -52,7 +52,7 @@ fn read(db: &Db, done: &AtomicU64) {
     assert!(get(db, KEYS[0]) >= entries[0], "time goes back");
 }
 
-/// Returns the value that a cursor finds going backward, which must be the same for all keys.
+/// Returns the value that a cursor finds walking backward, which must be the same for all keys.
 fn value_backward(db: &Db) -> u64 {
     let mut cursor = db.cursor().unwrap();
     let mut found = Vec::new();
@@ -118,7 +118,7 @@ fn readers_miss_nothing_while_the_background_works() {
     });
 }
 
-/// A memtable is put in order when a cursor asks for it: one thread does so while another waits.
+/// A memtable is sorted when a cursor asks for it: one thread sorts while another waits.
 #[test]
 fn cursors_see_all_of_a_memtable_that_is_put_in_order_meanwhile() {
     const BEFORE: usize = 4;
@@ -133,7 +133,7 @@ fn cursors_see_all_of_a_memtable_that_is_put_in_order_meanwhile() {
         put(0..BEFORE);
         assert_eq!(db.iter().unwrap().count(), BEFORE);
         put(BEFORE..BEFORE + AFTER);
-        // The leaf becomes too large, and the first cursor to come splits it.
+        // The leaf becomes too large, and the next cursor splits it.
         let other = db.clone();
         let other = thread::spawn(move || other.iter().unwrap().count());
         assert_eq!(db.iter().unwrap().rev().count(), BEFORE + AFTER);

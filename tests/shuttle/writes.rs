@@ -26,8 +26,8 @@ fn batch(writer: usize, number: usize) -> WriteBatch {
     batch
 }
 
-/// Returns the number of batches seen of each writer, which must be whole and the writer's first
-/// ones.
+/// Returns the number of each writer's batches that a snapshot shows. Each batch must be whole, and
+/// they must be the writer's first ones.
 fn batches_seen(snapshot: &Snapshot) -> [usize; WRITERS] {
     let has = |writer, number, part| snapshot.contains_key(key(writer, number, part)).unwrap();
     let seen = std::array::from_fn(|writer| {
@@ -42,7 +42,7 @@ fn batches_seen(snapshot: &Snapshot) -> [usize; WRITERS] {
         }
         seen
     });
-    // Every write has a number, and all numbers up to the snapshot's are seen: a prefix.
+    // Every write has a number, and the snapshot shows all numbers up to its own: a prefix.
     let entries = snapshot.iter().unwrap().map(Result::unwrap).count();
     assert_eq!(entries as u64, snapshot.sequence());
     assert_eq!(snapshot.iter().unwrap().rev().map(Result::unwrap).count(), entries);

@@ -1,9 +1,10 @@
-//! The counters of a get, computed again from the steps of its explanation.
+//! The counters of a get, recomputed from the steps of its explanation.
 
 use minikv::explain::{BlockSource, Explanation, Step, Verdict};
 use minikv::{LevelTrace, ReadTrace};
 
-/// Checks that the counters add up from the steps, and that the answer is what the last step found.
+/// Checks that the counters agree with the steps, and that the answer is the entry of the last
+/// step.
 pub fn check(told: &Explanation) {
     assert_eq!(recount(&told.steps), told.trace, "{told}");
     let found = match told.steps.last() {
@@ -26,7 +27,7 @@ fn check_text(told: &Explanation) {
     }
 }
 
-/// Returns the counters, computed from nothing but the steps.
+/// Returns the counters, computed from the steps alone.
 pub fn recount(steps: &[Step]) -> ReadTrace {
     let mut trace = ReadTrace::default();
     let mut level = 0;

@@ -52,8 +52,9 @@ impl LevelDb {
     /// Opens or creates the database in `dir`.
     pub fn open(dir: &Path, settings: &Settings) -> Result<LevelDb> {
         let name = CString::new(dir.as_os_str().as_bytes())?;
-        // SAFETY: what is made here is destroyed in `drop`, or at once where the open fails; the
-        // setters get the options just made, and what these point to outlives the database.
+        // SAFETY: objects made here are destroyed in `drop`, or at once if the open fails; the
+        // setters get the options just made, and the objects that these point to outlive the
+        // database.
         unsafe {
             let options = leveldb_options_create();
             let cache = leveldb_cache_create_lru(settings.cache_bytes);
@@ -70,7 +71,7 @@ impl LevelDb {
             let (write, write_synced) =
                 (leveldb_writeoptions_create(), leveldb_writeoptions_create());
             leveldb_writeoptions_set_sync(write_synced, 1);
-            // With a null database only the other objects are destroyed.
+            // As long as the database is null, dropping this destroys only the other objects.
             let mut this =
                 LevelDb { db: null_mut(), options, cache, filter, read, write, write_synced };
             this.db = checked(|error| leveldb_open(options, name.as_ptr(), error))?;

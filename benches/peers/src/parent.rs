@@ -18,11 +18,12 @@ use crate::report::Report;
 /// was named explicitly.
 const FILTER_WORKLOADS: &[&str] = &["readmissing", "readmissing-cache8m"];
 
-/// Workloads from whose final state no other workload starts, so that slow ones can be left out of
-/// repetitions.
+/// Workloads whose final state is the start of no other workload, so that slow ones can be left out
+/// of repetitions.
 const ENDS: &[&str] = &["fillseq", "fillbatch", "overwrite", "deleterandom", "fillrandom-buffer4m"];
 
-/// Time in seconds above which a workload is not repeated on an engine.
+/// Time in seconds above which a workload is not repeated on an engine. A higher limit makes runs
+/// longer.
 const LONG_SECONDS: f64 = 90.0;
 
 pub fn run(args: &Args) -> Result<()> {
@@ -64,7 +65,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the system has written what the previous engine left, so that no engine pays for
+/// Waits until the system has written the previous engine's data, so that no engine pays for
 /// another's writes.
 fn settle() {
     // If this fails, the next engine is slower for a while.

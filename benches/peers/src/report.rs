@@ -61,8 +61,8 @@ impl Cell {
 }
 
 impl Row {
-    /// Returns how many times as good as `other` the figure of the engine in `column` is; above 1,
-    /// it is better.
+    /// Returns the ratio by which the figure of the engine in `column` is better than `other`;
+    /// below 1, it is worse.
     fn ratio(&self, column: usize, other: f64) -> Option<f64> {
         let own = self.cells[column].median()?;
         Some(match self.better {

@@ -10,7 +10,8 @@ pub const KEY_BYTES: usize = 16;
 pub const MIN_VALUE_BYTES: usize = 12;
 
 const POOL_BYTES: usize = 1 << 20;
-/// A prime, so that values of neighbouring keys share no part of the pool.
+/// Distance between the pool positions of neighbouring numbers, in bytes. It is a prime, so that
+/// values of neighbouring keys share no part of the pool.
 const POOL_STEP: u64 = 4_099;
 const GENERATION_STEP: u64 = 100_003;
 
@@ -39,7 +40,7 @@ pub fn number_of(key: &[u8]) -> Option<u64> {
 }
 
 /// Creates and checks values. A value holds the key's number and a generation, then bytes of a pool
-/// twice, so that it compresses to half, as db_bench's values do. Because it states its generation,
+/// twice, so that it compresses to half, like db_bench's values. Because it states its generation,
 /// any value can be checked.
 #[derive(Clone, Debug)]
 pub struct Values {
@@ -61,7 +62,7 @@ impl Values {
         self.value_bytes
     }
 
-    /// Returns the pool bytes that follow a value's header; the value repeats them from their
+    /// Returns the pool bytes that follow a value's header. The value repeats them from their
     /// start.
     fn half(&self, number: u64, generation: u32) -> &[u8] {
         let moved = number
@@ -71,7 +72,7 @@ impl Values {
         &self.pool[start..start + (self.value_bytes - MIN_VALUE_BYTES).div_ceil(2)]
     }
 
-    /// Replaces the contents of `value` by the value.
+    /// Replaces the contents of `value` with the value of a key and generation.
     pub fn fill(&self, number: u64, generation: u32, value: &mut Vec<u8>) {
         let half = self.half(number, generation);
         value.clear();
@@ -133,7 +134,7 @@ impl Shuffle {
     }
 }
 
-/// Mixes the bits of a number. A bijection.
+/// Returns the bits of a number mixed. The function is a bijection.
 pub fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Workloads after LevelDB's `db_bench` that run on any [`Store`].
+//! Workloads modelled on LevelDB's `db_bench` that run on any [`Store`].
 //!
 //! `minikv bench` runs them on minikv, and the peers' bench on other engines, too. All get the same
 //! keys and values in the same order and are timed in the same way; every value read is checked.
@@ -6,7 +6,7 @@
 //! - `data`: keys, values, and random orders of them
 //! - `store`: the interface of an engine; [`Minikv`] is minikv's
 //! - `workload`: the list of workloads, and the state each one starts from
-//! - `run`: brings a database into that state, runs the workload and measures it
+//! - `run`: prepares that state, runs the workload and measures it
 //! - `steps`: the timed loops
 //! - `measure`: latencies, memory and bytes written
 

@@ -27,9 +27,9 @@ pub struct Figure {
     pub name: String,
     /// The value, in its unit.
     pub value: f64,
-    /// `op/s`, `s`, `ms`, `µs`, `MiB`, or empty for a ratio.
+    /// The unit: `op/s`, `s`, `ms`, `µs`, `MiB`, or empty for a ratio.
     pub unit: String,
-    /// Whether it should be high or low.
+    /// Whether the value should be high or low.
     pub better: Better,
 }
 
@@ -60,7 +60,7 @@ pub struct Outcome {
     pub workload: String,
     /// Number of operations done, by all threads together.
     pub operations: u64,
-    /// Time taken.
+    /// Time taken, in seconds.
     pub seconds: f64,
     /// Latencies of every put and delete, and of every eighth get and seek; steps of a scan are not
     /// timed.
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn the_peak_of_memory_is_reset() {
         let before = peak_memory_mib().unwrap();
-        // Kept allocated meanwhile, because another test may reset the peak at any time.
+        // This stays allocated meanwhile, because another test may reset the peak at any time.
         let held = std::hint::black_box(vec![1u8; 256 << 20]);
         let with = peak_memory_mib().unwrap();
         drop(held);

@@ -18,7 +18,7 @@ const SMALL_BUFFER_BYTES: usize = 4 << 20;
 const LARGE_VALUE_BYTES: usize = 4 << 10;
 const LARGE_VALUES_SHARE: u64 = 20;
 const KEYS_BYTES: u64 = crate::data::KEY_BYTES as u64;
-/// Number of entries per batch when a database is filled untimed.
+/// Number of entries per batch when a database is filled untimed. Larger batches fill it faster.
 const FILL_BATCH: u64 = 100;
 const MIB: f64 = 1048576.0;
 
@@ -41,8 +41,8 @@ pub struct Plan {
 }
 
 impl Default for Plan {
-    /// 2,000,000 entries with keys of 16 and values of 100 bytes, 64 MiB of write buffer, 512 MiB
-    /// of cache.
+    /// Returns a plan of 2,000,000 entries with keys of 16 and values of 100 bytes, 64 MiB of write
+    /// buffer and 512 MiB of cache.
     fn default() -> Plan {
         let settings = Settings { write_buffer_bytes: 64 << 20, cache_bytes: 512 << 20 };
         Plan {
@@ -67,8 +67,8 @@ impl Plan {
                 plan.value_bytes = LARGE_VALUE_BYTES;
                 plan.entries = (self.entries / LARGE_VALUES_SHARE).max(1);
             }
-            // Three quarters of the write buffer: engines differ in how they count what a memtable
-            // takes, and none may flush.
+            // The entries fill three quarters of the write buffer: engines differ in how they count
+            // the size of a memtable, and none may flush.
             Group::Open => {
                 let bytes = plan.settings.write_buffer_bytes as u64 / 4 * 3;
                 plan.entries = (bytes / (KEYS_BYTES + self.value_bytes as u64)).max(1);
@@ -78,8 +78,8 @@ impl Plan {
         plan
     }
 
-    /// Returns the number of operations of a workload that does one for every `share` entries, up
-    /// to the maximum.
+    /// Returns the number of operations of a workload that does one operation for every `share`
+    /// entries, up to the maximum.
     fn operations(&self, share: u64) -> u64 {
         self.entries.div_ceil(share).min(self.most_operations)
     }
@@ -132,7 +132,7 @@ impl<'a> Runner<'a> {
         self.current.as_ref().map(|current| current.store.describe())
     }
 
-    /// Runs one workload, after preparing its start.
+    /// Runs one workload, after preparing its start. Returns the outcome.
     ///
     /// # Errors
     /// Errors of the engine; a value read that was not written.
@@ -297,8 +297,8 @@ impl Current {
             outcome.figures.extend(peak);
         }
         self.stage = Stage::At(Start::Filled);
-        // Checks so few entries that the reads right after the fill still find background work
-        // running and a cold cache.
+        // Only a few entries are checked, so that the reads right after the fill still find
+        // background work running and a cold cache.
         self.all().check_some()?;
         Ok(outcome)
     }
@@ -380,8 +380,8 @@ impl Current {
     }
 }
 
-/// Puts single entries that nearly fill the log and the memtable. The last put is synced: some
-/// engines promise that a killed process loses nothing only for writes before a sync.
+/// Puts single entries that nearly fill the log and the memtable. The last put is synced, because
+/// some engines promise that a killed process loses nothing only for writes before a sync.
 ///
 /// # Errors
 /// Errors of the engine.

@@ -15,13 +15,13 @@ use crate::data::{Key, Shuffle, Values, key, number_of};
 use crate::measure::Timings;
 use crate::store::{Direction, Entry, Failure, Result, Store};
 
-/// The constant used by YCSB.
+/// Exponent of the Zipf distribution: the constant used by YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
 const TIME_EVERY: u64 = 8;
-/// The suffix by which db_bench makes an absent key, between two present ones.
+/// Suffix of a present key that makes an absent key, as in db_bench.
 const MISSING_SUFFIX: u8 = b'.';
 
-/// The number of operations, the time they took, and the latencies of single ones.
+/// The number of operations, the time that they took, and the latencies of single operations.
 #[derive(Debug)]
 pub struct Done {
     pub operations: u64,
@@ -34,7 +34,7 @@ pub struct Done {
 pub struct Loaded<'a> {
     pub store: &'a dyn Store,
     pub values: &'a Values,
-    /// Numbers below this are present.
+    /// Number of entries: the keys of all smaller numbers are present.
     pub entries: u64,
     /// The oldest and the newest generation of the values.
     pub generations: (u32, u32),
@@ -99,7 +99,8 @@ impl Loaded<'_> {
         Ok(())
     }
 
-    /// Puts the entries at `positions` one by one, with values of `generation`.
+    /// Puts the entries at `positions` one by one, with values of `generation`. Returns the
+    /// latencies.
     fn put_each(
         &self,
         positions: impl Iterator<Item = u64>,
@@ -131,7 +132,8 @@ impl Loaded<'_> {
         })
     }
 
-    /// Puts all entries in batches. An operation is an entry; a latency is that of a batch.
+    /// Puts all entries in batches. An operation is an entry; a latency is that of a batch. Returns
+    /// the work done.
     pub fn put_batches(&self, order: Order, batch: u64, generation: u32) -> Result<Done> {
         timed(self.entries, || {
             let mut timings = Timings::new();
@@ -169,7 +171,7 @@ impl Loaded<'_> {
         })
     }
 
-    /// Runs `operation` on random numbers below `limit`.
+    /// Runs `operation` on random numbers below `limit`. Returns the latencies.
     fn random(
         &self,
         operations: u64,
@@ -191,7 +193,7 @@ impl Loaded<'_> {
         Ok(timings)
     }
 
-    /// Gets random entries below `limit`.
+    /// Gets random entries below `limit`. Returns the work done.
     pub fn gets(&self, operations: u64, limit: u64, threads: u64) -> Result<Done> {
         parallel(threads, operations, |thread| {
             self.random(operations / threads, limit, thread, |number| self.get(number))
@@ -210,7 +212,7 @@ impl Loaded<'_> {
         timed(operations, || self.random(operations, self.entries, 0, ask))
     }
 
-    /// Scans all entries `passes` times, after one untimed scan.
+    /// Scans all entries `passes` times, after one untimed scan. Returns the work done.
     pub fn scan_all(&self, direction: Direction, passes: u64) -> Result<Done> {
         let pass = || -> Result<()> {
             let seen = self.scan_from(None, direction, self.entries + 1)?;
@@ -265,10 +267,10 @@ impl Loaded<'_> {
     }
 
     /// Gets and puts entries with YCSB's zipfian popularity; `gets_percent` of the operations are
-    /// gets.
+    /// gets. Returns the work done.
     pub fn ycsb(&self, operations: u64, gets_percent: u32, generation: u32) -> Result<Done> {
         let ranks = Zipf::new(self.entries as f64, ZIPF_EXPONENT).map_err(|e| e.to_string())?;
-        // Spreads the popular entries over all keys.
+        // The popular entries are spread over all keys.
         let places = Shuffle::new(self.entries, self.seed);
         let (mut rng, mut value) = (self.rng(0), Vec::new());
         timed(operations, || {
@@ -291,6 +293,7 @@ impl Loaded<'_> {
     }
 
     /// One thread gets random entries, while another puts random entries until the first is done.
+    /// Returns the work of each.
     pub fn gets_while_putting(&self, gets: u64, generation: u32) -> Result<(Done, Done)> {
         let is_over = AtomicBool::new(false);
         let barrier = Barrier::new(2);
@@ -331,7 +334,7 @@ fn timed(operations: u64, work: impl FnOnce() -> Result<Timings>) -> Result<Done
     Ok(Done { operations, time: start.elapsed(), timings })
 }
 
-/// Runs `work` on each of `threads` threads, which start together.
+/// Runs `work` on each of `threads` threads, which start together. Returns the work done by all.
 fn parallel(
     threads: u64,
     operations: u64,

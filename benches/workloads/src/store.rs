@@ -73,8 +73,8 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn compact(&mut self) -> Result<()>;
 
-    /// Waits until background work is done. Returns false if the engine cannot tell; the runner
-    /// then waits until the process uses no processor time.
+    /// Waits until background work is done. Returns false if the engine does not support that; the
+    /// runner then waits until the process uses no processor time.
     ///
     /// # Errors
     /// Errors of the engine.

@@ -16,7 +16,7 @@ use crate::{Better, Minikv};
 const ENTRIES: u64 = 2000;
 
 fn plan() -> Plan {
-    // A small write buffer, so that there are tables.
+    // The write buffer is small, so that there are tables.
     let settings = Settings { write_buffer_bytes: 32 << 10, cache_bytes: 64 << 10 };
     Plan { entries: ENTRIES, settings, ..Plan::default() }
 }

@@ -1,5 +1,5 @@
-//! The list of workloads. Each states from which state of the database it starts, so that any of
-//! them can be run alone and in any order.
+//! The list of workloads. Each states the state of the database that it starts from, so that
+//! workloads can be run alone and in any order.
 
 /// The state of a database when a workload starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +44,7 @@ pub struct Workload {
     pub about: &'static str,
     /// The group to which it belongs.
     pub group: Group,
-    /// The state it starts from.
+    /// The state of the database from which the workload starts.
     pub start: Start,
 }
 
@@ -52,7 +52,7 @@ const fn workload(name: &'static str, group: Group, start: Start, about: &'stati
     Workload { name, about, group, start }
 }
 
-/// All workloads, ordered so that little has to be prepared anew.
+/// All workloads, in an order that needs little preparation between them.
 pub const WORKLOADS: &[Workload] = &[
     workload("fillseq", Group::Seq, Start::Empty, "put in the order of keys"),
     workload("fillbatch", Group::Batch, Start::Empty, "put in random order, 100 a batch"),

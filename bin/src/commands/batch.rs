@@ -45,7 +45,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         Ok(()) => Ok(db.close()?),
         Err(error) => {
             let batches = count(committer.batches, "batch", "batches");
-            Err(error.after(format!("{batches} before it committed; they stay")))
+            Err(error.after(format!("kept {batches} before it")))
         }
     }
 }
@@ -98,7 +98,7 @@ struct Committer<'a> {
     batch: WriteBatch,
     /// Number of batches applied.
     batches: u64,
-    /// `None` once it is closed.
+    /// Stdout; `None` once it is closed.
     stdout: Option<Stdout>,
 }
 

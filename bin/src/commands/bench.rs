@@ -71,12 +71,12 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db.clone().unwrap_or(scratch.path().join("db"));
     if dir.try_exists().map_err(|source| CliError::io("look for", &dir, source))? {
         return Err(CliError::Usage(format!(
-            "{} is there already; bench makes a database, and replaces it: name a directory that \
+            "{} already exists; bench creates a database and replaces it: name a directory that \
              does not exist",
             dir.display()
         )));
     }
-    // Errors of the options are reported before anything is created.
+    // Invalid options are reported before anything is created.
     super::check_parent(&dir)?;
     global.options(&dir)?;
     let plan = args.plan(&global.shape);

@@ -50,7 +50,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 /// Compacts `range` and shows progress.
 fn compact(db: &Db, range: Range) -> Result<()> {
     let _guard = interrupt::on_interrupt(|| {
-        output::say("minikv: interrupted; nothing is lost, run it again to go on");
+        output::say("minikv: interrupted; nothing is lost, run the command again to continue");
     });
     let (done, is_done) = mpsc::channel::<()>();
     std::thread::scope(|scope| {

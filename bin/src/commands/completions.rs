@@ -35,7 +35,8 @@ pub fn run(args: Args) -> Result<()> {
     stdout.finish()
 }
 
-/// Completions of positional arguments for fish, whose generator supports options only.
+/// Returns completions of positional arguments for fish, because its generator supports options
+/// only.
 fn fish_positionals() -> String {
     let mut lines = String::new();
     for command in definition::shown().get_subcommands() {

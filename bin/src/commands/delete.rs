@@ -71,7 +71,7 @@ fn delete_all(db: &Db, range: Range, tally: &Tally) -> Result<()> {
         tally.write(batch.len() as u64, || Ok(db.write_with(&options, batch)?))
     };
     let mut batch = WriteBatch::new();
-    // An iterator does not see these deletions: it reads the state at its creation.
+    // The iterator does not see these deletions, because it reads the state at its creation.
     for entry in db.range(range.bounds())? {
         batch.delete(entry?.0);
         if batch.len() >= BATCH_ENTRIES || batch.approximate_bytes() >= BATCH_BYTES {

@@ -112,7 +112,7 @@ impl Tour {
         self.say(format!("   {what:<22} log {logs}, {tables}"))
     }
 
-    /// Looks up a key and prints what that took.
+    /// Looks up a key and prints the work that the lookup took.
     fn get(&mut self, db: &Db, key: &str) -> Result<()> {
         let (value, trace) = db.get_traced(key)?;
         let value = value.map(|value| format!("\"{}\"", Format::Escaped.show(&value)));
@@ -122,7 +122,7 @@ impl Tour {
     }
 }
 
-/// Describes the work of a get.
+/// Returns a description of the work of a get.
 fn summary(trace: &ReadTrace) -> String {
     if trace.memtable_hits > 0 {
         return "found in the memtable: no table was asked".to_string();

@@ -49,8 +49,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the file that a finished dump may replace, or `None` for a device, a named pipe or the
-/// like, even behind a link: /dev/stdout must stay what it is.
+/// Returns the file that a finished dump may replace. Returns `None` for a device, a named pipe or
+/// the like, even behind a link, because for example /dev/stdout must not become a regular file.
 fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
     let here = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
@@ -79,7 +79,8 @@ fn write_in_place(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     Ok(entries)
 }
 
-/// Writes to a temporary file beside `path`, and renames it to `path` once it is complete.
+/// Writes to a temporary file beside `path`, and renames it to `path` once it is complete. Returns
+/// the number of entries.
 fn write_whole(db: &Entries, format: Format, path: &Path) -> Result<u64> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let failed = |op: &'static str| move |error: io::Error| CliError::io(op, path, error);

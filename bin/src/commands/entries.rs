@@ -1,4 +1,4 @@
-//! The entries of a database opened for reading: in key order, or with `--comparator ignore`, in
+//! The entries of a database opened for reading: in key order or, with `--comparator ignore`, in
 //! the order of its files.
 
 use minikv::ReadOnlyDb;

@@ -45,7 +45,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
             output::say(format!("loaded {loaded}"));
             Ok(())
         }
-        Err(error) => Err(error.after(format!("{loaded} before it loaded; they stay"))),
+        Err(error) => Err(error.after(format!("kept {loaded} before it"))),
     }
 }
 
@@ -60,7 +60,7 @@ impl Loader<'_> {
     fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
         let progress = Progress::bytes("loading", lines.total_bytes());
         let outcome = self.read_lines(lines, format, &progress);
-        // After an invalid line, too, what came before it is written.
+        // Even after an invalid line, the entries before it are written.
         self.write_batch(true)?;
         outcome
     }

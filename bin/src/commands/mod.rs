@@ -91,14 +91,15 @@ fn open(global: &Global, create: bool) -> Result<Db> {
     if create {
         check_parent(&dir)?;
     }
-    // In a shell, each put is a process: continuing the last log avoids a table for every few puts.
+    // In a shell, each put is a process. Continuing the last log avoids a new table for every few
+    // puts.
     let options = global.options(&dir)?.create_if_missing(create).reuse_logs(true);
     let db = Db::open(dir, options)?;
     report_lost_logs(db.recovery());
     Ok(db)
 }
 
-/// Refuses to create a directory whose parent does not exist: mostly a typing error.
+/// Refuses to create a directory whose parent does not exist, which is mostly a typing error.
 fn check_parent(dir: &Path) -> Result<()> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     match parent {
@@ -126,7 +127,7 @@ fn open_read_only(global: &Global) -> Result<ReadOnlyDb> {
     Ok(db)
 }
 
-/// Reports on stderr what the replay of the logs left out.
+/// Reports on stderr which logs were not replayed completely.
 fn report_lost_logs(recovery: &Recovery) {
     for lost in &recovery.lost {
         let log = lost.path.display().to_string();

@@ -14,8 +14,8 @@ use crate::output::{Progress, Stdout};
 /// Repair a damaged database so that it opens again
 ///
 /// Keeps all undamaged data, and its levels where possible. Deleted keys do not come back, unless
-/// the deletion itself was damaged: such ranges are listed. Files that are taken out are moved to
-/// the directory `lost` of the database. A healthy database is not changed.
+/// the deletion itself was damaged: such ranges are listed. Files taken out of the database are
+/// moved to its directory `lost`. A healthy database is not changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Show what would be done, and change nothing

@@ -38,7 +38,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     }
     let mut survey = Survey::of(&dir, any_order)?;
     if !any_order {
-        // Level 0 stays in the order of file numbers: by age.
+        // Level 0 stays in the order of file numbers, that is, of age.
         survey.tables.sort_by(|a, b| {
             let by_key = || user_key(&a.smallest).cmp(user_key(&b.smallest));
             a.level.cmp(&b.level).then_with(|| if a.level > 0 { by_key() } else { Ordering::Equal })
@@ -67,7 +67,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Counts the logs in `dir`.
+    /// Returns the number and total size of the logs in `dir`.
     pub fn logs(dir: &Path) -> Result<Files> {
         let failed = |error| CliError::io("read", dir, error);
         let mut logs = Files::default();
@@ -148,7 +148,7 @@ fn table_list(tables: &[NewFile]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the first and last key: `"first" .. "last"`. Long keys are cut.
+/// Returns the first and last key: `"first" .. "last"`. Long keys are shortened.
 fn keys_of(table: &NewFile) -> String {
     let show = |key: &[u8]| {
         let text = Format::Escaped.show(user_key(key));

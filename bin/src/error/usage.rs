@@ -4,8 +4,8 @@ use clap::error::{ContextKind, ContextValue};
 
 use super::one_line;
 
-/// Returns what is wrong with the command line, and which help page to read: that of `command`, if
-/// one was named.
+/// Returns a description of the error on the command line, and the help page to read: that of
+/// `command`, if the user named one.
 pub fn message(mut error: clap::Error, command: Option<String>) -> String {
     drop_far_fetched_tips(&mut error);
     let page = error.to_string();
@@ -28,7 +28,8 @@ pub fn message(mut error: clap::Error, command: Option<String>) -> String {
     format!("{message}; try `minikv help{help}`")
 }
 
-/// The parser suggests the nearest name, however different it is: `bench` for `nosuch`.
+/// Drops suggestions that are too far from what was typed. The parser suggests the nearest name,
+/// however different it is: `bench` for `nosuch`.
 fn drop_far_fetched_tips(error: &mut clap::Error) {
     let pairs = [
         (ContextKind::InvalidArg, ContextKind::SuggestedArg),

@@ -1,4 +1,4 @@
-//! What single commands promise, beyond the round trips.
+//! What single commands promise, apart from the round trips.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn file_of(place: &Place, part: &str) -> PathBuf {
     place.db().join(names.keys().find(|name| name.contains(part)).unwrap())
 }
 
-/// What the help page of a command shows, hard spaces and line breaks aside.
+/// Returns the text of a command's help page, without hard spaces and line breaks.
 fn help(args: &[&str]) -> String {
     String::from_utf8(run(minikv().args(args), b"").ok()).unwrap()
 }
@@ -145,7 +145,7 @@ fn destroy_of_no_database_is_an_error_and_removes_nothing() {
     fs::write(place.db().join("000007.log"), b"mine").unwrap();
     place.run(&["destroy", "--yes"]).fails(5, &["no database in"]);
     assert_eq!(fs::read(place.db().join("000007.log")).unwrap(), b"mine");
-    // What a destroy that was cut short leaves can be destroyed.
+    // The remains of an interrupted destroy can be destroyed.
     fs::write(place.db().join("LOCK"), b"").unwrap();
     place.ok(&["destroy", "--yes"]);
     assert!(!place.db().exists());
@@ -280,7 +280,7 @@ fn readers_say_that_they_saw_a_moment_only_beside_a_writer() {
     drop(holder.stdin.take());
     holder.wait().unwrap();
     assert_eq!(place.run(&["stats"]).stderr, "");
-    // A database without a LOCK file is not given one.
+    // No LOCK file is created in a database that has none.
     fs::remove_file(place.db().join("LOCK")).unwrap();
     place.ok(&["verify"]);
     assert!(!place.db().join("LOCK").exists());
@@ -323,7 +323,7 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
     let before = contents(&place.db());
     let sorted = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(str::to_string).collect();
-        // Long values stand as their hash in the list.
+        // The list shows long values as their hash.
         lines.retain(|line| line.len() < 4000);
         lines.sort();
         lines
@@ -347,7 +347,7 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
     place.run(&["verify"]).fails(6, &["idb_cmp1", "--comparator ignore"]);
     assert_eq!(contents(&place.db()), before);
 
-    // Of each key the newest entry counts, wherever older ones are.
+    // The newest entry of a key counts, wherever older ones are.
     let place = Place::new();
     place.feed(&["load"], b"a\told\nb\tgone\nc\tkept\n").ok();
     place.ok(&["compact"]);

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Runs a command on a terminal of `columns`, and interrupts it when `until` is shown.
+/// Runs a command on a terminal of `columns`, and interrupts it when `until` is shown. Returns its
+/// exit code, and the text that it showed.
 fn run_in_columns(command: &mut Command, columns: u16, until: Option<&str>) -> (i32, String) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let mut master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
@@ -32,7 +33,7 @@ fn interrupt(child: &Child, signal: rustix::process::Signal) {
     rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
 }
 
-/// The lines that were drawn, without escape sequences.
+/// Returns the lines that were drawn, without escape sequences.
 fn drawn(shown: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut chars = shown.chars();
@@ -46,7 +47,7 @@ fn drawn(shown: &str) -> Vec<String> {
     lines
 }
 
-/// A file of entries, and where it is.
+/// Writes a file of entries. Returns its path.
 fn entries(place: &Place, n: u32) -> String {
     let lines: String = (0..n)
         .map(|i| format!("key{:07}\tvalue {i}\n", u64::from(i) * 7919 % u64::from(n)))
@@ -72,7 +73,7 @@ fn progress_fits_the_terminal_and_never_moves_up() {
             assert_eq!(code, 0, "{shown}");
             assert!(shown.contains(result), "{shown:?}");
             assert!(!shown.contains("\x1b[1A"), "{args:?} moves up: {shown:?}");
-            // The results are sentences: only the progress is held to the width.
+            // The results are sentences: only the progress lines must fit the width.
             let progress = drawn(&shown).into_iter().filter(|line| !line.contains(result));
             for line in progress {
                 assert!(line.chars().count() <= usize::from(columns), "{args:?}: {line:?}");
@@ -102,7 +103,7 @@ fn an_interrupted_load_says_what_stays() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut command = place.command(&["load", &pipe.display().to_string()]);
     let mut writer = File::options().read(true).write(true).open(&pipe).unwrap();
-    // It waits for ever once nobody reads any more.
+    // The writer waits for ever once nobody reads any more.
     std::thread::spawn(move || writer.write_all(&lines).map(|()| std::thread::park()));
     let (code, shown) = run_in_columns(&mut command, 80, Some(",000 entries"));
     assert_eq!(code, 130, "{shown:?}");

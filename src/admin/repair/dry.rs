@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::fs::forward::forward_to;
 use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
-/// Reads from another filesystem and discards what is written.
+/// Reads from another filesystem and discards all changes.
 #[derive(Debug)]
 pub(super) struct DryFs(pub Arc<dyn Fs>);
 
@@ -34,7 +34,8 @@ impl Fs for DryFs {
     forward_to!(0: open, open_table, list, len, exists, absolute, is_real_dir);
     forward_to!(changes: Ok(Box::new(Nothing)), Ok(()));
 
-    /// Does not create a missing lock file: without one, nobody has the database open.
+    /// Returns the lock, without creating a missing lock file: if there is none, nobody has the
+    /// database open.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
         match self.0.exists(path)? {
             true => self.0.lock(path),

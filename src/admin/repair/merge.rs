@@ -1,17 +1,17 @@
 //! Merging tables whose levels are unknown, by sequence number.
 //!
-//! Of each key the version with the highest sequence number is the newest, wherever it is. But
-//! tables that no MANIFEST names may be obsolete: inputs of a finished compaction that were not all
-//! removed. They still contain what the compaction dropped, in particular deleted keys, whose
-//! tombstones may be gone. They can be recognized: in a database no entry is in two tables, so if
-//! two tables share an entry, the one with the higher number was made from the other.
+//! The newest version of a key is the one with the highest sequence number, in whatever table it
+//! is. But tables that no MANIFEST names may be obsolete: inputs of a finished compaction that were
+//! not all removed. They still contain entries that the compaction dropped, in particular deleted
+//! keys, whose tombstones may be gone. They can be recognized: in a database no entry is in two
+//! tables, so if two tables share an entry, the one with the higher number was made from the other.
 //!
 //! - The part of the older table within the key range of the newer one is *superseded*: the
-//!   compaction has processed it, and either wrote it or dropped it.
+//!   compaction has processed it, and either copied or dropped each entry.
 //! - If the newer table also has entries that are in no older table, another input has already been
 //!   removed, so the compaction finished: all of the older table is superseded.
 //! - Otherwise the compaction may have been interrupted, and the part of the older table outside
-//!   the newer one's range is used: it may be nowhere else.
+//!   the newer one's range is used, because it may be nowhere else.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,8 +49,8 @@ impl RunCursor<'_> {
     }
 }
 
-/// Distributes tables over runs: in order of their smallest keys, each goes to the first run that
-/// it does not overlap.
+/// Returns tables distributed over runs: in the order of their smallest keys, each table goes to
+/// the first run that it does not overlap.
 fn runs<'a>(tables: &[&'a TableFacts], order: &UserComparator) -> Vec<RunCursor<'a>> {
     let mut sorted: Vec<&TableFacts> = tables.iter().copied().filter(|t| t.entries > 0).collect();
     sorted.sort_by(|a, b| order.compare(user_key(&a.smallest), user_key(&b.smallest)));
@@ -75,7 +75,7 @@ pub(super) fn are_disjoint(tables: &[&TableFacts], order: &UserComparator) -> bo
 }
 
 /// Calls `visit` for each internal key of the tables, in order, with the numbers of the tables that
-/// have it, ascending, and the value in the last of them.
+/// contain it, ascending, and the value from the last of these.
 fn each_entry(
     fs: &dyn Fs,
     context: &TableContext,
@@ -117,7 +117,7 @@ fn each_entry(
     Ok(())
 }
 
-/// Which tables were made from which others.
+/// The relation between tables and the tables that compactions made from them.
 #[derive(Debug, Default)]
 pub(super) struct Descent {
     /// For each table, the tables made from it.
@@ -128,7 +128,7 @@ pub(super) struct Descent {
 }
 
 impl Descent {
-    /// Finds out by reading all tables.
+    /// Returns the relation, determined by reading all tables.
     pub(super) fn find(
         fs: &dyn Fs,
         context: &TableContext,

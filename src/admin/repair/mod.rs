@@ -5,12 +5,13 @@
 //! 1. The MANIFEST that `CURRENT` names counts, up to its first bad record. If there is none, or it
 //!    is damaged, the newest other MANIFEST counts that is undamaged and whose tables all exist.
 //! 2. A damaged table is replaced by a table of its undamaged blocks, at its level. If its index
-//!    cannot be read, blocks are found by their checksums (`admin/scan.rs`).
+//!    cannot be read, its blocks are found by their checksums (`admin/scan.rs`).
 //! 3. If the MANIFEST has lost edits, tables that it does not name count, too: `plan.rs` and
-//!    `merge.rs` tell where they go. If it has not, they are leftovers and do not count.
-//! 4. Logs are replayed as by an open. If the MANIFEST cannot tell which are live, those count that
-//!    have a sequence number above every table's: flushes are done in order.
-//! 5. Nothing is deleted: files that are taken out are moved to `lost/`.
+//!    `merge.rs` decide where they go. Otherwise such tables are leftovers and do not count.
+//! 4. Logs are replayed as by an open. If the MANIFEST does not say which are live, the logs from
+//!    the first one with a sequence number above every table's are replayed, because flushes are
+//!    done in order.
+//! 5. Nothing is deleted: files taken out of the database are moved to `lost/`.
 //!
 //! The order on disk: new tables, then sync their directory · the new MANIFEST, then sync its
 //! directory · hard links in `lost/`, then sync both directories · `CURRENT` · removal of the
@@ -53,11 +54,11 @@ use crate::fs::{absolute, sync_dir};
 use crate::table::reader::TableContext;
 
 /// Repairs the database in the directory `dir`, which must not be open. A healthy database is not
-/// changed.
+/// changed. Returns a report of the faults and of what was done.
 ///
 /// Afterwards the database contains every key whose newest version is undamaged, and no deleted
 /// key, unless the deletion was in damaged bytes: then [`RepairReport::lost`] includes its range.
-/// Files that are taken out are moved to the directory `lost` of the database.
+/// Files taken out of the database are moved to its directory `lost`.
 ///
 /// ```
 /// # use minikv::{Db, Options};
@@ -77,10 +78,10 @@ use crate::table::reader::TableContext;
 /// ```
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`] for anything
-/// that this build cannot read, which is not damage; I/O errors, including those of reads: a disk
-/// may later read what it cannot read now. After an error the directory is either unchanged, apart
-/// from new files that nothing names, or already repaired.
+/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`] for a format
+/// that this build does not know, which is not damage; I/O errors, including those of reads,
+/// because the disk may be able to read the file later. After an error the directory is either
+/// unchanged, apart from new files that nothing names, or already repaired.
 pub fn repair(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -89,7 +90,7 @@ pub fn repair(
     repair_with(dir, options, repair_options, |_| {})
 }
 
-/// Does what [`repair`] does, and calls `progress` during the survey of all files.
+/// Like [`repair`], but calls `progress` during the survey of all files.
 ///
 /// # Errors
 /// As [`repair`].
@@ -123,7 +124,7 @@ pub fn repair_with(
     let survey = match result {
         Ok(survey) if report.fault_count > 0 || survey.distrust.is_some() => survey,
         result => {
-            // The lock file was created by locking, and nothing else has changed.
+            // Locking created the lock file, and nothing else has changed.
             if !had_lock {
                 let _ = fs.remove(&lock_path);
             }
@@ -156,9 +157,9 @@ struct Repair<'a> {
     report: RepairReport,
     /// The tables of the repaired database.
     files: Vec<NewFile>,
-    /// Files to put into `lost/`, and why.
+    /// Files to set aside in `lost/`, each with the reason.
     aside: Vec<(PathBuf, String)>,
-    /// Original names of tables that were given another number.
+    /// Original names of tables that got a new number.
     renumbered: Vec<PathBuf>,
 }
 
@@ -210,11 +211,11 @@ impl<'a> Repair<'a> {
         edit.new_files = std::mem::take(&mut self.files);
         debug_assert!(
             edit.new_files.iter().all(|file| file.number < number),
-            "a table has a number that is given again"
+            "a table has a number that will be handed out again"
         );
         debug_assert!(
             plan::is_version(&edit.new_files, self.writer.options, &self.writer.order),
-            "the repaired tables are no version"
+            "the repaired tables do not form a version"
         );
         write_manifest(&*fs, dir, number, &edit)?;
         sync_dir(&*fs, dir)?;
@@ -228,7 +229,7 @@ impl<'a> Repair<'a> {
         Ok(self.report)
     }
 
-    /// Puts aside the old MANIFESTs, and `CURRENT` if it was bad.
+    /// Sets aside the old MANIFESTs, and `CURRENT` if it was bad.
     fn set_aside_names(&mut self) {
         let dir = self.writer.dir;
         for (file, name) in &self.survey.files {
@@ -248,7 +249,7 @@ impl<'a> Repair<'a> {
         self.survey.tables.get(&number)
     }
 
-    /// Reports the parts of tables that cannot be saved.
+    /// Reports the parts of tables that cannot be recovered.
     fn tell_lost(&mut self) {
         for facts in self.survey.tables.values() {
             for gap in &facts.lost {
@@ -267,7 +268,7 @@ impl<'a> Repair<'a> {
             }
             let path = self.writer.dir.join(name::table_name(number));
             self.tell(path.clone(), Some(file.level), TableOutcome::Lost, 0);
-            // Without its last edits, the MANIFEST may name tables that a compaction has merged and
+            // A MANIFEST without its last edits may name tables that a compaction has merged and
             // removed.
             if self.survey.distrust.is_none() {
                 self.report.lost.push(LostRange {
@@ -294,8 +295,8 @@ impl<'a> Repair<'a> {
         self.files.push(file);
     }
 
-    /// Keeps every table at its level. In level 0 the number is the age: from the first damaged
-    /// table on, all tables get new numbers.
+    /// Keeps every table at its level. In level 0, numbers show the age of tables, so all tables
+    /// from the first damaged one on get new numbers.
     fn keep(&mut self, tables: Vec<Kept>) -> Result<()> {
         let mut kept: BTreeSet<u64> = BTreeSet::new();
         let mut is_renumbering = false;
@@ -307,7 +308,8 @@ impl<'a> Repair<'a> {
             if is_damaged {
                 let new = self.rewrite(facts, file.level)?;
                 self.tell(facts.path.clone(), level, TableOutcome::Rewritten, facts.entries);
-                self.aside.push((facts.path.clone(), "damaged: replaced by what is sound".into()));
+                self.aside
+                    .push((facts.path.clone(), "damaged: replaced by its undamaged blocks".into()));
                 new.into_iter().for_each(|new| self.add(new));
             } else if is_renumbering && file.level == 0 {
                 let new = self.writer.renumber(&facts.path, &file)?;
@@ -325,7 +327,7 @@ impl<'a> Repair<'a> {
         for facts in self.survey.tables.values().filter(|facts| facts.entries == 0) {
             let level = self.survey.named().get(&facts.number).map(|file| file.level);
             self.tell(facts.path.clone(), level, TableOutcome::Lost, 0);
-            self.aside.push((facts.path.clone(), "nothing in it is sound".to_owned()));
+            self.aside.push((facts.path.clone(), "no block of it is undamaged".to_owned()));
         }
         Ok(())
     }
@@ -361,14 +363,14 @@ impl<'a> Repair<'a> {
         for ancestor in descent.ancestors() {
             self.report.notes.push(format!(
                 "table {} shares entries with a newer one, so it is an input of a compaction: \
-                 what that had dropped is left out",
+                 the entries that it had dropped are left out",
                 name::table_name(ancestor)
             ));
         }
         Ok(())
     }
 
-    /// Decides which logs stay live. Returns what the new MANIFEST says about logs.
+    /// Decides which logs stay live. Returns an edit with the log numbers for the new MANIFEST.
     fn logs(&mut self) -> Result<VersionEdit> {
         let manifest = self.survey.manifest.as_ref();
         let recorded_seq = manifest.and_then(|manifest| manifest.last_seq).unwrap_or(0);
@@ -387,8 +389,8 @@ impl<'a> Repair<'a> {
             let first_is = live.first().and_then(|log| log.begins_at).unwrap_or(0);
             if first_is > in_tables + 1 && in_tables > 0 {
                 self.report.notes.push(format!(
-                    "the first log that counts begins at sequence number {first_is}, and the \
-                     tables end at {in_tables}: what is between may be lost"
+                    "the first live log begins at sequence number {first_is}, and the \
+                     tables end at {in_tables}: writes in between may be lost"
                 ));
             }
             edit.last_seq = edit.last_seq.max(Some(first_is.saturating_sub(1)));
@@ -397,18 +399,18 @@ impl<'a> Repair<'a> {
             let numbers: Vec<u64> = live.iter().map(|log| log.number).collect();
             let last_seq = self.flush(&numbers, edit.last_seq.unwrap_or(0))?;
             edit.last_seq = edit.last_seq.max(Some(last_seq));
-            // The log number will be the MANIFEST's own number, which is above every log's.
+            // The log number will be the MANIFEST's own number, which is above that of every log.
             edit.log_number = None;
             edit.prev_log_number = Some(0);
         }
         Ok(edit)
     }
 
-    /// Returns the logs that contain anything not in tables, and puts aside the others.
+    /// Returns the logs with writes that are not in tables, and sets aside the others.
     fn live_by_seq(&mut self, in_tables: SeqNo) -> Vec<&'a LogFacts> {
         let logs = &self.survey.logs;
         let first = logs.iter().position(|log| log.max_seq > in_tables).unwrap_or(logs.len());
-        // A log damaged before anything new could have contained more.
+        // A log that is damaged before the first new write could have contained more new writes.
         let damaged = logs[..first].iter().position(|log| log.is_damaged);
         let is_gap = |log: &LogFacts| log.begins_at.is_none_or(|next| next > in_tables + 1);
         let first = match (damaged, logs.get(first)) {
@@ -416,12 +418,13 @@ impl<'a> Repair<'a> {
             _ => first,
         };
         for log in &logs[..first] {
-            self.aside.push((log.path.clone(), "what it holds is in tables".to_owned()));
+            self.aside.push((log.path.clone(), "all its records are in tables".to_owned()));
         }
         logs[first..].iter().collect()
     }
 
-    /// Replays logs into tables of level 0, as far as an open would.
+    /// Replays logs into tables of level 0, as far as an open would replay them. Returns the last
+    /// sequence number.
     fn flush(&mut self, numbers: &[u64], last_seq: SeqNo) -> Result<SeqNo> {
         let target = self.writer.target();
         let replay = LogReplay {

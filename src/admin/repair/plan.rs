@@ -1,9 +1,9 @@
 //! Planning where each table goes.
 //!
 //! The MANIFEST's contents before its first bad record are kept as far as they agree with the
-//! files: levels are what keeps newer versions above older ones. Tables that it does not name,
-//! because the edits that did are lost, are placed only if sequence numbers or ranges prove that
-//! this order holds; otherwise all tables are merged by sequence number.
+//! files, because levels keep newer versions above older ones. Tables that it does not name,
+//! because the edits that named them are lost, are placed only if sequence numbers or ranges prove
+//! that this order holds; otherwise all tables are merged by sequence number.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::engine::version::obsolete::Trash;
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::InternalComparator;
 
-/// What to do with the tables.
+/// The plan for the tables of the repaired database.
 #[derive(Debug)]
 pub(super) enum RepairPlan {
-    /// Each table keeps its level; damaged ones are rewritten there.
+    /// Each table keeps its level; a damaged one is rewritten there.
     Keep {
         /// The tables; those of level 0 from the oldest to the newest.
         tables: Vec<Kept>,
@@ -39,9 +39,9 @@ pub(super) enum RepairPlan {
 pub(super) struct Kept {
     /// The table's entry in the new MANIFEST.
     pub file: NewFile,
-    /// Whether the old MANIFEST names it.
+    /// Whether the old MANIFEST names the table.
     pub is_named: bool,
-    /// Whether it must be rewritten.
+    /// Whether the table must be rewritten.
     pub is_damaged: bool,
 }
 
@@ -56,7 +56,7 @@ fn as_file(facts: &TableFacts, level: usize) -> NewFile {
     }
 }
 
-/// Plans the repair of the surveyed tables.
+/// Returns the plan for the surveyed tables.
 pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparator) -> RepairPlan {
     let plan = match at_their_levels(survey, options, order) {
         Some(tables) => RepairPlan::Keep { tables },
@@ -67,7 +67,7 @@ pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparato
 }
 
 /// Keeps the levels of the MANIFEST, and puts tables that it does not name into level 0. Returns
-/// `None` if nothing proves that newer versions are then above older ones.
+/// `None` if it is not certain that newer versions are then above older ones.
 fn at_their_levels(
     survey: &Survey,
     options: &Options,
@@ -81,7 +81,7 @@ fn at_their_levels(
         .collect();
     let listed = survey.manifest.iter().flat_map(|manifest| manifest.files()).count();
     if listed != named.len() {
-        // A table is listed at two levels, and nothing tells which is right.
+        // A table is listed at two levels, and nothing shows which is right.
         return None;
     }
     if survey.distrust.is_some() && !unnamed.is_empty() {
@@ -111,7 +111,8 @@ fn at_their_levels(
     is_consistent(&tables, options, order).then_some(tables)
 }
 
-/// Puts all tables into one sorted level: as they are if they are disjoint, or else merged.
+/// Returns a plan that puts all tables into one sorted level: unchanged if they are disjoint,
+/// otherwise merged.
 fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) -> RepairPlan {
     let named = survey.named();
     let all: Vec<&TableFacts> = survey.tables.values().collect();
@@ -129,7 +130,8 @@ fn at_one_level(survey: &Survey, options: &Options, order: &InternalComparator) 
 }
 
 impl RepairPlan {
-    /// Returns whether the tables that are kept form a version, and a merge goes to a sorted level.
+    /// Returns whether the plan is valid: kept tables form a version, and a merge goes to a sorted
+    /// level.
     fn is_consistent(&self, options: &Options, order: &InternalComparator) -> bool {
         match self {
             RepairPlan::Keep { tables } => is_consistent(tables, options, order),
@@ -138,8 +140,8 @@ impl RepairPlan {
     }
 }
 
-/// Returns whether tables that the MANIFEST does not name can come from flushes after its last
-/// edit: each is newer, by file number and by sequence numbers, than all before it.
+/// Returns whether tables that the MANIFEST does not name may come from flushes after its last
+/// edit: each must be newer, by file number and by sequence numbers, than all tables before it.
 fn are_later_flushes(survey: &Survey, unnamed: &[&TableFacts]) -> bool {
     let is_unnamed = |number: u64| unnamed.iter().any(|facts| facts.number == number);
     let before = survey.tables.values().filter(|facts| !is_unnamed(facts.number));

@@ -36,11 +36,11 @@ pub struct RepairReport {
     /// The MANIFEST that was used.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::optional_path"))]
     pub manifest: Option<PathBuf>,
-    /// Why the MANIFEST could not be trusted to describe the latest state, if it could not.
+    /// Reason why the MANIFEST may not describe the latest state; `None` if it was trusted.
     pub manifest_distrusted: Option<String>,
     /// Number of tables kept unchanged.
     pub tables_kept: u64,
-    /// The other tables, and what became of them.
+    /// The other tables, and what the repair did with them.
     pub tables: Vec<TableRepair>,
     /// Tables that were written.
     pub new_tables: Vec<NewTable>,
@@ -56,7 +56,7 @@ pub struct RepairReport {
     pub notes: Vec<String>,
 }
 
-/// What became of a table.
+/// A table that the repair did not keep unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -67,29 +67,29 @@ pub struct TableRepair {
         serde(rename = "file", serialize_with = "crate::base::serialize::path")
     )]
     pub path: PathBuf,
-    /// Its level, if the MANIFEST names it.
+    /// Level of the table, if the MANIFEST names it.
     pub level: Option<usize>,
-    /// What was done.
+    /// What the repair did with the table.
     pub outcome: TableOutcome,
-    /// Number of entries in its undamaged blocks.
+    /// Number of entries in the undamaged blocks of the table.
     pub entries: u64,
 }
 
-/// What became of a table.
+/// What a repair did with a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum TableOutcome {
-    /// Its undamaged blocks were written to a new table at the same level.
+    /// The undamaged blocks were written to a new table at the same level.
     Rewritten,
-    /// It was given a new number, to stay above a table that was rewritten.
+    /// The table got a new number, to stay above a table that was rewritten.
     Renumbered,
-    /// It was not named by the MANIFEST and was assigned a level.
+    /// The MANIFEST did not name the table; it was assigned a level.
     Placed,
-    /// It was merged with others by sequence number.
+    /// The table was merged with others by sequence number.
     Merged,
-    /// It is missing, or nothing in it is undamaged.
+    /// The table is missing, or no block of it is undamaged.
     Lost,
 }
 
@@ -117,7 +117,7 @@ pub struct NewTable {
         serde(rename = "file", serialize_with = "crate::base::serialize::path")
     )]
     pub path: PathBuf,
-    /// The level.
+    /// Level of the table.
     pub level: usize,
     /// Size of the file, in bytes.
     #[cfg_attr(feature = "serde", serde(rename = "bytes"))]

@@ -1,4 +1,4 @@
-//! Transcripts of where a repair puts each table.
+//! Transcripts of the places to which a repair assigns tables.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::engine::options::Options;
 use crate::engine::version::testing::{edit, order, table};
 use crate::fs::MemFs;
 
-/// Returns what was found in the file of a table, such as `3:[a-c]@2M seqs=5..9 faults=1`.
+/// Parses the facts about a table, such as `3:[a-c]@2M seqs=5..9 faults=1`.
 fn facts(text: &str) -> TableFacts {
     let mut words = text.split_whitespace();
     let file = table(0, words.next().expect("a table"));

@@ -1,4 +1,4 @@
-//! Writing the files that a repair creates, and putting aside those that it takes out.
+//! Writing the files that a repair creates, and setting aside the files that it takes out.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -49,7 +49,8 @@ impl Writer<'_> {
         Ok(self.tables(level, u64::MAX, fill)?.pop())
     }
 
-    /// Writes tables of about `max_bytes` bytes of the entries that `fill` adds.
+    /// Writes tables of about `max_bytes` bytes of the entries that `fill` adds. Returns their
+    /// MANIFEST entries.
     pub(super) fn tables(
         &self,
         level: usize,
@@ -62,14 +63,15 @@ impl Writer<'_> {
         Ok(tables.done)
     }
 
-    /// Gives a table an additional name with a new number.
+    /// Gives a table an additional name with a new number. Returns its new MANIFEST entry.
     pub(super) fn renumber(&self, path: &Path, file: &NewFile) -> Result<NewFile> {
         let number = self.numbers.take();
         link_or_copy(&*self.fs, path, &self.dir.join(name::table_name(number)))?;
         Ok(NewFile { number, ..file.clone() })
     }
 
-    /// Links or copies files into `lost/`, durably. The originals are kept.
+    /// Links or copies files into `lost/`, durably. The originals are kept. Returns the original
+    /// and the new path of each, with the reason.
     pub(super) fn keep_aside(&self, files: &[(PathBuf, String)]) -> Result<Vec<Quarantined>> {
         if files.is_empty() {
             return Ok(Vec::new());
@@ -82,8 +84,8 @@ impl Writer<'_> {
             let mut kept = aside.join(file);
             let is_there = self.fs.exists(&kept);
             if is_there.map_err(|error| Error::io("look for", &kept, error))? {
-                // Either an interrupted repair put it there, or an earlier one kept another file of
-                // this name.
+                // Either an interrupted repair put the file there, or an earlier repair kept
+                // another file of this name.
                 if self.are_alike(path, &kept)? || file == name::CURRENT {
                     quarantined.push(Quarantined { path: path.clone(), kept, why: why.clone() });
                     continue;
@@ -100,7 +102,7 @@ impl Writer<'_> {
         Ok(quarantined)
     }
 
-    /// Returns the name with an unused number.
+    /// Returns `file` with an unused number in its name.
     fn other_name(&self, file: &str) -> String {
         let number = self.numbers.take();
         let renamed = match FileName::parse(file) {
@@ -135,7 +137,7 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Removes the originals of files that are durable under another name.
+    /// Removes the original names of files that are durable under another name.
     pub(super) fn remove(&self, files: impl Iterator<Item = PathBuf>) -> Result<()> {
         for path in files {
             match self.fs.remove(&path) {
@@ -160,7 +162,7 @@ pub(super) struct Tables<'w, 'a> {
 
 impl Tables<'_, '_> {
     /// Adds an entry. Internal keys must ascend. Any entry may begin a new table, so callers that
-    /// set a size limit must add only one version of each user key.
+    /// set a size limit must add at most one version of each user key.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if self.open.as_ref().is_some_and(|table| table.file_bytes() >= self.max_bytes) {
             self.end()?;

@@ -1,4 +1,4 @@
-//! Transcripts of which MANIFEST a survey chooses, and whether it trusts it.
+//! Transcripts of the MANIFEST that a survey chooses, and of whether it trusts that MANIFEST.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::fs::{Fs, MemFs};
 
 const DIR: &str = "/db";
 
-/// Writes a MANIFEST, as `manifest 5 [damaged] [log=n]` with its version as input.
+/// Writes a MANIFEST, for the command `manifest 5 [damaged] [log=n]` with a version as its input.
 fn write(fs: &MemFs, command: &Command<'_>) {
     let manifest_number = number(command.args[0]);
     let edit = VersionEdit {
@@ -28,7 +28,7 @@ fn write(fs: &MemFs, command: &Command<'_>) {
     };
     write_manifest(fs, Path::new(DIR), manifest_number, &edit).expect("a MANIFEST");
     if command.args.contains(&"damaged") {
-        // What looks like the header of a whole record whose checksum is wrong.
+        // These bytes look like the header of a whole record with a wrong checksum.
         let path = Path::new(DIR).join(manifest_name(manifest_number));
         let mut file = fs.append(&path).expect("the MANIFEST");
         file.write(&[1, 2, 3, 4, 1, 0, 1, 9]).expect("a bad record");

@@ -6,8 +6,8 @@
 //! same methods, built on [shuttle](https://docs.rs/shuttle): a scheduler that decides at each call
 //! which thread continues. `tests/shuttle` runs the engine that way, under many schedules.
 //!
-//! `tests/layers` lists what bypasses this module, and why. `Arc` bypasses it, too: the schedule
-//! already decides which thread drops the last reference.
+//! `tests/layers` lists the uses of such things that bypass this module, with reasons. `Arc`
+//! bypasses it, too: the schedule already decides which thread drops the last reference.
 
 #[cfg(not(shuttle))]
 mod real {
@@ -25,7 +25,7 @@ mod real {
     pub(crate) use parking_lot::{RwLock, WaitTimeoutResult};
 
     /// Yields to other threads until `done` returns true, for at most `limit`. Meant for waits
-    /// about as short as the time it takes to park a thread and wake it.
+    /// about as short as the time it takes to park and wake a thread.
     pub(crate) fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
         if limit.is_zero() {
             return;

@@ -1,9 +1,9 @@
 //! Mutexes that know their place in the lock order.
 //!
 //! A thread takes locks in ascending [`LockRank`] only, so that no two threads can wait for each
-//! other. Builds with debug assertions check that at every lock and panic where it is broken,
-//! whether or not another thread is in the way at that moment. Other builds keep no rank and check
-//! nothing: there a [`Mutex`] is its inner mutex.
+//! other. Builds with debug assertions check this at every lock and panic if it is violated, even
+//! if no other thread is waiting at that moment. Other builds keep no rank and check nothing: there
+//! a [`Mutex`] is its inner mutex.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use super::{Instant, WaitTimeoutResult, raw};
 
-/// The locks of the library in the order in which a thread may take them. `engine` says what each
-/// of them guards.
+/// The locks of the library, in the order in which a thread may take them. The module `engine` says
+/// what each of them guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LockRank {
     /// The handles of an engine's background threads.
     Workers,
-    /// The log under way and the memtable it fills.
+    /// The current log and the memtable it fills.
     Commit,
     /// The queue of writers.
     Line,
@@ -25,7 +25,7 @@ pub(crate) enum LockRank {
     Manifest,
     /// The engine's state.
     State,
-    /// The sequences that snapshots hold.
+    /// The sequence numbers that snapshots hold.
     Snapshots,
     /// A table that is being opened.
     Opening,
@@ -37,7 +37,7 @@ pub(crate) enum LockRank {
     Shard,
     /// The sorted part of a memtable.
     Covered,
-    /// The tally of reads that threads without one of their own share.
+    /// The tally of reads shared by threads that have none of their own.
     SharedTally,
     /// A lock under which no other is taken.
     Leaf,
@@ -50,11 +50,11 @@ mod order {
     use super::LockRank;
 
     super::super::thread_local! {
-        /// One bit for each rank of which the thread holds a lock.
+        /// A set of ranks as bits: those of the locks that the thread holds.
         static HELD: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// The rank of a lock; locks without a rank are not checked.
+    /// The rank of a lock; a lock without a rank is not checked.
     #[derive(Clone, Copy)]
     pub(super) struct Order(pub Option<LockRank>);
 
@@ -64,7 +64,7 @@ mod order {
         pub(super) fn enter(self) {
             let Some(rank) = self.0 else { return };
             let bit = 1 << rank as u32;
-            // A thread that is ending has no record any more.
+            // A thread that is ending no longer has this record.
             let _ = HELD.try_with(|held| {
                 let now = held.get();
                 let is_above = now < bit;
@@ -77,7 +77,7 @@ mod order {
             });
         }
 
-        /// Records that the thread holds the lock of this rank no more.
+        /// Records that the thread no longer holds the lock of this rank.
         pub(super) fn exit(self) {
             let Some(rank) = self.0 else { return };
             let _ = HELD.try_with(|held| held.set(held.get() & !(1 << rank as u32)));
@@ -89,7 +89,7 @@ mod order {
 mod order {
     use super::LockRank;
 
-    /// Nothing: ranks are checked in builds with debug assertions only.
+    /// A rank that is never checked, for builds without debug assertions.
     #[derive(Clone, Copy)]
     pub struct Order;
 
@@ -101,7 +101,7 @@ mod order {
         pub fn exit(self) {}
     }
 
-    /// Drops the rank.
+    /// Returns the rank that is never checked.
     #[expect(non_snake_case, reason = "stands in for the constructor of the checked build")]
     #[inline(always)]
     pub const fn Order(_: Option<LockRank>) -> Order {
@@ -111,13 +111,13 @@ mod order {
 
 use order::Order;
 
-/// A mutex with a rank, or without one.
+/// A mutex that may have a rank.
 pub(crate) struct Mutex<T: ?Sized> {
     order: Order,
     inner: raw::Mutex<T>,
 }
 
-/// Access to what a [`Mutex`] guards; unlocks it when dropped.
+/// Access to the value that a [`Mutex`] guards; unlocks the mutex when dropped.
 pub(crate) struct MutexGuard<'a, T: ?Sized> {
     order: Order,
     inner: raw::MutexGuard<'a, T>,
@@ -130,8 +130,8 @@ impl<T> Mutex<T> {
         Mutex { order: Order(Some(rank)), inner: raw::Mutex::new(value) }
     }
 
-    /// Creates an unlocked mutex whose place in the order is not checked, as those of the
-    /// filesystems.
+    /// Creates an unlocked mutex without a rank, which is not checked. The filesystems use such
+    /// mutexes.
     #[inline]
     pub(crate) const fn new(value: T) -> Mutex<T> {
         Mutex { order: Order(None), inner: raw::Mutex::new(value) }
@@ -145,10 +145,10 @@ impl<T: Default> Default for Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Locks the mutex, waiting if necessary.
+    /// Locks the mutex, waiting if necessary. Returns the guard.
     ///
     /// # Panics
-    /// With debug assertions, if the thread holds a lock of the same rank or of one further on.
+    /// With debug assertions, if the thread holds a lock of the same or a later rank.
     #[inline]
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
@@ -170,7 +170,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<T: ?Sized> MutexGuard<'_, T> {
-    /// Releases the lock while `work` runs.
+    /// Releases the lock while `work` runs. Returns the result of `work`.
     #[inline]
     pub(crate) fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
         guard.order.exit();
@@ -203,8 +203,8 @@ impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     }
 }
 
-/// A condition variable for a [`Mutex`]. A thread that waits takes no other lock, so its record of
-/// the locks it holds may keep the one that is released meanwhile.
+/// A condition variable for a [`Mutex`]. A thread's record of the locks it holds keeps the released
+/// one during the wait, which does no harm because a waiting thread takes no other lock.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(raw::Condvar);
 
@@ -220,7 +220,7 @@ impl Condvar {
         self.0.wait(&mut guard.inner);
     }
 
-    /// Waits for a notification, for at most `time`.
+    /// Waits for a notification, for at most `time`. Returns whether it timed out.
     #[inline]
     pub(crate) fn wait_for<T>(
         &self,
@@ -230,7 +230,7 @@ impl Condvar {
         self.0.wait_for(&mut guard.inner, time)
     }
 
-    /// Waits for a notification, at most until `time`.
+    /// Waits for a notification, at most until `time`. Returns whether it timed out.
     #[inline]
     pub(crate) fn wait_until<T>(
         &self,

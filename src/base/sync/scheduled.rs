@@ -1,4 +1,4 @@
-//! Stand-ins for the synchronization primitives, which shuttle can schedule.
+//! Stand-ins for the synchronization primitives, scheduled by shuttle.
 //!
 //! Atomics behave as if every ordering were `SeqCst`. Time advances only in timed waits.
 
@@ -29,7 +29,7 @@ pub mod thread {
             Builder::default()
         }
 
-        /// Names the thread, for messages.
+        /// Names the thread, for messages. Returns the builder.
         pub fn name(self, name: String) -> Builder {
             Builder(self.0.name(name))
         }
@@ -82,7 +82,7 @@ impl<T: ?Sized> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the mutex, waiting if necessary.
+    /// Locks the mutex, waiting if necessary. Returns the guard.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { held: Some(self.held()), mutex: self }
     }
@@ -100,7 +100,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
 }
 
 impl<T: ?Sized> MutexGuard<'_, T> {
-    /// Releases the lock while `work` runs.
+    /// Releases the lock while `work` runs. Returns the result of `work`.
     pub fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
         guard.held = None;
         let result = work();
@@ -133,12 +133,12 @@ impl<T> RwLock<T> {
         RwLock(shuttle::sync::RwLock::new(value))
     }
 
-    /// Locks for reading, waiting until no thread writes.
+    /// Locks for reading, waiting until no thread writes. Returns the guard.
     pub fn read(&self) -> shuttle::sync::RwLockReadGuard<'_, T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks for writing, waiting until no other thread holds the lock.
+    /// Locks for writing, waiting until no other thread holds the lock. Returns the guard.
     pub fn write(&self) -> shuttle::sync::RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,7 +167,8 @@ impl Condvar {
     }
 
     /// Yields to other threads for an arbitrary time. Afterwards the deadline may have passed or
-    /// not; if not, the wake-up was a notification or spurious. Callers may not rely on either.
+    /// not; if not, the cause of the wake-up was a notification, or there was none. Callers may
+    /// rely on neither. Returns whether the deadline has passed.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, time: Instant) -> WaitTimeoutResult {
         MutexGuard::unlocked(guard, thread::yield_now);
         let is_over = thread_rng().r#gen();
@@ -199,7 +200,7 @@ impl WaitTimeoutResult {
     }
 }
 
-/// Yields to other threads for an arbitrary time, after which `done` may or may not hold.
+/// Yields to other threads for an arbitrary time. Afterwards `done` may return true or false.
 pub fn yield_until(limit: Duration, mut done: impl FnMut() -> bool) {
     if !limit.is_zero() && !done() {
         thread::yield_now();
@@ -211,7 +212,7 @@ thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// Stand-in for `std::time::Instant`, of a clock that only [`Condvar::wait_until`] advances.
+/// Stand-in for `std::time::Instant`, with a clock that only [`Condvar::wait_until`] advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(Duration);
 
@@ -240,7 +241,7 @@ impl Add<Duration> for Instant {
 pub struct ArcSwapAny<T> {
     /// Locked for a single step only.
     value: parking_lot::Mutex<T>,
-    /// Accessed to let shuttle switch threads.
+    /// Read to let shuttle switch threads.
     turn: atomic::AtomicBool,
 }
 
@@ -315,7 +316,7 @@ impl<T> fmt::Debug for ArcSwapAny<T> {
 #[derive(Debug)]
 pub struct SkipMap<K: Ord, V> {
     map: crossbeam_skiplist::SkipMap<K, V>,
-    /// Accessed to let shuttle switch threads.
+    /// Read to let shuttle switch threads.
     turn: atomic::AtomicBool,
 }
 

@@ -1,16 +1,15 @@
 //! Compactions that the user asks for.
 //!
-//! 1. The memtable is flushed. The request is then fixed: a range of keys, and the level that is to
-//!    hold it in the end. What is written later is not part of it.
+//! 1. The memtable is flushed. Then the request is fixed: a range of keys, and the level that will
+//!    hold it in the end. Later writes are not part of it.
 //! 2. Level by level, from level 0 on, the tables of the range are merged down to that level.
-//! 3. Last, tables of that level itself that nothing from above was merged into are written anew in
-//!    place.
+//! 3. Last, the tables of that level itself that took part in no merge are rewritten in place.
 //!
 //! Each level is compacted in pieces of some tables each, so that nothing waits for all of it:
 //! flushes and automatic compactions of other tables go on beside it, level 0 is compacted between
 //! two pieces if it has grown, and space comes back with each piece.
 //!
-//! A piece that needs a table which an automatic compaction has waits until that one ends. Until
+//! A piece that needs a table of an automatic compaction waits until that compaction ends. Until
 //! then the background starts no other, so that the wait is short. The background moves no tables
 //! out of the last level before the manual compaction ends.
 
@@ -27,23 +26,23 @@ use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::UserComparator;
 
-/// Maximum size of a piece, in tables of the target size, unless a single table meets more. Larger
-/// pieces write fewer entries twice; smaller ones keep fewer tables from automatic compactions.
-/// `docs/performance.md` has the figures.
+/// Maximum size of a piece, in tables of the target size; a single table with all that it overlaps
+/// may exceed it. Larger pieces write fewer entries twice; smaller ones keep fewer tables from
+/// automatic compactions. `docs/performance.md` has the figures.
 const PIECE_TABLES: u64 = 128;
 
-/// The right to run the one manual compaction that there may be at a time. Ends when dropped.
+/// The right to run a manual compaction; only one runs at a time. Ends when dropped.
 struct Permit<'a>(&'a Engine);
 
 impl<'a> Permit<'a> {
-    /// Waits until no other manual compaction is under way.
+    /// Waits until no other manual compaction is under way. Returns the permit.
     fn acquire(engine: &'a Engine) -> Permit<'a> {
         let mut state = engine.state.lock();
         while state.compactions.manual.is_some() {
             engine.wait_for_change(&mut state);
         }
         state.compactions.manual = Some(Manual { output_level: None, waits: false });
-        // The caller asked for it: what failed before is tried again.
+        // The caller asks for all of the work, so compactions that failed before are tried again.
         let version = state.version.clone();
         state.compactions.forgive(&version);
         Permit(engine)
@@ -56,7 +55,7 @@ impl Drop for Permit<'_> {
         debug_assert!(ended.is_some(), "another thread ended this manual compaction");
         self.0.changed.notify_all();
         self.0.reads.work.notify_all();
-        // The versions that this thread looked at may have been the last to name some tables.
+        // This thread's versions may have been the last to name some tables.
         self.0.trash.empty();
     }
 }
@@ -64,11 +63,11 @@ impl Drop for Permit<'_> {
 /// A range of keys to compact, and the level that is to hold it.
 struct Request {
     from: Option<Vec<u8>>,
-    /// At most the last key at the time of the request. Later keys are not part of it: a writer
-    /// that appends could keep it from ever ending.
+    /// Inclusive upper bound: at most the last key at the time of the request. If later keys were
+    /// part of it, a writer that appends could keep the compaction from ever ending.
     to: Vec<u8>,
     output_level: usize,
-    /// Tables with this number or a higher one were written after the request.
+    /// Lowest file number of a table written after the request.
     first_new: u64,
 }
 
@@ -78,7 +77,7 @@ impl Request {
         let order = engine.reads.order.user();
         let deepest = version.deepest_level(order, range)?;
         let is_all = range.from.is_none() && range.to.is_none();
-        // A level large enough for all of it, which would be due to move on otherwise.
+        // In a smaller level, the result would exceed the target and have to move on at once.
         let bytes = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum::<u64>();
         let fits = |level: &usize| bytes <= target_bytes(*level, &engine.options);
         let fitting = match is_all {
@@ -118,7 +117,7 @@ impl Engine {
         if self.inline.is_some() {
             return self.compact_in_pieces(range);
         }
-        // In a thread of its own, with the low priority of the threads that compact.
+        // The compaction runs in a thread of its own, with the low priority of compaction threads.
         thread::scope(|scope| {
             let builder = thread::Builder::new().name("minikv-manual".to_owned());
             let spawned = builder.spawn_scoped(scope, || {
@@ -148,7 +147,7 @@ impl Engine {
                 self.relieve_level0();
                 done = Some(last_key);
                 if level == 0 {
-                    // One piece holds all of the request; later tables are not part of it.
+                    // One piece holds all of level 0; later tables are not part of the request.
                     break;
                 }
             }
@@ -156,8 +155,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Runs the compaction that is most due if level 0 has grown, so that writes need not wait for
-    /// it.
+    /// Runs the most urgent automatic compaction if level 0 has grown, so that writes need not
+    /// wait.
     fn relieve_level0(&self) {
         let mut state = self.state.lock();
         if state.version.level(0).len() < LEVEL0_COMPACT_FILES {
@@ -166,12 +165,12 @@ impl Engine {
         let Some(compaction) = self.pick(&state) else { return };
         let compaction = claim(&mut state, compaction);
         drop(state);
-        // The state keeps the error.
+        // The error is also kept in the state.
         let _ = self.run_compaction(compaction);
     }
 
     /// Claims the next piece of a level, after the user key `done`. Returns it with its last user
-    /// key. Waits for tables that other compactions have; no automatic compaction starts meanwhile.
+    /// key. Waits for tables of other compactions; no automatic compaction starts meanwhile.
     fn claim_piece(
         &self,
         request: &Request,
@@ -229,7 +228,7 @@ impl Engine {
                 left.retain(|file| {
                     done.is_none_or(|done| order.compare(file.last_key(), done).is_gt())
                 });
-                // Tables written after the request need not be written anew in place.
+                // Tables written after the request need not be rewritten in place.
                 let is_old = |file: &Arc<TableFile>| !in_place || file.number < request.first_new;
                 let start = left.iter().position(is_old)?;
                 let run = left[start..].iter().take_while(|file| is_old(file));
@@ -247,14 +246,14 @@ impl Engine {
     }
 }
 
-/// Records whether the manual compaction waits. Returns whether it did before.
+/// Records whether the manual compaction waits. Returns whether it waited before.
 fn set_waits(state: &mut State, waits: bool) -> bool {
     let Some(manual) = &mut state.compactions.manual else { return false };
     std::mem::replace(&mut manual.waits, waits)
 }
 
-/// Returns as many of a level's next tables as make a piece, at least one. `most` is the size of a
-/// piece in bytes, with what it overlaps in the level `below`.
+/// Returns the next tables of a level that make up a piece, at least one. `most` is the maximum
+/// size of a piece in bytes, including the tables that it overlaps in the level `below`.
 fn first_files(
     version: &Version,
     order: &UserComparator,

@@ -17,9 +17,9 @@
 //!
 //! † A tombstone is left out if every reader sees it and no level below the output level has a
 //! table whose range holds its key. Otherwise it stays: an older version of the key may lie there,
-//! and would come back. Tables of the levels between inputs and output are inputs themselves.
-//! Newer tables of level 0 may be left out of the inputs; what they hold is newer than the
-//! tombstone and does not need it.
+//! and would come back. Tables of the levels between inputs and output are inputs themselves. Newer
+//! tables of level 0 may be left out of the inputs; their entries are newer than the tombstone and
+//! do not need it.
 //!
 //! A compaction that fails removes its outputs, unless its edit may be in the MANIFEST, and frees
 //! its inputs; `health` decides when it is tried again.
@@ -49,7 +49,8 @@ pub(crate) mod pick;
 pub(crate) mod plan;
 pub(crate) mod retention;
 
-/// Entries between two looks at whether a merge must stop. More of them make `close` wait longer.
+/// Number of entries between two checks whether a merge must stop. A higher number makes `close`
+/// wait longer.
 const STOP_CHECK_ENTRIES: u64 = 1024;
 
 impl Engine {
@@ -57,7 +58,7 @@ impl Engine {
     /// removes the marks.
     ///
     /// # Errors
-    /// I/O errors, corruption of an input, and [`Error::Closed`]. The state keeps them, too.
+    /// I/O errors, corruption of an input, and [`Error::Closed`]. They are also kept in the state.
     pub(crate) fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
         let began = Instant::now();
         let merge_or_move = || {
@@ -73,7 +74,7 @@ impl Engine {
         state.compactions.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
             Ok(()) => state.compactions.succeeded(),
-            // Neither says anything about the inputs.
+            // Neither error is about the inputs.
             Err(Error::Closed | Error::Panicked { .. }) => {}
             Err(error) => state.compactions.failed(&compaction, error),
         }
@@ -81,7 +82,7 @@ impl Engine {
         drop(state);
         self.changed.notify_all();
         self.reads.work.notify_all();
-        // Unless a reader has the inputs, they are dropped here, and can be removed.
+        // Unless a reader still uses the inputs, they are dropped here and can be removed.
         drop(compaction);
         self.trash.empty();
         result
@@ -96,7 +97,7 @@ impl Engine {
         self.install(compaction.edit(moved), output_level, &[])
     }
 
-    /// Merges the inputs into new tables and replaces them by these.
+    /// Merges the inputs into new tables, which replace them.
     fn merge_down(&self, compaction: &Compaction, began: Instant) -> Result<()> {
         let merged = self.merge(compaction)?;
         if let Err(error) = sync_dir(&*self.fs, &self.dir) {
@@ -213,7 +214,7 @@ impl Engine {
     }
 }
 
-/// Decides which entries of a merge are left out.
+/// The rule that decides which entries a merge leaves out.
 struct DropRule<'a> {
     retention: Retention,
     /// The levels below the output level.

@@ -11,7 +11,7 @@ use crate::engine::version::{TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile};
 use crate::format::key::{ParsedKey, UserComparator, user_key};
 
-/// A position in the tables of a level that follows a merge, whose keys only ascend.
+/// A position in the tables of a level that moves along with a merge, whose keys ascend.
 pub(super) struct Follower<'a> {
     files: &'a [Arc<TableFile>],
     at: usize,
@@ -23,7 +23,7 @@ impl<'a> Follower<'a> {
         Follower { files, at: 0 }
     }
 
-    /// Moves past the tables that end before `key`. Returns their bytes.
+    /// Moves past the tables that end before `key`. Returns the size of these tables in bytes.
     pub(super) fn advance(&mut self, order: &UserComparator, key: &[u8]) -> u64 {
         let mut passed = 0;
         while let Some(file) = self.files.get(self.at)
@@ -35,18 +35,18 @@ impl<'a> Follower<'a> {
         passed
     }
 
-    /// Returns whether the range of a table holds `key`.
+    /// Returns whether some table's key range contains `key`.
     pub(super) fn may_hold(&mut self, order: &UserComparator, key: &[u8]) -> bool {
         self.advance(order, key);
         self.files.get(self.at).is_some_and(|file| order.compare(file.first_key(), key).is_le())
     }
 }
 
-/// Decides where an output table ends.
+/// The rule that decides where an output table ends.
 pub(super) struct OutputSplitter<'a> {
     /// The level below the output level.
     grandparents: Follower<'a>,
-    /// Bytes of that level that the open table overlaps.
+    /// Size in bytes of the grandparent tables that the open table overlaps.
     grandparent_bytes: u64,
     max_grandparent_bytes: u64,
     max_file_bytes: u64,
@@ -63,8 +63,8 @@ impl<'a> OutputSplitter<'a> {
         }
     }
 
-    /// Returns whether the open table of `outputs` ends before `key`, the user key that is added
-    /// next. Tables end between user keys only, so that all versions of one stay together.
+    /// Returns whether the open table of `outputs` must end before `key`, the next user key. Tables
+    /// end between user keys only, so that all versions of a key stay together.
     pub(super) fn ends_table(
         &mut self,
         outputs: &Outputs<'_>,
@@ -98,7 +98,7 @@ pub(crate) struct Outputs<'a> {
     /// Counts of the tables in `done`, by number.
     counts: Vec<(u64, EntryCounts)>,
     open: Option<TableWriter>,
-    /// Numbers of all tables that may have a file.
+    /// Numbers of all tables whose files may exist.
     numbers: Vec<u64>,
 }
 
@@ -128,8 +128,8 @@ impl<'a> Outputs<'a> {
         table.add(key, entry, value)
     }
 
-    /// Returns whether `key` may follow what is in the tables: it is after the last key of the open
-    /// table, and if none is open, of a later user key than the table before.
+    /// Returns whether `key` may be added next: it must be after the last key of the open table or,
+    /// if no table is open, have a later user key than the previous table.
     fn is_next(&self, key: &[u8]) -> bool {
         let order = &self.engine.reads.order;
         match (&self.open, self.done.last()) {
@@ -171,7 +171,7 @@ impl<'a> Outputs<'a> {
         (self.done, self.counts)
     }
 
-    /// Returns the numbers of all tables that may have a file.
+    /// Returns the numbers of all tables whose files may exist.
     pub(crate) fn into_numbers(self) -> impl Iterator<Item = u64> {
         self.numbers.into_iter()
     }

@@ -15,16 +15,18 @@ use crate::format::edit::NewFile;
 use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key, user_key};
 
 /// Number of keys of each input table that are sampled to find parts of about the same size. More
-/// of them make the parts more even.
+/// samples make the parts more even and take longer.
 const SAMPLES: usize = 32;
 
-/// With more input tables than this, only the last key of each is sampled.
+/// Number of input tables above which only the last key of each is sampled. A higher number makes
+/// parts more even and opens more tables.
 const MANY_FILES: usize = 64;
 
-/// Size of a part, in tables of the target size, below which it is not worth a thread.
+/// Smallest part that is worth a thread, in tables of the target size. A higher number uses fewer
+/// threads.
 const MIN_PART_TABLES: u64 = 2;
 
-/// Largest number of parts of one compaction. More of them take more processors from reads and
+/// Largest number of parts of one compaction. More parts take more processors from reads and
 /// writes.
 const MAX_PARTS: usize = 4;
 
@@ -38,11 +40,11 @@ struct Part {
 /// The result of the merge of a part.
 #[derive(Debug, Default)]
 pub(super) struct Merged {
-    /// The tables that it wrote, in key order.
+    /// The tables that the merge wrote, in key order.
     pub(super) files: Vec<NewFile>,
     /// Counts of the tables, by number.
     pub(super) counts: Vec<(u64, EntryCounts)>,
-    /// Number of entries that it left out.
+    /// Number of entries that the merge left out.
     pub(super) dropped: u64,
     /// Position in each input before the merge.
     begin: Vec<Position>,
@@ -50,11 +52,11 @@ pub(super) struct Merged {
     end: Vec<Position>,
 }
 
-/// Internal key of the entry that a cursor is at; `None` at the end.
+/// Internal key of a cursor's entry; `None` if the cursor is at the end.
 type Position = Option<Vec<u8>>;
 
 impl Engine {
-    /// Merges the inputs of `compaction`, in parts where that pays.
+    /// Merges the inputs of `compaction`, in parts where that pays. Returns the result.
     ///
     /// # Errors
     /// The first error of a part; the outputs of the others are removed then.
@@ -93,7 +95,8 @@ impl Engine {
         for part in parts {
             let part = match part {
                 Ok(part) => part,
-                // `Closed` says only that the part was stopped: another error is more telling.
+                // `Closed` says only that the part was stopped; any other error is more
+                // informative.
                 Err(error) if matches!(failed, None | Some(Error::Closed)) => {
                     failed = Some(error);
                     continue;
@@ -103,8 +106,8 @@ impl Engine {
             all.files.extend(part.files);
             all.counts.extend(part.counts);
             all.dropped += part.dropped;
-            // In tables whose keys ascend, a part begins at the entry where the part before it
-            // ends. In others, entries between the two could be lost.
+            // In tables whose keys ascend, a part begins at the entry where the previous part ends.
+            // If the keys do not ascend, entries between the two could be lost.
             if last_end.is_some_and(|last_end| last_end != part.begin) {
                 failed.get_or_insert(Error::corruption("the keys of a table do not ascend"));
             }
@@ -125,7 +128,8 @@ impl Engine {
             .is_sorted_by(|a, b| order.compare(user_key(&a.largest), user_key(&b.smallest)).is_lt())
     }
 
-    /// Merges the entries of one part. After an error, removes its outputs and stops the others.
+    /// Merges the entries of one part and returns the result. After an error, removes the part's
+    /// outputs and stops the other parts.
     fn merge_part(
         &self,
         compaction: &Compaction,
@@ -147,7 +151,8 @@ impl Engine {
                 self.merge_into(compaction, &mut merge, to, read_seqs, stop, &mut outputs)?;
             Ok((dropped, begin, merge.positions()))
         };
-        // Contained here, so that after a panic, too, outputs are removed and other parts stop.
+        // Panics are contained here, so that outputs are removed and the other parts stop after a
+        // panic, too.
         match self.contain("a compaction", run) {
             Ok((dropped, begin, end)) => {
                 let (files, counts) = outputs.into_files();
@@ -161,7 +166,8 @@ impl Engine {
         }
     }
 
-    /// Returns ranges of about the same number of bytes, in order, that together hold all keys.
+    /// Returns ranges of about the same size in bytes, in key order, that together contain all
+    /// keys.
     fn parts_of(&self, compaction: &Compaction) -> Result<Vec<Part>> {
         let worth = compaction.input_bytes() / (MIN_PART_TABLES * self.options.max_file_bytes);
         let count = worth.min(self.idle_cores() as u64);
@@ -195,7 +201,7 @@ impl Engine {
         Ok(parts)
     }
 
-    /// Adds some keys of a table to `cuts`, each with the bytes between it and the key before.
+    /// Adds some keys of a table to `cuts`, each with the estimated bytes since the previous one.
     fn sample(&self, file: &Arc<TableFile>, cuts: &mut Vec<(Vec<u8>, u64)>) -> Result<()> {
         let blocks = self.reads.tables.table(&file.slot)?.blocks()?;
         let step = blocks.len().div_ceil(SAMPLES).max(1);
@@ -207,11 +213,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the number of threads that one of the compactions under way may use.
+    /// Returns the number of threads that each of the running compactions may use.
     fn idle_cores(&self) -> usize {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
         let running = self.state.lock().compactions.running.len().max(1);
-        // In deterministic mode, parts run one after the other, on any machine.
+        // In deterministic mode, there are two parts, one after the other, on any machine.
         let cores = if self.inline.is_some() { 2 } else { cores.min(MAX_PARTS) };
         (cores / running).max(1)
     }

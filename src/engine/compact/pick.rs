@@ -2,16 +2,17 @@
 //!
 //! 1. Each level has a target. Level 0 counts tables, since each costs every read; the others count
 //!    bytes, and the target of each is ten times that of the level above.
-//! 2. Levels at or over their target are tried in the order of their scores, the share of the
-//!    target that they fill.
-//! 3. From level 0 all tables are taken, unless a compaction has one of them; from another level,
-//!    the free table that overlaps the fewest bytes of the next level for its own size.
-//! 4. If no level yields a compaction, a table of many tombstones is taken, which scans would have
-//!    to step over ([`tombstones`](crate::engine::version::tombstones)).
+//! 2. Levels at or over their target are tried in the order of their scores: their size divided by
+//!    the target, highest first.
+//! 3. From level 0 all tables are taken, unless a running compaction uses one of them; from any
+//!    other level, the free table that overlaps the fewest bytes of the next level in proportion to
+//!    its own size.
+//! 4. If no level yields a compaction, a table is taken that has many tombstones, because scans
+//!    would have to step over them ([`tombstones`](crate::engine::version::tombstones)).
 //!
-//! A compaction is picked only if no other has its tables and none writes where it would write.
-//! The choice depends on nothing but the arguments, the marks of taken tables, which the caller
-//! keeps still by the state lock, and the tombstones, which readers may report meanwhile.
+//! A compaction is picked only if no running one uses its tables or writes to the same range. The
+//! choice depends only on the arguments, the marks of taken tables (which cannot change, because
+//! the caller holds the state lock), and the tombstones (which readers may report meanwhile).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,13 +23,14 @@ use crate::engine::version::{TableFile, Version};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{SeqNo, UserComparator};
 
-/// Number of tables in level 0 from which on it is compacted; LevelDB's `kL0_CompactionTrigger`.
-/// A higher number makes reads ask more tables and compactions rewrite less.
+/// Number of tables in level 0 at which it is compacted; LevelDB's `kL0_CompactionTrigger`. A
+/// higher number makes reads search more tables and compactions rewrite less.
 pub(crate) const LEVEL0_COMPACT_FILES: usize = 4;
-/// Number of tables in level 0 from which on writes are slowed down. A higher number delays that
-/// and makes reads slower.
+/// Number of tables in level 0 at which writes are slowed down. A higher number delays that and
+/// makes reads slower.
 pub(crate) const LEVEL0_SLOWDOWN_FILES: usize = 12;
-/// Number of tables in level 0 from which on writes wait for a compaction.
+/// Number of tables in level 0 at which writes wait for a compaction. A higher number delays that
+/// and makes reads slower.
 pub(crate) const LEVEL0_STOP_FILES: usize = 20;
 
 /// Ratio of a level's target to that of the level above. A higher ratio makes fewer levels and more
@@ -38,7 +40,7 @@ const LEVEL_FACTOR: u64 = 10;
 /// Returns the target of a sorted level, in bytes.
 pub(crate) fn target_bytes(level: usize, options: &Options) -> u64 {
     // Five tables are LevelDB's 10 MiB. Level 1 holds at least four memtables: if it were smaller,
-    // every compaction of level 0 would rewrite all of it for little data.
+    // every compaction of level 0 would rewrite all of level 1 for little new data.
     let base = options.max_file_bytes.saturating_mul(5).max(4 * options.write_buffer_bytes as u64);
     let mut bytes: u64 = base;
     for _ in 1..level {
@@ -47,7 +49,7 @@ pub(crate) fn target_bytes(level: usize, options: &Options) -> u64 {
     bytes
 }
 
-/// Returns the share of its target that a level fills: 1 is full.
+/// Returns the size of a level divided by its target: 1 is full.
 fn score(version: &Version, level: usize, options: &Options) -> f64 {
     if level == 0 {
         version.level(0).len() as f64 / LEVEL0_COMPACT_FILES as f64
@@ -56,8 +58,8 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
     }
 }
 
-/// Returns the compaction of tables of `levels` that is most due among those that no compaction of
-/// `running` is in the way of. `oldest_read` is the oldest sequence number that is read.
+/// Returns the most urgent compaction of tables of `levels` that conflicts with none of the
+/// `running` ones. `oldest_held` is the oldest sequence number at which anyone reads.
 pub(crate) fn pick(
     version: &Arc<Version>,
     order: &UserComparator,
@@ -94,8 +96,8 @@ pub(crate) fn pick(
     })
 }
 
-/// Returns the compaction that takes a table's many tombstones a level down, or drops them if no
-/// table below has entries that they could hide.
+/// Returns the compaction that moves a table's many tombstones a level down, or drops them if no
+/// table further down has entries that they could hide.
 fn pick_tombstones(
     version: &Arc<Version>,
     level: usize,
@@ -113,7 +115,7 @@ fn pick_tombstones(
     };
     let range = hull(&files, order);
     let below = |from: usize| (from..NUM_LEVELS).map(|at| version.overlapping(at, order, range));
-    // A table of level 0 is never written anew in place: its number would say that it is newer.
+    // A table of level 0 is never rewritten in place: its new number would make it look newer.
     let has_below = below(level + 1).any(|met| !met.is_empty());
     if level > 0 && !has_below {
         if !files.iter().all(is_free) {
@@ -122,8 +124,8 @@ fn pick_tombstones(
         let inputs = Inputs(vec![(level, files)]);
         return Some(Compaction::from_inputs(version.clone(), order, inputs, level, false));
     }
-    // Tombstones spread over all keys are left to gather first: each table of them would rewrite
-    // all that it overlaps.
+    // Unless a cursor crawled over them, there must be half as many tombstones as entries that the
+    // merge rewrites: if they are spread over all keys, each of their tables overlaps many.
     let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
     let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
     let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();
@@ -134,24 +136,24 @@ fn pick_tombstones(
     Some(if has_below { compaction } else { compaction.merging() })
 }
 
-/// Returns the compaction of all tables of level 0, unless a compaction has one of them. Tables
-/// there mostly overlap, and reads have to ask each of them.
+/// Returns the compaction of all tables of level 0, unless a running compaction uses one of them.
+/// All are taken because they mostly overlap, and reads have to search each of them.
 fn pick_level0(
     version: &Arc<Version>,
     order: &UserComparator,
     options: &Options,
 ) -> Option<Compaction> {
     let files = version.level(0);
-    // One compaction of level 0 at a time: the tables of a second one could be newer than those of
-    // the first, and reach level 1 before them.
+    // Only one compaction of level 0 runs at a time: the tables of a second one could be newer than
+    // those of the first, and reach level 1 before them.
     if !files.iter().all(is_free) {
         return None;
     }
     Compaction::new(version, order, options, 0, files.to_vec())
 }
 
-/// Returns the compaction of the free table that overlaps the fewest bytes of the next level for
-/// its own size, which moves bytes down at the least cost.
+/// Returns the compaction of the free table that overlaps the fewest bytes of the next level in
+/// proportion to its own size: it moves bytes down at the lowest cost.
 fn pick_sorted(
     version: &Arc<Version>,
     level: usize,

@@ -25,7 +25,7 @@ impl Inputs {
 /// The plan of a compaction, from its choice to its end.
 #[derive(Debug)]
 pub(crate) struct Compaction {
-    /// The version of the inputs.
+    /// The version that the inputs belong to.
     pub(super) version: Arc<Version>,
     pub(super) inputs: Inputs,
     pub(super) output_level: usize,
@@ -39,7 +39,7 @@ pub(crate) struct Compaction {
 
 impl Compaction {
     /// Returns the compaction of `files` of `level` into the next level, with the tables that they
-    /// overlap there; `None` if one of those has been taken by another compaction.
+    /// overlap there; `None` if another compaction uses one of those.
     pub(crate) fn new(
         version: &Arc<Version>,
         order: &UserComparator,
@@ -83,7 +83,7 @@ impl Compaction {
         let levels = inputs.0.iter().map(|(level, _)| *level);
         debug_assert!(levels.clone().is_sorted_by(|a, b| a < b), "levels of inputs descend");
         debug_assert!(levels.clone().all(|level| level <= output_level), "outputs above inputs");
-        debug_assert!(inputs.files().next().is_some(), "a compaction of nothing");
+        debug_assert!(inputs.files().next().is_some(), "a compaction without inputs");
         let all: Vec<_> = inputs.files().map(|(_, file)| file.clone()).collect();
         let range = hull(&all, order);
         Compaction {
@@ -101,7 +101,8 @@ impl Compaction {
         Compaction { is_move: false, ..self }
     }
 
-    /// Returns whether the outputs of both could overlap. (Marks show whether they share inputs.)
+    /// Returns whether the outputs of the two could overlap. (Marks show whether they share
+    /// inputs.)
     pub(crate) fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
         self.output_level == other.output_level
             && order.compare(&self.first_key, &other.last_key).is_le()
@@ -126,7 +127,7 @@ impl Compaction {
         self.output_level
     }
 
-    /// Returns the bytes of the input tables.
+    /// Returns the size of the input tables in bytes.
     pub(crate) fn input_bytes(&self) -> u64 {
         self.inputs.bytes()
     }
@@ -138,9 +139,9 @@ impl Compaction {
     }
 }
 
-/// A table is not moved down, and an output ends, if it overlaps more than this many times the
-/// target size of a table in the next level. A higher limit makes fewer, larger tables and later
-/// merges of them more expensive.
+/// Ratio of overlapped bytes in the next level to the target size of a table, above which a table
+/// is not moved down, and an output ends. A higher limit makes fewer, larger tables, and makes
+/// their later merges more expensive.
 pub(crate) const MAX_GRANDPARENT_FACTOR: u64 = 10;
 
 /// Returns whether no compaction has taken the table.
@@ -148,9 +149,9 @@ pub(crate) fn is_free(file: &Arc<TableFile>) -> bool {
     !file.compacting.load(Relaxed)
 }
 
-/// Returns the table at `at` with the neighbours that share a user key with it. Versions of one key
-/// may lie in two tables of a level (LevelDB once split them so); if only the newer one moved down,
-/// the older one would hide it.
+/// Returns the table at `at` with the neighbours that share a user key with it. Two tables of a
+/// level may hold versions of one key (old versions of LevelDB ended tables there); if only the
+/// newer version moved down, the older one would hide it.
 pub(super) fn clean_cut(
     files: &[Arc<TableFile>],
     at: usize,
@@ -189,19 +190,19 @@ pub(crate) fn clean_cut_of(
     cut
 }
 
-/// Returns the smallest range of user keys that holds all tables of `files`.
+/// Returns the smallest range of user keys that contains the ranges of all `files`.
 pub(crate) fn hull<'a>(files: &'a [Arc<TableFile>], order: &UserComparator) -> KeyRange<'a> {
     let from = files.iter().map(|file| file.first_key()).min_by(|a, b| order.compare(a, b));
     let to = files.iter().map(|file| file.last_key()).max_by(|a, b| order.compare(a, b));
     KeyRange { from, to }
 }
 
-/// Returns the bytes of the tables.
+/// Returns the total size of the tables in bytes.
 pub(super) fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
     files.iter().map(|file| file.file_bytes).sum()
 }
 
-/// Returns whether the ranges of user keys of the tables, in any order, do not overlap.
+/// Returns whether the key ranges of the tables, given in any order, do not overlap.
 fn are_disjoint(files: &[Arc<TableFile>], order: &UserComparator) -> bool {
     let mut sorted: Vec<_> = files.iter().collect();
     sorted.sort_by(|a, b| order.compare(a.first_key(), b.first_key()));

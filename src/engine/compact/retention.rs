@@ -1,8 +1,8 @@
 //! The rule that decides which versions of a key a merge keeps.
 //!
-//! A reader at sequence number `s` sees the newest version that is not newer than `s`. So of two
-//! versions of a key that follow each other the older one is shadowed if no reader is between them,
-//! and is left out.
+//! A reader at sequence number `s` sees the newest version that is not newer than `s`. So the older
+//! of two successive versions of a key is shadowed, and left out, if no reader's sequence number
+//! lies between theirs.
 
 use crate::base::{Error, Result};
 use crate::format::key::{ParsedKey, SeqNo, UserComparator};

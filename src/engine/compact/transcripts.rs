@@ -1,4 +1,4 @@
-//! Transcripts of what a compaction takes and what a merge keeps.
+//! Transcripts of the tables that a compaction takes and the entries that a merge keeps.
 
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ impl Machine {
         }
     }
 
-    /// Returns how full each level with tables is.
+    /// Returns the size of each level with tables, relative to its target, as text.
     fn fullness(&self) -> String {
         let levels = (0..NUM_LEVELS).filter(|&level| !self.version.level(level).is_empty());
         let line = |level| match level {
@@ -105,7 +105,7 @@ impl Machine {
         levels.map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Reads lines such as `3: 300 of 400, newest 9` and `4: crawled at 9`.
+    /// Applies lines such as `3: 300 of 400, newest 9` and `4: crawled at 9`.
     fn count_tombstones(&self, command: &Command<'_>) {
         for line in &command.input {
             let (table, rest) = line.split_once(": ").expect("a table and its tombstones");
@@ -136,7 +136,7 @@ impl Machine {
     }
 }
 
-/// Returns a compaction as text: its inputs, where they go, and how.
+/// Returns a compaction as text: its inputs, its output level, and whether it moves or merges.
 fn show(compaction: &Compaction) -> String {
     let inputs = compaction.inputs.0.iter().filter(|(_, files)| !files.is_empty());
     let inputs = inputs.map(|(level, files)| format!("L{level} {}", numbers(files)));

@@ -54,7 +54,7 @@ impl MemCursor {
         self.entry().map_or(Bytes::new(), Entry::value_bytes)
     }
 
-    /// Moves to the first entry. Returns false if there is none; likewise for all other moves.
+    /// Moves to the first entry. Returns false if there is none, as all moves do.
     pub fn seek_to_first(&mut self) -> bool {
         self.position = self.mem.ordered.first();
         self.valid()
@@ -107,7 +107,7 @@ impl MemCursor {
         self.valid()
     }
 
-    /// Returns the key of the current entry.
+    /// Returns the key of the current entry, by which leaves are searched.
     fn here(&self) -> Option<LeafKey> {
         let entry = self.entry()?;
         Some(self.mem.ordered.key(entry.user_key_bytes(), entry.trailer()))

@@ -10,14 +10,15 @@ use crate::format::key::{KeyKind, SeqNo, TRAILER_BYTES};
 /// A version of a key.
 #[derive(Debug)]
 pub struct Entry {
-    /// The internal key as in a table (user key and trailer), and behind it the value.
+    /// The internal key as in a table (user key and trailer), followed by the value.
     data: Bytes,
     /// `sequence << 8 | kind`, as in the key's trailer.
     trailer: u64,
     user_key_bytes: u32,
     /// The part of the user key's hash that does not choose the bucket.
     pub hash: u32,
-    /// The next position of its chain in the hash index. Never changes once the entry is appended.
+    /// The next place of the entry's chain in the hash index (the number of an entry plus one, or a
+    /// link). Never changes once the entry is appended.
     pub next: u32,
     /// The number, plus one, of the next older entry with the same hash; 0 if there is none. Set by
     /// the hash index, and only once.
@@ -54,8 +55,8 @@ impl Entry {
         self.data.slice(self.user_key_bytes as usize + TRAILER_BYTES..)
     }
 
-    /// Loads the first cache lines of its bytes. Returns a value that depends on them, so that the
-    /// loads are not optimised away.
+    /// Loads the first cache lines of the entry's bytes. Returns a value that depends on them, so
+    /// that the loads are not optimised away.
     #[inline]
     pub fn touch(&self) -> u8 {
         self.data.iter().take(256).step_by(64).fold(0, |sum, byte| sum ^ byte)
@@ -67,21 +68,22 @@ impl Entry {
         self.trailer
     }
 
-    /// Returns its sequence number.
+    /// Returns the entry's sequence number.
     #[inline]
     pub fn seq(&self) -> SeqNo {
         self.trailer >> 8
     }
 
-    /// Returns whether it is a put or a deletion.
+    /// Returns whether the entry is a put or a deletion.
     #[inline]
     pub fn kind(&self) -> KeyKind {
         if self.trailer as u8 == KeyKind::Value as u8 { KeyKind::Value } else { KeyKind::Deletion }
     }
 }
 
-/// Size in bytes of the chunks that keys and values are cut from. Entries over a quarter of it are
-/// allocated alone. Larger chunks mean fewer allocations and more unused memory at the end.
+/// Size in bytes of the chunks that keys and values are cut from. Entries larger than a quarter of
+/// a chunk are allocated alone. Larger chunks mean fewer allocations and more unused memory at the
+/// end.
 const ARENA_CHUNK_BYTES: usize = 64 << 10;
 
 /// The allocator of a memtable's keys and values. Each memtable has one, owned by the thread that
@@ -92,7 +94,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Stores the bytes of a version. The hash index sets the fields `hash`, `next` and `older`.
+    /// Stores the bytes of a version and returns its entry. The hash index sets the fields `hash`,
+    /// `next` and `older`.
     #[inline]
     pub fn store(&mut self, user_key: &[u8], trailer: u64, value: &[u8]) -> Entry {
         let bytes = user_key.len() + TRAILER_BYTES + value.len();
@@ -118,10 +121,11 @@ impl Arena {
 const CHUNK_LG: u32 = 9;
 const CHUNK_SLOTS: usize = 1 << CHUNK_LG;
 
-/// Number of chunks in the first directory; each further directory has twice as many.
+/// Number of chunks in the first directory; each further directory has twice as many. A larger
+/// first one takes more memory while the memtable is small.
 const FIRST_DIRECTORY: u32 = 16;
 
-/// Number of directories: enough slots for every `u32`.
+/// Number of directories: enough for slots with any `u32` index.
 const DIRECTORIES: usize = 20;
 
 type Chunk<T> = Box<[OnceLock<T>]>;
@@ -155,7 +159,7 @@ impl<T> Appended<T> {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Appends an element, whose number is the length before.
+    /// Appends an element. Its number is the length before the call.
     #[inline]
     pub(super) fn push(&self, element: T) {
         let index = self.len.load(Ordering::Relaxed);
@@ -190,7 +194,7 @@ fn slot_of(index: u32) -> (usize, usize, usize) {
     (directory as usize, (chunk - first) as usize, index as usize % CHUNK_SLOTS)
 }
 
-/// Memory per entry, in bytes, beside its key and value.
+/// Memory per entry, in bytes, besides its key and value.
 pub(super) const ENTRY_BYTES: usize = size_of::<OnceLock<Entry>>();
 
 #[cfg(test)]

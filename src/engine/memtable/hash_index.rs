@@ -5,8 +5,8 @@
 //!
 //! A key written again and again would make the chains of its neighbours long. So a bucket counts
 //! inserts, and every eighth entry starts a tidy chain: the newest entry of each hash, from which
-//! [`Entry::older`] leads to the others of that hash. Where an existing entry must continue to
-//! another one than before, a [`Link`] takes its place in the new chain.
+//! [`Entry::older`] leads to the others of that hash. Where the new chain must continue from an
+//! existing entry to another one than before, a [`Link`] stands in for that entry.
 //!
 //! When there are more entries than buckets, a larger array takes all further entries. Lookups
 //! search the arrays from the newest to the oldest.
@@ -17,8 +17,8 @@
 //!
 //! # Invariants
 //! 1. An entry is in [`Entries`], and a link in its array, before anything leads to it.
-//! 2. Once an entry or link is reachable, where it continues never changes. Only `older` of an
-//!    entry is set, once, from the end of a chain to an entry.
+//! 2. Once an entry or link is reachable, its next place never changes. Only `older` of an entry is
+//!    set, once, from the end of a chain to an entry.
 //! 3. Along a chain, and along `older`, numbers descend: of two versions of a key inserted in the
 //!    order of their sequence numbers, the newer one comes first. So every walk ends.
 //! 4. Every entry of the bucket is reachable from the bucket. A tidy chain leads to all entries of
@@ -42,8 +42,8 @@ use std::sync::OnceLock;
 use super::entries::{Appended, Entries, Entry};
 use crate::base::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Binary logarithm of the factor between the sizes of two arrays. With larger steps lookups search
-/// fewer arrays, and more buckets are empty.
+/// Binary logarithm of the ratio between the sizes of successive arrays. With a larger ratio
+/// lookups search fewer arrays, and more buckets are empty.
 const GROWTH_LG: u32 = 2;
 const MAX_ARRAYS: usize = 12;
 const MAX_BUCKETS_LG: u32 = 28;
@@ -59,19 +59,19 @@ const LINK: u32 = 1 << 31;
 const POSITION_BITS: u32 = 29;
 const POSITION_MASK: u32 = (1 << POSITION_BITS) - 1;
 
-/// Largest number of entries.
+/// Largest number of entries that the index can hold.
 pub(super) const MAX_INDEXED: u32 = POSITION_MASK - 1;
 
-/// Number of entries in front of a tidy chain before the next one is made. More make longer chains
-/// and cheaper inserts; the count must fit the upper bits of a bucket.
+/// Number of entries in front of a tidy chain before the next one is made. A higher number makes
+/// chains longer and inserts cheaper; it must fit the upper bits of a bucket.
 const MAX_UNTIDY: u32 = (1 << (32 - POSITION_BITS)) - 1;
 
-/// Number of entries after which a lookup gives up, and a chain being tidied keeps the rest as it
-/// is. With a larger limit, lookups of keys with many versions take longer before the sorted order
+/// Number of entries after which a lookup gives up, and tidying leaves the rest of a chain as it
+/// is. With a higher limit, lookups of keys with many versions take longer before the sorted order
 /// is used instead.
 pub(super) const MAX_STEPS: u32 = 64;
 
-/// Stands for an entry in a chain other than the one it was inserted into.
+/// A stand-in for an entry in a chain other than the one it was inserted into.
 #[derive(Debug)]
 struct Link {
     number: u32,
@@ -85,12 +85,12 @@ pub(super) struct HashIndex {
     arrays: [OnceLock<Box<[AtomicU32]>>; MAX_ARRAYS],
     newest: AtomicUsize,
     first_lg: u32,
-    /// Number of entries from which the next array is needed.
+    /// Number of entries at which the next array is needed.
     enough_for: AtomicUsize,
 }
 
 impl HashIndex {
-    /// Creates an index that does not grow up to about `entries` entries.
+    /// Creates an index that need not grow before it has about `entries` entries.
     pub(super) fn new(entries: usize) -> HashIndex {
         let first_lg = entries.max(64).next_power_of_two().ilog2().min(MAX_BUCKETS_LG);
         let index = HashIndex {
@@ -147,7 +147,7 @@ impl HashIndex {
             debug_assert!(known.iter().all(|known| number < known.number), "a chain ascends");
             let same = known.iter_mut().rfind(|known| known.oldest.hash == found.hash);
             match same {
-                // An entry with an `older` has all older ones of its hash behind it, except those
+                // An entry with an `older` leads to all older entries of its hash, except those
                 // beyond the end of an earlier tidy chain: these stay in the chain.
                 Some(known) if known.oldest.older.load(Ordering::Relaxed) == END => {
                     known.oldest.older.store(number + 1, Ordering::Release);
@@ -238,7 +238,7 @@ struct Known<'a> {
     at: u32,
     next: u32,
     number: u32,
-    /// The entry met last.
+    /// The oldest entry of this hash seen so far.
     oldest: &'a Entry,
 }
 
@@ -246,12 +246,12 @@ struct Known<'a> {
 pub(super) struct Lookup<'a> {
     /// The entry, if one was found.
     pub found: Option<&'a Entry>,
-    /// Number of entries looked at.
+    /// Number of entries examined.
     pub steps: u32,
 }
 
 impl Lookup<'_> {
-    /// Returns whether nothing was found because there were too many entries to look at.
+    /// Returns whether the search stopped early, because there were too many entries to examine.
     #[inline]
     pub(super) fn gave_up(&self) -> bool {
         self.found.is_none() && self.steps > MAX_STEPS
@@ -316,13 +316,13 @@ mod tests {
     use super::*;
     use crate::base::random::Rng;
 
-    /// Compares with a walk over all versions: each lookup finds the newest version visible at a
-    /// sequence number, or gives up for an old one. Arrays grow, and keys share tags.
+    /// The index is compared with a walk over all versions: each lookup finds the newest version
+    /// visible at a sequence number, or gives up for an old one. Arrays grow, and keys share tags.
     #[test]
     fn the_newest_version_at_any_moment_is_found_or_too_far() {
         for keys in [1u64, 2, 3, 20, 150] {
             let (index, entries, mut arena) = (HashIndex::new(1), Entries::new(), Arena::default());
-            // At most 40 buckets, and two keys per tag.
+            // The keys fall into at most 40 buckets, and two keys share each tag.
             let hash = |key: u64| ((key / 2) << 32) | (key / 2 % 40);
             let mut rng = Rng::new(keys);
             let mut versions = vec![Vec::new(); keys as usize];
@@ -377,7 +377,8 @@ mod tests {
                     |e: &Entry| e.user_key() == key.to_le_bytes().as_slice() && e.seq() <= at;
                 index.find(&entries, hash(key), is_it)
             };
-            // Per array: the entries before its tidy chain, the hot keys, and the two other keys.
+            // For each array: the entries before its tidy chain, the hot keys, and the two other
+            // keys.
             let arrays = index.newest.load(Ordering::Relaxed) as u32 + 1;
             let most = arrays * (MAX_UNTIDY + hot_keys as u32 + 2);
             assert!(most < MAX_STEPS, "{most}");

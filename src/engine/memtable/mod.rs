@@ -35,14 +35,15 @@ mod ordered;
 mod sort;
 
 /// Assumed memory per entry, in bytes, when the hash index is sized for a write buffer. A larger
-/// one makes the first array smaller: it grows sooner if entries are small.
+/// value makes the first array smaller, so that the index grows sooner if entries are small.
 const EXPECTED_ENTRY_BYTES: usize = 160;
 
-/// Largest number of buckets allocated for a new memtable.
+/// Largest number of buckets allocated for a new memtable. A higher limit takes more memory for a
+/// large write buffer and makes its index grow less often.
 const MAX_EXPECTED_ENTRIES: usize = 1 << 20;
 
-/// Number of entries that a flush loads into the CPU's caches before it uses them. With more, the
-/// first may be evicted again.
+/// Number of entries that a flush loads into the CPU's caches before it uses them. If it is too
+/// high, the first are evicted again before their use.
 const GROUP_ENTRIES: usize = 32;
 
 /// The versions of keys written since the memtable before this one was frozen.
@@ -63,11 +64,11 @@ pub struct Memtable {
 
 /// A version found in a memtable.
 pub struct MemFound {
-    /// Its sequence number.
+    /// Sequence number of the version.
     pub seq: SeqNo,
-    /// Whether it is a put or a deletion.
+    /// Whether the version is a put or a deletion.
     pub kind: KeyKind,
-    /// Its value, sharing the memtable's memory.
+    /// Value of the version, sharing the memtable's memory.
     pub value: Bytes,
 }
 
@@ -131,12 +132,12 @@ impl Memtable {
         self.entries.len() == 0
     }
 
-    /// Returns the memory it uses, in bytes.
+    /// Returns the memory that the memtable uses, in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// Returns the highest sequence number in it; 0 while it is empty.
+    /// Returns the highest sequence number in the memtable; 0 while it is empty.
     pub fn last_seq(&self) -> SeqNo {
         self.last_seq.load(Relaxed)
     }
@@ -164,7 +165,7 @@ impl Memtable {
         lookup.found.map(MemFound::of)
     }
 
-    /// Does what [`Memtable::get`] does, by the key order.
+    /// Like [`Memtable::get`], but uses the key order.
     #[cold]
     fn get_by_order(&self, key: &[u8], seq: SeqNo) -> Option<MemFound> {
         self.order_all();
@@ -184,7 +185,7 @@ impl Memtable {
     }
 
     /// Calls `each` with the internal key and value of every entry in key order, for a flush. The
-    /// order is not kept.
+    /// entries are sorted for this call only.
     ///
     /// # Errors
     /// The first error of `each`, after which it is not called again.
@@ -192,8 +193,8 @@ impl Memtable {
         let numbers = sort::sorted(&self.entries, 0..self.entries.len(), self.order.as_deref());
         for group in numbers.chunks(GROUP_ENTRIES) {
             let entries = || group.iter().filter_map(|&number| self.entries.get(number));
-            // Each entry is a cache miss, and so are its bytes. Loaded in a row, the misses
-            // overlap.
+            // Each entry is a cache miss, and so are its bytes. Loading them in a row lets the
+            // misses overlap.
             let trailers = entries().fold(0, |sum, entry| sum ^ entry.trailer());
             let bytes = entries().fold(0, |sum, entry| sum ^ entry.touch());
             std::hint::black_box((trailers, bytes));
@@ -204,7 +205,7 @@ impl Memtable {
         Ok(())
     }
 
-    /// Adds every entry that is there to the key order.
+    /// Brings the key order up to date with all entries inserted so far.
     fn order_all(&self) {
         let ordered = self.ordered.catch_up(&self.entries) as usize;
         self.bytes.fetch_add(ordered * ORDERED_ENTRY_BYTES, Relaxed);

@@ -1,10 +1,10 @@
 //! The entries in key order, for cursors: small sorted leaves under crossbeam's skip list.
 //!
 //! Writers do not touch it. A reader that needs the order first brings it up to date: the entries
-//! inserted since are sorted and merged into the leaves they belong to. So a memtable that is only
-//! filled and asked for single keys is sorted once, by the flush (`Memtable::for_each`, which does
-//! not use the leaves), and one that is scanned all the time pays for each entry about what an
-//! insert into the skip list would cost.
+//! inserted since are sorted and merged into the leaves they belong to. So a memtable that serves
+//! only point lookups is sorted once, by the flush (`Memtable::for_each`, which does not use the
+//! leaves), and a memtable that is scanned all the time pays for each entry about the cost of an
+//! insert into a skip list.
 //!
 //! The skip list lets cursors search while leaves are added, without a lock over the map.
 //!
@@ -14,9 +14,8 @@
 //! pointer.
 //!
 //! # Invariants
-//! 1. A [`Leaf`] never changes; the map gets another one in its place. It is a statement that stays
-//!    true of the entries covered when it was made: *these are the entries from my key up to my
-//!    end*.
+//! 1. A [`Leaf`] never changes; the map gets another one in its place. It lists every
+//!    entry that lies in `[key of the leaf, end)` and was covered when the leaf was made.
 //! 2. A key belongs to the last leaf whose own key is not greater. The first leaf's key is less
 //!    than every key, so each key belongs to one leaf.
 //! 3. Entries of a leaf ascend by internal key, and lie in `[key of the leaf, end)`.
@@ -48,18 +47,18 @@ use crate::base::Comparator;
 use crate::base::prefix::{common_prefix, head};
 use crate::base::sync::{LockRank, Mutex, SkipEntry, SkipMap};
 
-/// Number of entries above which a leaf is split into leaves of [`SPLIT_INTO`]. With larger leaves
-/// catching up copies more, and searches of the skip list are shorter. Runs under shuttle have few
-/// entries, and should see splits nevertheless.
+/// Number of entries above which a leaf is split into leaves of [`SPLIT_INTO`]. With larger leaves,
+/// catching up copies more, and searches of the skip list are shorter. Tests under shuttle have few
+/// entries and should split leaves all the same.
 const SPLIT_ABOVE: usize = if cfg!(shuttle) { 4 } else { 128 };
 const SPLIT_INTO: usize = if cfg!(shuttle) { 2 } else { 64 };
 
-/// Memory per entry in a leaf, in bytes, including its part of the memory of the leaf itself.
+/// Memory per entry in a leaf, in bytes, including a share of the leaf's own memory.
 pub(super) const ORDERED_ENTRY_BYTES: usize = size_of::<SortKey>() + 4;
 
 type FoundLeaf<'a> = SkipEntry<'a, LeafKey, Mutex<Arc<Leaf>>>;
 
-/// The entries in order.
+/// The entries of a memtable in key order.
 #[derive(Debug)]
 pub(super) struct Ordered {
     leaves: SkipMap<LeafKey, Mutex<Arc<Leaf>>>,
@@ -67,12 +66,13 @@ pub(super) struct Ordered {
     order: Option<Arc<dyn Comparator>>,
 }
 
-/// How far the leaves have caught up.
+/// The extent to which the leaves have caught up with the entries.
 #[derive(Debug, Default)]
 struct Covered {
     /// Number of entries, from the first one on, that are in the leaves.
     len: u32,
-    /// Whether a panic of the comparator may have cut the last catch-up short: leaves may overlap.
+    /// Whether a panic of the comparator may have interrupted the last catch-up, so that leaves may
+    /// overlap.
     cut_short: bool,
 }
 
@@ -80,7 +80,7 @@ struct Covered {
 /// a comparator chosen at run time.
 #[derive(Clone, Debug)]
 pub(super) struct LeafKey {
-    /// Whether it is less than every other key.
+    /// Whether this is the key less than every other key.
     lowest: bool,
     /// The user key's [`head`], which decides most comparisons in byte order.
     head: u64,
@@ -138,7 +138,7 @@ impl Leaf {
         order: Option<&dyn Comparator>,
     ) -> Leaf {
         let key = |index| entries.get(index).map_or(&[][..], |entry| entry.user_key());
-        // In another order than that of bytes, the first and the last key say nothing about those
+        // In an order other than byte order, the first and the last key say nothing about the keys
         // in between.
         let shared = match (numbers, order) {
             ([first, .., last], None) => common_prefix(key(*first), key(*last)),
@@ -152,8 +152,8 @@ impl Leaf {
 
     /// Returns the leaf with `new` entries merged in, which must ascend and lie within its bounds.
     /// A new entry replaces an old one with the same key. The keys of old entries are not read,
-    /// which would be cache misses; so returns `None` if the new keys do not start with the prefix
-    /// common to the old ones.
+    /// because each would be a cache miss; therefore the result is `None` if the new keys do not
+    /// start with the prefix common to the old ones.
     fn with(&self, entries: &Entries, new: &[u32], order: Option<&dyn Comparator>) -> Option<Leaf> {
         let start = entries.get(self.keys.first()?.index)?.user_key().get(..self.shared)?;
         let starts_so = |index: u32| entries.get(index).map(|e| e.user_key().starts_with(start));
@@ -223,14 +223,14 @@ impl Leaf {
     }
 }
 
-/// Returns the [`head`] of what follows the first `shared` bytes of `key`.
+/// Returns the [`head`] of the part of `key` after its first `shared` bytes.
 #[inline]
 fn head_after(key: &[u8], shared: usize) -> u64 {
     head(key.get(shared..).unwrap_or_default())
 }
 
 impl Ordered {
-    /// Creates an empty order by `order`, or by bytes if it is `None`.
+    /// Creates an empty list sorted by `order`, or in byte order if that is `None`.
     pub(super) fn new(order: Option<Arc<dyn Comparator>>) -> Ordered {
         let covered = Mutex::ranked(LockRank::Covered, Covered::default());
         let ordered = Ordered { leaves: SkipMap::new(), covered, order };
@@ -269,8 +269,9 @@ impl Ordered {
         len - std::mem::replace(&mut covered.len, len)
     }
 
-    /// Ends each leaf at the key of the next one. A split cut short by a panic leaves a leaf that
-    /// overlaps some of the new ones; an entry added to one would be missing from the other.
+    /// Makes each leaf end at the key of the next one. A split interrupted by a panic leaves a leaf
+    /// that overlaps some of the new ones, and an entry added to one would be missing from the
+    /// other.
     fn part_leaves(&self, entries: &Entries) {
         let mut next: Option<LeafKey> = None;
         let mut bound = Bound::Unbounded;
@@ -336,8 +337,8 @@ impl Ordered {
         LeafKey { lowest: true, ..self.key(Bytes::new(), 0) }
     }
 
-    /// Returns the last leaf whose key is within `..bound`, as it is after any split that began
-    /// before.
+    /// Returns the last leaf whose key is within `..bound`. A split that began before the call is
+    /// already reflected.
     fn last_leaf(&self, bound: Bound<&LeafKey>) -> Option<(FoundLeaf<'_>, Arc<Leaf>)> {
         loop {
             let found = self.leaves.upper_bound(bound)?;

@@ -10,7 +10,7 @@ use super::entries::Entries;
 use crate::base::Comparator;
 use crate::base::prefix::head;
 
-/// An entry to sort.
+/// The number of an entry, with the part of its key that is being sorted by.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SortKey {
     /// Eight bytes of the user key, big-endian, padded with zeros.
@@ -19,7 +19,8 @@ pub(super) struct SortKey {
     pub index: u32,
 }
 
-/// Number of keys up to which whole keys are compared.
+/// Largest number of keys that are sorted by comparing whole keys. A higher number reads the bytes
+/// of more keys.
 const SMALL_GROUP: usize = 12;
 
 /// Compares two internal keys, each given as user key and trailer. User keys are compared by
@@ -74,7 +75,7 @@ fn sort_whole(keys: &mut [SortKey], entries: &Entries, order: Option<&dyn Compar
 }
 
 fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
-    // Keys that are equal up to a depth.
+    // Groups of keys that are equal in the bytes before a depth.
     let mut groups = vec![(0..keys.len(), 0)];
     while let Some((range, depth)) = groups.pop() {
         let start = range.start;
@@ -96,7 +97,8 @@ fn sort_bytes(keys: &mut [SortKey], entries: &Entries) {
             if group.len() == 1 {
                 continue;
             }
-            // Keys that end here are padded with zeros, and sort before longer ones.
+            // Keys that end within these eight bytes are padded with zeros, and sort before longer
+            // ones.
             debug_assert!(done <= keys_len, "groups overlap");
             let ended = partition(group, |key| user_key(key).len() <= depth + 8);
             sort_whole(&mut group[..ended], entries, None);

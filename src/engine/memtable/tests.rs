@@ -101,7 +101,8 @@ fn a_key_of_many_versions_is_found_at_each_of_them() {
     assert_eq!(value_at(&mem, b"hot", 0), None);
 }
 
-/// Logs of other programs may hold sequence numbers in any order, and twice; then the last counts.
+/// Logs of other programs may hold sequence numbers in any order and twice; the last entry with a
+/// number counts.
 #[test]
 fn versions_may_come_in_any_order() {
     let mem = empty(BytewiseComparator);
@@ -131,7 +132,8 @@ fn other_bytes_may_be_the_same_key() {
 /// A user key and a reversed sequence number, which sort as internal keys do.
 type Version = (Vec<u8>, Reverse<SeqNo>);
 
-/// Compares with a map. Cursors are created at any time, so leaves are created, extended and split.
+/// Random operations are compared with those on a map. Cursors are created at any time, so leaves
+/// are created, extended and split.
 #[test]
 fn random_operations_match_a_sorted_map() {
     for (round, keys) in [(1, 300), (2, 5000), (3, 100_000)] {
@@ -311,7 +313,7 @@ fn a_split_cut_short_by_a_panic_of_the_comparator_hides_nothing_later() {
     };
     let (_, whole, comparisons) = split(usize::MAX);
     assert!(whole);
-    // The last ones are those of the split.
+    // The last comparisons are those of the split.
     for at in (1..=comparisons).rev().take(60) {
         let (mem, whole, _) = split(at);
         assert!(!whole);

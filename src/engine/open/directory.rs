@@ -14,10 +14,11 @@ use crate::format::name::{
 };
 use crate::fs::{FileLock, Fs, sync_dir};
 
-/// Name of the directory, within a database's, for files that an open or a repair takes out.
+/// Name of the directory, inside a database's directory, for files that an open or a repair takes
+/// out of the database.
 pub(crate) const LOST: &str = "lost";
 
-/// Returns the names of the files in `dir` that belong to a database, each with its parsed form.
+/// Returns the names of the files in `dir` that belong to a database, with their parsed form.
 pub fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<(String, FileName)>> {
     let names = fs.list(dir).map_err(|error| Error::io("list", dir, error))?;
     Ok(names
@@ -75,8 +76,8 @@ fn find_orphan(fs: &dyn Fs, dir: &Path) -> Result<Option<String>> {
 
 /// Creates a directory and its parents, durably.
 ///
-/// Existing ones may have been created by a process that ended before it synced their names, so
-/// these are synced too where permissions allow it.
+/// Existing directories may have been created by a process that ended before it synced their names,
+/// so those names are synced too where permissions allow it.
 ///
 /// # Errors
 /// I/O errors.
@@ -107,7 +108,8 @@ pub(crate) fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether an error means that a directory can never be synced, rather than not now.
+/// Returns whether an error means that a directory can never be synced, as opposed to a failure
+/// that may pass.
 fn is_refusal(kind: ErrorKind) -> bool {
     matches!(
         kind,
@@ -137,9 +139,9 @@ pub fn live_logs(files: &[(String, FileName)], recovered: &Recovered) -> Vec<u64
 /// Checks that the files that the MANIFEST names exist.
 ///
 /// # Errors
-/// Corruption with the name of a missing table. If the end of the MANIFEST is damaged, files are
-/// missing because of an edit that is lost, and the error is that damage. With `paranoid`, the
-/// damage is an error even if no file is missing.
+/// Corruption with the name of a missing table. If the end of the MANIFEST is damaged and a file is
+/// missing, an edit is lost, and the error is the damage. With `paranoid`, the damage is an error
+/// even if no file is missing.
 pub fn check_files(
     dir: &Path,
     files: &[(String, FileName)],
@@ -179,9 +181,9 @@ fn check_end(
     }
 }
 
-/// Returns a description of the evidence, if there is any, that a MANIFEST which names the tables
-/// `named` lacks its last edits: its first log is missing, and a table with a higher number exists
-/// that no edit names. A log is removed only once its contents are in a table.
+/// Returns the evidence, if there is any, that a MANIFEST with the tables `named` lacks its last
+/// edits: its first log is missing, and a table with a higher number exists that no edit names. A
+/// log is removed only once its contents are in a table.
 pub(crate) fn lost_edits(
     files: &[(String, FileName)],
     log_number: u64,
@@ -262,7 +264,7 @@ pub(crate) fn find_lost(fs: &dyn Fs, dir: &Path) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Does what [`find_lost`] does, and creates the directory if it does not exist.
+/// Like [`find_lost`], but creates the directory if it does not exist.
 ///
 /// # Errors
 /// As [`find_lost`].
@@ -275,7 +277,7 @@ pub(crate) fn make_lost(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {
     Ok(lost)
 }
 
-/// Takes the lock of the database in `dir`.
+/// Takes and returns the lock of the database in `dir`.
 ///
 /// # Errors
 /// [`Error::Locked`], with the holder if it is known; I/O errors.

@@ -1,7 +1,7 @@
 //! Holding the files of a view open, so that a writer may remove them meanwhile.
 //!
 //! The number of open files of a process is limited. Tables beyond the limit are opened for each
-//! read; if a writer has removed one by then, the read fails and says so.
+//! read; if a writer has removed such a table by then, the read fails with an error that says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,8 +23,8 @@ use crate::fs::{FileLock, Fs, LockHolder, ReadFile, WriteFile};
 /// Open files by their paths.
 pub(crate) type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 
-/// Makes `held` the tables of a version: opens those that it lacks and drops all others. Tables
-/// that cannot be held open are in it too; each of these is opened again when it is read.
+/// Makes `held` the tables of a version: opens those that it lacks and drops all others. A table
+/// that cannot be held open is in `held` too, but is opened again for each read.
 pub(crate) fn hold_tables(
     fs: &dyn Fs,
     dir: &Path,
@@ -55,9 +55,9 @@ pub(crate) fn hold_tables(
 }
 
 /// Opens the logs to replay, and returns their numbers, ascending: those of `live` up to the newest
-/// one that is not empty. Logs before that were complete when it was started. The empty ones after
-/// it are started only when it is complete. Records that they have by the time of the replay are
-/// not part of this view, because the view may lack the end of the log before them.
+/// one that is not empty. The logs before that one were complete when it was started. The empty
+/// logs after it are left out: records that are written to them before the replay must not be in a
+/// view that may lack the end of the previous log.
 pub(crate) fn hold_logs(
     fs: &dyn Fs,
     dir: &Path,
@@ -84,21 +84,21 @@ pub(crate) struct HeldFs {
     inner: Arc<dyn Fs>,
     files: Files,
     unheld: usize,
-    /// The directory and the names in it, if these are fixed too.
+    /// The directory and its file names, if the names are fixed too.
     names: Option<(PathBuf, Vec<String>)>,
 }
 
 impl HeldFs {
-    /// Returns a filesystem with the open `files`, whatever becomes of their names in `inner`,
-    /// and the other files of `inner`.
+    /// Returns a filesystem with the files `pinned`, even if `inner` renames or removes them, and
+    /// with the other files of `inner`.
     pub(crate) fn new(inner: Arc<dyn Fs>, files: Files) -> HeldFs {
         let unheld = files.values().filter(|file| !file.is_held()).count();
         HeldFs { inner, files, unheld, names: None }
     }
 
     /// Holds all files of the database in `dir` as they are at one moment. Tables in `held` are
-    /// open already. Returns `None` if the MANIFEST does not end cleanly, as while an edit is being
-    /// written.
+    /// open already. Returns `None` if the MANIFEST does not end cleanly, for example while an edit
+    /// is being written.
     ///
     /// # Errors
     /// As [`read_only::open`](crate::engine::open::read_only::open).
@@ -124,7 +124,7 @@ impl HeldFs {
         let live = directory::live_logs(&files, &recovered);
         let begun = hold_logs(&**fs, dir, &live, &mut open)?;
         for log in live.iter().filter(|log| !begun.contains(log)) {
-            // Empty at this moment.
+            // The log was empty at this moment.
             open.insert(dir.join(name::log_name(*log)), Arc::new(BytesFile(Vec::new())));
         }
         names.insert(manifest.clone());

@@ -3,15 +3,15 @@
 //! 1. Create the directory and the database if they are missing, and take the lock.
 //! 2. Read the MANIFEST, and check that its tables exist.
 //! 3. Replay each log that the MANIFEST does not cover, in order, into memtables. These stay in
-//!    memory, and the logs on disk, until the background has flushed them; only what exceeds the
-//!    write buffers is flushed at once.
+//!    memory, and the logs on disk, until the background has flushed them; only memtables that
+//!    exceed the write buffers are flushed at once.
 //! 4. Start a log for new writes, and record the state in the MANIFEST.
 //! 5. Remove files that are not needed.
 //!
-//! A log that ends inside a record ends before it: the process or the machine stopped while writing
-//! it. A bad record elsewhere ends the log too, and all later logs are ignored, because the result
-//! must be a prefix of what was written; with `paranoid_checks` this is an error instead. Logs of
-//! which something is left out are kept in `lost/`.
+//! A record that is cut off at the end of a log is ignored: the process or the machine stopped
+//! while writing it. A bad record elsewhere ends the log too, and all later logs are ignored,
+//! because the result must be a prefix of the writes; with `paranoid_checks` this is an error
+//! instead. Logs that were not replayed completely are kept in `lost/`.
 //!
 //! A log that lost its end between two records looks complete. Therefore each log begins with an
 //! empty batch that states the next sequence number. If that is higher than the replay has reached,
@@ -99,7 +99,7 @@ impl Engine {
             create_dir(&*fs, dir)?;
         }
         let lock = lock(&*fs, dir)?;
-        // Another process may have created or removed it before this one took the lock.
+        // Another process may have created or removed the database before this one took the lock.
         if !options.allows(dir, has_database(&*fs, dir)?)? {
             manifest::create(&*fs, dir, options.comparator.name())?;
         }
@@ -108,7 +108,8 @@ impl Engine {
 }
 
 impl Options {
-    /// Checks `exists`, whether there is a database in `dir`, against the options, and returns it.
+    /// Checks against the options whether a database may exist in `dir`, given that it does
+    /// (`exists`) or does not. Returns `exists`.
     ///
     /// # Errors
     /// [`Error::DatabaseExists`] and [`Error::DatabaseMissing`], according to the options.
@@ -123,14 +124,15 @@ impl Options {
     }
 }
 
-/// A locked directory on its way to an engine. [`Opening::finish`] has the steps in order.
+/// A database whose directory is locked and that is being opened. [`Opening::finish`] has the steps
+/// in order.
 struct Opening {
     dir: PathBuf,
     fs: Arc<dyn Fs>,
     options: Options,
     order: InternalComparator,
     numbers: Arc<FileNumbers>,
-    /// The database's files at the beginning.
+    /// Files of the database before the open changes anything.
     files: Vec<(String, FileName)>,
     recovered: Recovered,
 }
@@ -170,7 +172,8 @@ impl Opening {
         })
     }
 
-    /// Returns the engine. Nothing is removed before the MANIFEST records what replaces it.
+    /// Finishes the open and returns the engine. Nothing is removed before the MANIFEST records its
+    /// replacement.
     fn finish(self, lock: Box<dyn FileLock>) -> Result<Arc<Engine>> {
         let logs = live_logs(&self.files, &self.recovered);
         let (mut replayed, flushed) = self.replay(&logs)?;
@@ -183,7 +186,7 @@ impl Opening {
         debug_assert!(first_log <= commit.log_number, "a replayed log is newer than the new one");
         debug_assert!(
             flushed.last_seq <= commit.last_seq,
-            "a flushed entry has a sequence number that is given again"
+            "a flushed entry has a sequence number that will be used again"
         );
         let version = self.record(&mut manifest, first_log, flushed)?;
         let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
@@ -221,7 +224,7 @@ impl Opening {
     }
 
     /// Replays `logs`. Memtables that exceed the write buffers are flushed on the way, and all of
-    /// them if a log is damaged.
+    /// them if a log is damaged. Returns the memtables that remain, and the tables written.
     fn replay(&self, logs: &[u64]) -> Result<(Replayed, Flushed)> {
         let replay = LogReplay {
             fs: &*self.fs,
@@ -237,8 +240,8 @@ impl Opening {
         })?;
         if !replayed.recovery.lost.is_empty() {
             self.keep_lost_logs(&replayed.recovery)?;
-            // Later logs must not depend on a damaged one: the next replay would stop at the
-            // damage again, and leave out what was written since.
+            // Later logs must not depend on a damaged one: the next replay would stop at the damage
+            // again, and leave out everything written since.
             while !replayed.memtables.is_empty() {
                 self.flush_oldest(&mut replayed.memtables, &mut flushed)?;
             }
@@ -275,11 +278,12 @@ impl Opening {
         )
     }
 
-    /// Continues the last log, or starts a new one.
+    /// Continues the last log, or starts a new one. Returns the commit state with it.
     fn start_log(&self, replayed: &mut Replayed) -> Result<CommitState> {
         let reusable = self.options.reuse_logs && replayed.recovery.lost.is_empty();
-        // Its memtable is continued too, so that must hold no other log. An empty log is not
-        // continued: it lacks the first record that states its place.
+        // The log's memtable is continued too, so it must not hold records of any other log. An
+        // empty log is not continued: it lacks the first record, which states the sequence number
+        // it begins at.
         let is_alone =
             |number| replayed.memtables.back().is_none_or(|last| last.first_log == number);
         if let (true, Some((number, len))) = (reusable, replayed.last_log)
@@ -306,8 +310,8 @@ impl Opening {
         Arc::new(Memtable::new(self.order.user(), self.options.write_buffer_bytes))
     }
 
-    /// Records in the MANIFEST which tables were written, and that logs before `first_log` are no
-    /// longer needed. Returns the version after that.
+    /// Records in the MANIFEST the tables that were written, and that logs before `first_log` are
+    /// no longer needed. Returns the resulting version.
     fn record(
         &self,
         manifest: &mut VersionSet,
@@ -339,8 +343,8 @@ impl Opening {
         ReadState::new(order, tables, block_cache, trash, state.view(), last_seq, Some(lock))
     }
 
-    /// Gives the logs of which something is left out a second name in `lost/`, so that removing
-    /// them loses nothing.
+    /// Links the logs that were not replayed completely into `lost/`, so that removing them loses
+    /// nothing.
     fn keep_lost_logs(&self, recovery: &Recovery) -> Result<()> {
         let aside = make_lost(&*self.fs, &self.dir)?;
         for lost in &recovery.lost {
@@ -356,8 +360,8 @@ impl Opening {
         sync_dir(&*self.fs, &aside)
     }
 
-    /// Removes files that neither the MANIFEST names nor recovery needs. Files that cannot be
-    /// removed stay until the next open.
+    /// Removes files that are neither named by the MANIFEST nor needed for recovery. Files that
+    /// cannot be removed stay until the next open.
     fn remove_obsolete(&self, version: &Version, live_logs: &BTreeSet<u64>, manifest_number: u64) {
         let tables: BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
         for (file_name, name) in &self.files {

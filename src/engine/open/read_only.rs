@@ -34,8 +34,8 @@ pub(crate) struct Opened {
 
 /// Opens the database in `dir`.
 ///
-/// Tries again if an attempt fails, until the directory did not change between two attempts: what a
-/// writer does meanwhile is no failure.
+/// Retries a failed attempt until the directory did not change between two attempts, because a
+/// failure may be due to what a writer did meanwhile.
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`], [`Error::Unsupported`] for another comparator, corruption and I/O
@@ -63,8 +63,8 @@ pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
     }
 }
 
-/// Returns values of which some change whenever the files do: the file names, and the number and
-/// end of the current MANIFEST. Returns `None` if the directory cannot be listed.
+/// Returns values of which at least one changes whenever the files do: the file names, and the
+/// number and end of the current MANIFEST. Returns `None` if the directory cannot be listed.
 pub(crate) fn state_of(
     fs: &dyn Fs,
     dir: &Path,
@@ -79,8 +79,8 @@ pub(crate) fn state_of(
 }
 
 fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> {
-    // The names are listed before the MANIFEST is read. A log that it needs is then either listed
-    // or created later.
+    // The names are listed before the MANIFEST is read. Each log that the MANIFEST needs is then
+    // either listed or created later.
     let files = directory::list(&*options.fs, dir)?;
     let comparator = options.comparator.name();
     let recovered = manifest::recover_beside_writer(&*options.fs, dir, comparator)?;
@@ -102,7 +102,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
         beside_writer: true,
     };
     let mut replayed = replay.run(&logs, recovered.last_seq, |_| Ok(()))?;
-    // Stays empty: no edit ever drops a table of this version.
+    // The trash stays empty: no edit ever drops a table of this version.
     let trash = Arc::new(Trash::new(fs.clone(), dir));
     let version = Version::default().apply(&recovered.edit, &order, &trash)?;
     let mem = match replayed.memtables.pop_back() {

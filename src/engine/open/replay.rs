@@ -13,8 +13,8 @@ use crate::format::name;
 use crate::fs::Fs;
 use crate::log::{LogReader, Tail};
 
-/// Number of full memtables that a replay keeps in memory before it has the oldest flushed. Raising
-/// it makes opens after a crash take more memory, and fewer of them write tables.
+/// Number of full memtables that a replay keeps in memory before the oldest is flushed. Raising it
+/// makes opens after a crash take more memory and write fewer tables.
 const MAX_RECOVERED_MEMTABLES: usize = 2;
 
 /// The result of replaying the logs at open.
@@ -40,17 +40,17 @@ pub struct LostLog {
     pub path: PathBuf,
     /// Offset of the first byte that was left out.
     pub offset: u64,
-    /// Number of bytes from there to the end of the log.
+    /// Number of bytes from `offset` to the end of the log.
     pub bytes: u64,
     /// The reason, as text.
     pub why: String,
 }
 
-/// The memtables that a replay leaves, and what it found.
+/// The memtables that a replay leaves, and its report.
 pub(crate) struct Replayed {
     /// The memtables, oldest first. None is empty, and all but the last are full.
     pub memtables: VecDeque<Frozen>,
-    /// The highest sequence number replayed, or that of the MANIFEST if it is higher.
+    /// The highest sequence number that was replayed or is in the MANIFEST.
     pub last_seq: SeqNo,
     /// The report of the replay.
     pub recovery: Recovery,
@@ -89,9 +89,9 @@ pub(crate) struct LogReplay<'a> {
 }
 
 impl LogReplay<'_> {
-    /// Replays `logs`, whose numbers must ascend. `last_seq` is the last sequence number in tables.
-    /// `full` is called when more memtables than the first few are full, and may take the oldest
-    /// ones from the queue.
+    /// Replays `logs`, whose numbers must ascend. Returns the memtables that remain. `last_seq` is
+    /// the last sequence number in tables. `full` is called when more than
+    /// [`MAX_RECOVERED_MEMTABLES`] memtables are full, and may take the oldest ones from the queue.
     ///
     /// # Errors
     /// I/O errors, those of `full`, and with `paranoid` corruption.
@@ -121,7 +121,7 @@ impl LogReplay<'_> {
                 replayed.recovery.lost.push(LostLog { path, offset: 0, bytes, why });
             }
         }
-        // Batches may be empty, and a table needs at least one entry.
+        // Empty batches can leave a memtable empty, and a table needs at least one entry.
         replayed.memtables.retain(|frozen| !frozen.mem.is_empty());
         debug_assert!(replayed.last_seq >= last_seq, "the last sequence number goes back");
         replayed.check();
@@ -150,7 +150,7 @@ impl LogReplay<'_> {
                 replayed.last_log = can_continue.then_some((number, reader.valid_end()));
                 return Ok(());
             }
-            // With nothing after the first record there is nothing to lose.
+            // With no record after the first one there is nothing to lose.
             LogEnd::Misplaced(_) if matches!(reader.next(), Ok(None)) => return Ok(()),
             LogEnd::Misplaced(gap) => (0, gap),
             LogEnd::Damaged(error) if self.paranoid || !error.is_corruption() => return Err(error),
@@ -162,6 +162,7 @@ impl LogReplay<'_> {
     }
 
     /// Inserts the records of a log into a memtable, up to the log's end or the first bad record.
+    /// Returns how the log ended.
     fn replay_records(
         &self,
         log: &Log<'_>,
@@ -234,25 +235,25 @@ struct Log<'a> {
     file_bytes: u64,
 }
 
-/// How the replay of a log ended.
+/// The way in which the replay of a log ended.
 enum LogEnd {
-    /// At the log's end, torn or not.
+    /// The log was replayed up to its end, torn or not.
     Whole {
         /// Whether the log's writer marked it as one whose sync failed.
         sync_failed: bool,
     },
-    /// At its first record, which says why: the log before must have lost its end.
+    /// The first record shows that the previous log lost its end; the text says how.
     Misplaced(String),
-    /// At a bad record.
+    /// A bad record ended the replay.
     Damaged(Error),
 }
 
-/// Returns a description of the gap, if the first record of a log states that the previous log went
-/// on after `last_seq`.
+/// Returns a description of the gap, if the first record of a log states that the previous log
+/// continued after `last_seq`.
 fn gap_before(first_record: &[u8], last_seq: SeqNo) -> Option<String> {
     match decode_header(first_record) {
         Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(format!(
-            "begins at sequence number {next_seq}, but the log before ends at {last_seq}"
+            "begins at sequence number {next_seq}, but the previous log ends at {last_seq}"
         )),
         _ => None,
     }

@@ -43,16 +43,17 @@ mod versions;
 #[derive(Debug)]
 pub struct Cursor {
     state: Arc<ReadState>,
-    /// Keeps the tables that the sources may open later.
+    /// Keeps the tables alive that the sources may open later.
     _view: Arc<ReadView>,
     merge: MergeCursor,
     seq: SeqNo,
     place: Place,
-    /// Walking forward: scratch for the last key to skip. Walking backward: the key of the entry.
+    /// Walking forward, scratch for the last key to skip. Walking backward, the key of the current
+    /// entry.
     saved_key: Vec<u8>,
-    /// Walking backward: the value of the entry.
+    /// The value of the current entry while walking backward.
     saved_value: SavedValue,
-    /// Scratch for the target of seeks.
+    /// Scratch for the keys that the merge seeks.
     seek_key: Vec<u8>,
     /// Counts of the work done before the sources existed.
     trace: ReadTrace,
@@ -78,7 +79,7 @@ enum Place {
 #[derive(Debug, Default)]
 struct SavedValue {
     copied: Vec<u8>,
-    /// Empty if the value was copied.
+    /// The value if it shares memory; empty if it was copied.
     shared: Bytes,
 }
 
@@ -309,7 +310,8 @@ impl Cursor {
     }
 
     /// Finds the next visible entry from the merge's position on. With `skipping`, skips all
-    /// versions of keys up to the saved key. `valid` is whether the merge is at an entry.
+    /// versions of keys up to the saved key. `valid` is whether the merge is at an entry. Returns
+    /// whether there is one.
     #[inline]
     fn find_forward(&mut self, mut valid: bool, mut skipping: bool) -> Result<bool> {
         let (mut tombstones, mut steps) = (0, 0);
@@ -353,8 +355,9 @@ impl Cursor {
         Ok(false)
     }
 
-    /// Notes that a step has met `tombstones` tombstones, the last at `seq`. Beyond a number, the
-    /// step is a crawl, and the tombstone's table is marked for compaction.
+    /// Notes that a step has met `tombstones` tombstones, the last at sequence number `seq`. Beyond
+    /// [`CRAWL_TOMBSTONES`], the step is a crawl, and the table of the tombstone is marked for
+    /// compaction.
     #[inline]
     fn note_tombstone(&self, tombstones: u64, seq: SeqNo) {
         if tombstones > CRAWL_TOMBSTONES
@@ -372,8 +375,9 @@ impl Cursor {
         }
     }
 
-    /// Finds the previous visible entry from the merge's position on, walking backward. Versions of
-    /// a key come from the oldest to the newest, so the last visible one counts.
+    /// Finds the previous visible entry from the merge's position on, walking backward. Returns
+    /// whether there is one. Versions of a key come from the oldest to the newest, so the last
+    /// visible one counts.
     fn find_backward(&mut self, mut valid: bool) -> Result<bool> {
         let mut kind = KeyKind::Deletion;
         let (mut tombstones, mut steps) = (0, 0);

@@ -16,7 +16,10 @@ use crate::table::counts::{LevelTally, LevelTrace};
 use crate::table::reader::{BlockReadOptions, Found};
 use crate::table::sink::TableSink;
 
-/// Is told each step of a get, in order. Steps inside a table are told to a [`TableSink`].
+/// Receives each step of a get, in order. Steps inside a table go to a [`TableSink`].
+///
+/// There are three sinks: `Tallying` counts in the database's totals, [`ReadTrace`] counts for the
+/// caller, and the recorder of [`explain`](crate::explain) keeps the steps.
 ///
 /// There are three: `Tallying` counts in the database's totals, [`ReadTrace`] for the caller, and
 /// [`explain`](crate::explain) records.
@@ -159,7 +162,7 @@ pub(crate) fn traced_get(
     Ok(value)
 }
 
-/// Returns the value of `key` for a reader at `seq`. Each step is told to `sink`.
+/// Returns the value of `key` for a reader at `seq`. Reports each step to `sink`.
 pub(crate) fn get<S: ReadSink>(
     state: &ReadState,
     view: &ReadView,
@@ -192,8 +195,8 @@ fn value_of(kind: KeyKind, value: Bytes) -> Option<Bytes> {
     }
 }
 
-/// Returns the newest version of `key` in the tables that a reader sees; `lookup` is its
-/// [`LookupKey`].
+/// Returns the newest version of `key` in the tables that the reader sees. `lookup` is the
+/// [`LookupKey`] of `key`.
 fn find_in_tables<S: ReadSink>(
     state: &ReadState,
     view: &ReadView,

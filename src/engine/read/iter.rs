@@ -16,7 +16,7 @@ use crate::table::reader::BlockReadOptions;
 /// An iterator over the entries of a range, in key order. It can be used from both ends.
 ///
 /// Items are `Result<(key, value)>`, both as [`Bytes`]. Keys are copies; values share the memory of
-/// their blocks or are copies, as those of [`Cursor::value_bytes`]. The iterator ends after an
+/// their blocks or are copies, like those of [`Cursor::value_bytes`]. The iterator ends after an
 /// error. Use a [`Cursor`] in loops that must not allocate.
 #[derive(Debug)]
 pub struct Iter {
@@ -192,7 +192,7 @@ impl Iter {
         }
     }
 
-    /// Takes a step with `step`, and returns the entry of `end`.
+    /// Calls `step`, and returns the entry that `end` is at, if there is one.
     fn advance(
         &mut self,
         step: fn(&mut Iter) -> Result<bool>,

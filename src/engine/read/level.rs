@@ -154,8 +154,8 @@ impl LevelCursor {
         self.seek_forward(at.max(self.range.start), |cursor| cursor.seek(target))
     }
 
-    /// Moves to the entry that `position` finds in the table at index `at`, or else to the first
-    /// entry of the tables after it.
+    /// Moves to the entry to which `position` moves the cursor of the table at index `at`, or to
+    /// the first entry of the tables after it.
     fn seek_forward(
         &mut self,
         at: usize,

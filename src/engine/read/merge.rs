@@ -1,4 +1,4 @@
-//! Many sorted sources as one: memtables, tables of level 0, and sorted levels.
+//! A merge of many sorted sources: memtables, tables of level 0, and sorted levels.
 //!
 //! The sources are a closed enum, so that a step needs no virtual call. Entries are borrowed from
 //! the sources: nothing is allocated for a step. All keys here are internal keys.
@@ -26,7 +26,7 @@ pub(crate) enum Source {
     Level(Box<LevelCursor>),
 }
 
-/// Calls the same method on any kind of source. Methods of memtables cannot fail.
+/// Calls the same method on any kind of source. The methods of memtables cannot fail.
 macro_rules! each {
     ($self:ident, $mem:ident => $mem_expr:expr, $cursor:ident => $expr:expr) => {
         match $self {
@@ -174,7 +174,7 @@ impl MergeCursor {
         self.top().value_bytes()
     }
 
-    /// Returns the internal key that each source is at; `None` for one that is at no entry.
+    /// Returns the internal key of each source's entry; `None` if the source is at no entry.
     pub(crate) fn positions(&self) -> Vec<Option<Vec<u8>>> {
         let mut positions = vec![None; self.sources.len()];
         for &at in &self.heap {
@@ -242,7 +242,7 @@ impl MergeCursor {
         &self.sources[self.heap[0] as usize]
     }
 
-    /// Moves each source by `seek`, and builds the heap anew.
+    /// Moves each source by calling `seek`, and rebuilds the heap.
     fn position(
         &mut self,
         direction: Direction,
@@ -258,18 +258,19 @@ impl MergeCursor {
             }
         }
         self.build_heap();
-        debug_assert!(self.check(), "the heap of sources is not one");
+        debug_assert!(self.check(), "the heap of sources is out of order");
         Ok(self.valid())
     }
 
-    /// Leaves the cursor at no entry: after an error it is unknown which entries a step would skip.
+    /// Leaves the cursor at no entry and returns `error`: it is unknown which entries a step would
+    /// skip.
     fn fail(&mut self, error: Error) -> Result<bool> {
         self.heap.clear();
         Err(error)
     }
 
-    /// Turns a backward walk round. All sources but the top are before the current entry, and are
-    /// moved after it.
+    /// Turns from walking backward to walking forward. All sources but the top are before the
+    /// current entry, and are moved after it. Returns whether there is a next entry.
     fn turn_forward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -283,7 +284,8 @@ impl MergeCursor {
         })
     }
 
-    /// Turns a forward walk round: moves all sources before the current entry.
+    /// Turns from walking forward to walking backward: moves all sources before the current entry.
+    /// Returns whether there is a previous entry.
     fn turn_backward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
@@ -292,7 +294,8 @@ impl MergeCursor {
         })
     }
 
-    /// Steps the source `top` in `direction`, and moves all others by `seek`.
+    /// Steps the source `top` in `direction`, and moves all others by calling `seek`. Returns
+    /// whether there is an entry in that direction.
     fn turn(
         &mut self,
         direction: Direction,
@@ -311,7 +314,7 @@ impl MergeCursor {
         })
     }
 
-    /// Returns whether the heap is one, and holds no source twice.
+    /// Returns whether `heap` is in heap order and holds no source twice.
     fn check(&self) -> bool {
         let mut held: Vec<u32> = self.heap.clone();
         held.sort_unstable();
@@ -326,7 +329,8 @@ impl MergeCursor {
         }
     }
 
-    /// Restores the heap after a step of its top, which is now at an entry if `valid`.
+    /// Restores the heap after a step of its top, which is now at an entry if `valid`. Returns
+    /// whether the cursor is at an entry.
     #[inline]
     fn settle_top(&mut self, valid: bool) -> bool {
         if !valid {

@@ -12,10 +12,10 @@ use crate::table::Table;
 use crate::table::counts::LevelTrace;
 use crate::table::reader::BlockReadOptions;
 
-/// A scan all of whose keys have the same prefix, according to the database's extractor.
+/// A scan whose keys all have the same prefix, according to the database's extractor.
 #[derive(Debug)]
 pub(crate) struct PrefixScan {
-    /// Hash of the prefix, for filters.
+    /// Hash of the prefix, to query filters with.
     hash: u64,
     /// Inclusive lower bound of the keys.
     from: Vec<u8>,

@@ -18,7 +18,7 @@ use crate::engine::version::{KeyRange, Version};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key};
 
-/// A database to read, and the moment as of which to read it.
+/// A database to read, and the moment at which to read it.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     state: &'a Arc<ReadState>,
@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         Reader { state, at: None }
     }
 
-    /// Returns a reader of the database as `snapshot` shows it.
+    /// Returns a reader of the database as it was when `snapshot` was taken.
     pub(crate) fn at(snapshot: &'a Snapshot) -> Reader<'a> {
         Reader { state: snapshot.seq.state(), at: Some(snapshot.seq.seq()) }
     }
@@ -47,7 +47,7 @@ impl<'a> Reader<'a> {
     #[inline]
     fn seq(&self, options: &ReadOptions) -> Result<SeqNo> {
         let seq = self.seq_of(options)?;
-        debug_assert!(seq <= self.state.visible_seq(), "a read of what is not visible yet");
+        debug_assert!(seq <= self.state.visible_seq(), "a read of writes that are not visible yet");
         Ok(seq)
     }
 
@@ -135,7 +135,8 @@ impl<'a> Reader<'a> {
         range: impl RangeBounds<K>,
     ) -> Result<u64> {
         let view = self.state.view_owned();
-        // Included and excluded bounds differ by one entry, which is less than the error.
+        // Included and excluded bounds differ by one entry, which is less than the estimate's
+        // error.
         let key = |bound: Bound<&K>| match bound {
             Bound::Unbounded => None,
             Bound::Included(key) | Bound::Excluded(key) => {
@@ -168,8 +169,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns `range` as a range of keys with inclusive bounds. Excluded bounds become inclusive: the
-/// ranges made here are only ever widened.
+/// Returns `range` as a range with inclusive bounds. An excluded bound becomes inclusive, because
+/// callers may process a larger range than asked for, but not a smaller one.
 pub(crate) fn key_range<'a, K: AsRef<[u8]> + 'a>(range: &'a impl RangeBounds<K>) -> KeyRange<'a> {
     let key = |bound: Bound<&'a K>| match bound {
         Bound::Unbounded => None,

@@ -1,4 +1,5 @@
-//! What reads see. Reads share only this part of the engine, and never wait for the rest of it.
+//! The part of the engine that reads use. They share nothing else with it, and never wait for the
+//! rest.
 //!
 //! A reader loads the current [`ReadView`] (one atomic load, no lock) and *then* the visible
 //! sequence number. In this order the sequence number may be newer than the view, which is
@@ -65,21 +66,20 @@ pub(crate) struct ReadState {
     /// Obsolete tables to remove.
     pub trash: Arc<Trash>,
     /// Notified when there may be background work, and at close. Background threads wait on it
-    /// under the engine's state lock. Readers notify it without that lock, so a notification of
-    /// theirs can be missed; the next one makes up for it.
+    /// under the engine's state lock. Readers notify it without that lock, so their notification
+    /// can be missed; the next one makes up for it.
     pub work: Condvar,
     view: ArcSwap<ReadView>,
     /// Sequence number of the last visible write. Never decreases.
     visible_seq: AtomicU64,
-    /// Sequence numbers that snapshots hold, each with the number of its snapshots. A leaf of the
-    /// lock order.
+    /// Sequence numbers that snapshots hold, each with the number of snapshots that hold it.
     snapshots: Mutex<BTreeMap<SeqNo, usize>>,
     _lock: Option<Arc<dyn FileLock>>,
 }
 
 impl ReadState {
-    /// Returns a state that shows `view`, up to the write `visible_seq`. `lock` is that of the
-    /// directory; `None` if it is not locked.
+    /// Returns a state with the view `view`, in which writes up to `visible_seq` are visible.
+    /// `lock` is the directory's lock; `None` if it is not locked.
     pub(crate) fn new(
         order: InternalComparator,
         tables: Arc<TableCache>,
@@ -115,7 +115,7 @@ impl ReadState {
         self.view.load_full()
     }
 
-    /// Shows `view` to reads that begin from now on.
+    /// Makes `view` the one that reads use from now on.
     pub(crate) fn set_view(&self, view: ReadView) {
         debug_assert!(view.has_distinct_memtables(), "a memtable is in the view twice");
         self.view.store(Arc::new(view));
@@ -134,7 +134,7 @@ impl ReadState {
     }
 
     /// Returns the sequence numbers at which the database may be read, ascending: those of the
-    /// snapshots, and the visible one. Compactions keep what readers at these see.
+    /// snapshots, and the visible one. Compactions keep everything that is visible at them.
     pub(crate) fn read_seqs(&self) -> Vec<SeqNo> {
         let snapshots = self.snapshots.lock();
         let mut seqs: Vec<SeqNo> = snapshots.keys().copied().collect();
@@ -142,7 +142,10 @@ impl ReadState {
         if seqs.last() != Some(&visible) {
             seqs.push(visible);
         }
-        debug_assert!(seqs.is_sorted_by(|a, b| a < b), "a snapshot is newer than what is visible");
+        debug_assert!(
+            seqs.is_sorted_by(|a, b| a < b),
+            "a snapshot is newer than the last visible write"
+        );
         seqs
     }
 
@@ -170,8 +173,8 @@ impl fmt::Debug for ReadState {
 /// Removes obsolete tables when it is dropped.
 ///
 /// Must be declared after the fields that hold a view. Rust drops fields in the order of their
-/// declaration, so the view is gone by then, and tables that only it kept are removed at once.
-/// Declared before them, those tables would remain until the next sweep.
+/// declaration, so the view is gone by then, and tables that only it kept are removed at once. If
+/// it were declared before them, those tables would remain until the next sweep.
 #[derive(Debug)]
 pub(crate) struct Sweep(pub Arc<ReadState>);
 
@@ -181,8 +184,8 @@ impl Drop for Sweep {
     }
 }
 
-/// A sequence number that a snapshot holds. Until it is dropped, compactions keep what a reader at
-/// that sequence number sees.
+/// A sequence number that a snapshot holds. Until it is dropped, compactions keep everything that
+/// is visible at that sequence number.
 #[derive(Debug)]
 pub(crate) struct ReadSeq {
     state: Arc<ReadState>,
@@ -190,21 +193,22 @@ pub(crate) struct ReadSeq {
 }
 
 impl ReadSeq {
-    /// Holds the visible sequence number.
+    /// Returns the current visible sequence number, held.
     pub(crate) fn now(state: &Arc<ReadState>) -> ReadSeq {
         // The sequence number is read under the lock. A compaction that lists the snapshots before
-        // this one is added keeps what was visible at that time, and that is not newer.
+        // this one is added keeps everything that was visible at that time, which is no newer than
+        // this snapshot.
         let mut snapshots = state.snapshots.lock();
         let seq = state.visible_seq();
         debug_assert!(
             snapshots.keys().next_back().is_none_or(|&newest| newest <= seq),
-            "a snapshot is newer than what is visible"
+            "a snapshot is newer than the last visible write"
         );
         *snapshots.entry(seq).or_insert(0) += 1;
         ReadSeq { state: state.clone(), seq }
     }
 
-    /// Returns the database's state.
+    /// Returns the state of the database.
     pub(crate) fn state(&self) -> &Arc<ReadState> {
         &self.state
     }

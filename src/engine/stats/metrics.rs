@@ -1,4 +1,4 @@
-//! Counters of writes, flushes and compactions. Those of reads are in
+//! Counters of writes, flushes and compactions. Counters of reads are in
 //! [`totals`](crate::engine::stats::totals).
 
 use std::sync::atomic::AtomicU64;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::format::edit::NUM_LEVELS;
 
-/// The reason for which a write waits (a write stall).
+/// The cause of a write stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallCause {
     /// Frozen memtables wait to be flushed.
@@ -18,7 +18,7 @@ pub enum StallCause {
     Slowdown,
 }
 
-/// Counters that only grow. Each can be read at any time, but two of them not at the same moment.
+/// Counters that only grow. Each can be read at any time, but no two at exactly the same moment.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     /// Number of puts and deletes.
@@ -29,13 +29,13 @@ pub(crate) struct Metrics {
     pub user_bytes: AtomicU64,
     /// Number of bytes written to logs since the database was opened.
     pub wal_bytes: AtomicU64,
-    /// The part of `wal_bytes` in logs before the current one.
+    /// Number of the `wal_bytes` that were written to logs before the current one.
     pub wal_bytes_before: AtomicU64,
     /// Number of syncs of the log.
     pub syncs: AtomicU64,
     /// Number of memtables flushed to tables.
     pub flushes: AtomicU64,
-    /// Size of those tables, in bytes.
+    /// Size of the tables written by flushes, in bytes.
     pub flush_bytes: AtomicU64,
     /// Time taken by flushes, in microseconds.
     pub flush_micros: AtomicU64,

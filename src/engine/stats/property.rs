@@ -46,7 +46,7 @@ pub struct Stats {
     pub user_bytes: u64,
     /// Number of bytes written to logs.
     pub wal_bytes: u64,
-    /// Number of syncs of logs.
+    /// Number of log syncs.
     pub wal_syncs: u64,
     /// Number of memtables flushed to tables.
     pub flushes: u64,
@@ -94,19 +94,19 @@ pub struct Stalls {
 pub struct LevelStats {
     /// Number of tables in the level.
     pub files: u64,
-    /// Size of these tables, in bytes.
+    /// Size of the level's tables, in bytes.
     pub bytes: u64,
     /// Number of compactions into the level that merged tables.
     pub compactions: u64,
     /// Number of tables moved into the level unchanged.
     pub moves: u64,
-    /// Size of the input tables of these compactions, in bytes.
+    /// Size of the input tables of the merges, in bytes.
     pub bytes_read: u64,
-    /// Size of their output tables, in bytes.
+    /// Size of the output tables of the merges, in bytes.
     pub bytes_written: u64,
-    /// Number of entries that they dropped.
+    /// Number of entries that the merges dropped.
     pub entries_dropped: u64,
-    /// Time taken by them, in microseconds.
+    /// Time taken by the merges, in microseconds.
     pub micros: u64,
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn property(name: &str, stats: &Stats, version: &Version) -> Option<S
     }
 }
 
-/// Returns LevelDB's table of compactions. Flushes count for level 0.
+/// Returns LevelDB's table of compactions as text. Flushes count for level 0.
 fn stats_text(stats: &Stats) -> String {
     let mut text = String::from(
         "                               Compactions\n\

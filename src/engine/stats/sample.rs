@@ -15,14 +15,16 @@ use crate::engine::stats::trace::ReadTally;
 /// Maximum number of keys kept. More keys make the advice more certain, and its replay slower.
 pub(crate) const MAX_KEYS: usize = 8192;
 
-/// Maximum total length of the keys kept, in bytes. Bounds the memory of the sample, apart from 24
-/// bytes per key.
+/// Maximum total length of the keys kept, in bytes. It bounds the memory of the sample, apart from
+/// 24 bytes per key. A higher limit keeps more long keys.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// Maximum length of a key that is kept, in bytes: a longer one would push out hundreds of others.
+/// A higher limit samples more of the long keys.
 const MAX_KEY_BYTES: usize = MAX_BYTES / 64;
 
-/// Maximum average gap between sampled gets. A power of two.
+/// Maximum average gap between sampled gets; a power of two. A larger gap makes sampling cheaper
+/// and the sample reach further back.
 const MAX_GAP: u64 = 256;
 
 /// A sample of the keys looked up recently. Thread-safe.
@@ -50,7 +52,8 @@ struct Kept {
 }
 
 impl LookupSample {
-    /// Must be called for every get, after it was counted in `tally`, the calling thread's own.
+    /// Counts the get of `key` towards the sample. Must be called for every get, after it was
+    /// counted in `tally`, the calling thread's own.
     #[inline]
     pub(crate) fn looked_up(&self, key: &[u8], tally: &ReadTally) {
         if tally.gets.load() >= tally.next_sample.load() {
@@ -122,7 +125,7 @@ mod tests {
         assert_eq!(sample.keys(), expected);
         let oldest_of = || u32::from_le_bytes(sample.keys()[0][..].try_into().unwrap());
         (1000..1 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
-        // Still a sample of all gets, each equally likely.
+        // It is still a sample of all gets, each equally likely.
         let late = sample.keys().iter().filter(|key| key[2] >= 8).count();
         let kept = sample.keys().len();
         assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&kept), "{kept}");
@@ -130,13 +133,13 @@ mod tests {
         let early = sample.keys().iter().filter(|key| key[2] == 0).count();
         assert!((kept / 16).abs_diff(early) < 120, "{early} of {kept} in the first sixteenth");
         (1 << 20..8 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
-        // Now a sample of the last 8192 * 256 gets.
+        // Now it is a sample of the last 8192 * 256 gets.
         assert_eq!((sample.keys().len(), 1 << sample.kept.lock().doublings), (MAX_KEYS, MAX_GAP));
         let since = (8 << 20) - oldest_of();
         assert!(since.abs_diff((MAX_KEYS as u64 * MAX_GAP) as u32) < 100_000, "{since}");
     }
 
-    /// Two keys alternate: neither may be sampled much more often than the other.
+    /// When two keys alternate, neither may be sampled much more often than the other.
     #[test]
     fn a_rhythm_of_lookups_does_not_show() {
         let (sample, tally) = (LookupSample::default(), ReadTally::default());

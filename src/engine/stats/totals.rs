@@ -12,8 +12,8 @@ use std::sync::OnceLock;
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::{ReadTally, ReadTrace};
 
-/// Number of threads alive at once that get a tally of their own; all others share one, under a
-/// lock. A tally takes about 2 KiB in each database that the thread reads.
+/// Number of living threads that get a tally of their own; all others share one, under a lock. Each
+/// tally takes about 2 KiB in each database that its thread reads.
 const OWN_TALLIES: usize = 64;
 
 /// Counts of all reads. Thread-safe. The counters are read one after another, so a sum may include
@@ -78,8 +78,8 @@ impl ReadTotals {
     }
 }
 
-/// Numbers that no living thread has. The lock orders the counting of one owner of a number before
-/// that of the next.
+/// Thread numbers that no living thread has. The lock also orders accesses to a tally: everything
+/// that one thread with a number counts happens before the next thread gets that number.
 static FREE: parking_lot::Mutex<FreeNumbers> =
     parking_lot::Mutex::new(FreeNumbers { given_back: BTreeSet::new(), next: 0 });
 
@@ -88,7 +88,7 @@ struct FreeNumbers {
     next: usize,
 }
 
-/// A thread's number, which is returned when the thread ends.
+/// A thread's number, which is given back when the thread ends.
 struct Lease(usize);
 
 impl Lease {
@@ -115,7 +115,7 @@ impl Drop for Lease {
 const NO_NUMBER: usize = usize::MAX;
 
 thread_local! {
-    /// The thread's number: [`NO_NUMBER`] before its first read and after its lease has ended.
+    /// The thread's number; [`NO_NUMBER`] before its first read and after its lease has ended.
     static NUMBER: Cell<usize> = const { Cell::new(NO_NUMBER) };
     static LEASE: Lease = Lease::take();
 }
@@ -195,7 +195,7 @@ mod tests {
             highest = highest.max(number);
         }
         assert_eq!(totals.sum().1, 10 * OWN_TALLIES as u64);
-        // Other tests have threads too, but not that many.
+        // Other tests run threads too, but fewer than this.
         assert!(highest < 5 * OWN_TALLIES, "{highest}");
     }
 
@@ -212,7 +212,7 @@ mod tests {
             static LAST: ReadsLast = const { ReadsLast };
         }
         TOTALS.set(ReadTotals::default()).unwrap();
-        // Destructors run in one order or the other: both come up here.
+        // The order of destructors is unspecified: both orders are provoked here.
         std::thread::spawn(|| LAST.with(|_| count(TOTALS.get().unwrap()))).join().unwrap();
         std::thread::spawn(|| {
             count(TOTALS.get().unwrap());
@@ -221,7 +221,7 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(TOTALS.get().unwrap().sum().1, 4);
-        // The number is gone by then: another thread may have it.
+        // The second thread has given its number back by then, so it counts in the shared tally.
         assert_eq!(TOTALS.get().unwrap().shared.lock().gets.load(), 1);
     }
 }

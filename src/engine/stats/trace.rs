@@ -11,9 +11,9 @@ use crate::table::counts::{LevelTally, LevelTrace, Tally};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadTrace {
-    /// Memtables searched.
+    /// Number of memtables searched.
     pub memtables_probed: u64,
-    /// Memtables that had the answer.
+    /// Number of memtables that had the answer.
     pub memtable_hits: u64,
     /// Counts by level, from level 0.
     pub levels: [LevelTrace; NUM_LEVELS],
@@ -78,9 +78,9 @@ impl ReadTrace {
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ReadTally {
-    /// Gets done.
+    /// Number of gets.
     pub gets: Tally,
-    /// Gets that found a value.
+    /// Number of gets that found a value.
     pub gets_found: Tally,
     /// The value of `gets` at which the next get is sampled. Not a sum.
     pub next_sample: Tally,

@@ -18,11 +18,11 @@ use crate::log::{LogReader, LogWriter, Tail};
 /// The contents of a MANIFEST.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The edit that makes the version of an empty one.
+    /// Edit that turns an empty version into the one that the MANIFEST describes.
     pub edit: VersionEdit,
-    /// The first log whose records are not all in tables.
+    /// Number of the first log whose records are not all in tables.
     pub log_number: u64,
-    /// A second live log, which early versions of LevelDB had; 0 for none.
+    /// Number of a second live log, which early versions of LevelDB had; 0 for none.
     pub prev_log_number: u64,
     /// The first file number that was not handed out, as far as the MANIFEST knows.
     pub next_file_number: u64,
@@ -30,26 +30,27 @@ pub struct Recovered {
     pub last_seq: SeqNo,
     /// File number of the MANIFEST.
     pub manifest_number: u64,
-    /// Offset of the end of its last whole record.
+    /// Offset in the MANIFEST of the end of its last whole record.
     pub valid_end: u64,
-    /// Whether the file ends there.
+    /// Whether the file ends at `valid_end`.
     pub clean: bool,
-    /// Whether its last record says that a sync of it failed, so that it must not be continued.
+    /// Whether the last record says that a sync of the MANIFEST failed, so that it must not be
+    /// continued.
     pub sync_failed: bool,
-    /// The damage after the last whole record, if no record follows. A crash leaves it when an edit
-    /// was being written: nothing relied on that edit yet, and all files that the MANIFEST names
+    /// Damage after the last whole record, if no record follows. A crash in the middle of an edit
+    /// leaves such damage: nothing relied on that edit yet, and all files that the MANIFEST names
     /// without it are still there.
     pub damage: Option<Error>,
 }
 
 /// Number of times that `CURRENT` is read again because a writer has replaced it and removed the
-/// MANIFEST that it named.
+/// MANIFEST that it named. Raising it lets an open beside a busy writer try longer.
 const MAX_CURRENT_TRIES: usize = 100;
 
 /// Opens the MANIFEST that `CURRENT` names. Returns its name and the file.
 ///
 /// # Errors
-/// Corruption of `CURRENT`, also if it names a MANIFEST that is not there; I/O errors.
+/// Corruption of `CURRENT`, which includes naming a MANIFEST that does not exist; I/O errors.
 pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn ReadFile>)> {
     let mut manifest_name = read_current(fs, dir)?;
     for _ in 0..MAX_CURRENT_TRIES {
@@ -65,11 +66,11 @@ pub(crate) fn open_manifest(fs: &dyn Fs, dir: &Path) -> Result<(String, Arc<dyn 
         }
         manifest_name = named_now;
     }
-    Err(Error::corruption(format!("CURRENT names {manifest_name}, which is not there"))
+    Err(Error::corruption(format!("CURRENT names {manifest_name}, which does not exist"))
         .in_file(&dir.join(name::CURRENT)))
 }
 
-/// Reads `CURRENT` and the MANIFEST it names.
+/// Returns the contents of the MANIFEST that `CURRENT` names.
 ///
 /// # Errors
 /// Corruption of either, with the offset; an unknown comparator, by name.
@@ -78,7 +79,7 @@ pub fn recover(fs: &dyn Fs, dir: &Path, comparator: &str) -> Result<Recovered> {
     read_manifest(&manifest, file, dir, comparator, false)
 }
 
-/// As [`recover`], while another process may be writing.
+/// Like [`recover`], while another process may be writing.
 ///
 /// # Errors
 /// As [`recover`].
@@ -91,7 +92,7 @@ pub(crate) fn recover_beside_writer(
     read_manifest(&manifest, file, dir, comparator, true)
 }
 
-/// Reads `file`, the MANIFEST `manifest_name` in `dir`.
+/// Returns the contents of `file`, the MANIFEST `manifest_name` in `dir`.
 ///
 /// # Errors
 /// As [`recover`].
@@ -156,7 +157,7 @@ pub(crate) fn read_manifest(
     })
 }
 
-/// Fails with `error` unless it is damage after which there is no record.
+/// Fails with `error` unless no record follows the damage that it reports.
 fn check_nothing_follows(reader: &mut LogReader, error: &Error) -> Result<()> {
     loop {
         reader.skip_damage();
@@ -179,7 +180,7 @@ pub(super) const FAILED_MARK: &[u8] = &[];
 pub(crate) fn read_current(fs: &dyn Fs, dir: &Path) -> Result<String> {
     let path = dir.join(name::CURRENT);
     let file = fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
-    // A CURRENT is a name and a newline: a longer file is not one and need not be read whole.
+    // A CURRENT is a name and a newline, so a longer file cannot be one and need not be read whole.
     let mut contents = [0; 256];
     let len = file.read_at(&mut contents, 0).map_err(|error| Error::io("read", &path, error))?;
     let named = name::parse_current(&contents[..len]).map_err(|error| error.in_file(&path))?;
@@ -241,8 +242,8 @@ pub(crate) fn write_manifest(
     manifest.sync()
 }
 
-/// Names a MANIFEST in `CURRENT`, by a rename that is durable afterwards. The MANIFEST is durable
-/// under its own name already.
+/// Names a MANIFEST in `CURRENT`, by a rename that is durable afterwards. The caller has made the
+/// MANIFEST durable under its own name.
 ///
 /// # Errors
 /// I/O errors; `CURRENT` then names the old MANIFEST or the new one.
@@ -264,7 +265,7 @@ pub(super) struct Manifest {
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) log: LogWriter,
-    /// Its length, in bytes, when it held one version and nothing else.
+    /// Length of the file, in bytes, when it held only the version that it began with.
     pub(super) version_bytes: u64,
 }
 

@@ -2,11 +2,11 @@
 //!
 //! - Level 0 holds flushed memtables, newest first, which may overlap.
 //! - In every level below, tables are sorted and disjoint ([`Version::check`]).
-//! - What a level holds of a key is older than what the levels above hold of it.
+//! - The versions of a key in one level are older than those in the levels above.
 //!
 //! The life of a version:
 //! 1. A flush or compaction writes tables and describes the change in an edit.
-//! 2. [`Version::apply`] makes the next version of the current one and the edit. It shares the
+//! 2. [`Version::apply`] makes the next version from the current one and the edit. It shares the
 //!    tables that stay.
 //! 3. [`VersionSet::commit`](set::VersionSet::commit) makes the edit durable in the MANIFEST
 //!    ([`manifest`]); then readers see the new version.
@@ -47,11 +47,11 @@ pub(crate) struct TableFile {
     pub largest: Vec<u8>,
     /// Slot of the table cache, which holds the table while it is open.
     pub slot: Arc<TableSlot>,
-    /// Counts of its tombstones.
+    /// Counts of the table's tombstones.
     pub tombstones: Tombstones,
     /// Set once the edit that drops the file is durable.
     obsolete: AtomicBool,
-    /// Whether a compaction has taken it as an input. Written under the state lock.
+    /// Whether a compaction has taken the table as an input. Written under the state lock.
     pub compacting: AtomicBool,
     trash: Arc<Trash>,
 }
@@ -123,9 +123,9 @@ impl fmt::Debug for TableFile {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Version {
     levels: [Vec<Arc<TableFile>>; NUM_LEVELS],
-    /// Bytes of each level's tables.
+    /// Total size of each level's tables, in bytes.
     bytes: [u64; NUM_LEVELS],
-    /// Last keys of each sorted level's tables; `None` where keys are not in byte order.
+    /// Last keys of each sorted level's tables; `None` if keys are not in byte order.
     fences: [Option<Fences>; NUM_LEVELS],
 }
 
@@ -164,7 +164,7 @@ impl Version {
             .flat_map(|(level, files)| files.iter().map(move |file| (level, file)))
     }
 
-    /// Returns the bytes of a level's tables.
+    /// Returns the total size of a level's tables, in bytes.
     pub(crate) fn level_bytes(&self, level: usize) -> u64 {
         self.bytes[level]
     }
@@ -217,7 +217,7 @@ impl Version {
         within.cloned().collect()
     }
 
-    /// Keeps the counts of tables that were just written at `level`, by number.
+    /// Stores the counts of tables that were just written at `level`, by number.
     pub(crate) fn set_counts(&self, level: usize, written: &[(u64, EntryCounts)]) {
         for file in &self.levels[level] {
             if let Some((_, counts)) = written.iter().find(|(number, _)| *number == file.number) {
@@ -226,7 +226,7 @@ impl Version {
         }
     }
 
-    /// Returns the version that `edit` makes of this one.
+    /// Returns the version that results from applying `edit` to this one.
     ///
     /// # Errors
     /// Corruption if the edit names a level that does not exist, adds a table twice to level 0, or
@@ -241,8 +241,8 @@ impl Version {
         let mut moved = Vec::new();
         for &(level, number) in &edit.deleted_files {
             let files = levels.get_mut(level).ok_or_else(|| bad_level(level))?;
-            // The MANIFEST of a repaired database may drop a file twice. LevelDB ignores that, and
-            // nothing is lost by it.
+            // The MANIFEST of a repaired database may drop a file twice. LevelDB ignores the second
+            // time, and nothing is lost by it.
             if let Some(at) = files.iter().position(|file| file.number == number) {
                 moved.push(files.remove(at));
             }
@@ -263,8 +263,8 @@ impl Version {
         Ok(Version { fences: fences(&levels, order.user()), bytes, levels })
     }
 
-    /// Checks what holds of every version that edits of this engine make of a sound one. Returns
-    /// the first rule that is broken. (A damaged MANIFEST may break any of them.)
+    /// Checks the invariants of every version that edits of this engine make from a sound one.
+    /// Returns the first broken one. (A damaged MANIFEST may break any of them.)
     pub(crate) fn check(&self, order: &InternalComparator) -> std::result::Result<(), String> {
         let mut numbers = BTreeSet::new();
         for (level, file) in self.files() {
@@ -291,7 +291,7 @@ impl Version {
         Ok(())
     }
 
-    /// Returns the edit that makes this version of an empty one.
+    /// Returns the edit that turns an empty version into this one.
     pub(crate) fn to_edit(&self) -> VersionEdit {
         VersionEdit {
             new_files: self.files().map(|(level, file)| file.to_edit(level)).collect(),
@@ -300,7 +300,8 @@ impl Version {
     }
 }
 
-/// Returns the bytes of the tables. Sizes from a damaged MANIFEST may add up to any number.
+/// Returns the total size of the tables, in bytes. Sizes from a damaged MANIFEST may add up to any
+/// number.
 fn bytes_of(files: &[Arc<TableFile>]) -> u64 {
     files.iter().fold(0, |sum, file| sum.saturating_add(file.file_bytes))
 }
@@ -322,7 +323,7 @@ fn bad_level(level: usize) -> Error {
     Error::mismatch("level of a table", format_args!("at most {}", NUM_LEVELS - 1), level)
 }
 
-/// Brings the tables of a level into order.
+/// Sorts the tables of a level.
 ///
 /// # Errors
 /// Corruption if level 0 has a table twice, or tables of a sorted level overlap.

@@ -3,7 +3,7 @@
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
 
-/// Hands out file numbers, each only once, also across reopens. Thread-safe.
+/// Hands out file numbers, each only once, even across reopens. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct FileNumbers(AtomicU64);
 
@@ -32,6 +32,6 @@ impl FileNumbers {
     }
 }
 
-/// Upper bound, exclusive, of file numbers found on disk: those that are handed out after them
-/// never wrap around.
+/// Exclusive upper bound of the file numbers accepted from disk, so that the numbers handed out
+/// after them never wrap around.
 pub(crate) const MAX_FILE_NUMBER: u64 = 1 << 62;

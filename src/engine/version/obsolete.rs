@@ -3,15 +3,15 @@
 //! 1. A table is obsolete once the edit that drops it is durable.
 //! 2. It is thrown away when the last version that names it is dropped: the current version, or one
 //!    that a snapshot or a cursor still has.
-//! 3. It is removed at the next [`Trash::empty`], which the background calls after its work, and
-//!    the drop of a cursor or iterator after it has let its view go.
+//! 3. It is removed at the next [`Trash::empty`], which the background calls after its work, and a
+//!    dropped cursor or iterator after releasing its view.
 //!
 //! Logs and MANIFESTs have one user, the engine, which removes them itself.
 //!
 //! # Why no view names a table that is gone
-//! While an engine runs, only [`Trash`] removes its tables, and never one with a number of which a
-//! [`TableFile`](crate::engine::version::TableFile) is alive. A view names a table by nothing else.
-//! Removals come from:
+//! While an engine runs, only [`Trash`] removes its tables, and never one whose number belongs to a
+//! live [`TableFile`](crate::engine::version::TableFile). A view names tables only through
+//! `TableFile`s. Removals come from:
 //! - the drop of a `TableFile` that was marked obsolete. It is marked after the edit that drops it
 //!   is durable. Every view made before holds it, and no view made later names it, because an edit
 //!   that moves it keeps the same object, and an edit that drops a table which is not in the
@@ -21,8 +21,8 @@
 //!
 //! An open removes tables that its MANIFEST does not name, before there is a view and with the
 //! directory locked; that lock is held until the last view is dropped. Numbers are not handed out
-//! twice: those that a MANIFEST named are below its next file number, so even a late removal, of a
-//! database that was closed, finds no table of another.
+//! twice: those that a MANIFEST named are below its next file number, so even a late removal, after
+//! the database was closed, hits no table that a later open wrote.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,7 +44,7 @@ pub(crate) struct Trash {
     dir: PathBuf,
     tables: Mutex<Tables>,
     /// Mirror of `tables.thrown.is_empty()`, so that `empty` can return without the lock. Written
-    /// under it.
+    /// under that lock.
     is_empty: AtomicBool,
     /// The lock of the directory, while it is held.
     lock: Option<Weak<dyn FileLock>>,
@@ -70,25 +70,26 @@ impl Trash {
         }
     }
 
-    /// Returns the trash, which removes nothing once `lock`, that of the directory, was replaced.
+    /// Returns the trash, which from now on removes nothing once `lock`, the directory's lock, has
+    /// been replaced.
     pub(crate) fn guarded_by(mut self, lock: &Arc<dyn FileLock>) -> Trash {
         self.lock = Some(Arc::downgrade(lock));
         self
     }
 
     /// Checks that the directory is the one that was locked, and not one that another process has
-    /// made since under the same name. It costs one look at the lock file, too much for every write
-    /// but not for one of a whole file.
+    /// made since under the same name. It queries the lock file once, which would cost a single
+    /// write too much, but not the writing of a whole file.
     ///
     /// # Errors
-    /// An I/O error if it is another directory, or the lock file cannot be looked at.
+    /// An I/O error if it is another directory, or the lock file cannot be queried.
     pub(crate) fn check_directory(&self) -> Result<()> {
         let checked = check_not_replaced(self.lock.as_ref());
         checked.map_err(|error| Error::io("use", &self.dir, error))
     }
 
-    /// Counts a `TableFile` of this number: the table is not removed before [`Trash::let_go`] was
-    /// called as often.
+    /// Counts a `TableFile` of this number. The table is not removed before [`Trash::let_go`] was
+    /// called for each.
     pub(crate) fn hold(&self, number: u64) {
         *self.tables.lock().named.entry(number).or_insert(0) += 1;
     }
@@ -111,7 +112,7 @@ impl Trash {
         }
     }
 
-    /// Removes the tables that were thrown away.
+    /// Removes all tables that were thrown away.
     pub(crate) fn empty(&self) {
         if self.is_empty.load(Relaxed) {
             return;

@@ -36,7 +36,7 @@ pub(crate) struct VersionSet {
     /// Earlier MANIFESTs that failed: `CURRENT` may name one of them until the next one is in
     /// place.
     old_manifests: Vec<PathBuf>,
-    /// The first log whose records are not all in tables.
+    /// Number of the first log whose records are not all in tables.
     log_number: u64,
     /// The highest sequence number in the tables.
     last_seq: SeqNo,
@@ -44,7 +44,8 @@ pub(crate) struct VersionSet {
     failed: Option<Error>,
     /// Whether the next open may find the edit that failed.
     in_doubt: bool,
-    /// Bytes above which a MANIFEST is replaced, if it also takes twice the bytes of its version.
+    /// Size in bytes above which a MANIFEST is replaced, if it is also more than twice as long as
+    /// its version needs.
     rotate_bytes: u64,
 }
 
@@ -90,7 +91,8 @@ impl VersionSet {
         if has_other_names(&*self.fs, &path)? {
             return Ok(());
         }
-        // The next edit may say that a new log's number is the first that counts.
+        // The next edit may declare all logs before a new one obsolete, so the new log's name must
+        // be durable.
         sync_dir(&*self.fs, &self.dir)?;
         let file = self.fs.append(&path).map_err(|error| Error::io("open", &path, error))?;
         self.manifest = Some(Manifest {
@@ -107,7 +109,7 @@ impl VersionSet {
         &self.current
     }
 
-    /// Returns the first log whose records are not all in tables.
+    /// Returns the number of the first log whose records are not all in tables.
     pub(crate) fn log_number(&self) -> u64 {
         self.log_number
     }
@@ -122,7 +124,7 @@ impl VersionSet {
         self.manifest.as_ref().map_or(0, |manifest| manifest.number)
     }
 
-    /// Makes `edit` durable, and makes the version that results the current one. Returns it.
+    /// Makes `edit` durable, and the resulting version current. Returns that version.
     ///
     /// A flush sets the log number and the last sequence number of the edit; all other numbers are
     /// filled in here.
@@ -139,7 +141,10 @@ impl VersionSet {
         let last_seq = self.last_seq.max(edit.last_seq.unwrap_or(0));
         debug_assert!(log_number >= self.log_number, "the edit needs logs that may be removed");
         let next = self.numbers.next();
-        debug_assert!(edit.new_files.iter().all(|file| file.number < next), "a number not given");
+        debug_assert!(
+            edit.new_files.iter().all(|file| file.number < next),
+            "a number was not handed out"
+        );
         edit.log_number = Some(log_number);
         edit.prev_log_number = Some(0);
         edit.next_file_number = Some(self.numbers.next());
@@ -175,8 +180,8 @@ impl VersionSet {
         }
     }
 
-    /// Checks that the tables that an edit drops are there. If two compactions had an input in
-    /// common, the second would bring back entries that the first dropped.
+    /// Checks that the tables dropped by an edit are in the current version. If two compactions had
+    /// an input in common, the second would bring back entries that the first dropped.
     fn check_dropped(&self, edit: &VersionEdit) -> Result<()> {
         let is_there = |&(level, number): &(usize, u64)| {
             self.current.level(level).iter().any(|file| file.number == number)
@@ -184,7 +189,7 @@ impl VersionSet {
         match edit.deleted_files.iter().find(|dropped| !is_there(dropped)) {
             None => Ok(()),
             Some((level, number)) => Err(Error::corruption(format!(
-                "an edit drops the table {number:06} of level {level}, which is not there"
+                "an edit drops the table {number:06} of level {level}, which does not exist"
             ))),
         }
     }
@@ -239,14 +244,14 @@ impl VersionSet {
             self.old_manifests.push(old.path);
         }
         for old in std::mem::take(&mut self.old_manifests) {
-            // If this fails, the next open removes it.
+            // If the removal fails, the next open removes the file.
             let _ = self.fs.remove(&old);
         }
         Ok(())
     }
 
-    /// Removes the rest of a new MANIFEST that failed, so that tries on a full disk do not add up.
-    /// If `CURRENT` names it or cannot be read, it stays until another one is in place.
+    /// Removes the remains of a new MANIFEST that failed, so that repeated attempts do not fill the
+    /// disk. If `CURRENT` names it or cannot be read, it stays until another one is in place.
     fn discard(&mut self, number: u64, path: PathBuf) {
         let is_named = !matches!(read_current(&*self.fs, &self.dir), Ok(named)
             if named != name::manifest_name(number));

@@ -29,7 +29,7 @@ pub(crate) fn trash() -> Arc<Trash> {
     Arc::new(Trash::new(Arc::new(MemFs::new()), Path::new("")))
 }
 
-/// Returns the user key and the sequence number of `c#9`.
+/// Parses a key, such as `c#9`. Returns the user key and the sequence number.
 pub(crate) fn key(text: &str) -> (&str, u64) {
     text.split_once('#').map_or((text, 1), |(key, seq)| (key, number(seq)))
 }
@@ -39,19 +39,19 @@ fn internal(text: &str) -> Vec<u8> {
     internal_key(key.as_bytes(), seq, KeyKind::Value)
 }
 
-/// Returns the level of `L1`.
+/// Parses a level, such as `L1`.
 pub(crate) fn level(text: &str) -> usize {
     let level = text.strip_prefix('L').and_then(|level| level.parse().ok());
     level.unwrap_or_else(|| panic!("{text:?} is not a level"))
 }
 
-/// Returns the two ends of `[a-c]`, or of `a-c`.
+/// Parses a range, such as `[a-c]` or `a-c`. Returns its two ends.
 pub(crate) fn range(text: &str) -> (&str, &str) {
     let inner = text.trim_matches(['[', ']']);
     inner.split_once('-').unwrap_or_else(|| panic!("{text:?} is not a range"))
 }
 
-/// Returns the table `3:[a-c]@2M` of a level.
+/// Parses a table of `level`, such as `3:[a-c]@2M`.
 pub(crate) fn table(level: usize, text: &str) -> NewFile {
     let (number_text, rest) = text.split_once(':').expect("number:[first-last]");
     let (keys, bytes) = rest.split_once('@').unwrap_or((rest, "1"));
@@ -65,7 +65,7 @@ pub(crate) fn table(level: usize, text: &str) -> NewFile {
     }
 }
 
-/// Returns the edit that makes the version of these lines.
+/// Parses the lines of a version. Returns the edit that turns an empty version into it.
 pub(crate) fn edit<'a>(lines: impl IntoIterator<Item = &'a str>) -> VersionEdit {
     let mut edit = VersionEdit::default();
     for line in lines {
@@ -76,7 +76,7 @@ pub(crate) fn edit<'a>(lines: impl IntoIterator<Item = &'a str>) -> VersionEdit 
     edit
 }
 
-/// Returns the version of these lines.
+/// Parses the lines of a version.
 pub(crate) fn version<'a>(lines: impl IntoIterator<Item = &'a str>) -> Arc<Version> {
     let made = Version::default().apply(&edit(lines), &order(), &trash());
     Arc::new(made.expect("a version"))

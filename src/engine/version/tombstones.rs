@@ -6,15 +6,15 @@
 //!
 //! - this process counts the entries that it writes into a table ([`EntryCounts`]);
 //! - a cursor that has passed [`CRAWL_TOMBSTONES`] in one step (a *crawl*) reports the tables in
-//!   which it meets more. So the first scan that is slow finds tables of earlier processes.
+//!   which it meets more. So the first slow scan finds the tables of earlier processes.
 //!
-//! To sample tables when they are opened would find some of them earlier, at the cost of reads in
+//! Sampling tables when they are opened would find some of them earlier, at the cost of reads in
 //! every open.
 //!
 //! Only tombstones that every reader sees count: while a snapshot holds an older state, a
 //! compaction could not drop them. Such a compaction takes tombstones a level down, or drops them
-//! if no deeper level has a table in their range. So each table is taken once, and its tombstones
-//! again only from the level below.
+//! if no deeper level has a table in their range. So each table is compacted once for its
+//! tombstones, which are considered again only as part of a table of the next level.
 
 use std::sync::OnceLock;
 
@@ -26,8 +26,9 @@ use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 /// number saves compactions and makes scans step over more.
 pub(crate) const LEAST_TOMBSTONES: u64 = 256;
 
-/// Number of tombstones in a row, at one step of a cursor, above which the step is a crawl. They
-/// take some tenths of a millisecond.
+/// Number of tombstones in a row, in one step of a cursor, above which the step is a crawl.
+/// Stepping over so many takes some tenths of a millisecond. A higher number leaves slower scans
+/// unnoticed.
 pub(crate) const CRAWL_TOMBSTONES: u64 = 1024;
 
 /// Assumed bytes per entry of a table whose entries this process did not count. Only an estimate of
@@ -71,15 +72,16 @@ pub(crate) struct Tombstones {
 }
 
 impl Tombstones {
-    /// Keeps the counts of the writer of the table.
+    /// Stores the counts of the writer of the table.
     pub(crate) fn set_counts(&self, counts: EntryCounts) {
         counts.check();
         self.counts.get_or_init(|| counts);
     }
 
-    /// Records that a cursor crawled over tombstones of the table, the newest of them at `seq`.
+    /// Records that a cursor crawled over tombstones of the table, the newest of which has the
+    /// sequence number `seq`.
     pub(crate) fn crawled(&self, seq: SeqNo) {
-        // A load first: a cursor reports the same crawl again and again.
+        // Load first, because a cursor reports the same crawl again and again.
         if self.crawled.load(Relaxed) < seq.max(1) {
             self.crawled.fetch_max(seq.max(1), Relaxed);
         }
@@ -100,8 +102,8 @@ impl Tombstones {
         self.counts.get().map_or(file_bytes / GUESSED_ENTRY_BYTES, |counts| counts.entries)
     }
 
-    /// Returns whether the tombstones earn a compaction: they are half of all entries, or a cursor
-    /// crawled over them; and all readers, the oldest of them at `oldest_read`, see them.
+    /// Returns whether the tombstones earn a compaction: they are at least half of all entries, or
+    /// a cursor crawled over them; and all readers, even one at `oldest_held`, see them.
     pub(crate) fn are_many(&self, oldest_read: SeqNo) -> bool {
         let crawled = self.crawled.load(Relaxed);
         match self.counts.get() {

@@ -12,7 +12,7 @@ use crate::engine::version::tombstones::{EntryCounts, Tombstones};
 use crate::engine::version::{KeyRange, Version};
 use crate::format::edit::VersionEdit;
 
-/// Returns the edit of lines such as `+L1 3:[a-c]` and `-L1 3`.
+/// Parses the lines of an edit, such as `+L1 3:[a-c]` and `-L1 3`.
 fn edit(lines: &[&str]) -> VersionEdit {
     let mut edit = VersionEdit::default();
     for line in lines {

@@ -3,15 +3,15 @@
 //! 1. The writer enters the [`queue`]. The one at its head leads; the others wait for its result.
 //! 2. The leader makes room in the memtable ([`pace`]): it may be held back, or freeze the memtable
 //!    and begin a new log ([`wal`]).
-//! 3. It takes the waiters behind it into its group and puts their batches together.
-//! 4. It appends one record for the group to the log, and syncs the log if any of them asked.
+//! 3. It takes the next waiters into its group and merges their batches.
+//! 4. It appends one record for the group to the log, and syncs the log if its own write asks for
+//!    that.
 //! 5. It inserts the entries into the memtable and makes them visible, all at once.
 //! 6. It hands the lead to the next waiter, and the result to its group.
 //!
 //! A group is one record, so each of its batches survives a crash whole or not at all. If the log
 //! fails in 4, the record may be in the file in part: no record may follow, so writes stop until
-//! [`Engine::resume`]. A writer that nobody waits behind pays two uncontended locks and no
-//! allocation.
+//! [`Engine::resume`]. A writer that is alone takes two uncontended locks and allocates nothing.
 //!
 //! Every log begins with an empty batch that carries the next sequence number. LevelDB and
 //! goleveldb replay it without effect; recovery learns from it that the log before lost its end.
@@ -35,7 +35,8 @@ pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod wal;
 
-/// Largest buffer, in bytes, that is kept for the next group. A larger one is freed.
+/// Largest buffer, in bytes, that is kept for the next group; a larger one is freed. Raising it
+/// saves allocations of large groups and keeps more memory.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
 
 /// The working set of the leader of a group: the log under way and the memtable it fills. Guarded
@@ -54,8 +55,9 @@ pub(crate) struct CommitState {
     /// this log is acknowledged, so that a crash loses no write before one that it keeps.
     pub outgoing: Vec<OutgoingLog>,
     /// The last log that recovery replayed and did not flush. Before a synced write is
-    /// acknowledged, the background makes a table of it. To sync the log would not be enough: a
-    /// sync that failed before this process began may have dropped pages that can still be read.
+    /// acknowledged, the background writes its records to a table. Syncing the log would not be
+    /// enough: a Size of the memtable, in bytes, at which the leader checks next whether it is full
+    /// or grows too fast.
     pub replayed_log: Option<u64>,
     /// The memtable of the log's records.
     pub mem: Arc<Memtable>,
@@ -119,7 +121,7 @@ impl Engine {
         self.commit_group(commit, sync, write, group)
     }
 
-    /// Puts the batches of a group together and commits them as one.
+    /// Merges the batches of a group and commits them as one.
     fn commit_group(
         &self,
         commit: &mut CommitState,
@@ -140,7 +142,7 @@ impl Engine {
             }
         };
         let result = self.commit_batch(commit, sync, &mut batch);
-        // A batch that came alone becomes the buffer of the next group.
+        // The batch, whether merged or a single writer's own, becomes the buffer of the next group.
         if batch.contents().len() <= KEEP_BUFFER_BYTES {
             commit.group = batch;
         }
@@ -184,7 +186,10 @@ impl Engine {
         let applied = commit.mem.insert_batch(contents, first_seq, &mut commit.arena);
         applied.inspect_err(|error| self.fail(error.clone()))?;
         commit.half_done = false;
-        debug_assert!(commit.mem.last_seq() <= commit.last_seq, "an entry of the future");
+        debug_assert!(
+            commit.mem.last_seq() <= commit.last_seq,
+            "an entry is newer than the last write"
+        );
         self.reads.set_visible_seq(commit.last_seq);
         let metrics = &self.metrics;
         metrics.groups.fetch_add(1, Relaxed);

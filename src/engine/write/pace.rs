@@ -19,24 +19,25 @@ use crate::engine::compact::pick;
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::write::CommitState;
 
-/// Growth of the memtable, in bytes, between two looks at the pace. Of small entries this is more
-/// than a thousand, so that waits stay out of the 99.9th percentile. A larger step makes waits
-/// rarer and longer.
+/// Growth of the memtable, in bytes, between two checks of the pace. That is more than a thousand
+/// small entries, so that waits stay out of the 99.9th percentile. A larger step makes waits rarer
+/// and longer.
 pub(crate) const STEP_BYTES: usize = 256 << 10;
 
-/// Number of frozen memtables at which a full one is not frozen but waits. A higher limit takes a
-/// write buffer of memory more.
+/// Number of frozen memtables at which writes wait instead of freezing another. Each one more takes
+/// the memory of another write buffer.
 const MAX_FROZEN: usize = 2;
 
-/// Microseconds that a flush is assumed to take for a mebibyte before the first one was timed.
+/// Assumed duration of a flush, in microseconds per mebibyte, until the first flush is timed. A
+/// higher value makes the first waits longer.
 const FIRST_MICROS_PER_MIB: u64 = 4000;
 
-/// Longest wait at one step. A longer one would let the background catch up sooner and show as
+/// Longest wait at one step. A longer one would let the background catch up sooner, but show as
 /// latency of single writes.
 const MAX_WAIT: Duration = Duration::from_micros(2500);
 
-/// Shortest wait: shorter ones are left to a later step, because a thread cannot sleep for so short
-/// a time.
+/// Shortest wait. Shorter ones are left to a later step, because a thread cannot sleep for so short
+/// a time. A higher value makes waits rarer and longer.
 const MIN_WAIT: Duration = Duration::from_micros(200);
 
 /// The progress of flushes, as writers see it. Thread-safe.
@@ -44,6 +45,8 @@ const MIN_WAIT: Duration = Duration::from_micros(200);
 pub(crate) struct Pace {
     /// Bytes of frozen memtables that are not in a table yet.
     unflushed: AtomicU64,
+    /// Bytes of the memtable being flushed that are written already.
+    written: AtomicU64,
     /// Microseconds that the last flush took for a mebibyte; 0 before the first.
     micros_per_mib: AtomicU64,
 }
@@ -54,14 +57,11 @@ impl Pace {
         self.unflushed.fetch_add(bytes, Relaxed);
     }
 
-    /// Begins the flush of a frozen memtable of `bytes`.
+    /// Begins the flush of a frozen memtable of `bytes`. The progress of a flush that failed is
+    /// forgotten: the next one starts from the beginning.
     pub(crate) fn flush(&self, bytes: u64) -> FlushProgress<'_> {
-        FlushProgress { pace: self, bytes, written: 0 }
-    }
-
-    fn flushed(&self, bytes: u64) {
-        let unflushed = self.unflushed.fetch_sub(bytes, Relaxed);
-        debug_assert!(bytes <= unflushed, "{bytes} bytes flushed of {unflushed}");
+        self.written.store(0, Relaxed);
+        FlushProgress { pace: self, bytes }
     }
 
     /// Records that a memtable of `bytes` was flushed in `time`.
@@ -72,11 +72,11 @@ impl Pace {
         }
     }
 
-    /// Returns how far a memtable of `mem_bytes` is ahead of the flush of those before it, as the
-    /// time that the flush needs to catch up. The flush is to end when the memtable is half full,
-    /// so that memory holds no more than one and a half memtables.
+    /// Returns the time that the flush of earlier memtables needs to catch up with a memtable of
+    /// `mem_bytes`. The flush is to end when the memtable is half full, so that memory holds no
+    /// more than one and a half memtables.
     fn lead(&self, mem_bytes: usize, write_buffer_bytes: usize) -> Duration {
-        let unflushed = self.unflushed.load(Relaxed);
+        let unflushed = self.unflushed.load(Relaxed).saturating_sub(self.written.load(Relaxed));
         if unflushed == 0 {
             return Duration::ZERO;
         }
@@ -90,34 +90,25 @@ impl Pace {
     }
 }
 
-/// The progress of one flush. Dropped before [`FlushProgress::done`], it takes back what it
-/// reported: the next try starts from the beginning.
+/// The progress of one flush; there is one at a time.
 pub(crate) struct FlushProgress<'a> {
     pace: &'a Pace,
     /// Size of the memtable.
     bytes: u64,
-    /// Bytes reported so far.
-    written: u64,
 }
 
 impl FlushProgress<'_> {
     /// Records that another `bytes` of the memtable are in the table.
-    pub(crate) fn advance(&mut self, bytes: u64) {
-        let bytes = bytes.min(self.bytes - self.written);
-        self.written += bytes;
-        self.pace.flushed(bytes);
+    pub(crate) fn advance(&self, bytes: u64) {
+        let written = self.pace.written.load(Relaxed).saturating_add(bytes);
+        self.pace.written.store(written.min(self.bytes), Relaxed);
     }
 
     /// Records that the whole memtable is in a table of the current version.
-    pub(crate) fn done(mut self) {
-        self.advance(self.bytes);
-        self.written = 0;
-    }
-}
-
-impl Drop for FlushProgress<'_> {
-    fn drop(&mut self) {
-        self.pace.frozen(self.written);
+    pub(crate) fn done(self) {
+        let unflushed = self.pace.unflushed.fetch_sub(self.bytes, Relaxed);
+        debug_assert!(self.bytes <= unflushed, "{} bytes flushed of {unflushed}", self.bytes);
+        self.pace.written.store(0, Relaxed);
     }
 }
 
@@ -221,7 +212,7 @@ impl Engine {
     }
 }
 
-/// Returns the size of the memtable at which to look at the pace next.
+/// Returns the size of the memtable, in bytes, at which to check the pace next.
 fn next_look(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
     let step = STEP_BYTES.min(write_buffer_bytes / 4);
     mem_bytes.saturating_add(step).min(write_buffer_bytes)
@@ -241,31 +232,32 @@ mod tests {
         assert_eq!(pace.lead(MIB, 64 * MIB), Duration::from_millis(8), "a guess");
         pace.timed(64 << 20, Duration::from_millis(640));
         assert_eq!(pace.lead(MIB, 64 * MIB), Duration::from_millis(20));
-        pace.flushed(32 << 20);
+        let flush = pace.flush(64 << 20);
+        flush.advance(32 << 20);
         assert_eq!(pace.lead(16 * MIB, 64 * MIB), Duration::ZERO);
         assert_eq!(pace.lead(17 * MIB, 64 * MIB), Duration::from_millis(20));
-        pace.flushed(32 << 20);
+        flush.done();
         assert_eq!(pace.lead(64 * MIB, 64 * MIB), Duration::ZERO);
     }
 
     #[test]
-    fn a_flush_that_failed_takes_back_what_it_reported() {
+    fn the_progress_of_a_flush_that_failed_is_forgotten() {
+        const MIB: u64 = 1 << 20;
         let pace = Pace::default();
-        pace.frozen(100);
-        let unflushed = || pace.unflushed.load(Relaxed);
+        pace.frozen(64 * MIB);
+        let lead = || pace.lead(0, 0);
+        let all = lead();
         // Estimates of entries may add up to more than the memtable.
-        for (reported, left) in [(40, 60), (100, 0)] {
-            let mut progress = pace.flush(100);
-            progress.advance(reported);
-            assert_eq!(unflushed(), left);
-            drop(progress);
-            assert_eq!(unflushed(), 100);
+        for (reported, left) in [(32, all / 2), (128, Duration::ZERO)] {
+            let flush = pace.flush(64 * MIB);
+            assert_eq!(lead(), all);
+            flush.advance(reported * MIB);
+            assert_eq!(lead(), left);
         }
-        let mut progress = pace.flush(100);
-        progress.advance(70);
-        progress.advance(70);
-        progress.done();
-        assert_eq!(unflushed(), 0);
+        pace.flush(64 * MIB).done();
+        assert_eq!(lead(), Duration::ZERO);
+        pace.frozen(64 * MIB);
+        assert_eq!(lead(), all);
     }
 }
 

@@ -21,23 +21,26 @@ use crate::format::key::MAX_KEY_OR_VALUE_BYTES;
 /// the writers in them wait longer.
 const MAX_GROUP_BYTES: usize = 1 << 20;
 
-/// A group led by a write of at most this many bytes takes no more than this many from others, so
-/// that a small write does not wait for large ones.
+/// Size in bytes up to which a write counts as small. A group led by a small write takes at most
+/// this many bytes from others, so that the write does not wait for large ones. Raising it makes
+/// groups larger and small writes slower.
 const SMALL_WRITE_BYTES: usize = 128 << 10;
 
 /// A leader waits at most `last_sync / GATHER_DIVISOR` for the previous group's writers to return
-/// before it syncs without them.
+/// before it syncs without them. Raising the divisor shortens the wait and makes groups smaller.
 const GATHER_DIVISOR: u32 = 2;
 
-/// Back-off for gathering: after the n-th timeout in a row the next 2^n groups do not wait. n stops
-/// growing here.
+/// Largest exponent of the back-off for gathering: after the n-th timeout in a row the next 2^n
+/// groups do not wait, with n at most this. Raising it makes leaders wait in vain less often, and
+/// notice later that writers return again.
 const MAX_TIMEOUTS: u32 = 8;
 
-/// If the last sync took at most this long, followers spin instead of parking: to be woken takes a
-/// thread as long.
+/// Longest duration of the last sync for which followers spin instead of parking: waking a parked
+/// thread takes about as long. Raising it saves wake-ups and uses more processor time.
 const MAX_SPIN: Duration = Duration::from_micros(250);
 
-/// With more writers than this in the queue, those that arrive park instead of spinning.
+/// Number of writers in the queue above which new arrivals park instead of spinning. Raising it
+/// uses more processor time.
 const MAX_SPINNING_WRITERS: usize = 16;
 
 /// A write on its way into the queue. Puts and deletes borrow from the caller, so that a writer
@@ -99,7 +102,7 @@ pub(super) enum Turn<'a> {
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
     line: Mutex<Line>,
-    /// Notified when as many writers wait as the leader wants.
+    /// Notified when the number of waiting writers reaches the leader's `wanted`.
     gathered: Condvar,
 }
 
@@ -112,16 +115,16 @@ impl Default for WriteQueue {
 
 #[derive(Debug, Default)]
 struct Line {
-    /// Whether a writer leads a group, or was told to lead the next.
+    /// Whether a writer leads a group, or has been chosen to lead the next one.
     led: bool,
     /// Writers that wait, in order of arrival.
     waiting: VecDeque<Arc<Waiter>>,
-    /// Number of waiters that the leader waits for; 0 if it does not wait.
+    /// Number of waiting writers at which the leader stops gathering; 0 if it is not gathering.
     wanted: usize,
-    /// Number of writers that may write again at once: those of the last group, and those that
-    /// waited meanwhile.
+    /// Number of writers that may soon write again: those of the last group, and those that waited
+    /// meanwhile.
     expected: usize,
-    /// Consecutive gathers that timed out.
+    /// Number of consecutive gathers that timed out.
     timeouts: u32,
     /// Number of groups still to commit without gathering (the back-off).
     ungathered: u32,
@@ -130,7 +133,7 @@ struct Line {
 }
 
 impl Line {
-    /// Checks what holds whenever the lock of the line is free.
+    /// Checks the invariants that hold whenever the lock of the line is free.
     fn check(&self) {
         debug_assert!(self.led || self.waiting.is_empty(), "writers wait and nobody leads");
         debug_assert!(self.led || self.wanted == 0, "nobody leads, but a leader waits");
@@ -140,7 +143,7 @@ impl Line {
     }
 }
 
-/// A writer that waits, with its write.
+/// A waiting writer, with its write.
 #[derive(Debug)]
 pub(super) struct Waiter {
     sync: bool,
@@ -153,13 +156,13 @@ pub(super) struct Waiter {
 #[derive(Debug)]
 enum Signal {
     Wait,
-    /// Lead the next group; the batch is still the waiter's.
+    /// Lead the next group. The batch is still in the waiter.
     Lead,
     Done(Result<()>),
 }
 
 impl Waiter {
-    /// Waits for a signal, spinning for `spin` before it parks.
+    /// Waits for a signal, spinning for `spin` before it parks. Returns the signal.
     fn wait(&self, spin: Duration) -> Signal {
         yield_until(spin, || !matches!(*self.signal.lock(), Signal::Wait));
         let mut signal = self.signal.lock();
@@ -180,6 +183,7 @@ impl Waiter {
 
 impl WriteQueue {
     /// Takes the lead, or waits until it is handed over or another leader has done the work.
+    /// Returns what the writer has to do next.
     pub(super) fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Turn<'a> {
         let mut line = self.line.lock();
         line.check();

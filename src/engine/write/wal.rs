@@ -41,7 +41,7 @@ pub(crate) struct OutgoingLog {
 }
 
 /// Returns the error of a writer whose sync of `log` failed. Appends an empty batch at `next_seq`
-/// as the log's last record, by which an open sees that it must not continue the log.
+/// as the log's last record, which tells an open not to continue the log.
 pub(crate) fn failed_sync(
     log: &mut LogWriter,
     path: &Path,
@@ -80,7 +80,7 @@ impl SpareLog {
     }
 
     /// Begins the log with an empty batch that carries `next_seq`, the first sequence number that
-    /// the log will hold.
+    /// the log will hold. Returns the path and the writer of the log.
     ///
     /// # Errors
     /// I/O errors of the append.
@@ -94,7 +94,8 @@ impl SpareLog {
 }
 
 impl Engine {
-    /// Makes all records logged so far durable. `next_seq` is the sequence number after theirs.
+    /// Makes all records logged so far durable. `next_seq` is the sequence number that follows
+    /// them.
     ///
     /// # Errors
     /// I/O errors of the logs and the directory, and of the flush of logs that were replayed.
@@ -104,7 +105,7 @@ impl Engine {
             commit.replayed_log = None;
         }
         if !commit.outgoing.is_empty() {
-            // A log whose records are in tables needs no sync.
+            // A log whose records are all in tables needs no sync.
             let oldest_log = self.state.lock().oldest_log();
             commit.outgoing.retain(|outgoing| outgoing.number >= oldest_log);
         }
@@ -112,7 +113,7 @@ impl Engine {
         let numbers = numbers.chain([commit.log_number]);
         debug_assert!(numbers.is_sorted_by(|a, b| a < b), "logs are synced in order");
         for outgoing in &mut commit.outgoing {
-            // If the cut fails, the log ends in zeros, which do no harm.
+            // If the truncation fails, the log ends in zeros, which do no harm.
             let _ = outgoing.log.trim();
             outgoing.log.sync().map_err(|error| {
                 failed_sync(&mut outgoing.log, &outgoing.path, outgoing.next_seq, error)
@@ -135,7 +136,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until the log `number` and those before it are in tables.
+    /// Waits until the records of the log `number` and of those before it are in tables.
     fn wait_for_flush_of(&self, number: u64) -> Result<()> {
         let mut state = self.state.lock();
         while state.frozen.front().is_some_and(|frozen| frozen.first_log <= number) {
@@ -162,14 +163,14 @@ impl Engine {
     fn create_log(&self) -> Result<SpareLog> {
         self.trash.check_directory()?;
         let number = self.numbers.take();
-        // Listed before it is created, so that the rest of a failed attempt is removed, too.
+        // The log is listed before it is created, so that a failed attempt is removed, too.
         self.state.lock().logs.on_disk.insert(number, Some(0));
         let plain = !self.options.preallocate_logs;
         SpareLog::create(&*self.fs, &self.dir, number, plain)
             .inspect_err(|_| self.discard_log(number))
     }
 
-    /// Removes a log that could not be begun.
+    /// Removes a log whose first record could not be written.
     fn discard_log(&self, number: u64) {
         match self.fs.remove(&self.dir.join(name::log_name(number))) {
             Err(error) if error.kind() != ErrorKind::NotFound => {}

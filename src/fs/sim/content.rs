@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Size of a page, in bytes.
+/// Size of a page, in bytes. With larger pages, a write copies more.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 type Page = [u8; PAGE_BYTES];
@@ -10,7 +10,8 @@ type Page = [u8; PAGE_BYTES];
 /// The contents of a file. Bytes that were never written have no page and read as zero.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
-    /// May end before the file does. Bytes of a page past the end of the file are zero.
+    /// Pages by index. The vector may end before the file does. In the last page, bytes past the
+    /// end of the file are zero.
     pages: Vec<Option<Arc<Page>>>,
     len: u64,
 }
@@ -99,7 +100,7 @@ impl Content {
         self.len = len;
     }
 
-    /// Replaces the pages of `offset..offset + len` by those of `other`.
+    /// Replaces the pages of `offset..offset + len` with those of `other`.
     pub(super) fn copy_pages(&mut self, other: &Content, offset: u64, len: usize) {
         for (index, ..) in spans(offset, len) {
             if index >= self.pages.len() {

@@ -73,7 +73,7 @@ impl CrashPlan {
         CrashPlan::new(Survival::Strict, 0)
     }
 
-    /// Power is lost, but everything happened to be on the disk.
+    /// Power is lost, but all changes had already reached the disk.
     pub fn everything() -> CrashPlan {
         CrashPlan::new(Survival::Everything, 0)
     }
@@ -175,7 +175,7 @@ pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
     let mut names = state.durable_names.clone();
     let mut rng = stream(plan.seed, 0);
     for name in &state.pending_names {
-        // Drawn for every name, so that one outcome does not affect the others.
+        // A number is drawn for every name, so that one outcome does not affect the others.
         let drawn = chance(&mut rng, fate.keep_eighths);
         let survives = match fate.kept {
             Kept::Nothing => false,
@@ -195,7 +195,7 @@ pub(super) fn image(state: &State, plan: &CrashPlan) -> State {
     State::clean(names, files)
 }
 
-/// The random decisions that hold for a whole image.
+/// The random choices that apply to a whole image.
 struct Fate<'a> {
     plan: &'a CrashPlan,
     kept: Kept,
@@ -256,7 +256,7 @@ impl<'a> Fate<'a> {
         Arc::new(FileState::clean(content))
     }
 
-    /// Applies the first sectors of the write `seq`, but never all of them.
+    /// Applies some of the first sectors of the write `seq`, but never all of its sectors.
     fn tear(&self, file: &FileState, content: &mut Arc<Content>, seq: u64, sectors: u64) {
         let torn = file.pending.iter().find(|event| event.seq == seq);
         if let Some(FileChange::Write { offset, data }) = torn.map(|event| &event.change) {
@@ -300,7 +300,8 @@ impl<'a> Fate<'a> {
         content
     }
 
-    /// Draws for each dirty sector how many of its writes reached the disk.
+    /// Returns, for each dirty sector, the randomly drawn number of its writes that reached the
+    /// disk.
     fn draw_sectors(&self, file: &FileState, rng: &mut Rng) -> BTreeMap<u64, SectorFate> {
         let mut sectors: BTreeMap<u64, SectorFate> = BTreeMap::new();
         for event in &file.pending {
@@ -317,7 +318,7 @@ impl<'a> Fate<'a> {
         sectors
     }
 
-    /// Draws a number from 0 to `count`, which is mostly 0 or `count`.
+    /// Returns a random number from 0 to `count`, which is mostly 0 or `count`.
     fn how_many(&self, count: usize, rng: &mut Rng) -> usize {
         match rng.below(4) {
             0 => rng.below(count as u64 + 1) as usize,

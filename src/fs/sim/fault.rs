@@ -1,4 +1,4 @@
-//! Faults: what fails, where, and how many times.
+//! Faults: which operations fail, in what way, and how many times.
 
 use std::io;
 
@@ -6,10 +6,11 @@ use rustix::io::Errno;
 
 use super::journal::{OpKind, Operation};
 
-/// A fault that an operation meets.
+/// A fault that strikes an operation and makes it fail or misbehave.
 ///
-/// By default it strikes the first operation it can. Several faults may be waiting at once: each
-/// counts the operations that match it, and of those due the one injected first strikes.
+/// By default it strikes the first operation that matches it. Several faults may be waiting at
+/// once: each counts the operations that match it, and if several are due, the one injected first
+/// strikes.
 ///
 /// ```
 /// use minikv::fs::sim::{Fault, OpKind};
@@ -109,7 +110,7 @@ impl Fault {
     }
 
     /// A read returns at most `bytes` bytes; the reader continues with the rest. With 0 bytes the
-    /// file ends too early.
+    /// file seems to end early.
     pub fn short_read(bytes: u64) -> Fault {
         Fault::new(Action::ShortRead { bytes }, &[OpKind::Read])
     }
@@ -130,7 +131,8 @@ impl Fault {
         Fault::new(Action::FlipBit { persistent: true }, &[OpKind::Read])
     }
 
-    /// Restricts the fault to operations of these kinds. Default: every kind that it can strike.
+    /// Restricts the fault to operations of these kinds. Default: every kind that the fault can
+    /// strike.
     pub fn on(mut self, kinds: &[OpKind]) -> Fault {
         self.kinds = kinds.to_vec();
         self
@@ -158,7 +160,8 @@ impl Fault {
         self
     }
 
-    /// Also strikes every matching operation after the first one struck. Default: only that one.
+    /// Also strikes every matching operation after the first one that it struck. Default: only that
+    /// one.
     pub fn sticky(mut self) -> Fault {
         self.is_sticky = true;
         self

@@ -3,13 +3,13 @@
 use super::journal::JournalEntry;
 use super::state::{Effect, State};
 
-/// Number of effects between kept states. States in between are rebuilt from the preceding one: a
+/// Number of effects between saved states. Later states are rebuilt from the preceding saved one: a
 /// larger number takes less memory and more time.
 const CHECKPOINT_EFFECTS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct History {
-    /// Kept states, each with the number of effects before it.
+    /// Saved states, each with the number of effects before it.
     checkpoints: Vec<(usize, State)>,
     /// Effects, each with the operation it belongs to.
     effects: Vec<(u64, Effect)>,
@@ -28,7 +28,7 @@ impl History {
         }
     }
 
-    /// Records an effect. `state` is the state after it.
+    /// Records an effect. `state` is the state after the effect.
     pub(super) fn push(&mut self, seq: u64, effect: Effect, state: &State) {
         self.effects.push((seq, effect));
         if self.effects.len().is_multiple_of(CHECKPOINT_EFFECTS) {

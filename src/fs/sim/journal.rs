@@ -80,7 +80,7 @@ pub struct Operation<'a> {
     pub kind: OpKind,
     /// The file or directory. For an open file, the name under which it was opened.
     pub path: &'a Path,
-    /// The target name of a rename or a hard link.
+    /// The target of a rename or a hard link.
     pub to: Option<&'a Path>,
     /// Number of bytes to read or write; for an [`OpKind::SetLen`], the new length.
     pub bytes: u64,
@@ -110,11 +110,11 @@ pub struct JournalEntry {
     pub kind: OpKind,
     /// The file or directory.
     pub path: PathBuf,
-    /// The target name of a rename or a hard link.
+    /// The target of a rename or a hard link.
     pub to: Option<PathBuf>,
     /// Number of bytes to write; for an [`OpKind::SetLen`], the new length.
     pub bytes: u64,
-    /// The error that was returned, if any.
+    /// The error that the operation returned, if any.
     pub error: Option<String>,
 }
 
@@ -151,9 +151,9 @@ impl fmt::Display for JournalEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpCounts {
     by_kind: [u64; OpKind::ALL.len()],
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes_read: u64,
-    /// Bytes written.
+    /// Number of bytes written.
     pub bytes_written: u64,
 }
 

@@ -6,10 +6,10 @@
 //! [`SimFs::crash_image`] returns the filesystem that a crash would leave, now or after any
 //! operation of a recorded history. [`SimFs::inject`] makes operations fail.
 //!
-//! It is deterministic: the same operations, seed and plans give the same images. Images share what
-//! they have in common, so that thousands of them are cheap.
+//! It is deterministic: the same operations, seed and plans give the same images. Images share the
+//! memory of equal contents, so that thousands of images are cheap.
 //!
-//! The model, where filesystems differ:
+//! Where real filesystems differ, the model is this:
 //! - Sectors of a write become durable independently and in any order, and so does the length of
 //!   the file. Between two syncs a sector may have reached the disk after any of its writes.
 //! - Creations, links, renames and removals are atomic, and survive independently and in any order.
@@ -127,8 +127,8 @@ struct Inner {
 }
 
 impl SimFs {
-    /// Creates an empty filesystem. The seed decides which bits faults flip; each crash plan has a
-    /// seed of its own.
+    /// Creates an empty filesystem. The seed determines which bits faults flip; each crash plan has
+    /// a seed of its own.
     pub fn new(seed: u64) -> SimFs {
         SimFs::with_state(State::default(), 0, 1, seed)
     }
@@ -183,14 +183,14 @@ impl SimFs {
         inner.history.as_ref().map(|history| history.journal.clone()).unwrap_or_default()
     }
 
-    /// Returns the filesystem as a crash leaves it. This one is not affected.
+    /// Returns the filesystem that a crash would leave. This filesystem is not affected.
     ///
     /// The image has no open files, locks, faults, hook, capacity or history, and counts its
     /// operations from 1.
     ///
     /// # Panics
     ///
-    /// If the plan names an operation that was not recorded.
+    /// If the plan names an operation that is not in the recorded history.
     pub fn crash_image(&self, plan: &CrashPlan) -> SimFs {
         let inner = self.shared.inner.lock();
         let image = match plan.op() {
@@ -234,7 +234,7 @@ impl SimFs {
     }
 
     /// Sets the capacity for file contents in bytes, used in pages of 4096; `None` for no limit. A
-    /// write that exceeds it writes what fits and fails. Names and lengths take no space.
+    /// write that exceeds it writes the bytes that fit, and fails. Names and lengths take no space.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.inner.lock().capacity_bytes = bytes;
     }
@@ -257,8 +257,8 @@ impl SimFs {
         *self.shared.hook.write() = None;
     }
 
-    /// Flips the bits of `mask` in the byte at `offset` of a file, on the disk and in what reads
-    /// return. Does nothing past the end of the file.
+    /// Flips the bits of `mask` in the byte at `offset` of a file, both on the disk and in later
+    /// reads. Does nothing past the end of the file.
     ///
     /// # Errors
     ///
@@ -286,8 +286,9 @@ impl SimFs {
         hash.0
     }
 
-    /// Runs one operation: calls the hook, counts it, applies a fault that makes it fail, or else
-    /// calls `work`, which handles the other faults.
+    /// Runs one operation: calls the hook, counts the operation, and either applies a fault that
+    /// makes it fail or calls `work`, which handles the other faults. Returns the result of the
+    /// operation.
     fn run<T>(
         &self,
         op: Operation<'_>,
@@ -321,7 +322,7 @@ impl SimFs {
             let error = result.as_ref().err().map(ToString::to_string);
             history.journal.push(JournalEntry::new(number, &op, error));
         }
-        // Dropping what a failed operation opened or locked takes the lock on `inner`.
+        // Dropping a file or lock that a failed operation acquired takes the lock on `inner`.
         drop(inner);
         drop(done_in_vain);
         result
@@ -363,7 +364,7 @@ impl fmt::Debug for SimFs {
     }
 }
 
-/// A hash that tells images apart. It resists chance, not malice.
+/// A hash that distinguishes images. It is not secure against forged contents.
 #[derive(Default)]
 struct Fingerprint(u64);
 

@@ -1,4 +1,5 @@
-//! The state of the simulated disk: what reads return, what is durable, and the changes in between.
+//! The state of the simulated disk: the contents that reads return, the durable contents, and the
+//! changes in between.
 //!
 //! A [`State`] changes only by [`State::apply`] of an [`Effect`], so that any past state can be
 //! rebuilt from the recorded effects. Clones share pages, files and directories.
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use super::super::namespace::{DirId, Location, NameOp, Namespace, Node};
 use super::content::Content;
 
-/// Identifies a file, whatever its names are.
+/// Identity of a file, which does not depend on its names.
 pub(super) type FileId = u64;
 
 /// The effect of an operation.
@@ -51,7 +52,7 @@ pub(super) enum Effect {
 /// An unsynced change of a file.
 #[derive(Clone, Debug)]
 pub(super) struct FileEvent {
-    /// The operation's sequence number, which only grows.
+    /// Sequence number of the operation. Sequence numbers only grow.
     pub seq: u64,
     pub change: FileChange,
     /// Length of the file after the change, in bytes.
@@ -66,16 +67,16 @@ pub(super) enum FileChange {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileState {
-    /// What reads return.
+    /// Contents that reads return.
     pub live: Arc<Content>,
-    /// What is certain to be on the disk.
+    /// Contents that are certain to be on the disk.
     pub durable: Arc<Content>,
     /// The changes from `durable` to `live`, in order.
     pub pending: Vec<FileEvent>,
     /// Whether a failed sync dropped pages, so that a later sync does not make all of `live`
     /// durable.
     pub lost: bool,
-    /// The shortest length set since the last successful sync.
+    /// The shortest length that was set since the last successful sync.
     cut: Option<u64>,
 }
 
@@ -107,8 +108,8 @@ impl FileState {
             self.durable = self.live.clone();
             return;
         }
-        // Pages written since the loss go to the disk whole, as from a page cache; lost pages do
-        // not.
+        // Pages written after the failed sync go to the disk whole, as from a page cache; lost
+        // pages do not.
         let durable = Arc::make_mut(&mut self.durable);
         durable.set_len(durable.len().min(cut.unwrap_or(u64::MAX)));
         for event in events {
@@ -125,7 +126,7 @@ impl FileState {
 pub(super) struct PendingName {
     pub seq: u64,
     pub op: NameOp<FileId>,
-    /// The directories that must be synced to make it durable.
+    /// The directories that must be synced to make the change durable.
     unsynced: BTreeSet<DirId>,
     /// Whether the file that got the name was synced afterwards.
     pub file_synced: bool,
@@ -208,9 +209,9 @@ impl State {
         self.pending_names.push(PendingName { seq, op, unsynced, file_synced: false });
     }
 
-    /// Makes durable the name changes that wait for no other directory. A change that becomes
-    /// durable takes along earlier changes of the same names, because a directory entry on disk has
-    /// its newest content.
+    /// Makes the name changes durable that wait for no other directory. A change that becomes
+    /// durable makes earlier changes of the same names durable too, because a directory entry on
+    /// disk has its newest content.
     fn sync_dir(&mut self, dir: DirId) {
         let mut settled: BTreeSet<Location> = BTreeSet::new();
         for name in self.pending_names.iter_mut().rev() {
@@ -239,8 +240,8 @@ impl State {
         }
     }
 
-    /// Returns the operations behind the unsynced changes, in order. Leaves out files without a
-    /// name: whether such a file still exists depends on who has it open.
+    /// Returns the operations that made the unsynced changes, in order. Leaves out changes of files
+    /// without a name: whether such a file still exists depends on who has it open.
     pub(super) fn pending_seqs(&self) -> Vec<u64> {
         let reachable = self.reachable_files();
         let of_files = self.files.iter().filter(|(file, _)| reachable.contains(file));
@@ -265,7 +266,7 @@ impl State {
         reachable
     }
 
-    /// Drops files that have no name now or after any crash and are not open.
+    /// Drops files that are not open and have no name, neither now nor after any crash.
     pub(super) fn forget_unreachable(&mut self, is_open: impl Fn(FileId) -> bool) {
         let reachable = self.reachable_files();
         self.files.retain(|file, _| reachable.contains(file) || is_open(*file));

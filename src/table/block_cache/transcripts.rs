@@ -1,4 +1,4 @@
-//! Transcripts of which blocks the cache lets in and which it lets go.
+//! Transcripts of the blocks that the cache admits and evicts.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn block() -> Block {
     Block::new(builder.finish()).expect("a block")
 }
 
-/// Returns the name of a block: the letters are the numbers from 0.
+/// Returns the name of a block: the letter at position `at` of the alphabet.
 fn letter(at: usize) -> char {
     char::from(b'a' + at as u8)
 }
@@ -28,7 +28,7 @@ fn number(letter: char) -> usize {
     usize::from(letter as u8 - b'a')
 }
 
-/// A cache of one shard, and a table of which blocks are read.
+/// A cache of one shard, and a table whose blocks are read.
 struct Machine {
     cache: Arc<BlockCache>,
     table: TableBlocks,
@@ -37,15 +37,15 @@ struct Machine {
 impl Machine {
     fn new(blocks: u64) -> Machine {
         let bytes = blocks * entry_bytes(block().len());
-        // Some of the room is for spare memory.
+        // Some of the capacity is left to spares.
         let cache = Arc::new(BlockCache::new((bytes + bytes / (SPARE_PART - 1) + 1) as usize));
-        // So many places that no two of the blocks share one.
+        // So many ghost entries that no two of the blocks share one.
         cache.shards[0].lock().ghosts = Ghosts::new(1 << 16);
         let table = cache.table(BLOCKS);
         Machine { cache, table }
     }
 
-    /// Reads a block as a lookup does.
+    /// Reads a block as a lookup does. Returns what happened, as text.
     fn read(&self, letter: char) -> &'static str {
         let at = number(letter);
         if self.table.get(at).is_some() {
@@ -100,7 +100,7 @@ fn blocks_come_and_go() {
             lines.push(machine.show());
             lines.join("\n")
         }
-        // As after thousands of blocks that left the small queue unused.
+        // The state after thousands of blocks have left the small queue unused.
         "unused" => {
             machine.cache.shards[0].lock().used_in_small = 0;
             String::new()

@@ -22,16 +22,16 @@ pub struct Settings {
     pub create_if_missing: bool,
     pub paranoid_checks: bool,
     pub write_buffer_bytes: usize,
-    /// LevelDB uses at least 1 KiB.
+    /// Size of a block in bytes. LevelDB uses at least 1 KiB.
     pub block_bytes: usize,
     pub block_restart_interval: usize,
-    /// LevelDB uses at least 1 MiB.
+    /// Maximum size of a table in bytes. LevelDB uses at least 1 MiB.
     pub max_file_bytes: usize,
     pub cache_bytes: usize,
     pub snappy: bool,
     pub bloom_bits: Option<u32>,
     pub reuse_logs: bool,
-    /// Reverse byte order, under the name of `Order::Reverse` in `tests/support`.
+    /// Whether to use reverse byte order, under the name `interop.Reverse`.
     pub reverse: bool,
 }
 
@@ -63,8 +63,8 @@ struct Options {
 
 impl Options {
     fn new(settings: &Settings) -> Options {
-        // SAFETY: the setters get the options just made; what they point to is destroyed after
-        // them, in `drop`.
+        // SAFETY: the setters get the options just made; the objects they point to are destroyed
+        // after them, in `drop`.
         unsafe {
             let options = leveldb_options_create();
             leveldb_options_set_create_if_missing(options, settings.create_if_missing.into());

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Report;
 use crate::error::{CliError, Result};
 
-/// Maximum length of CURRENT, in bytes: a longer file is not one.
+/// Maximum length of CURRENT, in bytes. A longer file cannot be a CURRENT.
 const MAX_BYTES: u64 = 4096;
 
 pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
@@ -30,8 +30,8 @@ pub fn inspect(path: &Path, report: &mut Report) -> Result<()> {
         return Ok(());
     }
     if path.file_name().is_none_or(|own| own != CURRENT) {
-        // A copy outside a database.
-        return report.line(format!("{name} is not beside it"));
+        // The file may be a copy outside a database.
+        return report.line(format!("{name} is not in the same directory"));
     }
     report.damage(minikv::Error::corruption(format!("it names {name}, which does not exist")))
 }

@@ -1,4 +1,5 @@
-//! Detects the kind of a file: by its content, or by its name if the content does not tell.
+//! Detection of the kind of a file: by its content, or by its name if the content does not
+//! determine it.
 
 use std::fs::{File, FileType};
 use std::io::{Read, Seek, SeekFrom};
@@ -12,10 +13,11 @@ use minikv::fs::{DiskFs, Fs};
 
 use crate::error::{CliError, Result};
 
-/// Maximum length of CURRENT, in bytes.
+/// Maximum length of CURRENT, in bytes. A longer file cannot be a CURRENT.
 const MAX_CURRENT_BYTES: u64 = 4096;
 
-/// Number of records or damaged places to read before the name decides.
+/// Number of records or damaged places to read before the name decides. With a higher number,
+/// damaged files take longer.
 const MAX_RECORDS: usize = 16;
 
 /// The kind of a file.
@@ -28,10 +30,11 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of the file at `path`, or `None` if neither its content nor its name tells.
+    /// Returns the kind of the file at `path`, or `None` if neither its content nor its name
+    /// determines it.
     pub fn of(path: &Path) -> Result<Option<Kind>> {
         let failed = |error| CliError::io("read", path, error);
-        // Checked before opening, because opening a FIFO waits for a writer.
+        // The kind is checked before opening, because opening a FIFO waits for a writer.
         let is_special = |kind: FileType| !kind.is_file() && !kind.is_dir();
         let before = std::fs::metadata(path).map_err(|error| CliError::io("open", path, error))?;
         if is_special(before.file_type()) {
@@ -62,7 +65,8 @@ impl Kind {
     }
 }
 
-/// A MANIFEST's records are version edits, the first with the comparator; a log's are batches.
+/// Returns the kind of a file of records: those of a MANIFEST are version edits, those of a log are
+/// batches. Returns `None` if no record determines it.
 fn by_records(path: &Path) -> Result<Option<Kind>> {
     let file = DiskFs.open(path).map_err(|error| CliError::io("open", path, error))?;
     let mut reader = LogReader::new(file, path)?;
@@ -79,7 +83,7 @@ fn by_records(path: &Path) -> Result<Option<Kind>> {
     Ok(None)
 }
 
-/// Returns whether `record` is an edit with fields that no batch could be mistaken for.
+/// Returns whether `record` is an edit with fields that no batch can have.
 fn is_edit(record: &[u8]) -> bool {
     VersionEdit::decode(record).is_ok_and(|edit| {
         edit.comparator.is_some_and(|name| !name.is_empty()) || edit.next_file_number.is_some()
@@ -99,7 +103,7 @@ fn by_name(path: &Path) -> Option<Kind> {
         Some(FileName::Current) => return Some(Kind::Current),
         _ => {}
     }
-    // `broken.ldb`, `000005.log.bak`.
+    // The names may also be such as `broken.ldb` or `000005.log.bak`.
     match name {
         _ if name.contains(".ldb") || name.contains(".sst") => Some(Kind::Table),
         _ if name.contains(".log") => Some(Kind::Log),

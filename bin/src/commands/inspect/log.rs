@@ -1,4 +1,4 @@
-//! Inspection of a write-ahead log: its batches, and how it ends.
+//! Inspection of a write-ahead log: its batches, and its end.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::report::json_bytes;
 use crate::commands::{count, thousands};
 use crate::error::{CliError, Result};
 
-/// Sums over the batches.
+/// Totals over the batches.
 #[derive(Default)]
 struct Totals {
     batches: u64,
@@ -22,7 +22,8 @@ struct Totals {
 }
 
 impl Totals {
-    /// The range of sequence numbers of the operations; without operations, the next one.
+    /// Returns the range of sequence numbers of the operations as text; if there are no operations,
+    /// the next sequence number.
     fn sequences(&self) -> String {
         let first = self.first_seq.unwrap_or(0);
         match self.puts + self.deletes {
@@ -75,7 +76,8 @@ pub fn each_record(
         match reader.next() {
             Ok(None) => break,
             Ok(Some(record)) => {
-                // The record borrows the reader, so its offset can be asked for only afterwards.
+                // The record borrows the reader, so it is copied before the reader is asked for the
+                // record's offset.
                 let record = record.to_vec();
                 visit(reader.record_offset(), &record, report)?;
             }

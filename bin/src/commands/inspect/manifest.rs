@@ -1,4 +1,4 @@
-//! Inspection of a MANIFEST: its version edits, and the version that results.
+//! Inspection of a MANIFEST: its version edits, and the resulting version.
 
 use std::collections::BTreeMap;
 use std::path::Path;

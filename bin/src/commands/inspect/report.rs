@@ -11,11 +11,11 @@ use crate::output::Stdout;
 
 const SHOWN_KEY_CHARS: usize = 40;
 
-/// Collects the contents of a file.
+/// Collects the facts about a file.
 pub struct Report {
     path: PathBuf,
     stdout: Stdout,
-    /// `None` if the output is text.
+    /// The JSON document; `None` if the output is text.
     document: Option<Map<String, Value>>,
     format: Format,
     entries: bool,
@@ -82,7 +82,7 @@ impl Report {
         Ok(())
     }
 
-    /// Returns a key for a line of text, cut if it is long.
+    /// Returns a key for a line of text, shortened if it is long.
     pub fn show_key(&self, key: &[u8]) -> String {
         let text = self.format.show(key);
         match text.char_indices().nth(SHOWN_KEY_CHARS) {
@@ -95,7 +95,7 @@ impl Report {
     pub fn show_internal_key(&self, key: &[u8]) -> String {
         match ParsedKey::parse(key) {
             Ok(key) => format!("{} @{} {}", self.show_key(key.user_key), key.seq, kind(&key)),
-            Err(_) => format!("{} (no internal key)", self.show_key(key)),
+            Err(_) => format!("{} (not an internal key)", self.show_key(key)),
         }
     }
 
@@ -125,7 +125,7 @@ impl Report {
         }
         self.stdout.finish()?;
         let places = self.damage.len();
-        // Damage has precedence over features that this build does not know.
+        // Damage takes precedence over features that this build does not know.
         let at = self.damage.iter().position(minikv::Error::is_corruption).unwrap_or(0);
         if places == 0 {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::commands::{count, size, thousands};
 use crate::error::Result;
 use crate::table_file::open_table;
 
-/// Sums over the data blocks.
+/// Totals over the data blocks.
 #[derive(Default)]
 struct Totals {
     blocks: u64,
@@ -200,7 +200,8 @@ fn filter(table: &Table, totals: &Totals, report: &mut Report) -> Result<()> {
         return report.line("filter: none");
     };
     let bits_per_entry = filter.bytes as f64 * 8.0 / totals.entries.max(1) as f64;
-    // A filter block also has an offset for every 2 KiB of data: with large values, that is most.
+    // A filter block also has an offset for every 2 KiB of data. With large values, these are most
+    // of the block.
     let bits_per_entry = match bits_per_entry < 100.0 {
         true => format!("{bits_per_entry:.1}"),
         false => thousands(bits_per_entry.round() as u64),

@@ -45,7 +45,7 @@ impl<'a> Advised<'a> {
         format!("{}\n\n{}\n\n{}", self.report.head(), self.table(), verdict.join("\n"))
     }
 
-    /// Returns a table of what each configuration saves.
+    /// Returns a table of the savings of each configuration.
     pub fn table(&self) -> Table {
         let mut table = Table::grouped(
             &[("", 2), ("data blocks per get", 3), ("file reads", 1), ("ns per get", 2)],

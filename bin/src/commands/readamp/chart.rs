@@ -5,7 +5,7 @@ use std::fmt::Write;
 /// Height of a row of bars or dots, in pixels.
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
-/// Height of a line of text, and of one of several spans in a row, in pixels.
+/// Height of a line of text, and of each span in a row of several spans, in pixels.
 const TEXT: f64 = 15.0;
 const AXIS: f64 = 36.0;
 /// Space for a label of a horizontal axis, in pixels.
@@ -31,7 +31,7 @@ impl Frame {
         self.width - self.left - self.right
     }
 
-    /// Draws vertical lines at `ticks` of a horizontal axis, and names both.
+    /// Draws vertical lines at the `ticks` of a horizontal axis, with their labels and the unit.
     fn axis(&self, out: &mut String, height: f64, unit: &str, ticks: &[(f64, String)]) {
         for (x, label) in ticks {
             line(out, "grid", (*x, 0.0), (*x, height));
@@ -49,7 +49,7 @@ impl Frame {
     }
 }
 
-/// Escapes text for use inside an element or attribute.
+/// Returns text escaped for use inside an element or attribute.
 pub fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -92,7 +92,7 @@ impl Bar {
     }
 }
 
-/// Draws horizontal bars, each followed by its sum, on a scale from 0 to `most`.
+/// Returns a chart of horizontal bars, each followed by its sum, on a scale from 0 to `most`.
 pub fn bars(frame: &Frame, title: &str, unit: &str, bars: &[Bar], most: f64) -> String {
     let ticks = ticks(most);
     let scale = frame.across() / ticks.last().copied().unwrap_or(1.0);
@@ -133,7 +133,7 @@ pub struct Span {
     pub tooltip: String,
 }
 
-/// Draws spans on a logarithmic scale, each followed by its two figures.
+/// Returns a chart of spans on a logarithmic scale, each followed by its two figures.
 pub fn spans(frame: &Frame, title: &str, unit: &str, rows: &[Row]) -> String {
     let all = || rows.iter().flat_map(|row| &row.spans);
     let least = all().map(|span| span.from).fold(f64::INFINITY, f64::min);
@@ -186,7 +186,8 @@ pub struct Measured {
     pub tooltip: String,
 }
 
-/// Draws rates in percent, one a row: a dot with its interval, and a stroke at the prediction.
+/// Returns a chart of rates in percent, one a row: a dot with its interval, and a stroke at the
+/// prediction.
 pub fn intervals(frame: &Frame, title: &str, unit: &str, rows: &[Measured]) -> String {
     let most = rows.iter().map(|row| row.high.max(row.predicted)).fold(0.0, f64::max);
     let ticks = ticks(most * 100.0);
@@ -236,7 +237,7 @@ pub struct Axes {
     pub upwards: &'static str,
 }
 
-/// Draws points and curves, with a logarithmic vertical scale for rates.
+/// Returns a chart of points and curves, with a logarithmic vertical scale for rates.
 pub fn rates(
     frame: &Frame,
     title: &str,
@@ -297,7 +298,8 @@ fn extent(points: &[Point], curves: &[Curve]) -> (f64, f64) {
     (least, ys.iter().copied().fold(least, f64::max))
 }
 
-/// Maximum number of decades with ticks at 2 and 5. More leave space only for powers of ten.
+/// Maximum number of decades with ticks at 1, 2 and 5; with more decades, only powers of ten have
+/// ticks.
 const MOST_DECADES: f64 = 2.4;
 
 /// A logarithmic scale that maps values to a range of coordinates.
@@ -338,7 +340,7 @@ impl Log {
     }
 }
 
-/// Returns round numbers from 0 to `most` or just above.
+/// Returns round numbers from 0 up to `most` or the next one above it.
 fn ticks(most: f64) -> Vec<f64> {
     if most.is_nan() || most <= 0.0 {
         return vec![0.0, 1.0];
@@ -351,12 +353,12 @@ fn ticks(most: f64) -> Vec<f64> {
     (0..=last).map(|i| (f64::from(i) * step * 1e6).round() / 1e6).collect()
 }
 
-/// Removes the errors of binary fractions.
+/// Returns `n` without the errors of binary fractions.
 fn round(n: f64) -> f64 {
     (n * 1e9).round() / 1e9
 }
 
-/// Formats a figure with its significant digits.
+/// Formats a figure with the digits that are significant.
 fn figures(n: f64) -> String {
     match n {
         n if n >= 100.0 => format!("{n:.0}"),

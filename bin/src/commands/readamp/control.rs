@@ -2,8 +2,8 @@
 //!
 //! LevelDB's filters use a 32-bit hash whose last step mixes weakly. Keys that differ only in their
 //! last four bytes can have hashes that differ in few bits, and then filters are wrong more often
-//! than theory predicts. The control shows whether that is the reason: it builds filters of the
-//! same size and number of probes, from the same keys, with another hash.
+//! than theory predicts. The control shows whether this is the reason for a high rate: it builds
+//! filters of the same size and number of probes, from the same keys, with another hash.
 
 use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::shadow::{BlockFilters, FilterPlan, Outcome, TableFilters};
@@ -22,7 +22,8 @@ pub struct Control {
     pub rate: Rate,
 }
 
-/// Runs a control for each configuration whose rate is not as predicted.
+/// Runs a control for each configuration whose measured rate differs from the prediction. Returns
+/// their rates.
 pub fn rates(source: &Source, lookups: &[Lookup], measured: &[Measured]) -> Result<Vec<Control>> {
     let odd = measured.iter().filter(|m| m.rate.is_some_and(|rate| !rate.agrees()));
     let odd: Vec<_> = odd.map(|m| m.filters).filter(|f| matches!(f, Filters::Block(_))).collect();
@@ -139,7 +140,8 @@ fn hash64(key: &[u8]) -> u64 {
     hash
 }
 
-/// Murmur's 64-bit finalizer, after an addition that moves 0 away.
+/// Returns a number mixed with Murmur's 64-bit finalizer, after an addition, because the finalizer
+/// maps 0 to 0.
 fn mix(n: u64) -> u64 {
     let n = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -154,7 +156,7 @@ mod tests {
     use super::super::rates::wilson;
     use super::*;
 
-    /// Consecutive numbers, which LevelDB's hash spreads badly.
+    /// The keys are consecutive numbers, which LevelDB's hash spreads badly.
     #[test]
     fn its_rate_is_the_textbooks() {
         let keys: Vec<_> = (0..20_000u32).map(|i| format!("{i:08}").into_bytes()).collect();

@@ -12,9 +12,9 @@ const MAX_CONFIGURATIONS: usize = 64;
 /// The filters of one configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Filters {
-    /// The files as they are.
+    /// The filters that the files have.
     AsIs,
-    /// The files as they are, read as if they had no filters.
+    /// The files' filters are not used.
     Ignored,
     /// No filters.
     None,

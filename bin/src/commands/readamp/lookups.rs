@@ -12,9 +12,11 @@ use crate::input::Lines;
 use crate::output::Progress;
 use crate::workload::{Data, Rng, near_miss};
 
-/// Maximum number of a database's keys to choose lookups from. They are held in memory.
+/// Maximum number of a database's keys from which lookups are chosen. They are held in memory, so a
+/// higher number takes more.
 const POOL_KEYS: usize = 200_000;
-/// Maximum number of attempts to find an absent key between the present ones.
+/// Maximum number of attempts to find an absent key between two present ones. Raising it helps only
+/// if nearly all neighbouring keys are present.
 const TRIES: usize = 100;
 
 /// The value of `--lookups`.
@@ -90,7 +92,7 @@ pub struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// Reads the whole database and keeps a uniform random sample of its keys.
+    /// Reads the whole database, and returns a uniform random sample of its keys.
     pub fn of(db: &'a ReadOnlyDb, seed: u64) -> Result<Pool<'a>> {
         let mut rng = Rng::new(seed);
         let mut pool =
@@ -153,12 +155,12 @@ impl Keys for Pool<'_> {
 }
 
 impl Choice {
-    /// Chooses lookups of keys of `data`.
+    /// Returns lookups of keys of `data`.
     pub fn of_data(&self, data: &Data) -> Result<Vec<Lookup>> {
         self.of(data)
     }
 
-    /// Chooses lookups of keys of a database.
+    /// Returns lookups of keys of a database.
     pub fn of_pool(&self, pool: &Pool<'_>) -> Result<Vec<Lookup>> {
         self.of(pool)
     }
@@ -206,19 +208,21 @@ impl Chooser {
     fn next(&self, rng: &mut Rng) -> u64 {
         match &self.zipf {
             None => rng.below(self.n),
-            // The popular keys are spread over the key space.
+            // The popular keys are spread over all keys.
             Some(zipf) => Rng::new(zipf.rank(rng).wrapping_add(self.offset)).below(self.n),
         }
     }
 }
 
-/// Zipf's law: rank `i`, from 1, is drawn in proportion to `1 / i^exponent`.
+/// Zipf's law: ranks begin with 1, and rank `i` is drawn with a probability proportional to `1 /
+/// i^exponent`.
 struct Zipf {
-    /// Sum of the weights up to each rank.
+    /// For each rank, the sum of the weights up to that rank.
     sums: Vec<f64>,
 }
 
-/// Maximum number of ranks, which take eight bytes each. Later ones would hardly ever be drawn.
+/// Maximum number of ranks, each of which takes eight bytes. Ranks beyond it would hardly ever be
+/// drawn.
 const ZIPF_RANKS: u64 = 1 << 20;
 
 impl Zipf {
@@ -239,8 +243,8 @@ impl Zipf {
     }
 }
 
-/// Reads the keys of a file, one a line: in the format of keys if one is given, otherwise bytes as
-/// they are.
+/// Returns lookups of the keys of a file, one a line: in the format of keys if one is given,
+/// otherwise as plain bytes.
 pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<Lookup>> {
     let format = global.key_format.or(global.format);
     let mut lines = Lines::open(Some(path))?;
@@ -262,7 +266,7 @@ pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<L
     }
 }
 
-/// Returns for each lookup whether it is the first of its key.
+/// Returns, for each lookup, whether it is the first one of its key.
 pub fn first_times(lookups: &[Lookup]) -> Vec<bool> {
     let mut seen = HashSet::with_capacity(lookups.len());
     lookups.iter().map(|lookup| seen.insert(&lookup.key[..])).collect()

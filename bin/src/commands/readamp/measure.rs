@@ -1,4 +1,4 @@
-//! Measures the lookups: what they read, and how long they take.
+//! Measurement of the lookups: the blocks they read, and the time they take.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::output::Progress;
 
-/// Number of times that the lookups are timed.
+/// Number of times that the lookups are timed. More rounds take longer and give steadier times.
 const ROUNDS: usize = 3;
 
 /// Maximum latency that is recorded exactly, in nanoseconds: one hour.
@@ -30,9 +30,9 @@ pub struct Measured {
     pub filters: Filters,
     /// Size of the filters in bytes, in the files and, while the tables are open, in memory.
     pub filter_bytes: u64,
-    /// The lookups with an empty block cache at first.
+    /// The first pass, which begins with an empty block cache.
     pub cold: Pass,
-    /// The same lookups again, with the blocks that the cache kept.
+    /// The second pass, with the blocks that the cache kept.
     pub warm: Pass,
     /// The false-positive rate, if filters were queried for absent keys.
     pub rate: Option<Rate>,
@@ -93,14 +93,14 @@ impl Class {
     }
 }
 
-/// The lookups, and whether each is the first of its key.
+/// The lookups and, for each, whether it is the first one of its key.
 pub struct Work<'a> {
     pub lookups: &'a [Lookup],
     pub first_times: &'a [bool],
 }
 
 impl Work<'_> {
-    /// Does the lookups on every configuration.
+    /// Does the lookups on every configuration, and returns the measurements.
     pub fn measure(&self, source: &Source, candidates: Vec<Candidate>) -> Result<Vec<Measured>> {
         let progress = Progress::steps("counting", candidates.len() as u64);
         let mut measured = Vec::with_capacity(candidates.len());
@@ -109,12 +109,13 @@ impl Work<'_> {
             progress.set(measured.len() as u64);
         }
         drop(progress);
-        // Round by round, so that other work of the machine affects all configurations alike.
+        // Configurations take turns in each round, so that other work of the machine affects all of
+        // them alike.
         let progress = Progress::steps("timing", (candidates.len() * ROUNDS) as u64);
         let mut clocks: Vec<_> = candidates.iter().map(|_| [Clock::new(), Clock::new()]).collect();
         for round in 0..ROUNDS {
             for (i, candidate) in candidates.iter().enumerate() {
-                // Counting is separate, because tracing takes time.
+                // Reads are counted in a separate pass, because tracing takes time.
                 let db = source.open_candidate(candidate)?;
                 let read = ReadOptions::default().use_filter(candidate.filters.asked());
                 let [cold, warm] = &mut clocks[i];

@@ -262,7 +262,7 @@ impl Args {
         choose(&Choice { number, absent_ratio, zipf, seed })
     }
 
-    /// Describes how the lookups were chosen.
+    /// Returns a description of how the lookups were chosen.
     fn lookups_named(&self) -> String {
         match &self.lookups {
             Some(Wanted::File(path)) => format!("from {}", path.display()),
@@ -276,7 +276,7 @@ impl Args {
     }
 }
 
-/// Returns options that read all filters, even if new tables are to have none.
+/// Returns options with which all filters are read, even if new tables are to have none.
 fn readable(options: Options) -> Options {
     let default = minikv::BloomFilterPolicy::new(10);
     options.filter_policy(Some(std::sync::Arc::new(default)))
@@ -293,8 +293,8 @@ fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
     Source::of(dir, readable(options), shape.cache_bytes())
 }
 
-/// Loads `data` and does lookups of present keys and as many of absent ones, without filters and
-/// with those of `shape`.
+/// Loads `data` and does lookups, half of them of present keys and half of absent ones, without
+/// filters and with the filters of `shape`. Returns the report.
 pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Report> {
     let scratch = Scratch::new()?;
     let source = load(shape, data, seed, &scratch.path().join("db"))?;
@@ -306,7 +306,7 @@ pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Re
 }
 
 impl Report {
-    /// Does `lookups` on `source` with each of `filters`.
+    /// Does `lookups` on `source` with each of `filters`, and returns the report.
     fn of(
         data: String,
         entries: u64,
@@ -336,7 +336,7 @@ impl Report {
     }
 }
 
-/// Returns the number of tables by level: `L0: 1, L2: 7`, without empty levels.
+/// Returns the number of tables by level as text, such as `L0: 1, L2: 7`, without empty levels.
 pub fn show_levels(tables: &[u64]) -> String {
     let levels = tables.iter().enumerate().filter(|(_, tables)| **tables > 0);
     let levels: Vec<_> = levels.map(|(level, tables)| format!("L{level}: {tables}")).collect();

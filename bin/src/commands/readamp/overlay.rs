@@ -23,14 +23,14 @@ pub struct Overlay {
     files: BTreeMap<String, Content>,
 }
 
-/// The place of a file's bytes.
+/// The location of a file's bytes.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// All on the disk.
     Disk,
     /// All in memory.
     Memory(Arc<Vec<u8>>),
-    /// This many bytes on the disk, the rest in memory.
+    /// The first `disk_bytes` bytes are on the disk, the rest in memory.
     Spliced { disk_bytes: u64, tail: Arc<Vec<u8>> },
 }
 

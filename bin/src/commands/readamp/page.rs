@@ -236,13 +236,13 @@ impl Report {
     }
 }
 
-/// Draws a chart twice, for wide and for narrow windows. The style sheet shows one of them.
+/// Returns a chart drawn twice, for wide and for narrow windows. The style sheet shows one of them.
 fn both(draw: impl Fn(&Frame) -> String) -> String {
     let (wide, narrow) = (draw(&WIDE), draw(&NARROW));
     format!("<div class=\"wide\">\n{wide}</div>\n<div class=\"narrow\">\n{narrow}</div>\n")
 }
 
-/// Escapes a sentence for an element, with figures joined to their `%`.
+/// Returns a sentence escaped for an element, with figures joined to their `%`.
 fn prose(text: &str) -> String {
     escape(text).replace(" %", "&nbsp;%")
 }
@@ -268,7 +268,7 @@ fn footer(page: &mut String, from: &Provenance) {
     );
 }
 
-/// Describes a configuration's rate in words.
+/// Returns a description of a configuration's rate, if it has one.
 fn rate_in_words(m: &Measured) -> Option<String> {
     let rate = m.rate?;
     let (low, high) = rate.interval();
@@ -286,7 +286,7 @@ fn title_of(kind: &str) -> &'static str {
     if kind == "present" { "Present keys" } else { "Absent keys" }
 }
 
-/// Returns the kind of filters that are queried, for which the theory differs.
+/// Returns the kind of filter that is queried. Each kind has a theory of its own.
 fn family(m: &Measured) -> &'static str {
     match m.filters {
         Filters::Table(_) | Filters::Both(_) => "fuse",

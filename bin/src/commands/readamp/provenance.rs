@@ -28,7 +28,7 @@ impl Provenance {
     }
 }
 
-/// Quotes an argument for a shell.
+/// Returns an argument quoted for a shell.
 fn quoted(arg: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:,=+@%".contains(c);
     match !arg.is_empty() && arg.chars().all(plain) {
@@ -67,7 +67,7 @@ fn date(seconds: u64) -> String {
     format!("{year}-{month:02}-{:02}", day + 1)
 }
 
-/// Describes the system and the processor, as far as they are known.
+/// Returns a description of the system and the processor, as far as they are known.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let cores = super::count(cores as u64, "core", "cores");
@@ -75,7 +75,7 @@ fn machine() -> String {
     format!("{} on {}{model}, {cores}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
-/// Returns the processor's name, if the system has it in a file.
+/// Returns the processor's name, if the system provides it in a file.
 fn processor() -> Option<String> {
     let info = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;

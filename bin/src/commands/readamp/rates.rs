@@ -10,25 +10,26 @@ use minikv::internals::advice::shadow::{FilterShape, Outcome};
 /// Size in bits above which the textbook's formula is exact enough.
 const LONG_FILTER_BITS: u64 = 1 << 16;
 
-/// How often filters queried for keys they do not have answered "maybe".
+/// The rate at which filters answered "maybe" for keys that they do not have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Number of queries of filters for keys they do not have.
+    /// Number of filter queries for keys that the filter does not have.
     pub tried: u64,
     /// Number of these queries that were answered "maybe".
     pub wrong: u64,
-    /// Equivalent number of independent queries. Queries of one filter are correlated, and so are
-    /// those of one key in several tables.
+    /// Number of independent queries that would give the same certainty. Queries of one filter are
+    /// correlated, and so are queries for one key in several tables.
     pub independent: f64,
     /// The theoretical probability, averaged over the filters queried.
     pub predicted: f64,
-    /// The same by the textbook's formula, which assumes that the probes of a key are independent.
+    /// The theoretical probability by the textbook's formula, which assumes that the probes of a
+    /// key are independent.
     pub textbook: f64,
 }
 
 impl Rate {
-    /// Returns the rate at some levels, where `tried` queries were for keys that the filters do not
-    /// have and `wrong` of them were answered "maybe". `None` if `tried` is 0.
+    /// Returns the rate at some levels, given that `wrong` of `tried` queries for keys that the
+    /// filters do not have were answered "maybe". Returns `None` if `tried` is 0.
     pub fn of_filters(
         tried: u64,
         wrong: u64,
@@ -80,8 +81,8 @@ impl Rate {
 }
 
 /// Returns the factor, at least 1, by which the variance of a rate exceeds that of independent
-/// queries. Queries are clustered by filters and by keys, as in Cameron, Gelbach and Miller,
-/// "Robust inference with multiway clustering" (2011).
+/// queries. Queries are clustered by filter and by key, as in Cameron, Gelbach and Miller, "Robust
+/// inference with multiway clustering" (2011).
 pub fn design_effect(shadow: &Outcome) -> f64 {
     let tried: u64 = shadow.tried.iter().flat_map(|shapes| shapes.values()).sum();
     let wrong: u64 = shadow.wrong.iter().sum();
@@ -109,9 +110,9 @@ pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
 /// Returns the false-positive probability if the probes of a key are at `h + i * delta` modulo
 /// `bits`, as in LevelDB.
 ///
-/// If `delta` and `bits` have a common factor, probes coincide: such a key sets fewer bits, and
-/// fewer must be set for an absent one. In a filter of one data block, with a few hundred bits,
-/// that is often enough to matter.
+/// If `delta` and `bits` have a common factor, some probes of a key coincide: such a key sets fewer
+/// bits, and an absent one needs fewer set bits to be a false positive. In a filter of one data
+/// block, with a few hundred bits, this happens often enough to matter.
 pub fn double_hashing_probability(bits: u64, keys: u64, probes: u32) -> f64 {
     if bits == 0 || bits > LONG_FILTER_BITS {
         return if bits == 0 { 0.0 } else { false_positive_probability(bits, keys, probes) };
@@ -140,7 +141,7 @@ mod tests {
 
     #[test]
     fn wilson_is_wilson() {
-        // Computed by hand, and in agreement with statistics packages.
+        // These values were computed by hand, and agree with statistics packages.
         let (low, high) = wilson(0.1, 100.0);
         assert!((low - 0.05523).abs() < 1e-5 && (high - 0.17437).abs() < 1e-5, "{low} {high}");
         let (low, high) = wilson(0.0, 1000.0);
@@ -152,8 +153,8 @@ mod tests {
         assert_eq!(wilson(0.0, 0.0), (0.0, 1.0));
     }
 
-    /// Builds filters of random keys and queries them for others. The prediction is close to the
-    /// result, and the textbook's is not.
+    /// Builds filters of random keys and queries them for other keys. The prediction is close to
+    /// the result, and the textbook's formula is not.
     #[test]
     fn double_hashing_is_predicted() {
         let policy = BloomFilterPolicy::new(10);

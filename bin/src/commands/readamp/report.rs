@@ -13,7 +13,7 @@ use crate::output::Table;
 
 /// Maximum width of a line of text, in columns.
 const WIDTH: usize = 100;
-/// Maximum number of configurations that a remark names one by one.
+/// Maximum number of configurations that a remark names one by one. More make remarks longer.
 const MAX_NAMED: usize = 4;
 
 /// The results of all measurements.
@@ -39,7 +39,7 @@ impl Report {
         format!("{}{}", parts.join("\n\n"), self.remarks_text())
     }
 
-    /// Returns the report without levels and times.
+    /// Returns the report without the tables of levels and times.
     pub fn summary(&self) -> String {
         let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
         let tables = reads.chain([self.filters()]);
@@ -59,7 +59,7 @@ impl Report {
         if lines.is_empty() { String::new() } else { format!("\n\n{}", lines.join("\n")) }
     }
 
-    /// Describes the data and the lookups.
+    /// Returns a description of the data and the lookups.
     pub fn head(&self) -> String {
         format!(
             "{}: {}, {} ({}), {} of {}\n{} ({}), {}; block cache of {}",
@@ -76,7 +76,7 @@ impl Report {
         )
     }
 
-    /// Returns a table of what gets of absent or present keys read.
+    /// Returns a table of the reads that gets of absent or present keys did, with its title.
     fn reads(&self, absent: bool) -> Option<(String, Table)> {
         let pick = |m: &Measured| match absent {
             true => (m.cold.absent.clone(), m.warm.absent.clone()),
@@ -209,8 +209,8 @@ impl Report {
         remarks
     }
 
-    /// States how many fewer blocks absent keys cost with filters: for each configuration if there
-    /// are few, otherwise for the worst and the best.
+    /// Returns a remark on how many blocks filters save for absent keys: for each configuration if
+    /// there are few, otherwise for the worst and the best.
     fn remark_on_savings(&self) -> Option<String> {
         let blocks = |m: &Measured| m.cold.absent.trace.data_blocks();
         let without = self.measured.iter().find(|m| m.rate.is_none() && blocks(m) > 0)?;
@@ -259,11 +259,11 @@ struct Outside<'a> {
 /// The reason why a measured rate differs from the prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
-    /// LevelDB's hash does not spread these keys.
+    /// LevelDB's hash does not spread these keys well.
     Unspread,
     /// The prediction assumes that LevelDB's hashes are random.
     NotRandom,
-    /// Chance: one interval in twenty misses.
+    /// The difference is due to chance: one interval in twenty misses the true rate.
     Chance,
 }
 
@@ -278,7 +278,8 @@ impl Reason {
         }
     }
 
-    /// Names all configurations, and gives the figures of the one that differs most.
+    /// Returns a remark that names all configurations, with the figures of the one that differs
+    /// most.
     fn remark(self, outside: &[Outside<'_>]) -> String {
         let names: Vec<_> = outside.iter().map(|outside| outside.m.filters.to_string()).collect();
         let names = listed(&names);
@@ -305,8 +306,8 @@ impl Reason {
                  not spread these keys. {furthest}{figures}."
             ),
             Reason::NotRandom => format!(
-                "{names}: not the predicted rate, which takes LevelDB's hashes for random; those \
-                 of these keys are not. {furthest}{figures}."
+                "{names}: not the predicted rate, which assumes that LevelDB's hashes are random; \
+                 those of these keys are not. {furthest}{figures}."
             ),
             Reason::Chance => format!(
                 "{names}: prediction outside the 95 % interval, as happens by chance to one \
@@ -316,7 +317,7 @@ impl Reason {
     }
 }
 
-/// Joins parts as in a sentence: `a`, `a and b`, `a, b and c`.
+/// Returns parts joined as in a sentence: `a`, `a and b`, `a, b and c`.
 fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
@@ -325,7 +326,7 @@ fn listed(parts: &[String]) -> String {
     }
 }
 
-/// Formats `a / b` with its significant digits.
+/// Formats `a / b` with the digits that are significant.
 fn ratio(a: u64, b: u64) -> String {
     match a as f64 / b as f64 {
         ratio if ratio < 10.0 => format!("{ratio:.1}"),
@@ -333,7 +334,8 @@ fn ratio(a: u64, b: u64) -> String {
     }
 }
 
-/// Breaks a text into lines of at most `width` characters, but not between a figure and its `%`.
+/// Returns a text broken into lines of at most `width` characters, but not between a figure and its
+/// `%`.
 pub fn wrap(text: &str, width: usize) -> String {
     let mut lines = String::new();
     let mut used = 0;

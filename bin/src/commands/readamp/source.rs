@@ -23,8 +23,9 @@ use crate::output::Progress;
 use crate::table_file::open_table;
 
 /// Maximum number of attempts to list a database's files while a writer keeps changing them.
+/// Raising it helps only beside a writer that never pauses.
 const MAX_TRIES: usize = 50;
-/// The restart interval of a metaindex does not matter: it has one or two entries.
+/// Restart interval of a metaindex. It does not matter, because a metaindex has one or two entries.
 const METAINDEX_RESTART_INTERVAL: usize = 16;
 
 /// The files of a database as of one moment.
@@ -47,13 +48,13 @@ pub struct Candidate {
 }
 
 impl Source {
-    /// Surveys the database in `dir`.
+    /// Returns the files of the database in `dir`.
     pub fn of(dir: &Path, options: Options, cache_bytes: u64) -> Result<Source> {
         let comparator = BytewiseComparator.name();
         let mut tries = 0;
         loop {
             tries += 1;
-            // A missing or unreadable database is reported as by other commands.
+            // A missing or unreadable database is reported like in other commands.
             if !DiskFs.exists(&dir.join(files::CURRENT)).unwrap_or(false) {
                 Db::open_read_only(dir, options.clone())?;
             }
@@ -113,7 +114,7 @@ impl Source {
         self.open_overlay(&Arc::new(self.as_it_is()?))
     }
 
-    /// Returns what the replay of the logs left out.
+    /// Returns the result of the replay of the logs.
     pub fn recovery(&self) -> Result<Recovery> {
         Ok(self.open()?.recovery().clone())
     }
@@ -144,7 +145,8 @@ impl Source {
         Ok((candidates, held))
     }
 
-    /// Reads all tables once and replays `lookups` under each of `plans`.
+    /// Reads all tables once and replays `lookups` under each of `plans`. Returns the outcome of
+    /// each plan.
     pub fn replay(&self, plans: Vec<FilterPlan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
         let mut shadow = Shadow::new(order(), plans, lookups);
         self.walk(&mut shadow)?;
@@ -203,7 +205,7 @@ impl Source {
     fn as_it_is(&self) -> Result<Overlay> {
         let mut overlay = Overlay::new(&self.dir);
         for (_, name) in &self.tables {
-            // The engine reports a missing file.
+            // A missing file is not added; the engine reports it.
             if DiskFs.exists(&self.dir.join(name)).unwrap_or(true) {
                 overlay.file(name, Content::Disk);
             }
@@ -270,7 +272,8 @@ fn order() -> UserComparator {
     UserComparator::new(Arc::new(BytewiseComparator))
 }
 
-/// Returns the part of `table` after its data blocks, with the filters `made`, and its offset.
+/// Returns the part of `table` that follows its data blocks, with the filters `made`, and the
+/// offset of that part.
 fn splice(table: &Table, policy: &str, made: &MadeFilters) -> Result<(u64, Vec<u8>)> {
     let data_end = table.blocks()?.iter().filter_map(|block| block.handle.end()).max();
     let data_end = data_end.unwrap_or(0);
@@ -324,7 +327,8 @@ mod tests {
         Filters::Both(3),
     ];
 
-    /// A database of several levels, with old versions, deleted keys and entries in its log.
+    /// Creates a database of several levels, with old versions, deleted keys and entries in its
+    /// log.
     fn database(dir: &Path, bits: u32) -> Source {
         let options = Options::default()
             .create_if_missing(true)
@@ -359,8 +363,8 @@ mod tests {
         lookups
     }
 
-    /// Reduces a trace to the counts of the replay, which has no cache and counts no bytes or
-    /// skipped tables.
+    /// Returns a trace reduced to the counts that a replay makes: it has no cache and counts
+    /// neither bytes nor skipped tables.
     fn shadowed(trace: &ReadTrace) -> Vec<LevelTrace> {
         let level = |level: &LevelTrace| {
             let mut shadowed = LevelTrace::default();
@@ -380,8 +384,8 @@ mod tests {
         trace.levels.iter().map(level).collect()
     }
 
-    /// The totals equal those of single gets' traces, of the database's own counters, and of the
-    /// replay, which does no gets.
+    /// The totals equal the sums of the traces of single gets, of the database's own counters, and
+    /// of the replay, which does no gets.
     #[test]
     fn every_count_is_the_sum_of_the_traces_of_its_gets() {
         let dir = tempfile::tempdir().unwrap();
@@ -431,7 +435,7 @@ mod tests {
         assert_eq!(saved, all[3].total().filter_negatives, "each \"no\" saves a block");
     }
 
-    /// Replacing a table's filter by one of its own kind gives the same file.
+    /// Replacing a table's filter by an equal one gives the same file.
     #[test]
     fn splicing_the_same_filter_changes_no_byte() {
         let dir = tempfile::tempdir().unwrap();

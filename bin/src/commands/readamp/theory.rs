@@ -15,8 +15,8 @@ use super::report::{interval, percent, wrap};
 use crate::output::{Progress, Table};
 use crate::workload::Rng;
 
-/// Number of keys in the filter of each cell. A prime, so that filter sizes are no rounder than in
-/// real tables.
+/// Number of keys in the filter of each cell. It is a prime, so that filter sizes are no rounder
+/// than in real tables. A larger number makes measured rates more exact and takes longer.
 const KEYS: u64 = 50_021;
 const TRIES: u64 = 400_000;
 const MAX_PROBES: u32 = 8;
@@ -26,7 +26,7 @@ fn rows() -> impl Iterator<Item = u32> {
     (2..=20).chain([32])
 }
 
-/// The table.
+/// The table of rates.
 pub struct Theory {
     seed: u64,
     rows: Vec<Row>,
@@ -37,10 +37,10 @@ struct Row {
     bits_per_key: u32,
     /// Cells by number of probes, from 1.
     cells: Vec<Cell>,
-    /// LevelDB's own filter, with LevelDB's number of probes.
+    /// The number of probes that LevelDB uses for this size.
     leveldb_probes: u32,
     leveldb: Cell,
-    /// The best number of probes, without a limit.
+    /// The number of probes with the lowest rate, without a limit.
     best_probes: u32,
     best: f64,
 }
@@ -76,14 +76,16 @@ impl Cell {
         self.wrong as f64 / TRIES as f64
     }
 
-    /// Returns the 95 % confidence interval of the rate of such filters. There is one filter only,
-    /// so besides the chance of the queries it accounts for how full the filter happened to be.
+    /// Returns the 95 % confidence interval of the rate of such filters. Because there is only one
+    /// filter, the interval accounts not only for the chance of the queries but also for how full
+    /// the filter happened to be.
     fn interval(&self) -> (f64, f64) {
         let rate = self.measured();
         let (bits, probes) = (self.bits as f64, f64::from(self.probes));
         let load = probes * KEYS as f64 / bits;
         let clear = (-load).exp();
-        // The variance of the fraction of bits that are set, and the slope of its k-th power.
+        // The variance of the fraction of set bits, and the slope of the k-th power of that
+        // fraction.
         let of_share = clear * (1.0 - (1.0 + load) * clear) / bits;
         let slope = probes * rate / (1.0 - clear);
         let of_tries = rate * (1.0 - rate) / TRIES as f64;
@@ -99,7 +101,7 @@ impl Cell {
 }
 
 impl Theory {
-    /// Builds and queries a filter for each cell of the table.
+    /// Builds and queries a filter for each cell of the table. Returns the table.
     pub fn measure(seed: u64) -> Theory {
         let progress = Progress::steps("measuring", rows().count() as u64);
         let mut measured = Vec::new();
@@ -132,8 +134,8 @@ impl Theory {
         );
         let _ = write!(
             text,
-            "\n\nMeasured, with an independent hash: {KEYS} keys, {TRIES} absent ones asked in \
-             each place; seed {}:\n{}",
+            "\n\nMeasured, with an independent hash: {KEYS} keys, {TRIES} absent keys queried for \
+             each cell; seed {}:\n{}",
             self.seed,
             self.table(Cell::measured)
         );
@@ -195,7 +197,7 @@ impl Theory {
         let all = cells().count();
         let verdict = format!(
             "{} of {all} measured rates have the prediction in their 95 % interval; {} of {all} \
-             would be by chance alone. A bloom filter needs 1.44 * log2(1/rate) bits a key at \
+             would be expected. A bloom filter needs 1.44 * log2(1/rate) bits a key at \
              best, with k = ln 2 * m/n; no filter at all can do with fewer than log2(1/rate).",
             all - outside,
             (all as f64 * 0.95).round(),

@@ -1,4 +1,4 @@
-//! Skipping keys with very many versions: by a seek instead of step by step.
+//! Skipping keys with very many versions, by a seek instead of one step per version.
 
 use super::Cursor;
 use crate::base::Result;
@@ -7,7 +7,8 @@ use crate::format::key::{
 };
 
 /// Number of versions of one key after which a cursor seeks past the rest. A seek costs as much as
-/// some dozen steps: a lower number makes short runs of versions slower, a higher one long runs.
+/// some dozen steps: a lower number makes short runs of versions slower, a higher number makes long
+/// runs slower.
 const MAX_STEPS_IN_KEY: u32 = 32;
 
 impl Cursor {
@@ -34,7 +35,8 @@ impl Cursor {
         append_internal_key(&mut self.seek_key, &key, seq, kind);
     }
 
-    /// Walking backward, moves the merge before all versions of the seek key, a user key.
+    /// Walking backward, moves the merge before all versions of the seek key, a user key. Returns
+    /// whether the merge is at an entry.
     ///
     /// `visible` is whether the reader sees the version that the merge is at. If so, the newest
     /// visible version is saved first. If not, all visible versions were passed already, or come
@@ -80,7 +82,8 @@ mod tests {
     use crate::format::key::internal_key;
     use crate::fs::MemFs;
 
-    /// Where a step backward begins, newer versions of the key may have come in just before it.
+    /// When a step backward begins, newer versions of the key may have arrived just before the
+    /// entry.
     #[test]
     fn a_walk_backward_that_begins_among_newer_versions_does_not_turn_to_the_older_ones() {
         let options = Options::default().create_if_missing(true).inline_background(Some(1));
@@ -96,7 +99,7 @@ mod tests {
         let mut cursor = reader.cursor(&ReadOptions::default()).unwrap();
         let seq = cursor.seq;
         (0..10 * MAX_STEPS_IN_KEY).for_each(|_| put("hot"));
-        // Another cursor gives the new versions their places.
+        // Creating another cursor sorts the new versions into their places.
         reader.cursor(&ReadOptions::default()).unwrap();
         assert!(cursor.merge.seek(&internal_key(b"hot", seq + 1, KIND_FOR_SEEK)).unwrap());
         assert!(cursor.find_backward(true).unwrap());

@@ -1,4 +1,4 @@
-//! Transcripts of how far a writer is ahead of the flushes.
+//! Transcripts of the pace: how far a writer is ahead of the flushes.
 
 use std::time::Duration;
 
@@ -14,12 +14,13 @@ fn a_writer_keeps_pace_with_the_flushes() {
         let bytes = |at: usize| number(command.args[at]);
         match command.name {
             "frozen" => pace.frozen(bytes(0)),
-            "flushed" => pace.flushed(bytes(0)),
+            "written" => pace.flush(bytes(0)).advance(bytes(0)),
+            "flushed" => pace.flush(bytes(0)).done(),
             "timed" => {
                 let millis = command.args[1].strip_suffix("ms").expect("milliseconds");
                 pace.timed(bytes(0), Duration::from_millis(number(millis)));
             }
-            // The buffer is given once, the sizes of its memtable follow.
+            // `lead buffer=SIZE SIZE…`: the write buffer's size, then sizes of its memtable.
             "lead" => {
                 let buffer = command.number("buffer", 0) as usize;
                 let line = |size: &&str| {

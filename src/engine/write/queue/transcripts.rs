@@ -10,7 +10,7 @@ use crate::base::transcript::{
 use crate::engine::write::queue::{Signal, Waiter, WriteQueue};
 use crate::format::batch::WriteBatch;
 
-/// Returns a waiting write of so many bytes, synced if its text ends in `s`.
+/// Returns a waiting write of as many bytes as `text` says, synced if `text` ends in `s`.
 fn waiter(text: &str) -> Arc<Waiter> {
     let size = text.strip_suffix('s');
     Arc::new(Waiter {
@@ -36,15 +36,15 @@ fn texts<'a>(waiters: impl IntoIterator<Item = &'a Arc<Waiter>>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(" ") }
 }
 
-/// Lets `groups` leaders gather, none of whom is joined in time. Returns how many did not wait
-/// between two that did.
+/// Lets the leaders of `groups` groups gather, all in vain. Returns the numbers of groups between
+/// two waits that did not wait.
 fn gather(queue: &WriteQueue, groups: u64) -> String {
     let mut between = Vec::new();
     let mut skipped = 0;
     for _ in 0..groups {
         queue.line.lock().led = true;
         let before = queue.line.lock().ungathered;
-        // One that is not to wait would wait for half a minute.
+        // A leader that should not wait would wait for half a minute.
         queue.gather(Duration::from_secs(if before == 0 { 0 } else { 60 }));
         if queue.line.lock().ungathered < before {
             skipped += 1;

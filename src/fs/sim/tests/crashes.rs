@@ -26,7 +26,7 @@ fn any_subset_of_sectors_survives_and_any_length() {
     let fs = four_sectors();
     let seen: BTreeSet<Vec<u8>> =
         images(&fs, CrashPlan::random).map(|image| first_bytes_of_sectors(&image, 512)).collect();
-    // The length is the old or the new one; within it, a lost sector reads as zeros.
+    // The length is the old or the new one; within that length, a lost sector reads as zeros.
     let mut expected = BTreeSet::from([vec![1]]);
     for lost in 0..8 {
         let survivor = |bit: u32, byte: u8| if lost >> bit & 1 == 1 { 0 } else { byte };
@@ -211,7 +211,8 @@ fn what_is_synced_survives_every_crash() {
 
 type Files = Vec<(&'static str, &'static [u8])>;
 
-/// Makes five unsynced changes of files and names. Returns the files after each.
+/// Makes five unsynced changes of files and names. Returns the filesystem, and the files before and
+/// after each change.
 fn five_changes() -> (SimFs, Vec<Files>) {
     let fs = SimFs::new(1);
     write_synced(&fs, "a", b"1");

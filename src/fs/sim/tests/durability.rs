@@ -1,4 +1,5 @@
-//! Tests of what is durable when, using the strict crash: nothing unsynced survives.
+//! Tests of when changes become durable, with the strict crash, after which nothing unsynced
+//! survives.
 
 use std::collections::BTreeMap;
 
@@ -194,13 +195,13 @@ fn sync_all_makes_everything_durable() {
     assert_eq!(content(&strict(&fs), "d/f").unwrap(), b"x");
 }
 
-/// A second implementation of the same rules, with full copies instead of shared pages and lists of
-/// changes.
+/// A second implementation of the same rules, with full copies in the place of shared pages and
+/// lists of changes.
 #[derive(Default)]
 struct Naive {
     live_names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
-    /// For each file, what reads return and what is durable.
+    /// For each file, the contents that reads return and the durable contents.
     files: Vec<[Vec<u8>; 2]>,
 }
 
@@ -250,7 +251,7 @@ impl Naive {
             }
             3 => {
                 rename(fs, name, other);
-                // Two names of the same file both stay.
+                // If both names refer to the same file, both stay.
                 if self.live_names.get(other) != Some(&file) {
                     self.live_names.remove(name);
                     self.live_names.insert(other.to_string(), file);

@@ -1,4 +1,4 @@
-//! Tests of every fault, and of what it leaves.
+//! Tests of every fault, and of the files that it leaves.
 
 use std::io::{Error, ErrorKind};
 
@@ -193,7 +193,7 @@ fn torn_writes_write_some_and_fail() {
     fs.inject(Fault::torn_write(3));
     assert_eq!(code(file.write(b"two three")), os(Errno::NOSPC));
     assert_eq!(content(&fs, "f").unwrap(), b"one two");
-    // The position has not moved, so that a writer can overwrite what was left.
+    // The position has not moved, so a writer can overwrite the part that was written.
     file.write(b"TWO").unwrap();
     assert_eq!(content(&fs, "f").unwrap(), b"one TWO");
 }

@@ -119,7 +119,7 @@ fn files(dir: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
 }
 
 /// Copies a database that may be open. Because background work may still be removing files, it
-/// reads them all until two readings in a row are the same.
+/// reads all files until two readings in a row are the same.
 fn copy(dir: &Path, to: &Path) {
     let settled = loop {
         if let (Ok(first), Ok(second)) = (files(dir), files(dir))
@@ -145,7 +145,7 @@ fn leveldb_reads_what_minikv_wrote() {
         scene.make(Side::Minikv, &mut levels);
         let dir = scene.dir.clone();
         scene.check_with(Side::LevelDb, &dir);
-        // minikv reads what LevelDB has made of it.
+        // minikv reads the tables that LevelDB has compacted.
         scene.check_with(Side::Minikv, &dir);
         round += 1;
     }
@@ -195,7 +195,7 @@ fn both_write_in_turns() {
     }
 }
 
-/// A copy made while the database is open is what a killed process leaves.
+/// A copy made while the database is open has the files that a killed process would leave.
 #[test]
 fn each_reads_what_the_other_left_open() {
     let seed = rng::seed();
@@ -221,7 +221,7 @@ fn each_reads_what_the_other_left_open() {
     }
 }
 
-/// LevelDB looks only for its own filter's name.
+/// LevelDB looks only for the name of its own filter.
 #[test]
 fn leveldb_reads_tables_with_filters_it_does_not_know() {
     let seed = rng::seed();
@@ -281,7 +281,7 @@ fn leveldb_repairs_ours_without_loss() {
     }
 }
 
-/// LevelDB reads a checkpoint of an open database, and what minikv's repair makes of a database
+/// LevelDB reads a checkpoint of an open database, and the result of minikv's repair of a database
 /// that has lost its CURRENT, its MANIFEST, or the MANIFEST's end.
 #[test]
 fn leveldb_reads_checkpoints_and_what_minikv_repaired() {

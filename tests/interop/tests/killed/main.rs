@@ -1,4 +1,4 @@
-//! minikv is killed; LevelDB or goleveldb opens what it leaves, writes to it, and is closed or
+//! minikv is killed; LevelDB or goleveldb opens the database, writes to it, and is closed or
 //! killed; then every engine must find everything.
 //!
 //! `MINIKV_KILLED_ROUNDS` is the number of rounds (default 30), `MINIKV_SEED` the seed. goleveldb
@@ -47,7 +47,8 @@ enum Wrote {
     Refused,
 }
 
-/// Runs a process that counts its acknowledged puts in `acks`, and kills it after a while.
+/// Runs a process that counts its acknowledged puts in `acks`, and kills it after a while. Returns
+/// the outcome.
 fn run(command: &mut Command, acks: &Path, kill_after: Option<Duration>) -> Wrote {
     let _ = fs::remove_file(acks);
     let acked = || fs::read(acks).ok()?.try_into().ok().map(u64::from_le_bytes);
@@ -267,7 +268,7 @@ fn what_a_killed_minikv_leaves_is_read_and_continued_by_everyone() {
         let others = match (&scene.goleveldb, plain, clean) {
             (None, ..) => &["leveldb", "paranoid", "reuse"][..],
             (_, false, _) => &["reuse", "leveldb", "paranoid", "reuse", "default"],
-            // LevelDB itself loses what it writes after a torn record.
+            // LevelDB itself loses writes that it appends after a torn record.
             (_, true, false) => &["leveldb", "paranoid", "default"],
             (_, true, true) => &["strict", "leveldb", "strict", "paranoid", "default", "reuse"],
         };
@@ -319,8 +320,8 @@ fn leveldb_continues_a_log_and_manifest_whose_sync_failed() {
     }
 }
 
-/// Why [`Scene::check_all`] does not ask goleveldb about every database: it would lose writes of
-/// LevelDB alone.
+/// Shows why [`Scene::check_all`] does not ask goleveldb about every database: goleveldb would lose
+/// writes even of LevelDB alone.
 #[test]
 fn goleveldb_skips_writes_when_leveldb_has_reused_the_second_of_two_logs() {
     let home = tempfile::tempdir().unwrap();
