@@ -363,6 +363,18 @@ mod tests {
     }
 
     #[test]
+    fn a_database_that_is_closing_refuses_writes_for_that_reason() {
+        let mut lifecycle = Lifecycle::default();
+        assert!(lifecycle.refusal().is_none());
+        lifecycle.failed = Some(Error::corruption("torn"));
+        assert!(matches!(lifecycle.refusal(), Some(Error::ReadOnly { .. })));
+        lifecycle.closing = true;
+        assert!(matches!(lifecycle.refusal(), Some(Error::Closed)));
+        lifecycle.failed = None;
+        assert!(matches!(lifecycle.refusal(), Some(Error::Closed)));
+    }
+
+    #[test]
     fn a_compaction_that_an_io_error_stopped_waits_twice_as_long_each_time() {
         let version = version(["L1: 3:[a-c]"]);
         let inputs = Inputs(vec![(1, version.level(1).to_vec())]);

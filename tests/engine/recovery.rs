@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use minikv::fs::sim::{OpKind, SimFs};
-use minikv::fs::{Fs, MemFs};
+use minikv::fs::sim::{Fault, OpKind, SimFs};
+use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::{Comparator, Db, Error, Options, WriteBatch, WriteOptions};
 
 use crate::small;
@@ -454,6 +454,39 @@ fn a_log_that_begins_after_a_gap_is_kept_aside_unless_it_has_one_record() {
             _ => panic!("{lost:?}"),
         }
     }
+}
+
+#[test]
+fn a_checkpoint_takes_tables_of_either_name_and_gives_no_number_twice() {
+    let home = tempfile::tempdir().unwrap();
+    let (dir, copy) = (home.path().join("db"), home.path().join("copy"));
+    let db = Db::open(&dir, small()).unwrap();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let tables = files(&dir, ".ldb");
+    tables.iter().for_each(|table| fs::rename(table, table.with_extension("sst")).unwrap());
+    Db::open(&dir, small()).unwrap().checkpoint(&copy).unwrap();
+    assert_eq!(files(&copy, ".sst").len(), tables.len());
+    let comparator = "leveldb.BytewiseComparator";
+    let recovered = minikv::files::recover_manifest(&DiskFs, &copy, comparator).unwrap();
+    assert!(recovered.next_file_number > recovered.manifest_number);
+    assert_eq!(contents(&Db::open(&copy, small()).unwrap()), [("a".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn a_checkpoint_copies_tables_where_the_filesystem_refuses_links() {
+    const CROSSES_DEVICES: i32 = 18;
+    let fs = SimFs::new(1);
+    let options = || small().fs(Arc::new(fs.clone()));
+    let db = Db::open("/db", options()).unwrap();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    fs.inject(Fault::os_error(CROSSES_DEVICES).on(&[OpKind::HardLink]).sticky());
+    db.checkpoint("/copy").unwrap();
+    assert!(fs.fault_count() > 0);
+    let copy = Db::open("/copy", options()).unwrap();
+    assert_eq!(contents(&copy), [("a".to_owned(), "1".to_owned())]);
 }
 
 #[test]

@@ -235,3 +235,33 @@ impl Engine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::write::queue::Write;
+    use crate::fs::MemFs;
+
+    #[test]
+    fn a_log_with_unsynced_writes_goes_out_until_its_memtable_is_a_table() {
+        let options = Options::default().create_if_missing(true).fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options.inline_background(Some(4))).unwrap();
+        let mut logs = Vec::new();
+        for key in [b"a", b"b"] {
+            engine.write(&WriteOptions::default(), Write::Put(key, b"")).unwrap();
+            let mut commit = engine.commit.lock();
+            logs.push(commit.log_number);
+            engine.freeze(&mut commit).unwrap();
+            let outgoing: Vec<u64> = commit.outgoing.iter().map(|log| log.number).collect();
+            assert_eq!(outgoing, logs, "a synced write would have to sync all of them");
+        }
+        engine.flush().unwrap();
+        engine.write(&WriteOptions::default(), Write::Put(b"c", b"")).unwrap();
+        let mut commit = engine.commit.lock();
+        logs = vec![commit.log_number];
+        engine.freeze(&mut commit).unwrap();
+        let outgoing: Vec<u64> = commit.outgoing.iter().map(|log| log.number).collect();
+        assert_eq!(outgoing, logs, "those of tables need no sync");
+    }
+}
