@@ -241,12 +241,16 @@ mod tests {
     use super::*;
     use crate::engine::options::{Options, WriteOptions};
     use crate::engine::write::queue::Write;
-    use crate::fs::MemFs;
+    use crate::fs::sim::{CrashPlan, SimFs};
 
     #[test]
     fn a_log_with_unsynced_writes_goes_out_until_its_memtable_is_a_table() {
-        let options = Options::default().create_if_missing(true).fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options.inline_background(Some(4))).unwrap();
+        let fs = SimFs::new(1);
+        let open = |fs: &SimFs| {
+            let options = Options::default().create_if_missing(true).inline_background(Some(4));
+            Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap()
+        };
+        let engine = open(&fs);
         let mut logs = Vec::new();
         for key in [b"a", b"b"] {
             engine.write(&WriteOptions::default(), Write::Put(key, b"")).unwrap();
@@ -256,6 +260,10 @@ mod tests {
             let outgoing: Vec<u64> = commit.outgoing.iter().map(|log| log.number).collect();
             assert_eq!(outgoing, logs, "a synced write would have to sync all of them");
         }
+        let before = engine.reads.visible_seq();
+        engine.sync_log(&mut engine.commit.lock(), before + 1).unwrap();
+        let crashed = open(&fs.crash_image(&CrashPlan::strict()));
+        assert_eq!(crashed.reads.visible_seq(), before, "a log was left out of the sync");
         engine.flush().unwrap();
         engine.write(&WriteOptions::default(), Write::Put(b"c", b"")).unwrap();
         let mut commit = engine.commit.lock();
