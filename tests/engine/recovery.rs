@@ -509,7 +509,7 @@ fn a_damaged_edit_before_others_refuses_the_manifest() {
         let mut damaged = sound.clone();
         damaged[at] ^= 1;
         fs::write(&manifest, damaged).unwrap();
-        let error = Db::open(dir.path(), small()).err().expect("an error");
+        let error = Db::open(dir.path(), small()).unwrap_err();
         assert!(error.is_corruption(), "{error}");
         assert!(error.to_string().contains("checksum mismatch"), "{error}");
     }
