@@ -313,7 +313,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::engine::compact::plan::Inputs;
     use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::version::testing::{order, version};
     use crate::engine::write::queue::Write;
     use crate::fs::MemFs;
 
@@ -343,6 +345,57 @@ mod tests {
             engine.resume().unwrap();
             put(&engine, b"a").unwrap();
         }
+    }
+
+    #[test]
+    fn of_the_inputs_of_a_compaction_only_the_damaged_table_is_set_aside_if_it_is_known() {
+        let version = version(["L1: 3:[a-c] 4:[d-f]"]);
+        let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
+        let order = order().user().clone();
+        let compaction = Compaction::from_inputs(version.clone(), &order, inputs, 2, false);
+        for (file, damaged) in [("000004.ldb", vec![4]), ("000009.ldb", vec![3, 4])] {
+            let mut state = CompactionState::default();
+            let error = Error::corruption("torn").in_file(Path::new(file));
+            state.failed(&compaction, &error);
+            assert_eq!(state.damaged.keys().copied().collect::<Vec<_>>(), damaged, "{file}");
+            let taken = version.level(1).iter().filter(|file| !is_free(file));
+            assert_eq!(taken.map(|file| file.number).collect::<Vec<_>>(), damaged, "{file}");
+            state.forgive(&version);
+            assert!(version.level(1).iter().all(is_free));
+        }
+    }
+
+    #[test]
+    fn a_database_that_is_closing_refuses_writes_for_that_reason() {
+        let mut lifecycle = Lifecycle::default();
+        assert!(lifecycle.refusal().is_none());
+        lifecycle.failed = Some(Error::corruption("torn"));
+        assert!(matches!(lifecycle.refusal(), Some(Error::ReadOnly { .. })));
+        lifecycle.closing = true;
+        assert!(matches!(lifecycle.refusal(), Some(Error::Closed)));
+        lifecycle.failed = None;
+        assert!(matches!(lifecycle.refusal(), Some(Error::Closed)));
+    }
+
+    #[test]
+    fn a_compaction_that_an_io_error_stopped_waits_twice_as_long_each_time() {
+        let version = version(["L1: 3:[a-c]"]);
+        let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
+        let order = order().user().clone();
+        let compaction = Compaction::from_inputs(version.clone(), &order, inputs, 2, false);
+        let error = Error::io("sync", Path::new("000003.ldb"), std::io::Error::other("full"));
+        let mut state = CompactionState::default();
+        for backoff in [FIRST_BACKOFF, FIRST_BACKOFF * 2, FIRST_BACKOFF * 4] {
+            let began = Instant::now();
+            state.failed(&compaction, &error);
+            state.end_backoff(began + backoff - Duration::from_millis(1));
+            assert!(state.not_before.is_some(), "{backoff:?} have not passed");
+            state.end_backoff(Instant::now() + backoff);
+            assert_eq!(state.not_before, None, "{backoff:?} have passed");
+        }
+        (0..40).for_each(|_| state.failed(&compaction, &error));
+        assert!(state.not_before.is_some_and(|time| time <= Instant::now() + MAX_BACKOFF));
+        assert!(state.damaged.is_empty() && version.level(1).iter().all(is_free));
     }
 
     #[test]

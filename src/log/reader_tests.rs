@@ -157,6 +157,17 @@ fn a_bad_checksum_is_an_error_even_in_the_last_record() {
 }
 
 #[test]
+fn a_bad_checksum_is_an_error_before_preallocated_zeros_too() {
+    let mut bytes = written(&[&b"a"[..], b"payload"]);
+    bytes[15] ^= 1;
+    for zeros in [1, 100, 600, 4096, BLOCK_BYTES] {
+        let mut bytes = bytes.clone();
+        bytes.resize(bytes.len() + zeros, 0);
+        assert_damage(&bytes, 1, 8, "checksum mismatch");
+    }
+}
+
+#[test]
 fn an_unknown_type_is_an_error() {
     let mut bytes = written(&[b"first"]);
     let mut header = RecordHeader { masked_crc: 0, payload_bytes: 1, type_number: 9 };

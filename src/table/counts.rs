@@ -147,3 +147,30 @@ impl Tally {
         self.0.load(Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_add_block_filters_and_table_filters() {
+        let trace = LevelTrace {
+            data_blocks_from_cache: 1,
+            data_blocks_from_file: 20,
+            filter_checks: 2,
+            table_filter_checks: 30,
+            filter_negatives: 3,
+            table_filter_negatives: 40,
+            filter_true_positives: 4,
+            table_filter_true_positives: 50,
+            filter_false_positives: 5,
+            table_filter_false_positives: 60,
+            ..LevelTrace::default()
+        };
+        assert_eq!(trace.data_blocks(), 21);
+        assert_eq!(trace.all_filter_checks(), 32);
+        assert_eq!(trace.all_filter_negatives(), 43);
+        assert_eq!(trace.all_filter_true_positives(), 54);
+        assert_eq!(trace.all_filter_false_positives(), 65);
+    }
+}

@@ -9,7 +9,7 @@ use crate::base::random::Rng;
 use crate::base::{BytewiseComparator, Error};
 use crate::filter::{BloomFilterPolicy, FilterPolicy};
 use crate::format::compress::Compression;
-use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, block_trailer};
+use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
 use crate::format::key::{KeyKind, KeyOrder, MAX_SEQ_NO, internal_key, user_key};
 use crate::table::block_cache::BlockCache;
 use crate::table::counts::LevelTrace;
@@ -441,6 +441,33 @@ fn an_open_checks_the_order_of_blocks_and_a_paranoid_one_that_of_separators() {
         assert_eq!(open(swapped.clone(), &context).is_ok(), is_opened);
         let error = open(swapped, &paranoid).unwrap_err().to_string();
         assert!(error.contains("index is out of order"), "{error}");
+    }
+}
+
+#[test]
+fn an_index_with_several_entries_to_a_restart_point_is_checked_and_read() {
+    let options = TableOptions { filter_policy: None, ..small_blocks(internal_order()) };
+    let (model, context) = (even_keys(40), context_of(&options));
+    let mut bytes = build(&options, &model).0;
+    let table = open(bytes.clone(), &context).unwrap();
+    let start = table.footer().index.offset as usize;
+    let mut index = crate::format::block_builder::BlockBuilder::new(2);
+    for block in table.blocks().unwrap() {
+        let mut handle = Vec::new();
+        block.handle.encode_to(&mut handle);
+        index.add(&block.separator, &handle);
+    }
+    bytes.truncate(start);
+    bytes.extend_from_slice(index.finish());
+    let size = bytes.len() - start;
+    let trailer = block_trailer(&bytes[start..], 0);
+    bytes.extend_from_slice(&trailer);
+    let index = BlockHandle { offset: start as u64, size: size as u64 };
+    bytes.extend_from_slice(&Footer { index, ..*table.footer() }.encode());
+    for paranoid in [false, true] {
+        let context = TableContext { paranoid, ..context.clone() };
+        let table = open(bytes.clone(), &context).unwrap();
+        assert_eq!(scan(&table).unwrap(), model);
     }
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use minikv::fs::sim::{OpKind, SimFs};
-use minikv::fs::{Fs, MemFs};
+use minikv::fs::sim::{Fault, OpKind, SimFs};
+use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::{Db, Error, Options, WriteBatch, WriteOptions};
 
 use crate::comparators::Order;
@@ -55,7 +55,10 @@ fn a_killed_process_loses_nothing_it_was_told_is_written() {
     for reuse in [false, true, true] {
         let db = Db::open(killed.path(), small().reuse_logs(reuse)).unwrap();
         assert_eq!(contents(&db), before);
-        assert!(db.recovery().lost.is_empty());
+        let recovery = db.recovery();
+        assert!(recovery.lost.is_empty());
+        // Later, only what the open before left to do.
+        assert!(reuse || (1..=3000).contains(&recovery.records), "{recovery:?}");
     }
 }
 
@@ -402,6 +405,113 @@ fn reuse_logs_goes_on_where_the_last_log_and_manifest_end() {
     }
     assert_eq!(files(dir.path(), ".log").len(), 1);
     assert!(files(dir.path(), ".ldb").is_empty());
+}
+
+#[test]
+fn a_log_that_begins_after_a_gap_is_kept_aside_unless_it_holds_no_write() {
+    for last_writes in [0, 1] {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        Db::open(dir.path(), small()).unwrap().put("a", "1").unwrap();
+        // Its log begins three writes after its first one.
+        for writes in [3, last_writes] {
+            let db = Db::open(other.path(), small()).unwrap();
+            (0..writes).for_each(|i| db.put(format!("{i}"), "").unwrap());
+        }
+        let log = files(other.path(), ".log").pop().unwrap();
+        fs::copy(log, dir.path().join("000099.log")).unwrap();
+        let db = Db::open(dir.path(), small()).unwrap();
+        assert_eq!(contents(&db), [("a".to_owned(), "1".to_owned())]);
+        let lost: Vec<_> = db.recovery().lost.iter().map(|lost| (lost.offset, &lost.why)).collect();
+        match lost[..] {
+            [] => assert_eq!(last_writes, 0),
+            [(0, why)] => {
+                assert!(last_writes == 1 && why.contains("the log before ends at"), "{why}")
+            }
+            _ => panic!("{lost:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_takes_tables_of_either_name_and_gives_no_number_twice() {
+    let home = tempfile::tempdir().unwrap();
+    let (dir, copy) = (home.path().join("db"), home.path().join("copy"));
+    let db = Db::open(&dir, small()).unwrap();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let tables = files(&dir, ".ldb");
+    tables.iter().for_each(|table| fs::rename(table, table.with_extension("sst")).unwrap());
+    Db::open(&dir, small()).unwrap().checkpoint(&copy).unwrap();
+    assert_eq!(files(&copy, ".sst").len(), tables.len());
+    let comparator = "leveldb.BytewiseComparator";
+    let recovered = minikv::files::recover_manifest(&DiskFs, &copy, comparator).unwrap();
+    assert!(recovered.next_file_number > recovered.manifest_number);
+    assert_eq!(contents(&Db::open(&copy, small()).unwrap()), [("a".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn a_checkpoint_copies_tables_where_the_filesystem_refuses_links() {
+    const CROSSES_DEVICES: i32 = 18;
+    let fs = SimFs::new(1);
+    let options = || small().fs(Arc::new(fs.clone()));
+    let db = Db::open("/db", options()).unwrap();
+    db.put("a", "1").unwrap();
+    db.flush().unwrap();
+    fs.inject(Fault::os_error(CROSSES_DEVICES).on(&[OpKind::HardLink]).sticky());
+    db.checkpoint("/copy").unwrap();
+    assert!(fs.fault_count() > 0);
+    let copy = Db::open("/copy", options()).unwrap();
+    assert_eq!(contents(&copy), [("a".to_owned(), "1".to_owned())]);
+}
+
+#[test]
+fn a_damaged_edit_before_others_refuses_the_manifest() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    // Edits so large that each damaged block is followed by another.
+    for i in 0..4 {
+        db.put(i.to_string().repeat(12_000), "").unwrap();
+        db.flush().unwrap();
+    }
+    db.close().unwrap();
+    let current = fs::read_to_string(dir.path().join("CURRENT")).unwrap();
+    let manifest = dir.path().join(current.trim_end());
+    let sound = fs::read(&manifest).unwrap();
+    let second = 7 + usize::from(u16::from_le_bytes([sound[4], sound[5]]));
+    for at in [7, second + 7] {
+        let mut damaged = sound.clone();
+        damaged[at] ^= 1;
+        fs::write(&manifest, damaged).unwrap();
+        let error = Db::open(dir.path(), small()).unwrap_err();
+        assert!(error.is_corruption(), "{error}");
+        assert!(error.to_string().contains("checksum mismatch"), "{error}");
+    }
+    fs::write(&manifest, sound).unwrap();
+    assert_eq!(contents(&Db::open(dir.path(), small()).unwrap()).len(), 4);
+}
+
+#[test]
+fn a_manifest_that_ends_in_a_torn_record_is_not_continued() {
+    let dir = tempfile::tempdir().unwrap();
+    let current = || fs::read_to_string(dir.path().join("CURRENT")).unwrap();
+    for round in 0..3 {
+        let db = Db::open(dir.path(), small().reuse_logs(true)).unwrap();
+        for earlier in 0..round {
+            assert!(db.get(format!("{earlier}")).unwrap().is_some(), "{earlier} is lost");
+        }
+        db.put(format!("{round}"), "").unwrap();
+        db.flush().unwrap();
+        db.close().unwrap();
+        let before = current();
+        let manifest = dir.path().join(before.trim_end());
+        let mut bytes = fs::read(&manifest).unwrap();
+        // A record of a hundred bytes of which two were written.
+        bytes.extend_from_slice(&[1, 2, 3, 4, 100, 0, 1, 1, 1]);
+        fs::write(&manifest, bytes).unwrap();
+        Db::open(dir.path(), small().reuse_logs(true)).unwrap().close().unwrap();
+        assert_ne!(current(), before);
+    }
 }
 
 #[test]

@@ -317,3 +317,55 @@ fn closed_level0(
         files = more;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::version::testing::{numbers, order, version};
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_piece_holds_as_many_tables_as_fit_with_what_they_meet_and_at_least_one() {
+        let version = version([
+            "L1: 3:[a-c]@2M 4:[d-f]@2M 5:[g-i]@2M",
+            "L2: 6:[a-b]@1M 7:[d-e]@3M 8:[h-z]@1M",
+        ]);
+        let order = order().user().clone();
+        let first = |from: usize, below, most| {
+            let files = &version.level(1)[from..];
+            numbers(&first_files(&version, &order, 1, files, below, most * MIB))
+        };
+        assert_eq!(first(0, None, 1), "3");
+        assert_eq!(first(0, None, 4), "3 4");
+        assert_eq!(first(0, None, 9), "3 4 5");
+        assert_eq!(first(0, Some(2), 7), "3");
+        assert_eq!(first(0, Some(2), 8), "3 4");
+        assert_eq!(first(1, Some(2), 8), "4 5");
+    }
+
+    #[test]
+    fn a_piece_goes_below_the_next_level_while_it_stays_small() {
+        let version = version([
+            "L1: 3:[a-c]@2M",
+            "L2: 4:[b-d]@2M",
+            "L3: 5:[a-e]@2M",
+            "L4: 6:[x-z]@9M",
+            "L5: 7:[a-b]@2M",
+        ]);
+        let order = order().user().clone();
+        let piece = |output_level, most| {
+            let (to, first_new) = (b"z".to_vec(), 9);
+            let request = Request { from: None, to, output_level, first_new };
+            let files = version.level(1).to_vec();
+            let (inputs, level) =
+                with_levels_below(&version, &order, 1, files, &request, most * MIB);
+            let files: Vec<_> = inputs.files().map(|(_, file)| file.clone()).collect();
+            (numbers(&files), level)
+        };
+        assert_eq!(piece(2, 1), ("3 4".to_owned(), 2), "the next level is not too far");
+        assert_eq!(piece(5, 5), ("3 4".to_owned(), 2));
+        assert_eq!(piece(5, 6), ("3 4 5".to_owned(), 4), "nothing is met in level 4");
+        assert_eq!(piece(5, 8), ("3 4 5 7".to_owned(), 5));
+    }
+}

@@ -218,6 +218,15 @@ mod tests {
     }
 
     #[test]
+    fn a_large_value_leaves_the_chunk_to_small_ones() {
+        let mut arena = Arena::default();
+        let mut address = |value: &[u8]| arena.store(b"k", 1, value).data.as_ptr().addr();
+        let first = address(b"small");
+        address(&[b'x'; ARENA_CHUNK_BYTES]);
+        assert_eq!(address(b"small"), first + 1 + TRAILER_BYTES + 5);
+    }
+
+    #[test]
     fn what_is_appended_is_read_by_others() {
         let entries = Entries::new();
         std::thread::scope(|scope| {

@@ -241,6 +241,15 @@ mod tests {
     }
 
     #[test]
+    fn the_pace_is_looked_at_every_step_or_four_times_a_small_buffer() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(next_look(0, 64 * MIB), STEP_BYTES);
+        assert_eq!(next_look(STEP_BYTES, 64 * MIB), 2 * STEP_BYTES);
+        assert_eq!(next_look(64 * MIB - 1, 64 * MIB), 64 * MIB);
+        assert_eq!(next_look(10, 400), 110);
+    }
+
+    #[test]
     fn the_progress_of_a_flush_that_failed_is_forgotten() {
         const MIB: u64 = 1 << 20;
         let pace = Pace::default();

@@ -236,3 +236,41 @@ impl Engine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::write::queue::Write;
+    use crate::fs::sim::{CrashPlan, SimFs};
+
+    #[test]
+    fn a_log_with_unsynced_writes_goes_out_until_its_memtable_is_a_table() {
+        let fs = SimFs::new(1);
+        let open = |fs: &SimFs| {
+            let options = Options::default().create_if_missing(true).inline_background(Some(4));
+            Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap()
+        };
+        let engine = open(&fs);
+        let mut logs = Vec::new();
+        for key in [b"a", b"b"] {
+            engine.write(&WriteOptions::default(), Write::Put(key, b"")).unwrap();
+            let mut commit = engine.commit.lock();
+            logs.push(commit.log_number);
+            engine.freeze(&mut commit).unwrap();
+            let outgoing: Vec<u64> = commit.outgoing.iter().map(|log| log.number).collect();
+            assert_eq!(outgoing, logs, "a synced write would have to sync all of them");
+        }
+        let before = engine.reads.visible_seq();
+        engine.sync_log(&mut engine.commit.lock(), before + 1).unwrap();
+        let crashed = open(&fs.crash_image(&CrashPlan::strict()));
+        assert_eq!(crashed.reads.visible_seq(), before, "a log was left out of the sync");
+        engine.flush().unwrap();
+        engine.write(&WriteOptions::default(), Write::Put(b"c", b"")).unwrap();
+        let mut commit = engine.commit.lock();
+        logs = vec![commit.log_number];
+        engine.freeze(&mut commit).unwrap();
+        let outgoing: Vec<u64> = commit.outgoing.iter().map(|log| log.number).collect();
+        assert_eq!(outgoing, logs, "those of tables need no sync");
+    }
+}
