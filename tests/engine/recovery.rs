@@ -425,7 +425,7 @@ fn a_log_that_begins_after_a_gap_is_kept_aside_unless_it_holds_no_write() {
         match lost[..] {
             [] => assert_eq!(last_writes, 0),
             [(0, why)] => {
-                assert!(last_writes == 1 && why.contains("the log before ends at"), "{why}")
+                assert!(last_writes == 1 && why.contains("the previous log ends at"), "{why}")
             }
             _ => panic!("{lost:?}"),
         }
