@@ -1179,7 +1179,7 @@ fn the_demo_tells_the_whole_story_and_leaves_nothing() {
 
     place.ok(&["demo"]);
     assert_eq!(place.text(&["scan", "--count"]), "104334\n");
-    place.run(&["demo"]).fails(2, &["there is a database", "already"]);
+    place.run(&["demo"]).fails(2, &["there is already a database"]);
 }
 
 #[test]
