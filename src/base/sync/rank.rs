@@ -56,9 +56,14 @@ mod order {
 
     /// The rank of a lock; a lock without a rank is not checked.
     #[derive(Clone, Copy)]
-    pub(super) struct Order(pub Option<LockRank>);
+    pub(super) struct Order(Option<LockRank>);
 
     impl Order {
+        /// Returns the place in the lock order of a lock of this rank, if it has one.
+        pub(super) const fn new(rank: Option<LockRank>) -> Order {
+            Order(rank)
+        }
+
         /// Records that the thread is about to hold a lock of this rank.
         #[track_caller]
         pub(super) fn enter(self) {
@@ -91,21 +96,20 @@ mod order {
 
     /// A rank that is never checked, for builds without debug assertions.
     #[derive(Clone, Copy)]
-    pub struct Order;
+    pub(super) struct Order;
 
     impl Order {
+        /// Returns the rank that is never checked.
         #[inline(always)]
-        pub fn enter(self) {}
+        pub(super) const fn new(_: Option<LockRank>) -> Order {
+            Order
+        }
 
         #[inline(always)]
-        pub fn exit(self) {}
-    }
+        pub(super) fn enter(self) {}
 
-    /// Returns the rank that is never checked.
-    #[expect(non_snake_case, reason = "stands in for the constructor of the checked build")]
-    #[inline(always)]
-    pub const fn Order(_: Option<LockRank>) -> Order {
-        Order
+        #[inline(always)]
+        pub(super) fn exit(self) {}
     }
 }
 
@@ -127,14 +131,14 @@ impl<T> Mutex<T> {
     /// Creates an unlocked mutex of a rank.
     #[inline]
     pub(crate) const fn ranked(rank: LockRank, value: T) -> Mutex<T> {
-        Mutex { order: Order(Some(rank)), inner: raw::Mutex::new(value) }
+        Mutex { order: Order::new(Some(rank)), inner: raw::Mutex::new(value) }
     }
 
     /// Creates an unlocked mutex without a rank, which is not checked. The filesystems use such
     /// mutexes.
     #[inline]
     pub(crate) const fn new(value: T) -> Mutex<T> {
-        Mutex { order: Order(None), inner: raw::Mutex::new(value) }
+        Mutex { order: Order::new(None), inner: raw::Mutex::new(value) }
     }
 }
 
