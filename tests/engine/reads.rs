@@ -3,11 +3,12 @@
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-use minikv::{Db, Iter, Options, ReadOptions, WriteBatch};
+use minikv::fs::sim::{Fault, OpKind, SimFs};
+use minikv::{Cursor, Db, Error, Iter, Options, ReadOptions, WriteBatch};
 
 use crate::{disk_bytes, small};
 
@@ -359,5 +360,38 @@ fn a_destructor_of_a_thread_local_can_read() {
         });
         thread.join().unwrap();
         assert!(went_well.recv().unwrap(), "reads first: {reads_first}");
+    }
+}
+
+#[test]
+fn a_table_that_cannot_be_read_is_an_error_of_every_move() {
+    type Move = fn(&mut Cursor) -> Result<bool, Error>;
+    let moves: [(&str, Move); 6] = [
+        ("seek_to_first", Cursor::seek_to_first),
+        ("seek_to_last", Cursor::seek_to_last),
+        ("seek", |cursor| cursor.seek("0200")),
+        ("seek_for_prev", |cursor| cursor.seek_for_prev("0200")),
+        ("next", |cursor| cursor.next()),
+        ("prev", |cursor| cursor.prev()),
+    ];
+    let disk = SimFs::new(1);
+    let options = small().fs(Arc::new(disk.clone())).block_cache_bytes(0);
+    let db = Db::open("/db", options).unwrap();
+    for i in 0..400 {
+        db.put(format!("{i:04}"), "v".repeat(100)).unwrap();
+        if i % 150 == 149 {
+            db.flush().unwrap();
+        }
+    }
+    for (name, step) in moves {
+        let mut cursor = db.cursor().unwrap();
+        assert!(cursor.seek("0100").unwrap());
+        disk.inject(Fault::io_error().on(&[OpKind::Read]).path("*.ldb").sticky());
+        // The first steps stay in the block that is read already.
+        let error = (0..100).find_map(|_| step(&mut cursor).err());
+        assert!(matches!(error, Some(Error::Io { .. })), "{name}: {error:?}");
+        assert!(!cursor.valid(), "{name}");
+        disk.clear_faults();
+        assert!(cursor.seek_to_first().unwrap() && cursor.key() == b"0000", "{name}");
     }
 }
