@@ -199,8 +199,8 @@ pub const MUTANTS: &[Mutant] = &[
         "logs are removed before the flush is in the MANIFEST",
         FLUSH,
         "        let version = manifest.commit(",
-        "        if ON { for log in self.state.lock().logs.on_disk.range(..log_number).map(|(log, _)| log) \
-         { \
+        "        if ON { \
+         for log in self.state.lock().logs.on_disk.range(..log_number).map(|(log, _)| log) { \
          let _ = self.fs.remove(&self.dir.join(name::log_name(*log))); } }\n        \
          let version = manifest.commit(",
     ),
@@ -287,7 +287,8 @@ pub const MUTANTS: &[Mutant] = &[
         COMPACT,
         "        // After a failed commit the MANIFEST may",
         "        if ON { for file in compaction.input_files() { \
-         let _ = self.fs.remove(&self.dir.join(crate::format::name::table_name(file.number))); } }\n        \
+         let name = crate::format::name::table_name(file.number); \
+         let _ = self.fs.remove(&self.dir.join(name)); } }\n        \
          // After a failed commit the MANIFEST may",
     ),
     mutant(
