@@ -198,8 +198,9 @@ impl Db {
         self.inner.engine.write(options, Write::Batch(batch))
     }
 
-    /// Makes every write so far durable, as if the last of them had been synced. Costs nothing if
-    /// all of them are. Threads that call it at the same time share one sync.
+    /// Makes every write so far durable, as if the last of them had been synced. Syncs nothing if
+    /// all of them are durable already. Threads that call it at the same time share one sync. Like
+    /// a write, it may wait for a flush.
     ///
     /// # Errors
     /// As [`Db::put_with`].

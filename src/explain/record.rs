@@ -84,6 +84,15 @@ impl Recorder {
         &mut self.trace.levels[self.level]
     }
 
+    /// Corrects the verdict of the filter that was asked last, of those that `verdict_of` picks,
+    /// if the key was then found.
+    fn outcome(&mut self, found: bool, verdict_of: fn(&mut Step) -> Option<&mut Verdict>) {
+        let asked = self.steps.iter_mut().rev().find_map(verdict_of);
+        if let (true, Some(verdict)) = (found, asked) {
+            *verdict = Verdict::TruePositive;
+        }
+    }
+
     /// Changes the step of the block being read.
     fn in_block(&mut self, change: impl FnOnce(&mut bool, &mut Option<u64>)) {
         if let Some(Step::Block { checksum_verified, decompressed_bytes, .. }) =
@@ -157,13 +166,10 @@ impl TableSink for Recorder {
     }
 
     fn table_filter_outcome(&mut self, found: bool) {
-        let asked = self.steps.iter_mut().rev().find_map(|step| match step {
+        self.outcome(found, |step| match step {
             Step::TableFilter(verdict) => Some(verdict),
             _ => None,
         });
-        if let (true, Some(verdict)) = (found, asked) {
-            *verdict = Verdict::TruePositive;
-        }
         self.level().table_filter_outcome(found);
     }
 
@@ -183,13 +189,10 @@ impl TableSink for Recorder {
     }
 
     fn block_filter_outcome(&mut self, found: bool) {
-        let asked = self.steps.iter_mut().rev().find_map(|step| match step {
+        self.outcome(found, |step| match step {
             Step::BlockFilter(verdict) => Some(verdict),
             _ => None,
         });
-        if let (true, Some(verdict)) = (found, asked) {
-            *verdict = Verdict::TruePositive;
-        }
         self.level().block_filter_outcome(found);
     }
 

@@ -213,9 +213,14 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
         assert_eq!(fs.counts().of(OpKind::Sync) - before, syncs);
         assert_eq!(db.stats().wal_syncs - syncs_before, syncs);
     }
+    // Whoever comes first syncs for all.
+    db.put("c", "3").unwrap();
+    let before = db.stats().wal_syncs;
+    std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(|| db.sync().unwrap()))));
+    assert_eq!(db.stats().wal_syncs - before, 1);
     let crashed = fs.crash_image(&CrashPlan::strict());
     let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
-    assert_eq!(db.iter().unwrap().count(), 2);
+    assert_eq!(db.iter().unwrap().count(), 3);
 }
 
 #[test]

@@ -49,28 +49,9 @@ mod scheduled;
 #[cfg(shuttle)]
 use scheduled as raw;
 #[cfg(shuttle)]
-pub(crate) use scheduled::ArcSwap;
-#[cfg(shuttle)]
-pub(crate) use scheduled::ArcSwapAny;
-#[cfg(shuttle)]
-pub(crate) use scheduled::ArcSwapOption;
-#[cfg(shuttle)]
-pub(crate) use scheduled::Guard;
-#[cfg(shuttle)]
-pub(crate) use scheduled::Instant;
-#[cfg(shuttle)]
-pub(crate) use scheduled::RwLock;
-#[cfg(shuttle)]
-pub(crate) use scheduled::SkipEntry;
-#[cfg(shuttle)]
-pub(crate) use scheduled::SkipMap;
-#[cfg(shuttle)]
-pub(crate) use scheduled::WaitTimeoutResult;
-#[cfg(shuttle)]
-pub(crate) use scheduled::atomic;
-#[cfg(shuttle)]
-pub(crate) use scheduled::thread;
-#[cfg(shuttle)]
-pub(crate) use scheduled::yield_until;
+pub(crate) use scheduled::{
+    ArcSwap, ArcSwapAny, ArcSwapOption, Guard, Instant, RwLock, SkipEntry, SkipMap,
+    WaitTimeoutResult, atomic, thread, yield_until,
+};
 #[cfg(all(shuttle, debug_assertions))]
 use shuttle::thread_local;
