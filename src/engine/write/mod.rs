@@ -56,14 +56,15 @@ pub(crate) struct CommitState {
     pub outgoing: Vec<OutgoingLog>,
     /// The last log that recovery replayed and did not flush. Before a synced write is
     /// acknowledged, the background writes its records to a table. Syncing the log would not be
-    /// enough: a Size of the memtable, in bytes, at which the leader checks next whether it is full
-    /// or grows too fast.
+    /// enough: a sync that failed before this process began may have dropped pages that can still
+    /// be read.
     pub replayed_log: Option<u64>,
     /// The memtable of the log's records.
     pub mem: Arc<Memtable>,
     /// Allocator of the memtable's keys and values.
     pub arena: Arena,
-    /// Size of the memtable, in bytes, at which to look next whether it is full or grows too fast.
+    /// Size of the memtable, in bytes, at which the leader checks next whether it is full or grows
+    /// too fast.
     pub look_at: usize,
     /// The last sequence number that was given to an entry.
     pub last_seq: SeqNo,
