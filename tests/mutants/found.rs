@@ -17,6 +17,14 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(Build::Shuttle, "memtable::a_step_back_from_any_entry_misses_nothing"),
     mutant(
+        "a turn backward is a seek and a step",
+        "src/engine/read/merge.rs",
+        "|source| source.seek_before(&key, false))",
+        "|source| if ON { if source.seek(&key)? { source.prev() } else { source.seek_to_last() } } \
+         else { source.seek_before(&key, false) })",
+    )
+    .caught_in(Build::Lib, "a_move_backward_is_not_turned_around"),
+    mutant(
         "versions of a key stay in the chain",
         "src/engine/memtable/hash_index.rs",
         "        if untidy < MAX_UNTIDY {",

@@ -74,6 +74,19 @@ impl MemCursor {
         self.valid()
     }
 
+    /// Moves to the last entry less than the internal key `target`, or to `target` itself if it is
+    /// an entry and `or_at` is set. Entries that are inserted meanwhile do not change that, unlike
+    /// with a seek and a step back.
+    pub fn seek_before(&mut self, target: &[u8], or_at: bool) -> bool {
+        if or_at && self.seek(target) && self.key() == target {
+            return true;
+        }
+        let key = Bytes::copy_from_slice(user_key(target));
+        let key = self.mem.ordered.key(key, trailer(target));
+        self.position = self.mem.ordered.before(&self.mem.entries, &key);
+        self.valid()
+    }
+
     /// Moves to the next entry.
     #[allow(clippy::should_implement_trait, reason = "an Iterator cannot lend")]
     #[inline]

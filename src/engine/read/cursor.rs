@@ -224,7 +224,8 @@ impl Cursor {
         self.seek_key.clear();
         // Sorts after all versions of the key.
         append_internal_key(&mut self.seek_key, key.as_ref(), 0, KeyKind::Deletion);
-        self.step_before_seek_key(true)
+        let valid = self.merge.seek_before(&self.seek_key, true)?;
+        self.find_backward(valid)
     }
 
     /// Moves to the last entry whose key is before `key`.
@@ -232,24 +233,12 @@ impl Cursor {
         self.place = Place::Nowhere;
         self.seek_key.clear();
         append_internal_key(&mut self.seek_key, key, MAX_SEQ_NO, KIND_FOR_SEEK);
-        self.step_before_seek_key(false)
+        self.step_before_seek_key()
     }
 
-    fn step_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
-        let valid = self.merge_before_seek_key(or_at)?;
+    fn step_before_seek_key(&mut self) -> Result<bool> {
+        let valid = self.merge.seek_before(&self.seek_key, false)?;
         self.find_backward(valid)
-    }
-
-    /// Moves the merge to the last entry before the seek key, or to the seek key itself if it
-    /// exists and `or_at` is set.
-    fn merge_before_seek_key(&mut self, or_at: bool) -> Result<bool> {
-        let at_or_after = self.merge.seek(&self.seek_key)?;
-        let at_key = at_or_after && or_at && self.merge.key() == self.seek_key;
-        match (at_or_after, at_key) {
-            (_, true) => Ok(true),
-            (true, false) => self.merge.prev(),
-            (false, false) => self.merge.seek_to_last(),
-        }
     }
 
     /// Moves to the next entry. Returns `false` if there is none, or if the cursor was at no entry.
@@ -301,7 +290,7 @@ impl Cursor {
                     }
                     if self.is_among_versions(&mut steps) {
                         self.set_seek_key(MAX_SEQ_NO, KIND_FOR_SEEK);
-                        return self.step_before_seek_key(false);
+                        return self.step_before_seek_key();
                     }
                 }
                 Ok(false)

@@ -83,6 +83,17 @@ impl Source {
         each!(self, mem => Ok(mem.seek(target)), cursor => cursor.seek(target))
     }
 
+    /// Moves to the last entry before `target`, or to `target` itself if it is an entry and `or_at`
+    /// is set.
+    fn seek_before(&mut self, target: &[u8], or_at: bool) -> Result<bool> {
+        // The two moves on a table can be separate, because its entries never change.
+        each!(self, mem => Ok(mem.seek_before(target, or_at)), cursor => match cursor.seek(target)? {
+            true if or_at && cursor.key() == target => Ok(true),
+            true => cursor.prev(),
+            false => cursor.seek_to_last(),
+        })
+    }
+
     #[inline]
     fn next(&mut self) -> Result<bool> {
         each!(self, mem => Ok(mem.next()), cursor => cursor.next())
@@ -116,7 +127,8 @@ enum Direction {
 /// - No source in the heap is at an entry that comes before its parent's in the direction of the
 ///   walk, so the current entry is that of `heap[0]`.
 /// - Walking forward, every source is at its first entry that is not before the current one.
-///   Walking backward, every source is at its last entry that is not after it.
+///   Walking backward, every source is at its last entry that is not after it. Entries that were
+///   inserted into a memtable since are the only exceptions.
 pub(crate) struct MergeCursor {
     order: InternalComparator,
     sources: Vec<Source>,
@@ -196,6 +208,12 @@ impl MergeCursor {
     /// Moves to the first entry at or after `target`.
     pub(crate) fn seek(&mut self, target: &[u8]) -> Result<bool> {
         self.position(Direction::Forward, |source| source.seek(target))
+    }
+
+    /// Moves to the last entry before `target`, or to `target` itself if it is an entry and `or_at`
+    /// is set.
+    pub(crate) fn seek_before(&mut self, target: &[u8], or_at: bool) -> Result<bool> {
+        self.position(Direction::Backward, |source| source.seek_before(target, or_at))
     }
 
     /// Moves to the next entry. The cursor must be at one.
@@ -289,9 +307,7 @@ impl MergeCursor {
     fn turn_backward(&mut self) -> Result<bool> {
         let top = self.heap[0] as usize;
         let key = self.sources[top].key().to_vec();
-        self.turn(Direction::Backward, top, |source| {
-            if source.seek(&key)? { source.prev() } else { source.seek_to_last() }
-        })
+        self.turn(Direction::Backward, top, |source| source.seek_before(&key, false))
     }
 
     /// Steps the source `top` in `direction`, and moves all others by calling `seek`. Returns
@@ -379,5 +395,77 @@ impl MergeCursor {
 impl std::fmt::Debug for MergeCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MergeCursor").field("sources", &self.sources.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::base::{BytewiseComparator, Comparator};
+    use crate::engine::memtable::{Arena, Memtable};
+    use crate::format::batch::WriteBatch;
+    use crate::format::key::{KIND_FOR_SEEK, UserComparator, internal_key, user_key};
+
+    /// Byte order. The next comparison first runs the function that it is given.
+    struct Interrupted(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+    impl std::fmt::Debug for Interrupted {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Interrupted")
+        }
+    }
+
+    impl Comparator for Interrupted {
+        fn name(&self) -> &str {
+            "interrupted"
+        }
+
+        fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+            let interrupt = self.0.lock().unwrap().take();
+            if let Some(interrupt) = interrupt {
+                interrupt();
+            }
+            BytewiseComparator.compare(a, b)
+        }
+    }
+
+    fn put(mem: &Memtable, arena: &mut Arena, keys: &[&str], seq: u64) {
+        let mut batch = WriteBatch::new();
+        keys.iter().for_each(|key| batch.put(key, ""));
+        mem.insert_batch(batch.contents(), seq, arena).unwrap();
+    }
+
+    /// Another thread writes to the memtable in the middle of a move, and a third one sorts that.
+    #[test]
+    fn a_move_backward_is_not_turned_around_by_entries_that_are_inserted_meanwhile() {
+        type Move = fn(&mut MergeCursor) -> Result<bool>;
+        let moves: [Move; 3] = [
+            MergeCursor::prev,
+            |merge| merge.seek_before(&internal_key(b"b", 9, KIND_FOR_SEEK), false),
+            |merge| merge.seek_before(&internal_key(b"b", 0, KIND_FOR_SEEK), true),
+        ];
+        for (number, step) in moves.into_iter().enumerate() {
+            let interrupted = Arc::new(Interrupted(Mutex::new(None)));
+            let order = UserComparator::new(interrupted.clone());
+            let [old, new] = [(); 2].map(|()| Arc::new(Memtable::new(&order, 1 << 20)));
+            let mut arena = Arena::default();
+            put(&old, &mut Arena::default(), &["a", "b"], 2);
+            put(&new, &mut arena, &["A"], 4);
+            let sources = [&new, &old].map(|mem| Source::Mem(mem.cursor())).into();
+            let order = InternalComparator::new(interrupted.clone());
+            let mut merge = MergeCursor::new(order, sources);
+            assert!(merge.seek(&internal_key(b"b", 9, KIND_FOR_SEEK)).unwrap());
+            let later = new.clone();
+            *interrupted.0.lock().unwrap() = Some(Box::new(move || {
+                put(&later, &mut arena, &["z"], 5);
+                later.cursor();
+            }));
+            assert!(step(&mut merge).unwrap());
+            assert!(interrupted.0.lock().unwrap().is_none(), "nothing was compared");
+            let expected = if number == 2 { b"b" } else { b"a" };
+            assert_eq!(user_key(merge.key()), expected, "move {number}");
+        }
     }
 }

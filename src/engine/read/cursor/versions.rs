@@ -48,7 +48,7 @@ impl Cursor {
         }
         self.seek_key.clear();
         append_internal_key(&mut self.seek_key, &key, MAX_SEQ_NO, KIND_FOR_SEEK);
-        self.merge_before_seek_key(false)
+        self.merge.seek_before(&self.seek_key, false)
     }
 
     /// Saves the newest version of `key` that the reader sees. `key` must be the seek key.
