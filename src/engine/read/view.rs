@@ -193,7 +193,7 @@ pub(crate) struct ReadSeq {
 }
 
 impl ReadSeq {
-    /// Returns the current visible sequence number, held.
+    /// Holds the current visible sequence number, and returns the hold.
     pub(crate) fn now(state: &Arc<ReadState>) -> ReadSeq {
         // The sequence number is read under the lock. A compaction that lists the snapshots before
         // this one is added keeps everything that was visible at that time, which is no newer than
