@@ -10,7 +10,8 @@
 //!    - a version of a key for which every reader sees a newer one ([`retention`]);
 //!    - a tombstone †.
 //! 5. The rest is written into new tables ([`output`]). A table ends between two user keys, when it
-//!    is large enough or overlaps too much of the level after ([`plan::MAX_GRANDPARENT_FACTOR`]).
+//!    is large enough or overlaps too much of the level below its own
+//!    ([`plan::MAX_GRANDPARENT_FACTOR`]).
 //! 6. The new tables and their names are synced, one edit of the MANIFEST takes the inputs out and
 //!    the outputs in, and readers see the new version. The inputs are removed when the last version
 //!    that names them is dropped.
