@@ -89,8 +89,8 @@ pub(crate) struct HeldFs {
 }
 
 impl HeldFs {
-    /// Returns a filesystem with the held `files`, even if `inner` renames or removes them, and with
-    /// the other files of `inner`.
+    /// Returns a filesystem with the held `files`, even if `inner` renames or removes them, and
+    /// with the other files of `inner`.
     pub(crate) fn new(inner: Arc<dyn Fs>, files: Files) -> HeldFs {
         let unheld = files.values().filter(|file| !file.is_held()).count();
         HeldFs { inner, files, unheld, names: None }
