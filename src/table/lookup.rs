@@ -222,8 +222,8 @@ impl Table {
         Ok(Some(Found { seq: trailer >> 8, kind, value }))
     }
 
-    /// Looks up a key in a block whose heads, if there are any, do not decide the lookup. Returns the
-    /// key's trailer and the value.
+    /// Looks up a key in a block whose heads, if there are any, do not decide the lookup. Returns
+    /// the key's trailer and the value.
     fn find_plain<'a>(
         &self,
         block: BlockView<'a>,
