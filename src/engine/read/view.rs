@@ -222,10 +222,7 @@ impl ReadSeq {
 impl Drop for ReadSeq {
     fn drop(&mut self) {
         let mut snapshots = self.state.snapshots.lock();
-        debug_assert!(
-            snapshots.contains_key(&self.seq),
-            "a sequence number that is read at is not listed"
-        );
+        debug_assert!(snapshots.contains_key(&self.seq), "a held sequence number is not listed");
         if let Some(count) = snapshots.get_mut(&self.seq) {
             *count -= 1;
             if *count == 0 {
