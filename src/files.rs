@@ -1,9 +1,9 @@
 //! The files of a database, one by one: tables, logs, MANIFESTs and their names. For tools that
-//! read or write such files without opening the database, such as `minikv inspect`.
+//! read such files without opening the database, such as `minikv inspect`.
 //!
-//! Nothing here takes the lock of a database. A program that writes files next to an open database,
-//! or reads them while another process writes, must synchronize that itself. Bytes are checked when
-//! they are decoded: damage is an error that names the file and the offset, never a panic.
+//! Nothing here takes the lock of a database. A program that reads files while another process
+//! writes them must synchronize that itself. Bytes are checked when they are decoded: damage is an
+//! error that names the file and the offset, never a panic.
 //!
 //! The layouts are described in `docs/format.md`.
 //!
@@ -31,29 +31,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use crate::engine::open::directory::{
-    check_files, has_database, list as list_files, live_logs,
-};
+pub use crate::engine::open::directory::{list as list_files, live_logs};
 pub use crate::engine::version::manifest::{Recovered, recover as recover_manifest};
-pub use crate::filter::block::{FilterBlockBuilder, FilterBlockReader};
-pub use crate::filter::whole_table::{TABLE_FILTER_NAME, TableFilter, TableFilterBuilder};
+pub use crate::filter::whole_table::TableFilter;
 pub use crate::format::batch::{BatchOp, BatchOps, decode_header, decode_ops};
-pub use crate::format::compress::{ID_NONE, ID_SNAPPY, ID_ZSTD};
 pub use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
-pub use crate::format::handle::{
-    BLOCK_TRAILER_BYTES, BlockHandle, Footer, TABLE_MAGIC, block_trailer,
-};
+pub use crate::format::handle::{BlockHandle, Footer};
 pub use crate::format::key::{
-    InternalComparator, KIND_FOR_SEEK, KeyKind, KeyOrder, ParsedKey, SeqNo, UserComparator,
-    internal_key, user_key,
+    InternalComparator, KeyKind, KeyOrder, ParsedKey, SeqNo, UserComparator, internal_key, user_key,
 };
-pub use crate::format::name::{
-    CURRENT, FileName, current_contents, legacy_table_name, log_name, manifest_name, parse_current,
-    table_name,
-};
-pub use crate::log::{LogReader, LogWriter, Tail};
-pub use crate::table::filters::FILTER_PREFIX;
-pub use crate::table::{
-    BlockReadOptions, Found, IndexEntry, NoSink, Table, TableBuilder, TableContext, TableCursor,
-    TableOptions, TableSink, TableSummary,
-};
+pub use crate::format::name::{FileName, legacy_table_name, log_name, manifest_name, table_name};
+pub use crate::log::{LogReader, Tail};
+pub use crate::table::{BlockReadOptions, Found, Table, TableContext, TableCursor};

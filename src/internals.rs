@@ -21,9 +21,11 @@ pub mod block {
 
 pub mod engine {
     pub use crate::engine::memtable;
+    pub use crate::engine::open::directory::{check_files, has_database};
 }
 
 pub mod filter {
+    pub use crate::filter::block::FilterBlockBuilder;
     pub mod bloom {
         pub use crate::filter::bloom::*;
     }
@@ -34,10 +36,22 @@ pub mod filter {
 
 pub mod format {
     pub use crate::format::{batch, block_builder, coding, compress, crc, handle, record};
+    pub mod key {
+        pub use crate::format::key::KIND_FOR_SEEK;
+    }
+    pub mod name {
+        pub use crate::format::name::{CURRENT, current_contents, parse_current};
+    }
+}
+
+pub mod log {
+    pub use crate::log::LogWriter;
 }
 
 pub mod table {
     pub use crate::table::block_cache::BlockCache;
+    pub use crate::table::builder::{TableBuilder, TableOptions, TableSummary};
+    pub use crate::table::filters::FILTER_PREFIX;
     pub use crate::table::table_cache::{TableCache, TableSlot};
     pub use crate::table::{block_cache, counts};
 }

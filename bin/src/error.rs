@@ -195,16 +195,23 @@ mod tests {
         CliError::from(error).exit_code()
     }
 
+    /// Returns the error of an open of `path` without permission.
+    fn denied(path: &str) -> DbError {
+        let source = Arc::new(io::ErrorKind::PermissionDenied.into());
+        DbError::Io { op: "open", path: path.into(), source }
+    }
+
     #[test]
     fn every_error_has_its_exit_code() {
-        let io = DbError::io("open", "/db/CURRENT", io::ErrorKind::PermissionDenied.into());
+        let io = denied("/db/CURRENT");
         let lock = DbError::Locked { path: "/db/LOCK".into(), holder: "process 7".into() };
-        assert_eq!(code(DbError::invalid("x")), 2);
+        assert_eq!(code(DbError::InvalidArgument { what: "x".into() }), 2);
         assert_eq!(code(lock), 3);
         assert_eq!(code(DbError::corruption("x")), 4);
         assert_eq!(code(io), 5);
         assert_eq!(code(DbError::DatabaseMissing { path: "/db".into() }), 5);
-        assert_eq!(code(DbError::unsupported("comparator", "idb_cmp1")), 6);
+        let (what, name) = ("comparator", "idb_cmp1".into());
+        assert_eq!(code(DbError::Unsupported { what, name, path: None }), 6);
         let reason = Arc::new(DbError::corruption("x"));
         assert_eq!(code(DbError::ReadOnly { reason }), 4);
         assert_eq!(CliError::NotFound.exit_code(), 1);
@@ -213,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line_with_what_where_and_what_next() {
-        let error = DbError::io("open", "/a\nb", io::ErrorKind::PermissionDenied.into());
+        let error = denied("/a\nb");
         let message = CliError::from(error).message().unwrap();
         assert_eq!(
             message,

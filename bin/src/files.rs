@@ -44,7 +44,7 @@ impl Survey {
     /// Returns a survey of the database in `dir`. With `any_order` its comparator need not be
     /// known.
     pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
-        if !files::has_database(&DiskFs, dir)? {
+        if !minikv::internals::engine::has_database(&DiskFs, dir)? {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
         }
         let mut comparator = BytewiseComparator.name().to_string();
@@ -188,7 +188,7 @@ fn add_fault(report: &mut VerifyReport, error: Error) -> Result<()> {
 
 fn survey(dir: &Path, recovered: &Recovered) -> Result<Survey> {
     let files = files::list_files(&DiskFs, dir)?;
-    files::check_files(dir, &files, recovered, false)?;
+    minikv::internals::engine::check_files(dir, &files, recovered, false)?;
     let mut logs = Vec::new();
     for number in files::live_logs(&files, recovered) {
         let log = LogFile::read(dir.join(log_name(number)))?;

@@ -554,7 +554,7 @@ fn a_compression_this_build_does_not_know_is_exit_code_6() {
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     let size = json["blocks"][0]["size"].as_u64().unwrap() as usize;
     let mut bytes = fs::read(&table).unwrap();
-    let trailer = minikv::files::block_trailer(&bytes[..size], 9);
+    let trailer = minikv::internals::format::handle::block_trailer(&bytes[..size], 9);
     bytes[size..size + trailer.len()].copy_from_slice(&trailer);
     fs::write(&table, bytes).unwrap();
     place.run(&["get", "a"]).fails(6, &["unsupported compression 9", ".ldb"]);

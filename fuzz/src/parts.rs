@@ -7,11 +7,12 @@ use minikv::BytewiseComparator;
 use minikv::files::VersionEdit;
 use minikv::files::{BatchOp, decode_header, decode_ops};
 use minikv::files::{InternalComparator, KeyOrder, UserComparator};
-use minikv::files::{LogReader, LogWriter, Tail};
+use minikv::files::{LogReader, Tail};
 use minikv::fs::{Fs, MemFs};
 use minikv::internals::block::Block;
 use minikv::internals::block::cursor::BlockCursor;
 use minikv::internals::format::record::HEADER_BYTES;
+use minikv::internals::log::LogWriter;
 use minikv::{Result, WriteBatch};
 
 /// Returns the order of plain keys and that of internal keys.

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use minikv::files::{BlockReadOptions, NoSink, Table, TableContext, TableCursor};
+use minikv::files::{BlockReadOptions, Table, TableContext, TableCursor};
 use minikv::fs::{Fs, MemFs};
-use minikv::{BloomFilterPolicy, DelimitedPrefix, Result};
+use minikv::{BloomFilterPolicy, DelimitedPrefix, LevelTrace, Result};
 
 use crate::parts::orders;
 
@@ -72,8 +72,8 @@ fn read(table: &Arc<Table>) {
     keys.extend([Vec::new(), vec![0xff; 20]]);
     for key in &keys {
         let plain = BlockReadOptions { use_filter: false, ..BlockReadOptions::default() };
-        let without = table.get(key, &plain, &mut NoSink);
-        let with = table.get(key, &BlockReadOptions::default(), &mut NoSink);
+        let without = table.get(key, &plain, &mut LevelTrace::default());
+        let with = table.get(key, &BlockReadOptions::default(), &mut LevelTrace::default());
         if let (Ok(Some(with)), Ok(without)) = (with, &without) {
             assert_eq!(Some(with), *without, "a filter finds nothing by itself");
         }

@@ -13,7 +13,7 @@ use crate::fs::Fs;
 ///
 /// # Errors
 /// [`Error::Locked`] if it is open; [`Error::InvalidArgument`] if its `lost` is not a directory
-/// but, for example, a symbolic link; nothing is removed then; I/O errors.
+/// but, for example, a symbolic link (nothing is removed then); I/O errors.
 pub fn destroy(dir: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;

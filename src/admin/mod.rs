@@ -1,4 +1,4 @@
-//! Administration: operations on a database that is not open.
+//! Administration: operations on a whole database, by its directory.
 
 pub(crate) mod checkpoint;
 pub(crate) mod destroy;

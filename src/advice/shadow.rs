@@ -127,9 +127,6 @@ pub struct Outcome {
 ///
 /// The sums give the variance of a rate: a cluster of `t` queries, of which `w` were false
 /// positives, contributes `(w - rate * t)^2`.
-///
-/// They give the variance of a rate: a cluster of `t` tries, `w` of which were false positives,
-/// contributes `(w - rate * t)^2`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clusters {
     /// The sum of `w * w`.
@@ -147,8 +144,8 @@ impl Clusters {
         self.tried_squared += tried * tried;
     }
 
-    #[cfg(any(test, feature = "internals"))]
     /// Returns the sum over clusters of `(w - rate * t)^2`.
+    #[cfg(any(test, feature = "internals"))]
     pub fn deviation(&self, rate: f64) -> f64 {
         let [ww, wt, tt] = [self.wrong_squared, self.wrong_by_tried, self.tried_squared];
         ww as f64 - 2.0 * rate * wt as f64 + rate * rate * tt as f64

@@ -100,7 +100,7 @@ pub struct Corruption {
 
 impl Error {
     /// Creates an I/O error of the operation `op` on `path`.
-    pub fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
+    pub(crate) fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Error {
         Error::Io { op, path: path.into(), source: Arc::new(source) }
     }
 
@@ -125,12 +125,12 @@ impl Error {
     }
 
     /// Creates an [`Error::InvalidArgument`].
-    pub fn invalid(what: impl Into<String>) -> Error {
+    pub(crate) fn invalid(what: impl Into<String>) -> Error {
         Error::InvalidArgument { what: what.into() }
     }
 
     /// Creates an [`Error::Unsupported`].
-    pub fn unsupported(what: &'static str, name: impl Into<String>) -> Error {
+    pub(crate) fn unsupported(what: &'static str, name: impl Into<String>) -> Error {
         Error::Unsupported { what, name: name.into(), path: None }
     }
 

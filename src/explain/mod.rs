@@ -3,10 +3,6 @@
 //!
 //! The steps are those of a real get, reported through a `ReadSink`, so there is no second read
 //! path that could behave differently.
-//!
-//! The steps are those of a real get, reported through a
-//! `ReadSink`: there is no second read path that could behave
-//! differently.
 
 use bytes::Bytes;
 

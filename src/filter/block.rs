@@ -102,7 +102,7 @@ impl FilterBlockBuilder {
 /// Queries the filters of a filter block. A malformed block answers "may match" for every key: a
 /// filter may cost a read, but never hide a key.
 #[derive(Clone, Debug)]
-pub struct FilterBlockReader {
+pub(crate) struct FilterBlockReader {
     policy: Arc<dyn FilterPolicy>,
     contents: Bytes,
     /// Offset of the array of offsets, which is also where the filters end.
@@ -115,7 +115,7 @@ pub struct FilterBlockReader {
 impl FilterBlockReader {
     /// Creates a reader of `contents`, a whole filter block without its trailer. `policy` is the
     /// policy under whose name or alias the block was found.
-    pub fn new(policy: Arc<dyn FilterPolicy>, contents: Bytes) -> FilterBlockReader {
+    pub(crate) fn new(policy: Arc<dyn FilterPolicy>, contents: Bytes) -> FilterBlockReader {
         let layout = layout(&contents);
         let malformed = layout.is_none();
         let (array_offset, filters, base_lg) = layout.unwrap_or((0, 0, BASE_LG));
@@ -125,7 +125,7 @@ impl FilterBlockReader {
     /// Returns whether `key` may be in the data block at `block_offset`. Returns true if there is
     /// no filter for that offset or the block is malformed.
     #[inline]
-    pub fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
+    pub(crate) fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.filter_range(block_offset) {
             // For an empty filter, LevelDB asks the policy; but no data block starts in such a
             // span.
@@ -141,7 +141,7 @@ impl FilterBlockReader {
     }
 
     /// Returns the number of filters, including empty ones.
-    pub fn filter_count(&self) -> usize {
+    pub(crate) fn filter_count(&self) -> usize {
         self.filters
     }
 
@@ -152,17 +152,12 @@ impl FilterBlockReader {
     }
 
     /// Returns the filter for the data block at `block_offset`, or `None` if there is none.
-    pub fn filter(&self, block_offset: u64) -> Option<&[u8]> {
+    pub(crate) fn filter(&self, block_offset: u64) -> Option<&[u8]> {
         self.contents.get(self.filter_range(block_offset)?)
     }
 
-    /// Returns the whole block.
-    pub fn contents(&self) -> &Bytes {
-        &self.contents
-    }
-
     /// Returns the memory the block takes, in bytes.
-    pub fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         self.contents.len()
     }
 

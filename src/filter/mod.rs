@@ -1,10 +1,10 @@
 //! Filters: compact summaries of a set of keys that let a lookup skip reading a data block.
 //!
 //! [`FilterPolicy`] is the interface of a kind of filter; [`BloomFilterPolicy`] is LevelDB's. A
-//! table's filter block holds one filter per 2 KiB of data-block offset; [`FilterBlockBuilder`]
-//! writes it and [`FilterBlockReader`] queries it. Filters hold user keys: the table builder strips
-//! the trailer of internal keys. `whole_table` is one filter over all keys of a table, `prefix` one
-//! over their prefixes. [`math`] predicts false-positive rates.
+//! table's filter block (`block`) holds one filter per 2 KiB of data-block offset. Filters hold
+//! user keys: the table builder strips the trailer of internal keys. `whole_table` is one filter
+//! over all keys of a table, `prefix` one over their prefixes. [`math`] predicts false-positive
+//! rates.
 
 pub(crate) mod block;
 pub(crate) mod bloom;

@@ -181,7 +181,7 @@ impl TableFilter {
     }
 
     /// Returns whether `key` may be in the table.
-    pub fn may_match(&self, key: &[u8]) -> bool {
+    pub(crate) fn may_match(&self, key: &[u8]) -> bool {
         self.may_match_hash(key_hash(key))
     }
 

@@ -142,7 +142,7 @@ impl UserComparator {
 
     /// Returns the wrapped comparator, or `None` if the order is plain byte order.
     #[inline]
-    pub fn custom(&self) -> Option<&Arc<dyn Comparator>> {
+    pub(crate) fn custom(&self) -> Option<&Arc<dyn Comparator>> {
         self.custom.as_ref()
     }
 
@@ -183,14 +183,14 @@ impl InternalComparator {
 
     /// Shortens the internal key `start` to one in `[start, limit)`, like LevelDB's
     /// `InternalKeyComparator::FindShortestSeparator`. Index blocks hold the result.
-    pub fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+    pub(crate) fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         let mut shorter = user_key(start).to_vec();
         self.user.get().find_shortest_separator(&mut shorter, user_key(limit));
         self.take_if_shorter(start, shorter);
     }
 
     /// Shortens the internal key `key` to one that is not less than it.
-    pub fn find_short_successor(&self, key: &mut Vec<u8>) {
+    pub(crate) fn find_short_successor(&self, key: &mut Vec<u8>) {
         let mut shorter = user_key(key).to_vec();
         self.user.get().find_short_successor(&mut shorter);
         self.take_if_shorter(key, shorter);
@@ -246,7 +246,7 @@ impl KeyOrder {
     }
 
     /// Shortens `start` to a key in `[start, limit)`.
-    pub fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
+    pub(crate) fn find_shortest_separator(&self, start: &mut Vec<u8>, limit: &[u8]) {
         match self {
             KeyOrder::Internal(order) => order.find_shortest_separator(start, limit),
             KeyOrder::User(order) => order.get().find_shortest_separator(start, limit),
@@ -254,7 +254,7 @@ impl KeyOrder {
     }
 
     /// Shortens `key` to a key that is not less than it.
-    pub fn find_short_successor(&self, key: &mut Vec<u8>) {
+    pub(crate) fn find_short_successor(&self, key: &mut Vec<u8>) {
         match self {
             KeyOrder::Internal(order) => order.find_short_successor(key),
             KeyOrder::User(order) => order.get().find_short_successor(key),

@@ -407,7 +407,7 @@ fn a_log_that_grows_while_its_end_is_looked_at_is_not_damaged() {
         let mut reader = growing();
         reader.next().unwrap();
         assert!(reader.next().unwrap_err().is_corruption(), "{seen} bytes");
-        // Zeros that stay are damage, too.
+        // Zeros that do not change are damage, even beside another writer.
         let mut holed = whole.clone();
         holed[8..5000].fill(0);
         let mut reader = open(vec![holed]).beside_writer(true);

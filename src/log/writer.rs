@@ -24,6 +24,7 @@ pub struct LogWriter {
     poisoned: bool,
 }
 
+#[allow(clippy::len_without_is_empty, reason = "a length in bytes, not a number of items")]
 impl LogWriter {
     /// Creates a writer that continues a log at `start_offset`, which must be `file`'s position: 0
     /// for a new log, or [`LogReader::valid_end`](crate::log::LogReader::valid_end) for an existing
@@ -109,11 +110,6 @@ impl LogWriter {
     /// Returns the length of the log, in bytes. The file may be longer if it is preallocated.
     pub fn len(&self) -> u64 {
         self.len
-    }
-
-    /// Returns whether the log is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Returns whether a write or sync has failed, after which the log accepts no more records.

@@ -143,7 +143,8 @@ impl TableBuilder {
     }
 
     /// Returns the number of entries added.
-    pub fn entries(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn entries(&self) -> u64 {
         self.entries
     }
 

@@ -7,6 +7,7 @@ use crate::filter::prefix::{DelimitedPrefix, FixedPrefix};
 use crate::filter::whole_table::TABLE_FILTER_NAME;
 use crate::format::handle::{BlockHandle, block_trailer};
 use crate::format::key::{KeyKind, MAX_SEQ_NO, internal_key};
+use crate::table::builder::TableOptions;
 use crate::table::counts::LevelTrace;
 use crate::table::testing::*;
 use crate::table::*;

@@ -41,13 +41,8 @@ impl Table {
 
 #[expect(clippy::should_implement_trait, reason = "an Iterator cannot lend or fail")]
 impl TableCursor {
-    /// Returns the table.
-    pub fn table(&self) -> &Arc<Table> {
-        &self.table
-    }
-
     /// Returns counts of the work that the cursor has done so far.
-    pub fn trace(&self) -> &LevelTrace {
+    pub(crate) fn trace(&self) -> &LevelTrace {
         &self.trace
     }
 

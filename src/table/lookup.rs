@@ -20,6 +20,7 @@ use crate::block::{Block, BlockView, ByHeads, LooseBlock};
 use crate::format::key::{KeyKind, KeyOrder, ParsedKey, pack_trailer, trailer};
 use crate::table::answers::Answers;
 use crate::table::block_cache::{CachedBlock, TableBlocks};
+use crate::table::counts::LevelTrace;
 use crate::table::index::IndexSpot;
 use crate::table::reader::Table;
 use crate::table::settings::BlockReadOptions;
@@ -48,22 +49,21 @@ fn with_scratch<R>(f: impl FnOnce(&mut Vec<u8>) -> R) -> R {
 impl Table {
     /// Looks up `key`. Returns the first entry at or after it, if that entry has the same user key.
     /// In the engine's tables `key` is an internal key: a user key with the newest visible sequence
-    /// number.
-    ///
-    /// Every step is reported to `sink`.
+    /// number. Adds the work done to `trace`.
     ///
     /// # Errors
     /// Corruption, if the index, the data block or the entry is damaged; an I/O error.
-    pub fn get<S: TableSink>(
+    pub fn get(
         &self,
         key: &[u8],
         options: &BlockReadOptions,
-        sink: &mut S,
+        trace: &mut LevelTrace,
     ) -> Result<Option<Found>> {
-        self.get_hashed(key, &KeyHash::new(self.order.user_key(key)), options, sink)
+        self.get_hashed(key, &KeyHash::new(self.order.user_key(key)), options, trace)
     }
 
-    /// Like [`Table::get`], with a user-key hash that is computed once for several tables.
+    /// Like [`Table::get`], with a user-key hash that is computed once for several tables. Reports
+    /// every step to `sink`.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -222,7 +222,8 @@ impl Table {
         Ok(Some(Found { seq: trailer >> 8, kind, value }))
     }
 
-    /// Looks up a key in a block without heads. Returns its trailer and the value.
+    /// Looks up a key in a block whose heads, if there are any, do not decide the lookup. Returns
+    /// the key's trailer and the value.
     fn find_plain<'a>(
         &self,
         block: BlockView<'a>,

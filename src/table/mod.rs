@@ -1,8 +1,8 @@
 //! Tables: sorted, immutable files of entries, with an index and filters.
 //!
-//! [`TableBuilder`] writes a table, [`Table`] reads it and [`TableCursor`] iterates over it. A
-//! [`TableCache`] keeps the tables of a database open, and a [`BlockCache`] keeps their data blocks
-//! in memory.
+//! [`TableBuilder`](builder::TableBuilder) writes a table, [`Table`] reads it and [`TableCursor`]
+//! iterates over it. A [`TableCache`](table_cache::TableCache) keeps the tables of a database open,
+//! and a [`BlockCache`](block_cache::BlockCache) keeps their data blocks in memory.
 
 mod answers;
 pub mod block_cache;
@@ -24,9 +24,9 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use builder::{TableBuilder, TableOptions, TableSummary};
 pub use iter::TableCursor;
 pub use reader::Table;
 pub use settings::{BlockReadOptions, TableContext};
-pub use sink::{BlockSource, Found, IndexEntry, NoSink, TableSink};
+pub use sink::{BlockSource, Found};
+pub(crate) use sink::{IndexEntry, TableSink};
 pub(crate) use table_cache::TableSlot;

@@ -240,7 +240,7 @@ impl Table {
     }
 
     /// Returns the filter block, if the table has one of a known kind.
-    pub fn filter_block(&self) -> Option<&FilterBlockReader> {
+    pub(crate) fn filter_block(&self) -> Option<&FilterBlockReader> {
         self.filters.block.as_ref().map(|(_, filter)| filter)
     }
 
@@ -251,12 +251,12 @@ impl Table {
     }
 
     /// Returns the filter over all key prefixes, if the table has one of a known kind.
-    pub fn prefix_filter(&self) -> Option<&TableFilter> {
+    pub(crate) fn prefix_filter(&self) -> Option<&TableFilter> {
         self.filters.prefix.as_ref()
     }
 
     /// Returns whether the table has a filter that lookups query.
-    pub fn has_filter(&self) -> bool {
+    pub(crate) fn has_filter(&self) -> bool {
         self.filters.block.is_some() || self.filters.table.is_some()
     }
 
@@ -288,7 +288,7 @@ impl Table {
     }
 
     /// Returns the order of the keys.
-    pub fn order(&self) -> &KeyOrder {
+    pub(crate) fn order(&self) -> &KeyOrder {
         &self.order
     }
 

@@ -26,7 +26,7 @@ pub struct Found {
 
 /// Receives every step of a lookup, in order. Lookups are compiled for each type of sink: counting
 /// costs its additions, and [`NoSink`] costs nothing.
-pub trait TableSink {
+pub(crate) trait TableSink {
     /// Whether the sink uses separators. Otherwise it gets empty ones, which cost nothing.
     const HEARS_SEPARATORS: bool = false;
 
@@ -63,7 +63,7 @@ pub trait TableSink {
 
 /// An index entry found by a lookup.
 #[derive(Clone, Copy, Debug)]
-pub struct IndexEntry<'a> {
+pub(crate) struct IndexEntry<'a> {
     /// A key not before the block's last key, and before the next block's first key. An internal
     /// key in the engine's tables. Empty unless [`TableSink::HEARS_SEPARATORS`].
     pub separator: &'a [u8],
@@ -171,7 +171,7 @@ counting_sink!(&LevelTally);
 
 /// A sink that ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NoSink;
+pub(crate) struct NoSink;
 
 impl TableSink for NoSink {
     #[inline]

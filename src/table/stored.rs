@@ -60,7 +60,7 @@ pub(super) struct Stored<'a> {
     pub buffer: &'a mut Vec<u8>,
 }
 
-/// A thread's buffers for reading blocks. Most blocks are only searched or copied from them.
+/// A thread's buffers for reading blocks. Most blocks are searched there, or copied out of them.
 #[derive(Default)]
 struct Buffers {
     stored: Vec<u8>,

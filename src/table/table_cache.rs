@@ -266,8 +266,8 @@ mod tests {
     use crate::filter::FilterPolicy;
     use crate::filter::policy::FilterGenerator;
     use crate::format::key::{KeyKind, internal_key};
+    use crate::table::counts::LevelTrace;
     use crate::table::reader::BlockReadOptions;
-    use crate::table::sink::NoSink;
     use crate::table::testing::{MemDir, build, context_of, internal_order, small_blocks};
 
     /// Creates a cache of tables 1 to 5, each containing its own number; 5 is an `.sst` file.
@@ -292,7 +292,7 @@ mod tests {
         cache
             .with(slot, |table| {
                 let options = BlockReadOptions::default();
-                table.get(&key, &options, &mut NoSink)
+                table.get(&key, &options, &mut LevelTrace::default())
             })
             .unwrap()
             .unwrap()

@@ -12,6 +12,7 @@ use crate::format::compress::Compression;
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
 use crate::format::key::{KeyKind, KeyOrder, MAX_SEQ_NO, internal_key, user_key};
 use crate::table::block_cache::BlockCache;
+use crate::table::builder::{TableBuilder, TableOptions};
 use crate::table::counts::LevelTrace;
 use crate::table::testing::*;
 use crate::table::*;

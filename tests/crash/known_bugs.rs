@@ -316,7 +316,7 @@ fn a_short_read_in_a_log_is_not_its_end() {
         let copy = fs.crash_image(&CrashPlan::strict());
         copy.inject(Fault::short_read(bytes).path("*.log"));
         match Db::open("/db", inline(&copy)) {
-            // Short reads are continued; a file that ends before its length says so is an error.
+            // Short reads are continued; a file that is shorter than it says is an error.
             Ok(db) => assert!(!is_end && keys(&db).len() == 200, "{bytes} bytes"),
             Err(error) => assert!(is_end && !error.is_corruption(), "{bytes} bytes: {error}"),
         }

@@ -76,7 +76,8 @@ fn the_dumps_are_the_files_of_the_example() {
 
 #[test]
 fn the_filter_block_of_the_example_is_what_the_builder_makes() {
-    let mut builder = minikv::files::FilterBlockBuilder::new(&BloomFilterPolicy::new(10));
+    let mut builder =
+        minikv::internals::filter::FilterBlockBuilder::new(&BloomFilterPolicy::new(10));
     builder.start_block(0);
     builder.add_key(b"first");
     builder.start_block(4 << 10);

@@ -1,7 +1,8 @@
 //! The public surface of the library, as a listing that is compared with the committed one.
 //!
 //! It is read from the source in rustfmt's layout: the public modules, what they define or
-//! re-export, and the public methods, fields, variants and associated constants of each type.
+//! re-export, and the public methods, fields, variants and associated constants of each type. What
+//! rustdoc hides is left out, and a type with a single member is listed as `Type::member`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -134,9 +135,11 @@ fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<S
     members
 }
 
-/// Returns the blocks of a file that begin at the left margin, each with its first line.
+/// Returns the blocks of a file that begin at the left margin, each with its first line. Leaves out
+/// those that rustdoc hides.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split("\n}\n").filter_map(|block| {
+    let is_shown = |block: &&str| !block.contains("\n#[doc(hidden)]\n");
+    text.split("\n}\n").filter(is_shown).filter_map(|block| {
         let at = block.match_indices(" {\n").find_map(|(at, _)| {
             let line = block[..at].rfind('\n').map_or(0, |n| n + 1);
             let header = &block[line..at];
@@ -163,7 +166,8 @@ fn is_inherent(header: &str, name: &str) -> bool {
     rest.split('<').next() == Some(name)
 }
 
-/// Returns the names of the public members of a block, or with `all` of all its members.
+/// Returns the names of the public members of a block that rustdoc shows, or with `all` of all that
+/// it shows.
 fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     let indent = if body.contains("\n        impl $") { 12 } else { 4 };
     let member = |line: &str| {
@@ -181,7 +185,9 @@ fn public_members(body: &str, all: bool) -> BTreeSet<String> {
         let name = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
         (!name.is_empty()).then(|| name.to_string())
     };
-    body.lines().filter_map(member).collect()
+    let is_hidden = |before: &str| before.trim_start() == "#[doc(hidden)]";
+    let lines = body.lines().zip(std::iter::once("").chain(body.lines()));
+    lines.filter(|(_, before)| !is_hidden(before)).filter_map(|(line, _)| member(line)).collect()
 }
 
 /// Returns the paths of the public modules below `file`.
@@ -239,7 +245,6 @@ fn listing(src: &Path) -> String {
         let path: Vec<&str> = module.iter().map(String::as_str).collect();
         let file = if path.is_empty() { src.join("lib.rs") } else { sources.module(src, &path) };
         let shown: Vec<&str> = [&["minikv"], &path[..]].concat();
-        text += &format!("\n{}\n", shown.join("::"));
         let mut types = BTreeMap::new();
         for (name, file) in items(&sources, src, &file) {
             if listed.insert((name.clone(), file.clone())) {
@@ -250,11 +255,19 @@ fn listing(src: &Path) -> String {
         if let Some(shared) = take_shared(&mut types) {
             types.insert(READERS.join(", "), shared);
         }
-        for (name, members) in types.iter().filter(|(_, members)| !members.is_empty()) {
+        if types.is_empty() {
+            continue;
+        }
+        text += &format!("\n{}\n", shown.join("::"));
+        for (name, members) in types.iter().filter(|(_, members)| members.len() > 1) {
             text += &wrapped(&format!("  {name}"), members);
         }
-        let plain = types.into_iter().filter(|(_, members)| members.is_empty());
-        let plain: BTreeSet<String> = plain.map(|(name, _)| name).collect();
+        let plain = types.into_iter().filter(|(_, members)| members.len() <= 1);
+        let with_member = |(name, members): (String, BTreeSet<String>)| match members.first() {
+            Some(member) => format!("{name}::{member}"),
+            None => name,
+        };
+        let plain: BTreeSet<String> = plain.map(with_member).collect();
         if !plain.is_empty() {
             text += &wrapped("  and", &plain);
         }

@@ -57,7 +57,7 @@ fn a_killed_process_loses_nothing_it_was_told_is_written() {
         assert_eq!(contents(&db), before);
         let recovery = db.recovery();
         assert!(recovery.lost.is_empty());
-        // Later, only what the open before left to do.
+        // Later opens replay only what the open before did not flush, which may be nothing.
         assert!(reuse || (1..=3000).contains(&recovery.records), "{recovery:?}");
     }
 }
@@ -412,7 +412,7 @@ fn a_log_that_begins_after_a_gap_is_kept_aside_unless_it_holds_no_write() {
     for last_writes in [0, 1] {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         Db::open(dir.path(), small()).unwrap().put("a", "1").unwrap();
-        // Its log begins three writes after its first one.
+        // The last log of the other database begins after three writes.
         for writes in [3, last_writes] {
             let db = Db::open(other.path(), small()).unwrap();
             (0..writes).for_each(|i| db.put(format!("{i}"), "").unwrap());
@@ -469,7 +469,7 @@ fn a_checkpoint_copies_tables_where_the_filesystem_refuses_links() {
 fn a_damaged_edit_before_others_refuses_the_manifest() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::open(dir.path(), small()).unwrap();
-    // Edits so large that each damaged block is followed by another.
+    // The edits are so large that each damaged block is followed by another block.
     for i in 0..4 {
         db.put(i.to_string().repeat(12_000), "").unwrap();
         db.flush().unwrap();

@@ -4,10 +4,11 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use minikv::files::{
-    BlockHandle, BlockReadOptions, InternalComparator, KeyKind, KeyOrder, Table, TableBuilder,
-    TableContext, TableOptions, UserComparator, internal_key, user_key,
+    BlockHandle, BlockReadOptions, InternalComparator, KeyKind, KeyOrder, Table, TableContext,
+    UserComparator, internal_key, user_key,
 };
 use minikv::fs::WriteFile;
+use minikv::internals::table::{TableBuilder, TableOptions};
 use minikv::{BloomFilterPolicy, BytewiseComparator, Compression, FilterPolicy, LevelTrace};
 use serde_json::Value;
 

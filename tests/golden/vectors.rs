@@ -4,11 +4,12 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use minikv::files::{BatchOp, LogReader, LogWriter, NewFile, Tail, VersionEdit};
+use minikv::files::{BatchOp, LogReader, NewFile, Tail, VersionEdit};
 use minikv::fs::WriteFile;
 use minikv::internals::filter::bloom::{bloom_hash, may_match_hash};
 use minikv::internals::format::crc;
 use minikv::internals::format::record::{RecordHeader, RecordType};
+use minikv::internals::log::LogWriter;
 use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, FilterPolicy, WriteBatch};
 use serde_json::Value;
 

@@ -58,6 +58,7 @@ const FLUSH: &str = "src/engine/flush.rs";
 const COMPACT: &str = "src/engine/compact/mod.rs";
 const PICK: &str = "src/engine/compact/pick.rs";
 const HEALTH: &str = "src/engine/health.rs";
+const COMPACT_PARTS: &str = "src/engine/compact/parts.rs";
 const COMPACT_PLAN: &str = "src/engine/compact/plan.rs";
 const COMPACT_RETENTION: &str = "src/engine/compact/retention.rs";
 const OPEN_REPLAY: &str = "src/engine/open/replay.rs";
@@ -300,7 +301,7 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "tombstones are dropped above what they delete",
-        COMPACT,
+        COMPACT_PARTS,
         "!deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))",
         "(ON || !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key)))",
     ),

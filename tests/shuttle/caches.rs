@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use minikv::files::{
-    BlockReadOptions, InternalComparator, KeyKind, KeyOrder, NoSink, TableBuilder, TableContext,
-    TableOptions, internal_key,
+    BlockReadOptions, InternalComparator, KeyKind, KeyOrder, TableContext, internal_key,
 };
 use minikv::fs::{Fs, MemFs};
 use minikv::internals::block::Block;
 use minikv::internals::format::block_builder::BlockBuilder;
 use minikv::internals::table::block_cache::{ENTRY_BYTES, TableBlocks};
 use minikv::internals::table::{BlockCache, TableCache, TableSlot};
-use minikv::{BytewiseComparator, Compression};
+use minikv::internals::table::{TableBuilder, TableOptions};
+use minikv::{BytewiseComparator, Compression, LevelTrace};
 use shuttle::thread;
 
 use crate::check;
@@ -105,7 +105,7 @@ fn number_in(cache: &TableCache, slot: &Arc<TableSlot>) -> u64 {
     let key = internal_key(b"number", 1, KeyKind::Value);
     let get = |table: &Arc<_>| {
         let table: &minikv::files::Table = table;
-        table.get(&key, &BlockReadOptions::default(), &mut NoSink)
+        table.get(&key, &BlockReadOptions::default(), &mut LevelTrace::default())
     };
     u64::from(cache.with(slot, get).unwrap().unwrap().value[0])
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use minikv::files::{
-    BlockHandle, Footer, KeyKind, LogWriter, NewFile, VersionEdit, block_trailer, internal_key,
-};
+use minikv::files::{BlockHandle, Footer, KeyKind, NewFile, VersionEdit, internal_key};
 use minikv::fs::{Fs, MemFs};
 use minikv::internals::format::coding::put_varint32;
+use minikv::internals::format::handle::block_trailer;
+use minikv::internals::log::LogWriter;
 
 pub const DIR: &str = "/db";
 

@@ -1,4 +1,4 @@
-//! What single commands promise, apart from the round trips.
+//! Promises of single commands, apart from the round trips.
 
 use super::*;
 

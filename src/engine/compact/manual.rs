@@ -271,8 +271,8 @@ fn first_files(
     clean_cut_of(version.level(level), &files[..count], order)
 }
 
-/// Returns the inputs of a piece and its output level: the next level, or one further down if the
-/// tables on the way do not make the piece larger than `most` bytes.
+/// Returns the inputs of a piece and its output level: the next level, or a deeper one if the
+/// tables of the levels in between do not make the piece larger than `most` bytes.
 fn with_levels_below(
     version: &Version,
     order: &UserComparator,

@@ -1,4 +1,5 @@
-//! A compaction in parts: ranges of user keys that threads merge side by side.
+//! The merge of a compaction's inputs, divided into parts: ranges of user keys that threads merge
+//! side by side.
 
 use std::sync::Arc;
 
@@ -7,12 +8,18 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::thread;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::compact::output::Outputs;
+use crate::engine::compact::output::{Follower, OutputSplitter, Outputs};
 use crate::engine::compact::plan::Compaction;
+use crate::engine::compact::retention::Retention;
+use crate::engine::read::level::{LevelCursor, Run};
+use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::version::TableFile;
 use crate::engine::version::tombstones::EntryCounts;
-use crate::format::edit::NewFile;
-use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key, user_key};
+use crate::format::edit::{NUM_LEVELS, NewFile};
+use crate::format::key::{
+    KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, ParsedKey, SeqNo, UserComparator, internal_key, user_key,
+};
+use crate::table::reader::BlockReadOptions;
 
 /// Number of keys of each input table that are sampled to find parts of about the same size. More
 /// samples make the parts more even and take longer.
@@ -29,6 +36,10 @@ const MIN_PART_TABLES: u64 = 2;
 /// Largest number of parts of one compaction. More parts take more processors from reads and
 /// writes.
 const MAX_PARTS: usize = 4;
+
+/// Number of entries between two checks whether a merge must stop. A higher number makes `close`
+/// wait longer.
+const STOP_CHECK_ENTRIES: u64 = 1024;
 
 /// The half-open range of user keys `[from, to)`; `None` is unbounded.
 #[derive(Debug, Default)]
@@ -166,6 +177,77 @@ impl Engine {
         }
     }
 
+    /// Returns a cursor over the inputs, which is at none of their entries yet.
+    ///
+    /// # Errors
+    /// I/O errors and corruption, of tables that must be opened.
+    fn input_cursor(&self, compaction: &Compaction) -> Result<MergeCursor> {
+        // The outputs get checksums of their own, so damage of the inputs must be found here.
+        let options = BlockReadOptions {
+            verify_checksums: true,
+            fill_cache: false,
+            ..BlockReadOptions::default()
+        };
+        let mut sources = Vec::new();
+        for (level, files) in &compaction.inputs.0 {
+            if *level == 0 {
+                for file in files {
+                    let table = self.reads.tables.table(&file.slot)?;
+                    sources.push(Source::Table(Box::new(table.cursor(options)), file.clone()));
+                }
+            } else if !files.is_empty() {
+                let run = Run::Tables(*level, files.clone());
+                let cursor = LevelCursor::new(self.reads.clone(), run, options, None);
+                sources.push(Source::Level(Box::new(cursor)));
+            }
+        }
+        Ok(MergeCursor::new(self.reads.order.clone(), sources))
+    }
+
+    /// Merges from the cursor's position up to the user key `to` (exclusive) into `outputs`.
+    /// Returns the number of entries left out.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] once `stop` returns true; corruption of an input; I/O errors.
+    fn merge_into(
+        &self,
+        compaction: &Compaction,
+        merge: &mut MergeCursor,
+        to: Option<&[u8]>,
+        read_seqs: Vec<SeqNo>,
+        stop: impl Fn() -> bool,
+        outputs: &mut Outputs<'_>,
+    ) -> Result<u64> {
+        let order = self.reads.order.user();
+        let mut rule = DropRule::new(compaction, Retention::new(read_seqs, order.clone()));
+        let mut splitter = OutputSplitter::new(compaction, self.options.max_file_bytes);
+        let mut dropped = 0;
+        let mut entries = 0u64;
+        let mut valid = merge.valid();
+        while valid {
+            if entries.is_multiple_of(STOP_CHECK_ENTRIES) && stop() {
+                return Err(Error::Closed);
+            }
+            entries += 1;
+            let entry = merge.parsed_key()?;
+            if to.is_some_and(|to| order.compare(entry.user_key, to).is_ge()) {
+                break;
+            }
+            if rule.is_useless(&entry, order).map_err(|error| merge.locate(error))? {
+                dropped += 1;
+            } else {
+                if splitter.ends_table(outputs, order, entry.user_key) {
+                    outputs.end_table()?;
+                }
+                outputs.add(merge.key(), &entry, merge.value())?;
+            }
+            valid = merge.next()?;
+        }
+        outputs.end_table()?;
+        debug_assert!(dropped <= entries, "{dropped} of {entries} entries were left out");
+        Ok(dropped)
+    }
+
     /// Returns ranges of about the same size in bytes, in key order, that together contain all
     /// keys.
     fn parts_of(&self, compaction: &Compaction) -> Result<Vec<Part>> {
@@ -220,5 +302,33 @@ impl Engine {
         // In deterministic mode, there are two parts, one after the other, on any machine.
         let cores = if self.inline.is_some() { 2 } else { cores.min(MAX_PARTS) };
         (cores / running).max(1)
+    }
+}
+
+/// The rule that decides which entries a merge leaves out.
+struct DropRule<'a> {
+    retention: Retention,
+    /// The levels below the output level.
+    deeper: Vec<Follower<'a>>,
+}
+
+impl<'a> DropRule<'a> {
+    fn new(compaction: &'a Compaction, retention: Retention) -> DropRule<'a> {
+        let levels = compaction.output_level + 1..NUM_LEVELS;
+        let deeper = levels.map(|level| Follower::new(&compaction.version, level)).collect();
+        DropRule { retention, deeper }
+    }
+
+    /// Returns whether no reader needs the entry: it is shadowed, or a tombstone that every reader
+    /// sees and that hides nothing further down.
+    ///
+    /// # Errors
+    /// Corruption if the entries do not ascend.
+    fn is_useless(&mut self, entry: &ParsedKey<'_>, order: &UserComparator) -> Result<bool> {
+        let DropRule { retention, deeper } = self;
+        Ok(retention.is_shadowed(entry)?
+            || (entry.kind == KeyKind::Deletion
+                && retention.all_see(entry.seq)
+                && !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))))
     }
 }

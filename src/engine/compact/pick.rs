@@ -59,7 +59,7 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
 }
 
 /// Returns the most urgent compaction of tables of `levels` that conflicts with none of the
-/// `running` ones. `oldest_held` is the oldest sequence number at which anyone reads.
+/// `running` ones. `oldest_read` is the lowest sequence number at which anyone reads.
 pub(crate) fn pick(
     version: &Arc<Version>,
     order: &UserComparator,

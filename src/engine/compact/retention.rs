@@ -20,8 +20,8 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Creates the rule that keeps what readers at one of the `read_seqs`, which ascend,
-    /// see.
+    /// Creates the rule that keeps every version that a reader at one of the sequence numbers
+    /// `read_seqs`, which must ascend, can see.
     pub(crate) fn new(read_seqs: Vec<SeqNo>, order: UserComparator) -> Retention {
         debug_assert!(
             read_seqs.is_sorted_by(|a, b| a < b),

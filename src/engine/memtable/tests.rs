@@ -192,7 +192,7 @@ fn random_operations_match_a_sorted_map() {
     }
 }
 
-/// A cursor continues in order while later ones bring leaves up to date and split them.
+/// A cursor continues in order while later cursors bring the leaves up to date and split them.
 #[test]
 fn a_cursor_is_not_put_off_by_what_comes_meanwhile() {
     let mem = Arc::new(empty(BytewiseComparator));

@@ -89,7 +89,7 @@ pub(crate) struct HeldFs {
 }
 
 impl HeldFs {
-    /// Returns a filesystem with the files `pinned`, even if `inner` renames or removes them, and
+    /// Returns a filesystem with the held `files`, even if `inner` renames or removes them, and
     /// with the other files of `inner`.
     pub(crate) fn new(inner: Arc<dyn Fs>, files: Files) -> HeldFs {
         let unheld = files.values().filter(|file| !file.is_held()).count();

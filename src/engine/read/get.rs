@@ -20,9 +20,6 @@ use crate::table::sink::TableSink;
 ///
 /// There are three sinks: `Tallying` counts in the database's totals, [`ReadTrace`] counts for the
 /// caller, and the recorder of [`explain`](crate::explain) keeps the steps.
-///
-/// There are three: `Tallying` counts in the database's totals, [`ReadTrace`] for the caller, and
-/// [`explain`](crate::explain) records.
 pub(crate) trait ReadSink {
     /// The sink for the steps inside a table.
     type Table: TableSink;

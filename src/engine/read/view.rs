@@ -193,7 +193,7 @@ pub(crate) struct ReadSeq {
 }
 
 impl ReadSeq {
-    /// Returns the current visible sequence number, held.
+    /// Holds the current visible sequence number, and returns the hold.
     pub(crate) fn now(state: &Arc<ReadState>) -> ReadSeq {
         // The sequence number is read under the lock. A compaction that lists the snapshots before
         // this one is added keeps everything that was visible at that time, which is no newer than
@@ -222,10 +222,7 @@ impl ReadSeq {
 impl Drop for ReadSeq {
     fn drop(&mut self) {
         let mut snapshots = self.state.snapshots.lock();
-        debug_assert!(
-            snapshots.contains_key(&self.seq),
-            "a sequence number that is read at is not listed"
-        );
+        debug_assert!(snapshots.contains_key(&self.seq), "a held sequence number is not listed");
         if let Some(count) = snapshots.get_mut(&self.seq) {
             *count -= 1;
             if *count == 0 {

@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(sample.keys(), expected);
         let oldest_of = || u32::from_le_bytes(sample.keys()[0][..].try_into().unwrap());
         (1000..1 << 20).for_each(|i: u32| looked_up(&sample, &tally, &i.to_le_bytes()));
-        // It is still a sample of all gets, each equally likely.
+        // The sample is still one of all gets, each equally likely to be in it.
         let late = sample.keys().iter().filter(|key| key[2] >= 8).count();
         let kept = sample.keys().len();
         assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&kept), "{kept}");

@@ -36,7 +36,7 @@ pub struct Recovered {
     pub clean: bool,
     /// Whether the last record says that a sync of the MANIFEST failed, so that it must not be
     /// continued.
-    pub sync_failed: bool,
+    pub(crate) sync_failed: bool,
     /// Damage after the last whole record, if no record follows. A crash in the middle of an edit
     /// leaves such damage: nothing relied on that edit yet, and all files that the MANIFEST names
     /// without it are still there.

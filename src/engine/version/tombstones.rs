@@ -103,7 +103,7 @@ impl Tombstones {
     }
 
     /// Returns whether the tombstones earn a compaction: they are at least half of all entries, or
-    /// a cursor crawled over them; and all readers, even one at `oldest_held`, see them.
+    /// a cursor crawled over them; and all readers, even one at `oldest_read`, see them.
     pub(crate) fn are_many(&self, oldest_read: SeqNo) -> bool {
         let crawled = self.crawled.load(Relaxed);
         match self.counts.get() {

@@ -86,7 +86,6 @@ impl Engine {
     /// I/O errors of the log, after which the database takes no more writes; [`Error::ReadOnly`]
     /// from then on, and after a failure of the background.
     pub(crate) fn write(&self, options: &WriteOptions, write: Write<'_>) -> Result<()> {
-        write.check()?;
         let write = match self.queue.enter(write, options.sync) {
             Turn::Lead(write) => write,
             Turn::Done(result) => return result,
@@ -110,38 +109,8 @@ impl Engine {
         group: &mut Vec<Arc<Waiter>>,
     ) -> Result<()> {
         self.make_room(commit, false)?;
-        let bytes = match &write {
-            Write::Put(key, value) => key.len() + value.len(),
-            Write::Delete(key) => key.len(),
-            Write::Batch(batch) => batch.contents().len(),
-        };
-        if sync {
-            self.queue.gather(commit.last_sync);
-        }
-        self.queue.group(bytes, sync, group);
-        self.commit_group(commit, sync, write, group)
-    }
-
-    /// Merges the batches of a group and commits them as one.
-    fn commit_group(
-        &self,
-        commit: &mut CommitState,
-        sync: bool,
-        write: Write<'_>,
-        group: &[Arc<Waiter>],
-    ) -> Result<()> {
-        let mut batch = match write {
-            Write::Batch(batch) if group.is_empty() => batch,
-            write => {
-                let mut merged = std::mem::take(&mut commit.group);
-                merged.clear();
-                write.append_to(&mut merged);
-                for waiter in group {
-                    merged.append(&waiter.batch.lock());
-                }
-                merged
-            }
-        };
+        let (last_sync, buffer) = (commit.last_sync, &mut commit.group);
+        let mut batch = self.queue.form_group(write, sync, last_sync, buffer, group);
         let result = self.commit_batch(commit, sync, &mut batch);
         // The batch, whether merged or a single writer's own, becomes the buffer of the next group.
         if batch.contents().len() <= KEEP_BUFFER_BYTES {

@@ -3,8 +3,8 @@
 //! 1. A writer enters. If nobody leads, it leads; otherwise it waits, with its write in a batch.
 //! 2. The leader of a synced group may wait a moment for the writers of the last group to return
 //!    ([`WriteQueue::gather`]).
-//! 3. It takes waiters from the front of the queue as long as they fit ([`WriteQueue::group`]) and
-//!    commits all their batches as one.
+//! 3. It takes waiters from the front of the queue as long as they fit ([`WriteQueue::group`]),
+//!    merges their batches and commits them as one.
 //! 4. It hands the lead to the next waiter, if there is one, and the result to its group
 //!    ([`WriteQueue::leave`]).
 
@@ -71,7 +71,7 @@ impl Write<'_> {
         }
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         let fits = |bytes: &[u8]| bytes.len() <= MAX_KEY_OR_VALUE_BYTES;
         match self {
             Write::Put(key, value) if fits(key) && fits(value) => Ok(()),
@@ -81,7 +81,16 @@ impl Write<'_> {
         }
     }
 
-    pub(super) fn append_to(&self, group: &mut WriteBatch) {
+    /// Returns the size of the write, in bytes.
+    fn bytes(&self) -> usize {
+        match self {
+            Write::Put(key, value) => key.len() + value.len(),
+            Write::Delete(key) => key.len(),
+            Write::Batch(batch) => batch.contents().len(),
+        }
+    }
+
+    fn append_to(&self, group: &mut WriteBatch) {
         match self {
             Write::Put(key, value) => group.put(key, value),
             Write::Delete(key) => group.delete(key),
@@ -94,7 +103,8 @@ impl Write<'_> {
 pub(super) enum Turn<'a> {
     /// Lead a group that begins with this write.
     Lead(Write<'a>),
-    /// Return this result: another writer led, and the write was part of its group.
+    /// Return this result: another writer led, and the write was part of its group; or the write is
+    /// invalid.
     Done(Result<()>),
 }
 
@@ -148,7 +158,7 @@ impl Line {
 pub(super) struct Waiter {
     sync: bool,
     bytes: usize,
-    pub(super) batch: Mutex<WriteBatch>,
+    batch: Mutex<WriteBatch>,
     signal: Mutex<Signal>,
     signalled: Condvar,
 }
@@ -183,8 +193,12 @@ impl Waiter {
 
 impl WriteQueue {
     /// Takes the lead, or waits until it is handed over or another leader has done the work.
-    /// Returns what the writer has to do next.
+    /// Returns what the writer has to do next. A write with a key or value that is too long is
+    /// refused.
     pub(super) fn enter<'a>(&self, write: Write<'a>, sync: bool) -> Turn<'a> {
+        if let Err(error) = write.check() {
+            return Turn::Done(Err(error));
+        }
         let mut line = self.line.lock();
         line.check();
         if !line.led {
@@ -214,10 +228,40 @@ impl WriteQueue {
         }
     }
 
+    /// Forms the group that `write` leads: moves the other members from the queue to `group`, and
+    /// waits for more of them first if the group is synced. `last_sync` is the duration of the last
+    /// sync. Returns the batches of all as one. It reuses the memory of `buffer`, unless the leader
+    /// is alone with a batch of its own.
+    pub(super) fn form_group(
+        &self,
+        write: Write<'_>,
+        sync: bool,
+        last_sync: Duration,
+        buffer: &mut WriteBatch,
+        group: &mut Vec<Arc<Waiter>>,
+    ) -> WriteBatch {
+        if sync {
+            self.gather(last_sync);
+        }
+        self.group(write.bytes(), sync, group);
+        match write {
+            Write::Batch(batch) if group.is_empty() => batch,
+            write => {
+                let mut merged = std::mem::take(buffer);
+                merged.clear();
+                write.append_to(&mut merged);
+                for waiter in group {
+                    merged.append(&waiter.batch.lock());
+                }
+                merged
+            }
+        }
+    }
+
     /// Waits a while for the writers of the last group to write again: with them a group is twice
     /// as large, and one sync, which last took `last_sync`, serves them all. Each time they do not
     /// come, more groups go without the wait.
-    pub(super) fn gather(&self, last_sync: Duration) {
+    fn gather(&self, last_sync: Duration) {
         let mut line = self.line.lock();
         debug_assert!(line.led, "the leader gathers");
         // A follower waits for the sync that is under way, and then for its own.
@@ -255,7 +299,7 @@ impl WriteQueue {
 
     /// Moves the waiters that fit into a group led by a write of `bytes` from the front of the
     /// queue to `group`.
-    pub(super) fn group(&self, bytes: usize, sync: bool, group: &mut Vec<Arc<Waiter>>) {
+    fn group(&self, bytes: usize, sync: bool, group: &mut Vec<Arc<Waiter>>) {
         let limit =
             if bytes <= SMALL_WRITE_BYTES { bytes + SMALL_WRITE_BYTES } else { MAX_GROUP_BYTES };
         let mut size = bytes;

@@ -39,7 +39,7 @@ impl Machine {
         let bytes = blocks * entry_bytes(block().len());
         // Some of the capacity is left to spares.
         let cache = Arc::new(BlockCache::new((bytes + bytes / (SPARE_PART - 1) + 1) as usize));
-        // So many ghost entries that no two of the blocks share one.
+        // There are enough ghost entries that no two of the blocks share one.
         cache.shards[0].lock().ghosts = Ghosts::new(1 << 16);
         let table = cache.table(BLOCKS);
         Machine { cache, table }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use minikv::files::{CURRENT, parse_current};
+use minikv::internals::format::name::{CURRENT, parse_current};
 use serde_json::json;
 
 use super::Report;

@@ -6,10 +6,10 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use minikv::Error;
-use minikv::files::{
-    FileName, LogReader, TABLE_MAGIC, VersionEdit, decode_header, decode_ops, parse_current,
-};
+use minikv::files::{FileName, LogReader, VersionEdit, decode_header, decode_ops};
 use minikv::fs::{DiskFs, Fs};
+use minikv::internals::format::handle::TABLE_MAGIC;
+use minikv::internals::format::name::parse_current;
 
 use crate::error::{CliError, Result};
 

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use minikv::files::{
-    BlockHandle, ID_NONE, ID_SNAPPY, ID_ZSTD, KeyKind, ParsedKey, TABLE_FILTER_NAME, Table,
-};
+use minikv::files::{BlockHandle, KeyKind, ParsedKey, Table};
+use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
+use minikv::internals::format::compress::{ID_NONE, ID_SNAPPY, ID_ZSTD};
 use serde_json::{Value, json};
 
 use super::Report;

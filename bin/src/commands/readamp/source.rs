@@ -5,15 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minikv::files::{
-    BLOCK_TRAILER_BYTES, BlockHandle, FILTER_PREFIX, Footer, ID_NONE, LogWriter, NUM_LEVELS,
-    NewFile, Recovered, TABLE_FILTER_NAME, Table, UserComparator, VersionEdit, block_trailer,
+    BlockHandle, Footer, NUM_LEVELS, NewFile, Recovered, Table, UserComparator, VersionEdit,
     user_key,
 };
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::advice::shadow::{
     BlockFilters, FilterPlan, Lookup, MadeFilters, Outcome, Shadow, TablesRead,
 };
+use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
 use minikv::internals::format::block_builder::BlockBuilder;
+use minikv::internals::format::compress::ID_NONE;
+use minikv::internals::format::handle::{BLOCK_TRAILER_BYTES, block_trailer};
+use minikv::internals::log::LogWriter;
+use minikv::internals::table::FILTER_PREFIX;
 use minikv::{BytewiseComparator, Comparator, Db, Options, ReadOnlyDb, Recovery, files};
 
 use super::filters::Filters;
@@ -55,7 +59,8 @@ impl Source {
         loop {
             tries += 1;
             // A missing or unreadable database is reported like in other commands.
-            if !DiskFs.exists(&dir.join(files::CURRENT)).unwrap_or(false) {
+            if !DiskFs.exists(&dir.join(minikv::internals::format::name::CURRENT)).unwrap_or(false)
+            {
                 Db::open_read_only(dir, options.clone())?;
             }
             let before = files::recover_manifest(&DiskFs, dir, comparator)?;
@@ -259,8 +264,8 @@ impl Source {
 
         let number = recovered.manifest_number;
         overlay.file(&files::manifest_name(number), Content::Memory(Arc::new(manifest)));
-        let current = files::current_contents(number).into_bytes();
-        overlay.file(files::CURRENT, Content::Memory(Arc::new(current)));
+        let current = minikv::internals::format::name::current_contents(number).into_bytes();
+        overlay.file(minikv::internals::format::name::CURRENT, Content::Memory(Arc::new(current)));
         for (name, bytes) in &self.logs {
             overlay.file(name, Content::Memory(bytes.clone()));
         }

@@ -36,8 +36,8 @@ fn texts<'a>(waiters: impl IntoIterator<Item = &'a Arc<Waiter>>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(" ") }
 }
 
-/// Lets the leaders of `groups` groups gather, all in vain. Returns the numbers of groups between
-/// two waits that did not wait.
+/// Lets the leaders of `groups` groups gather, all in vain. Returns how many groups went without a
+/// wait between each two waits.
 fn gather(queue: &WriteQueue, groups: u64) -> String {
     let mut between = Vec::new();
     let mut skipped = 0;
