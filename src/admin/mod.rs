@@ -1,5 +1,6 @@
 //! Administration: operations on a database that is not open.
 
+pub(crate) mod backup;
 pub(crate) mod checkpoint;
 pub(crate) mod destroy;
 pub(crate) mod findings;
