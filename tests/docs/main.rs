@@ -260,7 +260,11 @@ fn each_dependency_says_what_it_is_for() {
                 _ if line.starts_with('[') => section = line.to_owned(),
                 _ if line.starts_with('#') => explained = true,
                 _ if section.ends_with("dependencies]") && line.contains('=') => {
-                    assert!(explained, "{}: no comment says what this is for: {line}", manifest.display());
+                    assert!(
+                        explained,
+                        "{}: no comment says what this is for: {line}",
+                        manifest.display()
+                    );
                     count += 1;
                 }
                 _ => explained = false,
@@ -273,14 +277,9 @@ fn each_dependency_says_what_it_is_for() {
 fn find_manifests(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() && !dir.ends_with("minikv") && path.file_name().is_some_and(|n| n != "target")
-        {
-            let manifest = path.join("Cargo.toml");
-            found.extend(manifest.exists().then_some(manifest));
-        }
+        let manifest = path.join("Cargo.toml");
+        found.extend(manifest.exists().then_some(manifest));
     }
     let own = dir.join("Cargo.toml");
-    if own.exists() && !found.contains(&own) {
-        found.push(own);
-    }
+    found.extend((own.exists() && !found.contains(&own)).then_some(own));
 }

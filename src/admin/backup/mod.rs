@@ -271,8 +271,9 @@ impl Backups {
     fn remove_dir(&self, number: u64) -> Result<()> {
         let fs = &self.options.fs;
         let dir = self.backup_dir(number);
+        let look_for = |error| Error::io("look for", &dir, error);
         // Neither a link to another directory nor a file that no backup makes is touched.
-        if !fs.is_real_dir(&dir).map_err(|error| Error::io("look for", &dir, error))? {
+        if !fs.exists(&dir).map_err(look_for)? || !fs.is_real_dir(&dir).map_err(look_for)? {
             return Ok(());
         }
         for name in fs.list(&dir).map_err(|error| Error::io("list", &dir, error))? {
