@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use minikv::fs::sim::CrashPlan;
 use minikv::fs::{Fs, SimFs};
-use minikv::{Backups, Db, Error, Options, backup};
+use minikv::{Backups, Compression, Db, Error, Options, backup};
 
 use crate::{disk_bytes, small};
 
@@ -83,16 +83,20 @@ fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
 #[test]
 fn a_table_of_the_same_name_and_length_from_another_database_is_copied() {
     let fs = SimFs::new(2);
+    let mut lengths = Vec::new();
     for value in ["one", "two"] {
-        let db = Db::open("/db", on(&fs)).unwrap();
+        let db = Db::open("/db", on(&fs).compression(Compression::None)).unwrap();
         put(&db, 0..1000, value);
         db.flush().unwrap();
         let made = db.backup("/backups").unwrap();
         assert_eq!(made.copied_bytes, made.file_bytes, "{value}");
         assert_eq!(restored(&fs, "/backups", None).unwrap(), contents(&db));
+        lengths
+            .push(fs.len(Path::new(&format!("/backups/{:06}/000005.ldb", made.number))).unwrap());
         db.close().unwrap();
         minikv::destroy("/db", &on(&fs)).unwrap();
     }
+    assert_eq!(lengths[0], lengths[1]);
     assert_eq!(
         restored(&fs, "/backups", Some(1)).unwrap()[&b"key00000"[..]],
         "one".repeat(20).as_bytes()
