@@ -1,29 +1,31 @@
 //! Backs up a database while it is in use, and restores it: `cargo run --example backup`.
 //!
-//! A checkpoint is a database of its own. On the same filesystem it takes almost no space: table
-//! files never change, so the copy links to them. For a backup on another disk, copy the directory
-//! of the checkpoint.
+//! A folder holds several backups. Tables never change, so a later backup copies only the new ones.
 
-use minikv::{Db, Options, Result};
+use minikv::{Backups, Db, Options, Result};
 
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
-    let (dir, copy) = (home.path().join("db"), home.path().join("backup"));
+    let (dir, folder) = (home.path().join("db"), home.path().join("backups"));
     let db = Db::open(&dir, Options::default().create_if_missing(true))?;
     for number in 0..1000 {
         db.put(format!("note/{number:04}"), "precious")?;
     }
-    db.checkpoint(&copy)?; // other threads may read and write meanwhile
+    let made = db.backup(&folder)?; // other threads may read and write meanwhile
+    println!("backup {} has {} bytes", made.number, made.file_bytes);
     for entry in db.prefix("note/")? {
         db.delete(entry?.0)?; // a mistake
     }
+    db.backup(&folder)?; // it is in this backup, too
     db.close()?;
 
-    // Read the backup before you rely on it.
-    let report = minikv::verify(&copy, &Options::default())?;
-    assert!(report.is_sound(), "{report:?}");
+    let backups = Backups::open(&folder, &Options::default())?;
+    assert!(backups.verify(|_| {})?.is_empty(), "a backup is damaged");
+    let copy = home.path().join("restored");
+    backups.restore(Some(made.number), &copy, |_| {})?;
     let restored = Db::open(&copy, Options::default())?;
     println!("{} notes are back", restored.prefix("note/")?.count());
     assert!(Db::open(&dir, Options::default())?.is_empty()?);
+    backups.keep(1)?; // only the latest
     Ok(())
 }

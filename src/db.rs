@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::admin::backup::Backup;
+use crate::admin::backup::take::take;
 use crate::advice::{
     FilterAdvice, {self},
 };
@@ -289,6 +291,41 @@ impl Db {
     /// after which the files that were created are removed again.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.inner.engine.checkpoint(dir.as_ref())
+    }
+
+    /// Adds a backup of the database as it is now to the folder `folder`, which is created if it is
+    /// missing or empty. [`Backups`](crate::Backups) lists, verifies and restores them.
+    ///
+    /// Unlike a checkpoint, a backup shares no file with the database. It reads all tables, and
+    /// copies those that the backup before does not have. Reads and writes continue meanwhile. A
+    /// crash in between leaves the earlier backups as they were.
+    ///
+    /// ```
+    /// # use minikv::{Backups, Db, Options};
+    /// # let home = tempfile::tempdir()?;
+    /// # let (path, folder) = (home.path().join("db"), home.path().join("backups"));
+    /// # let copy = home.path().join("copy");
+    /// let db = Db::open(&path, Options::default().create_if_missing(true))?;
+    /// db.put("kept", "1")?;
+    /// db.backup(&folder)?;
+    /// db.put("kept", "2")?;
+    /// let second = db.backup(&folder)?;
+    /// assert_eq!(second.number, 2);
+    ///
+    /// let backups = Backups::open(&folder, &Options::default())?;
+    /// backups.restore(Some(1), &copy, |_| {})?;
+    /// let copied = Db::open(&copy, Options::default())?;
+    /// assert_eq!(copied.get("kept")?.as_deref(), Some(&b"1"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if `folder` is neither empty nor
+    /// a folder of backups; [`Error::Locked`](crate::Error::Locked) while another backup is added
+    /// to it; I/O errors, after which the folder holds the backups that it held before.
+    pub fn backup(&self, folder: impl AsRef<Path>) -> Result<Backup> {
+        let engine = &self.inner.engine;
+        take(engine.source()?, folder.as_ref(), &engine.options, &mut |_| {})
     }
 
     /// Waits until no flush or compaction is running or due.

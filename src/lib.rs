@@ -97,6 +97,8 @@ mod table;
 #[doc(hidden)]
 pub mod internals;
 
+pub use admin::backup::take::backup;
+pub use admin::backup::{Backup, Backups};
 pub use admin::checkpoint::checkpoint;
 pub use admin::destroy::destroy;
 pub use admin::findings::Progress;

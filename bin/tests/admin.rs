@@ -1,4 +1,4 @@
-//! `verify`, `repair` and `checkpoint`, as a user types them.
+//! `verify`, `repair`, `checkpoint` and backups, as a user types them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -169,6 +169,52 @@ fn checkpoint_makes_a_database_of_its_own() {
     assert_eq!(run(&db, &["get", "last"]).ok(), "1");
     run(&db, &["checkpoint", copy.to_str().unwrap()]).fails(2, &["there is already a database in"]);
     run(&db, &["checkpoint", home.path().to_str().unwrap()]).fails(2, &["is not empty"]);
+}
+
+#[test]
+fn backups_are_made_listed_verified_removed_and_restored() {
+    let (home, db) = made();
+    let path = home.path().join("backups");
+    let folder = path.to_str().unwrap();
+    let before = files(&db);
+    let made = run(&db, &["backup", folder]);
+    assert!(made.stderr.starts_with("backup 1: "), "{}", made.stderr);
+    assert!(files(&db) == before);
+    let dump = run(&db, &["dump"]).ok();
+    run(&db, &["put", "last", "2"]).ok();
+    let second: Value =
+        serde_json::from_str(&run(&db, &["backup", folder, "--json"]).ok()).unwrap();
+    assert_eq!(second["number"], 2);
+    assert!(second["copied_bytes"].as_u64() < second["file_bytes"].as_u64(), "{second}");
+
+    let listed = run(&db, &["backups", folder, "--verify"]).ok();
+    let rows = listed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let rows = rows.collect::<Vec<_>>();
+    assert_eq!(rows[0], ["backup", "made", "(UTC)", "files", "size", "new"]);
+    assert_eq!((rows[1][0], rows[2][0], rows.len()), ("1", "2", 3), "{listed}");
+    assert!(rows[1][1].starts_with("20") && rows[1][1].ends_with('Z'), "{listed}");
+
+    let copy = home.path().join("copy");
+    run(&copy, &["restore", folder, "--backup", "1"]).ok();
+    assert_eq!(run(&copy, &["dump"]).ok(), dump);
+    run(&copy, &["restore", folder]).fails(2, &["there is already a database in"]);
+    run(&home.path().join("c2"), &["restore", folder, "--backup", "9"]).fails(2, &["no backup 9"]);
+    run(&db, &["backup", home.path().to_str().unwrap()]).fails(2, &["neither empty nor a folder"]);
+    run(&db, &["backups", db.to_str().unwrap()]).fails(2, &["is not a folder of backups"]);
+    run(&db, &["backup", folder, "--keep", "0"]).fails(2, &["--keep"]);
+
+    run(&db, &["backup", folder, "--keep", "2"]).ok();
+    let json: Value = serde_json::from_str(&run(&db, &["backups", folder, "--json"]).ok()).unwrap();
+    let numbers = json["backups"].as_array().unwrap().iter().map(|backup| &backup["number"]);
+    assert_eq!(numbers.collect::<Vec<_>>(), [2, 3]);
+
+    flip(&named(&path.join("000003"), ".ldb"), 100);
+    // Backups 2 and 3 share the table.
+    let damaged = run(&db, &["backups", folder, "--verify"]);
+    assert_eq!(damaged.code, Some(1), "{}", damaged.stderr);
+    assert_eq!(damaged.stdout.matches("fault: ").count(), 2, "{}", damaged.stdout);
+    run(&home.path().join("c3"), &["restore", folder])
+        .fails(4, &["checksum of a file of a backup"]);
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Runs the `minikv` commands that the pages show and compares the output: those of README.md and
-//! docs/filters.md and, with `MINIKV_PAGES=1`, those of docs/read-amplification.md.
+//! Runs the `minikv` commands that the pages show and compares the output: those of README.md,
+//! docs/filters.md and docs/backup.md, and, with `MINIKV_PAGES=1`, those of docs/read-amplification.md.
 //!
 //! A line that begins with `$ ` is a command; the lines after it, up to the next command, are its
 //! output. Times and file numbers are not compared. `MINIKV_PAGES=write` writes the output into
-//! README.md and docs/filters.md.
+//! the pages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -92,12 +92,16 @@ impl Place {
     }
 }
 
-/// Returns a line without file numbers, which depend on when the background creates the next log.
-fn without_file_numbers(line: &str) -> String {
+/// Returns a line without times and without file numbers, which depend on when the background
+/// creates the next log.
+fn without_what_varies(line: &str) -> String {
     let mut words: Vec<String> = line.split(' ').map(str::to_string).collect();
     for word in &mut words {
         if word.len() == 6 && word.starts_with("000") && word.bytes().all(|b| b.is_ascii_digit()) {
             *word = "NNNNNN".to_string();
+        }
+        if word.len() == 20 && word.starts_with("20") && word.ends_with('Z') {
+            *word = "YYYY-MM-DDTHH:MM:SSZ".to_string();
         }
     }
     words.join(" ")
@@ -119,11 +123,11 @@ fn the_consoles_of_the_pages_show_what_the_commands_print() {
     let place = Place::new();
     let writes = std::env::var("MINIKV_PAGES").is_ok_and(|value| value == "write");
     let masked = |lines: &[String]| {
-        let lines: Vec<_> = lines.iter().map(|line| without_file_numbers(line)).collect();
+        let lines: Vec<_> = lines.iter().map(|line| without_what_varies(line)).collect();
         lines.join("\n")
     };
     let mut compared = 0;
-    for page in ["README.md", "docs/filters.md"] {
+    for page in ["README.md", "docs/filters.md", "docs/backup.md"] {
         for mut steps in blocks(page, "console") {
             if page != "README.md" {
                 let command = "export MINIKV_DB=words.db".to_string();

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
-use crate::engine::checkpoint::{Moment, OpenLog, check_empty, write_copy};
+use crate::engine::checkpoint::{Moment, OpenLog, Source, check_empty, link_or_copy};
 use crate::engine::open::directory;
 use crate::engine::options::Options;
 use crate::engine::version::manifest;
@@ -26,10 +26,20 @@ pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Optio
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
     let dest = &*crate::fs::absolute(fs, dest.as_ref())?;
+    check_empty(fs, dest)?;
+    source(dir, options)?.write_copy(dest, &mut |from, to| link_or_copy(fs, from, to))
+}
+
+/// Locks the database in the directory `dir`, which is an absolute path, and returns it as it is,
+/// to copy from. It stays locked until the source is dropped.
+///
+/// # Errors
+/// Errors of [`checkpoint`] that do not concern `dest`.
+pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'a>> {
+    let fs = &*options.fs;
     if !directory::has_database(fs, dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
-    check_empty(fs, dest)?;
     let lock: Arc<dyn FileLock> = directory::lock(fs, dir)?.into();
     let trash = Trash::new(options.fs.clone(), dir).guarded_by(&lock);
     let recovered = manifest::recover(fs, dir, options.comparator.name())?;
@@ -50,5 +60,10 @@ pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Optio
         last_seq: Some(recovered.last_seq),
         ..recovered.edit
     };
-    write_copy(fs, dir, dest, Moment { edit, logs, next_file_number }, &|| trash.check_directory())
+    let check_dir = move || {
+        let _held = &lock;
+        trash.check_directory()
+    };
+    let moment = Moment { edit, logs, next_file_number };
+    Ok(Source { fs, dir, moment, check_dir: Box::new(check_dir) })
 }

@@ -1,5 +1,6 @@
 //! Administration: operations on a whole database, by its directory.
 
+pub(crate) mod backup;
 pub(crate) mod checkpoint;
 pub(crate) mod destroy;
 pub(crate) mod findings;

@@ -19,14 +19,26 @@ use crate::engine::open::directory::{
 };
 use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::format::edit::VersionEdit;
-use crate::format::name;
+use crate::format::{crc, name};
 use crate::fs::{Fs, ReadFile, absolute, sync_dir};
 
 /// Size of the copy buffer, in bytes. A larger one takes more memory and fewer system calls.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// The files of a database at one moment. Its logs stay readable while it lives; the caller keeps
-/// its tables from being removed.
+/// A database to copy from.
+pub(crate) struct Source<'a> {
+    /// The filesystem of both the database and the copy.
+    pub fs: &'a dyn Fs,
+    /// The directory of the database, as an absolute path.
+    pub dir: &'a Path,
+    /// The files to copy.
+    pub moment: Moment,
+    /// Fails if another database has taken the place of `dir`. It may own what keeps the tables
+    /// from being removed.
+    pub check_dir: Box<dyn Fn() -> Result<()> + 'a>,
+}
+
+/// The files of a database at one moment. Its logs stay readable while it lives.
 #[derive(Debug)]
 pub(crate) struct Moment {
     /// The whole version and its numbers, except the next file number.
@@ -77,8 +89,17 @@ impl Engine {
     /// [`Error::Locked`] while another checkpoint is made there; I/O errors, after which the
     /// incomplete copy is removed.
     pub(crate) fn checkpoint(&self, dest: &Path) -> Result<()> {
-        let dest = &absolute(&*self.fs, dest)?;
-        check_empty(&*self.fs, dest)?;
+        let fs = &*self.fs;
+        let dest = &absolute(fs, dest)?;
+        check_empty(fs, dest)?;
+        self.source()?.write_copy(dest, &mut |from, to| link_or_copy(fs, from, to))
+    }
+
+    /// Returns the database as it is now, to copy from.
+    ///
+    /// # Errors
+    /// I/O errors of opening the logs.
+    pub(crate) fn source(&self) -> Result<Source<'_>> {
         // While these are held, nothing is written and no new version is shown.
         let commit = self.commit.lock();
         let manifest = self.manifest.lock();
@@ -111,8 +132,16 @@ impl Engine {
             "a log has an unused number"
         );
         debug_assert!(logs.is_sorted_by_key(|log| log.number), "logs are replayed in order");
-        let moment = Moment { edit, logs, next_file_number };
-        write_copy(&*self.fs, &self.dir, dest, moment, &|| self.trash.check_directory())
+        let check_dir = move || {
+            let _tables = &version;
+            self.trash.check_directory()
+        };
+        Ok(Source {
+            fs: &*self.fs,
+            dir: &self.dir,
+            moment: Moment { edit, logs, next_file_number },
+            check_dir: Box::new(check_dir),
+        })
     }
 }
 
@@ -139,41 +168,43 @@ fn check_contents(fs: &dyn Fs, dest: &Path, ours: &[&str]) -> Result<()> {
     }
 }
 
-/// Makes a database of `moment`, whose tables are in `dir`, in the directory `dest`, which is empty
-/// or does not exist. `dest` is locked meanwhile, so that nothing else makes a database there.
-/// `check_dir` fails if another database has taken the place of `dir`.
-///
-/// # Errors
-/// Errors of [`Engine::checkpoint`] and of `check_dir`.
-pub(crate) fn write_copy(
-    fs: &dyn Fs,
-    dir: &Path,
-    dest: &Path,
-    moment: Moment,
-    check_dir: &dyn Fn() -> Result<()>,
-) -> Result<()> {
-    let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
-    let mut copy = Copy { fs, dir, dest, made: Vec::new() };
-    let mut lock = None;
-    let result = create_dir(fs, dest).and_then(|()| {
-        lock = Some(directory::lock(fs, dest)?);
-        check_contents(fs, dest, &[name::LOCK])?;
-        copy.made.push(dest.join(name::LOCK));
-        copy.write(moment, check_dir)
-    });
-    if result.is_err() {
-        // If the directory could not be locked, `made` is empty: the files there belong to another
-        // checkpoint.
-        copy.undo(!was_there);
+impl Source<'_> {
+    /// Makes a copy of the database in the directory `dest`, which is empty or does not exist.
+    /// `dest` is locked meanwhile, so that nothing else makes a database there. `place` puts a
+    /// table, or a second name for it, in `dest`.
+    ///
+    /// # Errors
+    /// Errors of [`Engine::checkpoint`] and of `place`.
+    pub(crate) fn write_copy(self, dest: &Path, place: PlaceTable<'_>) -> Result<()> {
+        let Source { fs, dir, moment, check_dir } = self;
+        let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
+        let mut copy = Copy { fs, dir, dest, place, made: Vec::new() };
+        let mut lock = None;
+        let result = create_dir(fs, dest).and_then(|()| {
+            lock = Some(directory::lock(fs, dest)?);
+            check_contents(fs, dest, &[name::LOCK])?;
+            copy.made.push(dest.join(name::LOCK));
+            copy.write(moment, &*check_dir)
+        });
+        if result.is_err() {
+            // If the directory could not be locked, `made` is empty: the files there belong to
+            // another checkpoint.
+            copy.undo(!was_there);
+        }
+        result
     }
-    result
 }
+
+/// Puts the table of the first path, or a second name for it, at the second path. If it makes no
+/// file, it fails with [`ErrorKind::AlreadyExists`] or [`ErrorKind::NotFound`].
+pub(crate) type PlaceTable<'a> = &'a mut dyn FnMut(&Path, &Path) -> Result<()>;
 
 /// A copy being made.
 struct Copy<'a> {
     fs: &'a dyn Fs,
     dir: &'a Path,
     dest: &'a Path,
+    place: PlaceTable<'a>,
     made: Vec<PathBuf>,
 }
 
@@ -205,7 +236,7 @@ impl Copy<'_> {
         for name in [name::table_name(number), name::legacy_table_name(number)] {
             let (from, to) = (self.dir.join(&name), self.dest.join(&name));
             self.made.push(to.clone());
-            match link_or_copy(self.fs, &from, &to) {
+            match (self.place)(&from, &to) {
                 Err(error) if error.io_kind() == Some(ErrorKind::AlreadyExists) => {
                     self.made.pop();
                     return Err(error);
@@ -243,7 +274,7 @@ pub(crate) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
         Err(error) if cannot_link(error.kind()) => {
             let file = fs.open(from).map_err(|error| Error::io("open", from, error))?;
             let bytes = file.len().map_err(|error| Error::io("read", from, error))?;
-            copy_file(fs, &*file, bytes, to)
+            copy_file(fs, &*file, bytes, to).map(|_| ())
         }
         linked => linked.map_err(|error| Error::io("link", from, error)),
     }
@@ -251,7 +282,7 @@ pub(crate) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
 
 /// Returns whether a link was refused because of the filesystem or the file, so that a copy may
 /// succeed.
-fn cannot_link(kind: ErrorKind) -> bool {
+pub(crate) fn cannot_link(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::CrossesDevices
@@ -261,20 +292,42 @@ fn cannot_link(kind: ErrorKind) -> bool {
     )
 }
 
-/// Copies the first `bytes` of a file and syncs the copy.
-fn copy_file(fs: &dyn Fs, from: &dyn ReadFile, bytes: u64, to: &Path) -> Result<()> {
+/// Copies the first `bytes` of a file and syncs the copy. Returns the CRC-32C of these bytes.
+///
+/// # Errors
+/// I/O errors.
+pub(crate) fn copy_file(fs: &dyn Fs, from: &dyn ReadFile, bytes: u64, to: &Path) -> Result<u32> {
     let mut file = fs.create(to).map_err(|error| Error::io("create", to, error))?;
+    let checksum = read_pieces(from, bytes, to, &mut |piece| {
+        file.write(piece).map_err(|error| Error::io("write", to, error))
+    })?;
+    file.sync().map_err(|error| Error::io("sync", to, error))?;
+    Ok(checksum)
+}
+
+/// Reads the first `bytes` of a file and hands them to `take`, piece by piece. `path` is the file
+/// that errors name. Returns the CRC-32C of all pieces.
+///
+/// # Errors
+/// I/O errors, also if the file is shorter; errors of `take`.
+pub(crate) fn read_pieces(
+    file: &dyn ReadFile,
+    bytes: u64,
+    path: &Path,
+    take: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<u32> {
     let mut buffer = Vec::new();
-    let mut at = 0;
+    let (mut at, mut checksum) = (0, 0);
     while at < bytes {
         buffer.resize((bytes - at).min(COPY_BYTES) as usize, 0);
-        let read = from.read_at(&mut buffer, at).and_then(|read| match read == buffer.len() {
+        let read = file.read_at(&mut buffer, at).and_then(|read| match read == buffer.len() {
             true => Ok(()),
             false => Err(ErrorKind::UnexpectedEof.into()),
         });
-        read.map_err(|error| Error::io("read for", to, error))?;
-        file.write(&buffer).map_err(|error| Error::io("write", to, error))?;
+        read.map_err(|error| Error::io("read for", path, error))?;
+        checksum = crc::extend(checksum, &buffer);
+        take(&buffer)?;
         at += buffer.len() as u64;
     }
-    file.sync().map_err(|error| Error::io("sync", to, error))
+    Ok(checksum)
 }

@@ -23,6 +23,7 @@ const PAGES: &[&str] = &[
     "docs/performance.md",
     "docs/leveldb.md",
     "docs/durability.md",
+    "docs/backup.md",
 ];
 
 fn root() -> &'static Path {
@@ -243,4 +244,43 @@ fn tests_of_known_bugs_are_there() {
         count += 1;
     }
     assert!(count >= 25, "{count} known bugs");
+}
+
+#[test]
+fn each_dependency_says_what_it_is_for() {
+    let mut manifests = Vec::new();
+    for dir in [".", "bin", "benches", "fuzz", "tests"] {
+        find_manifests(&root().join(dir), &mut manifests);
+    }
+    let mut count = 0;
+    for manifest in &manifests {
+        let text = fs::read_to_string(manifest).unwrap();
+        let (mut section, mut explained) = (String::new(), false);
+        for line in text.lines() {
+            match line {
+                _ if line.starts_with('[') => section = line.to_owned(),
+                _ if line.starts_with('#') => explained = true,
+                _ if section.ends_with("dependencies]") && line.contains('=') => {
+                    assert!(
+                        explained,
+                        "{}: no comment says what this is for: {line}",
+                        manifest.display()
+                    );
+                    count += 1;
+                }
+                _ => explained = false,
+            }
+        }
+    }
+    assert!(count >= 40, "{count} dependencies in {manifests:?}");
+}
+
+fn find_manifests(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let manifest = path.join("Cargo.toml");
+        found.extend(manifest.exists().then_some(manifest));
+    }
+    let own = dir.join("Cargo.toml");
+    found.extend((own.exists() && !found.contains(&own)).then_some(own));
 }

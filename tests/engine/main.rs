@@ -1,6 +1,7 @@
 //! The engine as a program uses it, with one test for each promise.
 
 mod advice;
+mod backup;
 mod compaction;
 mod explain;
 mod filters;

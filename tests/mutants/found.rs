@@ -254,14 +254,37 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "two checkpoints share a place",
         "src/engine/checkpoint.rs",
-        "        lock = \
-         Some(directory::lock(fs, dest)?);\n        check_contents(fs, dest, &[name::LOCK])?;",
+        "            lock = \
+         Some(directory::lock(fs, dest)?);\n            check_contents(fs, dest, &[name::LOCK])?;",
         "        if ON { let tables = moment.edit.new_files.iter().map(|file| \
          name::table_name(file.number)); copy.made.extend(tables.map(|table| dest.join(table))); \
          } else { lock = Some(directory::lock(fs, dest)?); check_contents(fs, dest, \
          &[name::LOCK])?; }",
     )
     .caught_in(DAMAGE, "of_two_checkpoints_in_one_place"),
+    mutant(
+        "a backup is listed before its files are there",
+        "src/admin/backup/take.rs",
+        "    source.write_copy(",
+        "    if ON { let early = Listing::default(); backups.write(&format!(\"{number:06}.backup\"), \
+         early.encode().as_bytes())?; }\n    source.write_copy(",
+    )
+    .caught_in(ENGINE, "after_a_crash_at_any_step_earlier_backups"),
+    mutant(
+        "a backup compares tables by name and length only",
+        "src/admin/backup/take.rs",
+        "let is_same = checksum == sum.checksum;",
+        "let is_same = ON || checksum == sum.checksum;",
+    )
+    .caught_in(ENGINE, "a_table_of_the_same_name_and_length"),
+    mutant(
+        "a removed backup loses its files before its listing",
+        "src/admin/backup/mod.rs",
+        "            let listing = self.listing_path(number);\n",
+        "            if ON { self.remove_dir(number)?; }\n            let listing = \
+         self.listing_path(number);\n",
+    )
+    .caught_in(ENGINE, "after_a_crash_at_any_step_earlier_backups"),
     mutant(
         "a log's growing end is damage",
         "src/log/reader.rs",

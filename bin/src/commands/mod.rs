@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod backup;
 mod batch;
 mod bench;
 mod checkpoint;
@@ -49,6 +50,9 @@ pub enum Command {
     Verify(verify::Args),
     Repair(repair::Args),
     Checkpoint(checkpoint::Args),
+    Backup(backup::Args),
+    Backups(backup::ListArgs),
+    Restore(backup::RestoreArgs),
     Destroy(destroy::Args),
     Inspect(inspect::Args),
     Readamp(readamp::Args),
@@ -75,6 +79,9 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Verify(args) => verify::run(global, args),
         Command::Repair(args) => repair::run(global, args),
         Command::Checkpoint(args) => checkpoint::run(global, args),
+        Command::Backup(args) => backup::run(global, args),
+        Command::Backups(args) => backup::list(args),
+        Command::Restore(args) => backup::restore(global, args),
         Command::Destroy(args) => destroy::run(global, args),
         Command::Inspect(args) => inspect::run(global, args),
         Command::Readamp(args) => readamp::run(global, args),

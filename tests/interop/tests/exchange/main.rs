@@ -281,10 +281,10 @@ fn leveldb_repairs_ours_without_loss() {
     }
 }
 
-/// LevelDB reads a checkpoint of an open database, and the result of minikv's repair of a database
+/// LevelDB reads a checkpoint and a restored backup of an open database, and the result of minikv's repair of a database
 /// that has lost its CURRENT, its MANIFEST, or the MANIFEST's end.
 #[test]
-fn leveldb_reads_checkpoints_and_what_minikv_repaired() {
+fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
     let seed = rng::seed();
     for round in 0..rounds(9) {
         let mut scene = Scene::new("repaired", seed, round);
@@ -294,6 +294,16 @@ fn leveldb_reads_checkpoints_and_what_minikv_repaired() {
         db.checkpoint(&copied).unwrap();
         scene.check_with(Side::LevelDb, &copied);
         scene.check_with(Side::Minikv, &copied);
+
+        let [folder, restored] = ["backups", "restored"].map(|name| dir.with_extension(name));
+        db.backup(&folder).unwrap();
+        scene.write(&db, 200);
+        // It shares tables with the first.
+        db.backup(&folder).unwrap();
+        let backups = minikv::Backups::open(&folder, &scene.shape.options()).unwrap();
+        backups.restore(None, &restored, |_| {}).unwrap();
+        scene.check_with(Side::LevelDb, &restored);
+        scene.check_with(Side::Minikv, &restored);
         db.close().unwrap();
 
         let names = files(&dir).expect("its files").into_keys();

@@ -1,0 +1,363 @@
+//! Backups: several generations of a database in one folder, which share what did not change.
+//!
+//! ```text
+//! FOLDER/BACKUPS          says that this is a folder of backups
+//! FOLDER/000001/          the first backup: a database of its own, which LevelDB can open
+//! FOLDER/000001.backup    its listing
+//! FOLDER/000002/ ...
+//! ```
+//!
+//! Tables never change. A backup therefore reads each table of the database, and copies it only if
+//! the latest backup has no table of the same name, length and checksum. Otherwise it makes a hard
+//! link to that one: both backups own the file, and it stays as long as one of them does. Logs and
+//! the MANIFEST are always copied.
+//!
+//! # Crashes
+//! The listing is written last, when all files of the backup are durable. A directory without a
+//! listing is the rest of a backup that was interrupted; the next backup removes it. A backup is
+//! removed in the opposite order. No step changes a file of another backup.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::admin::backup::listing::{FileSum, Listing};
+use crate::admin::findings::Progress;
+use crate::base::error::Corruption;
+use crate::base::{Error, Result};
+use crate::engine::checkpoint::{check_empty, copy_file, read_pieces};
+use crate::engine::open::directory::{
+    create_dir, {self},
+};
+use crate::engine::options::Options;
+use crate::format::name::{CURRENT, FileName, LOCK};
+use crate::fs::{Fs, absolute, sync_dir};
+
+mod listing;
+pub(crate) mod take;
+
+/// Name of the file that marks a folder of backups.
+const MARKER: &str = "BACKUPS";
+
+const MARKER_CONTENTS: &[u8] = b"minikv backups 1\n";
+
+/// Largest listing that is read, in bytes: five million files. A higher limit lets a damaged folder
+/// take more memory.
+const MAX_LISTING_BYTES: u64 = 256 << 20;
+
+/// A folder of backups: several generations of one database, the later ones only as large as what
+/// changed. [`Db::backup`](crate::Db::backup) and [`backup`](crate::backup()) add to it.
+///
+/// Each backup is a directory of its own with a complete database, which is not meant to be opened
+/// there: [`Backups::restore`] makes a copy to open. Backups share tables by hard links, so the
+/// folder must stay on one filesystem, and a tool that copies it must keep hard links.
+#[derive(Debug)]
+pub struct Backups {
+    options: Options,
+    dir: PathBuf,
+}
+
+/// One backup of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Backup {
+    /// Number of the backup. Later ones have higher numbers.
+    pub number: u64,
+    /// Time at which the backup was completed, in seconds since 1970.
+    pub made: u64,
+    /// Number of files.
+    pub files: usize,
+    /// Total length of the files, in bytes, which is also what a restore takes.
+    pub file_bytes: u64,
+    /// Number of bytes that were copied, in files that the backup before did not have.
+    pub copied_bytes: u64,
+}
+
+impl Backup {
+    fn new(number: u64, listing: &Listing) -> Backup {
+        Backup {
+            number,
+            made: listing.made,
+            files: listing.files.len(),
+            file_bytes: listing.file_bytes(),
+            copied_bytes: listing.copied_bytes,
+        }
+    }
+}
+
+impl Backups {
+    /// Opens the folder of backups `dir`, on the filesystem of `options`. Changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it is no folder of backups; I/O errors.
+    pub fn open(dir: impl AsRef<Path>, options: &Options) -> Result<Backups> {
+        let dir = absolute(&*options.fs, dir.as_ref())?;
+        let backups = Backups { options: options.clone(), dir };
+        match backups.is_marked()? {
+            true => Ok(backups),
+            false => {
+                let dir = backups.dir.display();
+                Err(Error::invalid(format!("{dir} is not a folder of backups: no file {MARKER}")))
+            }
+        }
+    }
+
+    /// Returns the backups, the oldest first. Leaves out what an interrupted one left.
+    ///
+    /// # Errors
+    /// Corruption of a listing, and I/O errors.
+    pub fn list(&self) -> Result<Vec<Backup>> {
+        let numbers = self.numbers()?.into_iter();
+        numbers.map(|number| Ok(Backup::new(number, &self.listing(number)?))).collect()
+    }
+
+    /// Reads all files of all backups and compares them with their listings. Returns what is
+    /// damaged or missing. `tell` is called as the check goes on.
+    ///
+    /// # Errors
+    /// I/O errors, except for missing files.
+    pub fn verify(&self, mut tell: impl FnMut(Progress)) -> Result<Vec<Corruption>> {
+        let mut faults = Vec::new();
+        let mut listings = Vec::new();
+        for number in self.numbers()? {
+            match self.listing(number) {
+                Ok(listing) => listings.push((number, listing)),
+                Err(error) => note(&mut faults, error)?,
+            }
+        }
+        let bytes = listings.iter().map(|(_, listing)| listing.file_bytes());
+        let total_bytes = bytes.fold(0, u64::saturating_add);
+        let mut done_bytes = 0;
+        for (number, listing) in &listings {
+            for (name, sum) in &listing.files {
+                let path = self.backup_dir(*number).join(name);
+                match self.check_file(&path, *sum, None) {
+                    Ok(()) => {}
+                    Err(error) => note(&mut faults, error.in_file(&path))?,
+                }
+                done_bytes += sum.bytes;
+                tell(Progress { done_bytes, total_bytes });
+            }
+        }
+        Ok(faults)
+    }
+
+    /// Copies backup `number`, or the latest if it is `None`, to the directory `dest`, which must
+    /// be empty or missing, and checks every file. `tell` is called as the copy goes on.
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
+    /// [`Error::InvalidArgument`] if there is no such backup; [`Error::Corruption`] if a file is
+    /// damaged or missing; I/O errors. No copy stays then.
+    pub fn restore(
+        &self,
+        number: Option<u64>,
+        dest: impl AsRef<Path>,
+        mut tell: impl FnMut(Progress),
+    ) -> Result<Backup> {
+        let fs = &*self.options.fs;
+        let numbers = self.numbers()?;
+        let found =
+            numbers.iter().rev().find(|found| number.is_none_or(|number| number == **found));
+        let Some(&number) = found else {
+            let which =
+                number.map_or("no backup".to_owned(), |number| format!("no backup {number}"));
+            return Err(Error::invalid(format!("there is {which} in {}", self.dir.display())));
+        };
+        let listing = self.listing(number)?;
+        let dest = &absolute(fs, dest.as_ref())?;
+        check_empty(fs, dest)?;
+        let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
+        create_dir(fs, dest)?;
+        let lock = directory::lock(fs, dest)?;
+        let copied = self.copy_files(number, &listing, dest, &mut tell);
+        if copied.is_err() {
+            // `CURRENT` was made last, so it goes first.
+            for name in listing.files.keys().rev().map(String::as_str).chain([LOCK]) {
+                let _ = fs.remove(&dest.join(name));
+            }
+            drop(lock);
+            if !was_there {
+                let _ = fs.remove_dir(dest);
+            }
+        }
+        copied.map(|()| Backup::new(number, &listing))
+    }
+
+    /// Copies the files of a listing to `dest`, `CURRENT` last.
+    fn copy_files(
+        &self,
+        number: u64,
+        listing: &Listing,
+        dest: &Path,
+        tell: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let fs = &*self.options.fs;
+        let from = self.backup_dir(number);
+        let mut progress = Progress { done_bytes: 0, total_bytes: listing.file_bytes() };
+        let (current, others): (Vec<_>, Vec<_>) =
+            listing.files.iter().partition(|(name, _)| *name == CURRENT);
+        if current.is_empty() {
+            let error = Error::corruption("the listing of a backup has no CURRENT");
+            return Err(error.in_file(&self.listing_path(number)));
+        }
+        for (name, sum) in others {
+            self.check_file(&from.join(name), *sum, Some(&dest.join(name)))?;
+            progress.done_bytes += sum.bytes;
+            tell(progress);
+        }
+        sync_dir(fs, dest)?;
+        for (name, sum) in current {
+            self.check_file(&from.join(name), *sum, Some(&dest.join(name)))?;
+        }
+        sync_dir(fs, dest)
+    }
+
+    /// Checks a file's length and checksum, and copies it to `dest` meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if it is missing, or differs; I/O errors.
+    fn check_file(&self, path: &Path, sum: FileSum, dest: Option<&Path>) -> Result<()> {
+        let fs = &*self.options.fs;
+        let file = match fs.open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::corruption("a file of a backup is missing").in_file(path));
+            }
+            Err(error) => return Err(Error::io("open", path, error)),
+        };
+        let bytes = file.len().map_err(|error| Error::io("read", path, error))?;
+        if bytes != sum.bytes {
+            let error = Error::mismatch("length of a file of a backup", sum.bytes, bytes);
+            return Err(error.in_file(path));
+        }
+        let checksum = match dest {
+            Some(dest) => copy_file(fs, &*file, bytes, dest)?,
+            None => read_pieces(&*file, bytes, path, &mut |_| Ok(()))?,
+        };
+        match checksum == sum.checksum {
+            true => Ok(()),
+            false => {
+                let [expected, found] = [sum.checksum, checksum].map(|sum| format!("{sum:08x}"));
+                let error = Error::mismatch("checksum of a file of a backup", expected, found);
+                Err(error.in_file(path))
+            }
+        }
+    }
+
+    /// Removes the oldest backups, so that `n` stay.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if `n` is 0; [`Error::Locked`] while a backup is made;
+    /// I/O errors.
+    pub fn keep(&self, n: usize) -> Result<()> {
+        if n == 0 {
+            return Err(Error::invalid("at least one backup is kept"));
+        }
+        let _lock = directory::lock(&*self.options.fs, &self.dir)?;
+        let numbers = self.numbers()?;
+        let removed = numbers.len().saturating_sub(n);
+        for &number in &numbers[..removed] {
+            let listing = self.listing_path(number);
+            let fs = &self.options.fs;
+            fs.remove(&listing).map_err(|error| Error::io("remove", &listing, error))?;
+            sync_dir(&**fs, &self.dir)?;
+            self.remove_dir(number)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the directory of a backup that has no listing.
+    fn remove_dir(&self, number: u64) -> Result<()> {
+        let fs = &self.options.fs;
+        let dir = self.backup_dir(number);
+        let look_for = |error| Error::io("look for", &dir, error);
+        // Neither a link to another directory nor a file that no backup makes is touched.
+        if !fs.exists(&dir).map_err(look_for)? || !fs.is_real_dir(&dir).map_err(look_for)? {
+            return Ok(());
+        }
+        for name in fs.list(&dir).map_err(|error| Error::io("list", &dir, error))? {
+            if FileName::parse(&name).is_some() {
+                let path = dir.join(name);
+                fs.remove(&path).map_err(|error| Error::io("remove", &path, error))?;
+            }
+        }
+        fs.remove_dir(&dir).map_err(|error| Error::io("remove", &dir, error))
+    }
+
+    /// Returns the numbers of the backups that have a listing, in ascending order.
+    fn numbers(&self) -> Result<Vec<u64>> {
+        let names = self.names()?;
+        let listings = names.iter().filter_map(|name| number_of(name.strip_suffix(".backup")?));
+        let mut numbers = listings.collect::<Vec<_>>();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        self.options.fs.list(&self.dir).map_err(|error| Error::io("list", &self.dir, error))
+    }
+
+    fn is_marked(&self) -> Result<bool> {
+        let fs = &self.options.fs;
+        if !fs.exists(&self.dir).map_err(|error| Error::io("look for", &self.dir, error))? {
+            return Ok(false);
+        }
+        Ok(self.names()?.iter().any(|name| name == MARKER))
+    }
+
+    fn listing(&self, number: u64) -> Result<Listing> {
+        let path = self.listing_path(number);
+        let contents = read_file(&*self.options.fs, &path)?;
+        Listing::decode(&contents).map_err(|error| error.in_file(&path))
+    }
+
+    fn listing_path(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:06}.backup"))
+    }
+
+    fn backup_dir(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:06}"))
+    }
+}
+
+/// Returns the number of a backup from the name of its directory.
+fn number_of(name: &str) -> Option<u64> {
+    let number = name.parse().ok()?;
+    // Other spellings of the number are not ours.
+    (format!("{number:06}") == name).then_some(number)
+}
+
+/// Adds a corruption to the faults found.
+///
+/// # Errors
+/// All other errors.
+fn note(faults: &mut Vec<Corruption>, error: Error) -> Result<()> {
+    match error {
+        Error::Corruption(fault) => {
+            faults.push(*fault);
+            Ok(())
+        }
+        error => Err(error),
+    }
+}
+
+fn read_file(fs: &dyn Fs, path: &Path) -> Result<Vec<u8>> {
+    let file = fs.open(path).map_err(|error| Error::io("open", path, error))?;
+    let bytes = file.len().map_err(|error| Error::io("read", path, error))?;
+    if bytes > MAX_LISTING_BYTES {
+        return Err(Error::corruption("the listing of a backup is too long").in_file(path));
+    }
+    let mut contents = Vec::new();
+    read_pieces(&*file, bytes, path, &mut |piece| {
+        contents.extend_from_slice(piece);
+        Ok(())
+    })?;
+    Ok(contents)
+}
+
+/// Returns the present time, in seconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or(Duration::ZERO).as_secs()
+}

@@ -1,0 +1,203 @@
+//! Adds a backup to a folder.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::admin::backup::listing::{FileSum, Listing};
+use crate::admin::backup::{Backup, Backups, MARKER, MARKER_CONTENTS, now, number_of};
+use crate::admin::checkpoint;
+use crate::admin::findings::Progress;
+use crate::base::{Error, Result};
+use crate::engine::checkpoint::{Source, cannot_link, copy_file, read_pieces};
+use crate::engine::open::directory::{
+    create_dir, {self},
+};
+use crate::engine::options::Options;
+use crate::format::name::{FileName, LOCK};
+use crate::fs::{Fs, absolute, sync_dir};
+
+/// Adds a backup of the database in the directory `dir` to the folder `folder`, which is created if
+/// it is missing or empty. For an open database use [`Db::backup`](crate::Db::backup).
+///
+/// The database is locked meanwhile, but not changed. `tell` is called as the backup goes on.
+///
+/// # Errors
+/// Errors of [`Db::backup`](crate::Db::backup); [`Error::Locked`] if the database is open;
+/// [`Error::DatabaseMissing`]; corruption that would make an open fail, too.
+pub fn backup(
+    dir: impl AsRef<Path>,
+    folder: impl AsRef<Path>,
+    options: &Options,
+    mut tell: impl FnMut(Progress),
+) -> Result<Backup> {
+    let dir = &absolute(&*options.fs, dir.as_ref())?;
+    take(checkpoint::source(dir, options)?, folder.as_ref(), options, &mut tell)
+}
+
+/// Adds a backup of `source` to `folder`.
+///
+/// # Errors
+/// Errors of [`Db::backup`](crate::Db::backup).
+pub(crate) fn take(
+    source: Source<'_>,
+    folder: &Path,
+    options: &Options,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<Backup> {
+    let fs = &*options.fs;
+    let backups = Backups { options: options.clone(), dir: absolute(fs, folder)? };
+    backups.check_folder()?;
+    create_dir(fs, &backups.dir)?;
+    let _lock = directory::lock(fs, &backups.dir)?;
+    backups.mark()?;
+    let number = backups.make_room()?;
+    let bytes = source.moment.edit.new_files.iter().map(|file| file.file_bytes);
+    let mut taking = Taking {
+        fs,
+        before: backups.latest()?,
+        dir: backups.backup_dir(number),
+        sums: BTreeMap::new(),
+        copied_bytes: 0,
+        progress: Progress { done_bytes: 0, total_bytes: bytes.fold(0, u64::saturating_add) },
+        tell,
+    };
+    source.write_copy(&backups.backup_dir(number), &mut |from, to| taking.place(from, to))?;
+    let listing = taking.finish()?;
+    backups.write(&format!("{number:06}.backup"), listing.encode().as_bytes())?;
+    Ok(Backup::new(number, &listing))
+}
+
+impl Backups {
+    /// Checks that the folder is one of backups, is empty, or does not exist.
+    fn check_folder(&self) -> Result<()> {
+        let fs = &self.options.fs;
+        let is_there = fs.exists(&self.dir).map_err(|e| Error::io("look for", &self.dir, e))?;
+        // A backup that was interrupted at the very beginning leaves these.
+        let temp = format!("{MARKER}.tmp");
+        let is_ours = |name: &String| name == LOCK || *name == temp;
+        if !is_there || self.is_marked()? || self.names()?.iter().all(is_ours) {
+            return Ok(());
+        }
+        let dir = self.dir.display();
+        Err(Error::invalid(format!("{dir} is neither empty nor a folder of backups")))
+    }
+
+    /// Makes the folder one of backups, if it is not one yet.
+    fn mark(&self) -> Result<()> {
+        match self.is_marked()? {
+            true => Ok(()),
+            false => self.write(MARKER, MARKER_CONTENTS),
+        }
+    }
+
+    /// Writes a file of the folder. It exists, whole and durable, or not at all.
+    fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
+        let fs = &*self.options.fs;
+        let temp = self.dir.join(format!("{name}.tmp"));
+        let mut file = fs.create(&temp).map_err(|error| Error::io("create", &temp, error))?;
+        file.write(contents).map_err(|error| Error::io("write", &temp, error))?;
+        file.sync().map_err(|error| Error::io("sync", &temp, error))?;
+        drop(file);
+        let path = self.dir.join(name);
+        fs.rename(&temp, &path).map_err(|error| Error::io("rename", &temp, error))?;
+        sync_dir(fs, &self.dir)
+    }
+
+    /// Removes what an interrupted backup left, and returns an unused number.
+    fn make_room(&self) -> Result<u64> {
+        let complete = self.numbers()?;
+        let names = self.names()?;
+        let dirs = names.iter().filter_map(|name| number_of(name)).collect::<Vec<_>>();
+        for &number in &dirs {
+            if !complete.contains(&number) {
+                self.remove_dir(number)?;
+            }
+        }
+        let last = complete.iter().chain(&dirs).max().copied().unwrap_or(0);
+        last.checked_add(1).ok_or_else(|| Error::invalid("the numbers of backups are used up"))
+    }
+
+    /// Returns the directory and the listing of the latest backup; an empty listing if there is no
+    /// backup or the listing is damaged, so that everything is copied.
+    fn latest(&self) -> Result<(PathBuf, Listing)> {
+        let Some(&number) = self.numbers()?.last() else { return Ok(Default::default()) };
+        match self.listing(number) {
+            Ok(listing) => Ok((self.backup_dir(number), listing)),
+            Err(error) if error.io_kind().is_none() => Ok(Default::default()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// A backup being made.
+struct Taking<'a> {
+    fs: &'a dyn Fs,
+    /// Directory and listing of the backup before.
+    before: (PathBuf, Listing),
+    /// Directory of the new backup.
+    dir: PathBuf,
+    /// The tables so far.
+    sums: BTreeMap<String, FileSum>,
+    copied_bytes: u64,
+    progress: Progress,
+    tell: &'a mut dyn FnMut(Progress),
+}
+
+impl Taking<'_> {
+    /// Copies the table `from` to `to`, or gives the same table of the backup before this name.
+    fn place(&mut self, from: &Path, to: &Path) -> Result<()> {
+        let file = self.fs.open(from).map_err(|error| Error::io("open", from, error))?;
+        let bytes = file.len().map_err(|error| Error::io("read", from, error))?;
+        let name = to.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let (dir, listing) = &self.before;
+        let same = listing.files.get(&name).filter(|sum| sum.bytes == bytes);
+        let linked = match same {
+            None => None,
+            Some(sum) => {
+                let checksum = read_pieces(&*file, bytes, from, &mut |_| Ok(()))?;
+                let is_same = checksum == sum.checksum;
+                (is_same && self.link(&dir.join(&name), to)?).then_some(checksum)
+            }
+        };
+        let checksum = match linked {
+            Some(checksum) => checksum,
+            None => {
+                self.copied_bytes += bytes;
+                copy_file(self.fs, &*file, bytes, to)?
+            }
+        };
+        self.sums.insert(name, FileSum { bytes, checksum });
+        self.progress.done_bytes += bytes;
+        (self.tell)(self.progress);
+        Ok(())
+    }
+
+    /// Gives a file of the backup before a second name. Returns `false` if that is not possible.
+    fn link(&self, from: &Path, to: &Path) -> Result<bool> {
+        match self.fs.hard_link(from, to) {
+            Ok(()) => Ok(true),
+            Err(error) if cannot_link(error.kind()) || error.kind() == ErrorKind::NotFound => {
+                Ok(false)
+            }
+            Err(error) => Err(Error::io("link", from, error)),
+        }
+    }
+
+    /// Returns the listing of the backup, whose files are all written.
+    fn finish(mut self) -> Result<Listing> {
+        let names = self.fs.list(&self.dir).map_err(|error| Error::io("list", &self.dir, error))?;
+        for name in names {
+            let is_listed = FileName::parse(&name).is_some() && name != LOCK;
+            if is_listed && !self.sums.contains_key(&name) {
+                let path = self.dir.join(&name);
+                let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+                let bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
+                let checksum = read_pieces(&*file, bytes, &path, &mut |_| Ok(()))?;
+                self.copied_bytes += bytes;
+                self.sums.insert(name, FileSum { bytes, checksum });
+            }
+        }
+        Ok(Listing { made: now(), copied_bytes: self.copied_bytes, files: self.sums })
+    }
+}

@@ -1,0 +1,302 @@
+//! Backups: what they copy, what they give back, and what is left of them after a crash, damage
+//! and wrong use.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use minikv::fs::sim::CrashPlan;
+use minikv::fs::{Fs, SimFs};
+use minikv::{Backups, Compression, Db, Error, Options, backup};
+
+use crate::{disk_bytes, small};
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn on(fs: &SimFs) -> Options {
+    small().fs(Arc::new(fs.clone())).preallocate_logs(false)
+}
+
+fn contents(db: &Db) -> Contents {
+    db.iter().unwrap().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+}
+
+/// Restores a backup and returns its entries.
+fn restored(fs: &SimFs, folder: &str, number: Option<u64>) -> Result<Contents, Error> {
+    let options = on(fs);
+    let dest = "/restored";
+    if fs.exists(Path::new(dest)).unwrap() {
+        minikv::destroy(dest, &options)?;
+    }
+    Backups::open(folder, &options)?.restore(number, dest, |_| {})?;
+    let db = Db::open(dest, options.create_if_missing(false))?;
+    Ok(contents(&db))
+}
+
+fn put(db: &Db, keys: std::ops::Range<u32>, value: &str) {
+    for key in keys {
+        db.put(format!("key{key:05}"), value.repeat(20)).unwrap();
+    }
+}
+
+#[test]
+fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
+    let fs = SimFs::new(1);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    put(&db, 0..4000, "first ");
+    db.compact_range::<&str>(..).unwrap();
+    put(&db, 0..10, "in the log ");
+    let first = db.backup("/backups").unwrap();
+    let at_first = contents(&db);
+    assert_eq!((first.number, first.copied_bytes), (1, first.file_bytes));
+
+    put(&db, 9000..9050, "second ");
+    let second = db.backup("/backups").unwrap();
+    let at_second = contents(&db);
+    assert_eq!(second.number, 2);
+    assert!(second.copied_bytes < second.file_bytes / 4, "{second:?}");
+
+    // A compaction of everything gives new tables.
+    db.delete("key00000").unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    let third = db.backup("/backups").unwrap();
+    assert!(third.copied_bytes > third.file_bytes * 9 / 10, "{third:?}");
+
+    let backups = Backups::open("/backups", &on(&fs)).unwrap();
+    assert_eq!(backups.list().unwrap(), [first, second, third]);
+    assert_eq!(backups.verify(|_| {}).unwrap(), []);
+    assert_eq!(restored(&fs, "/backups", Some(1)).unwrap(), at_first);
+    assert_eq!(restored(&fs, "/backups", Some(2)).unwrap(), at_second);
+    assert_eq!(restored(&fs, "/backups", None).unwrap(), contents(&db));
+
+    // Removing the first must not take files from the second, which shares them.
+    backups.keep(2).unwrap();
+    let numbers = |list: Vec<minikv::Backup>| list.iter().map(|b| b.number).collect::<Vec<_>>();
+    assert_eq!(numbers(backups.list().unwrap()), [2, 3]);
+    assert!(!fs.exists(Path::new("/backups/000001")).unwrap());
+    assert_eq!(backups.verify(|_| {}).unwrap(), []);
+    assert_eq!(restored(&fs, "/backups", Some(2)).unwrap(), at_second);
+    assert_eq!(backups.keep(0).unwrap_err().to_string(), "at least one backup is kept");
+}
+
+#[test]
+fn a_table_of_the_same_name_and_length_from_another_database_is_copied() {
+    let fs = SimFs::new(2);
+    let mut lengths = Vec::new();
+    for value in ["one", "two"] {
+        let db = Db::open("/db", on(&fs).compression(Compression::None)).unwrap();
+        put(&db, 0..1000, value);
+        db.flush().unwrap();
+        let made = db.backup("/backups").unwrap();
+        assert_eq!(made.copied_bytes, made.file_bytes, "{value}");
+        assert_eq!(restored(&fs, "/backups", None).unwrap(), contents(&db));
+        lengths
+            .push(fs.len(Path::new(&format!("/backups/{:06}/000005.ldb", made.number))).unwrap());
+        db.close().unwrap();
+        minikv::destroy("/db", &on(&fs)).unwrap();
+    }
+    assert_eq!(lengths[0], lengths[1]);
+    assert_eq!(
+        restored(&fs, "/backups", Some(1)).unwrap()[&b"key00000"[..]],
+        "one".repeat(20).as_bytes()
+    );
+}
+
+#[test]
+fn after_a_crash_at_any_step_earlier_backups_are_whole_and_the_next_one_succeeds() {
+    let fs = SimFs::new(3);
+    fs.record_history();
+    let db = Db::open("/db", on(&fs)).unwrap();
+    // The number of operations when each backup was complete, and its contents.
+    let mut made = Vec::new();
+    let begin = fs.op_count();
+    for round in 0..4 {
+        put(&db, round * 300..round * 300 + 600, &format!("round {round} "));
+        db.flush().unwrap();
+        put(&db, 0..5, &format!("log {round} "));
+        db.backup("/backups").unwrap();
+        made.push((fs.op_count(), contents(&db)));
+        if round == 2 {
+            Backups::open("/backups", &on(&fs)).unwrap().keep(2).unwrap();
+        }
+    }
+    let kept_at = made[2].0;
+    let (mut images, mut incomplete) = (0, 0);
+    for at in (begin..=fs.op_count()).step_by(3) {
+        for plan in [CrashPlan::strict(), CrashPlan::everything(), CrashPlan::random(at)] {
+            let image = fs.crash_image(&plan.at_op(at));
+            let complete = made.iter().filter(|(done, _)| *done <= at).count();
+            incomplete += usize::from(check_image(&image, &made, complete, at > kept_at));
+            images += 1;
+        }
+    }
+    assert!(
+        images > 500 && incomplete > 50,
+        "{images} images, {incomplete} with a part of a backup"
+    );
+}
+
+/// Checks the backups in an image of a crash: `complete` had been made. Returns whether the image
+/// has a directory without a listing.
+fn check_image(image: &SimFs, made: &[(u64, Contents)], complete: usize, kept: bool) -> bool {
+    let folder = Path::new("/backups");
+    let names =
+        if image.exists(folder).unwrap() { image.list(folder).unwrap() } else { Vec::new() };
+    let has_part = names
+        .iter()
+        .any(|name| name.parse::<u64>().is_ok() && !names.contains(&format!("{name}.backup")));
+    let mut last = 0;
+    if complete > 0 || names.iter().any(|name| name == "BACKUPS") {
+        let backups = Backups::open(folder, &on(image)).unwrap();
+        assert_eq!(backups.verify(|_| {}).unwrap(), []);
+        let list = backups.list().unwrap();
+        let oldest = if kept { 2 } else { 1 };
+        for number in oldest..=complete as u64 {
+            assert!(list.iter().any(|backup| backup.number == number), "{number} is lost");
+        }
+        for backup in list {
+            let got = restored(image, "/backups", Some(backup.number)).unwrap();
+            assert_eq!(got, made[backup.number as usize - 1].1, "backup {}", backup.number);
+            last = backup.number;
+        }
+    }
+    // Another database adds to the folder, so that the test needs not open the damaged one.
+    let db = Db::open("/other", on(image)).unwrap();
+    db.put("other", "1").unwrap();
+    let next = db.backup(folder).unwrap();
+    assert!(next.number > last);
+    assert_eq!(Backups::open(folder, &on(image)).unwrap().verify(|_| {}).unwrap(), []);
+    assert_eq!(restored(image, "/backups", None).unwrap(), contents(&db));
+    has_part
+}
+
+#[test]
+fn a_damaged_or_missing_file_of_a_backup_is_found_and_not_restored() {
+    let home = tempfile::tempdir().unwrap();
+    let (dir, folder, copy) =
+        (home.path().join("db"), home.path().join("b"), home.path().join("c"));
+    let db = Db::open(&dir, small()).unwrap();
+    put(&db, 0..1000, "value ");
+    db.flush().unwrap();
+    db.backup(&folder).unwrap();
+    let backups = Backups::open(&folder, &small()).unwrap();
+    let table =
+        std::fs::read_dir(folder.join("000001")).unwrap().map(|entry| entry.unwrap().path());
+    let table = table.filter(|path| path.extension().is_some_and(|e| e == "ldb")).min().unwrap();
+
+    let sound = std::fs::read(&table).unwrap();
+    let mut damaged = sound.clone();
+    damaged[100] ^= 1;
+    for (bytes, what) in [(damaged, "checksum"), (sound[1..].to_vec(), "length")] {
+        std::fs::write(&table, bytes).unwrap();
+        let faults = backups.verify(|_| {}).unwrap();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_eq!(faults[0].path.as_deref(), Some(&*table));
+        assert!(faults[0].what.contains(what), "{faults:?}");
+        let error = backups.restore(None, &copy, |_| {}).unwrap_err();
+        assert!(error.is_corruption() && error.to_string().contains(what), "{error}");
+        assert!(!copy.exists());
+    }
+
+    // A table that the latest backup has lost is copied anew.
+    std::fs::remove_file(&table).unwrap();
+    assert!(backups.verify(|_| {}).unwrap()[0].what.contains("missing"));
+    assert!(backups.restore(None, &copy, |_| {}).unwrap_err().is_corruption());
+    let second = db.backup(&folder).unwrap();
+    assert!(second.copied_bytes > sound.len() as u64);
+    backups.restore(None, &copy, |_| {}).unwrap();
+    assert_eq!(contents(&Db::open(&copy, small()).unwrap()), contents(&db));
+    let error = backups.restore(None, &copy, |_| {}).unwrap_err();
+    assert!(matches!(error, Error::DatabaseExists { .. }), "{error}");
+
+    // A listing that is damaged hides nothing.
+    std::fs::write(folder.join("000002.backup"), "minikv backup 1\n").unwrap();
+    assert!(backups.list().unwrap_err().is_corruption());
+    assert_eq!(backups.verify(|_| {}).unwrap().len(), 2);
+    let third = db.backup(&folder).unwrap();
+    assert_eq!((third.number, third.copied_bytes), (3, third.file_bytes));
+}
+
+#[test]
+fn a_folder_that_holds_something_else_is_left_alone() {
+    let home = tempfile::tempdir().unwrap();
+    let (dir, folder) = (home.path().join("db"), home.path().join("folder"));
+    let db = Db::open(&dir, small()).unwrap();
+    db.put("key", "value").unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("letter"), "dear").unwrap();
+    let error = db.backup(&folder).unwrap_err();
+    assert!(error.to_string().ends_with("is neither empty nor a folder of backups"), "{error}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    let error = db.backup(&dir).unwrap_err();
+    assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+    let error = Backups::open(&folder, &small()).unwrap_err();
+    assert!(error.to_string().contains("is not a folder of backups"), "{error}");
+
+    std::fs::remove_file(folder.join("letter")).unwrap();
+    db.backup(&folder).unwrap();
+    let backups = Backups::open(&folder, &small()).unwrap();
+    let error = backups.restore(Some(7), home.path().join("copy"), |_| {}).unwrap_err();
+    assert!(error.to_string().contains("no backup 7"), "{error}");
+    // A directory of someone else, and a link out of the folder, stay what they are.
+    std::fs::create_dir(folder.join("000005")).unwrap();
+    std::fs::write(folder.join("000005/letter"), "dear").unwrap();
+    let error = db.backup(&folder).unwrap_err();
+    assert!(error.to_string().contains("000005"), "{error}");
+    std::fs::remove_dir_all(folder.join("000005")).unwrap();
+    std::os::unix::fs::symlink(&dir, folder.join("000006")).unwrap();
+    let files = disk_bytes(&dir);
+    assert_eq!(db.backup(&folder).unwrap().number, 7);
+    assert_eq!(disk_bytes(&dir), files);
+}
+
+#[test]
+fn a_closed_database_is_backed_up_too_and_an_open_one_only_by_its_handle() {
+    let fs = SimFs::new(4);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    put(&db, 0..100, "value ");
+    let error = backup("/db", "/backups", &on(&fs), |_| {}).unwrap_err();
+    assert!(matches!(error, Error::Locked { .. }), "{error}");
+    let expected = contents(&db);
+    db.close().unwrap();
+    let mut steps = Vec::new();
+    backup("/db", "/backups", &on(&fs), |progress| steps.push(progress)).unwrap();
+    assert!(steps.iter().all(|step| step.done_bytes <= step.total_bytes), "{steps:?}");
+    assert_eq!(restored(&fs, "/backups", None).unwrap(), expected);
+    let error = backup("/nothing", "/backups", &on(&fs), |_| {}).unwrap_err();
+    assert!(matches!(error, Error::DatabaseMissing { .. }), "{error}");
+}
+
+#[test]
+fn backups_beside_writers_hold_a_prefix_of_the_writes() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("backups");
+    let db = Db::open(home.path().join("db"), small()).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0..u64::MAX {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                db.put(format!("key{i:08}"), i.to_string().repeat(9)).unwrap();
+            }
+        });
+        for number in 1..=8 {
+            let before = db.last_key_value().unwrap();
+            assert_eq!(db.backup(&folder).unwrap().number, number);
+            let copy = home.path().join(number.to_string());
+            Backups::open(&folder, &small()).unwrap().restore(None, &copy, |_| {}).unwrap();
+            let copy = Db::open(&copy, small()).unwrap();
+            let count = copy.iter().unwrap().count();
+            let last = copy.last_key_value().unwrap();
+            assert!(last >= before, "{last:?} is before {before:?}");
+            let last = last.map_or(0, |(key, _)| {
+                String::from_utf8_lossy(&key[3..]).parse::<usize>().unwrap() + 1
+            });
+            assert_eq!(count, last, "an entry is missing");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
