@@ -1,5 +1,6 @@
 //! Runs the `minikv` commands that the pages show and compares the output: those of README.md,
-//! docs/filters.md and docs/backup.md, and, with `MINIKV_PAGES=1`, those of docs/read-amplification.md.
+//! docs/filters.md and docs/backup.md, and, with `MINIKV_PAGES=1`, those of
+//! docs/read-amplification.md.
 //!
 //! A line that begins with `$ ` is a command; the lines after it, up to the next command, are its
 //! output. Times and file numbers are not compared. `MINIKV_PAGES=write` writes the output into

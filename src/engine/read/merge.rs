@@ -86,11 +86,13 @@ impl Source {
     /// Moves to the last entry before `target`, or to `target` itself if it is an entry and `or_at`
     /// is set.
     fn seek_before(&mut self, target: &[u8], or_at: bool) -> Result<bool> {
-        // The two moves on a table can be separate, because its entries never change.
-        each!(self, mem => Ok(mem.seek_before(target, or_at)), cursor => match cursor.seek(target)? {
-            true if or_at && cursor.key() == target => Ok(true),
-            true => cursor.prev(),
-            false => cursor.seek_to_last(),
+        // The moves in a table can be separate, because its entries never change.
+        each!(self, mem => Ok(mem.seek_before(target, or_at)), cursor => {
+            match cursor.seek(target)? {
+                true if or_at && cursor.key() == target => Ok(true),
+                true => cursor.prev(),
+                false => cursor.seek_to_last(),
+            }
         })
     }
 

@@ -281,8 +281,8 @@ fn leveldb_repairs_ours_without_loss() {
     }
 }
 
-/// LevelDB reads a checkpoint and a restored backup of an open database, and the result of minikv's repair of a database
-/// that has lost its CURRENT, its MANIFEST, or the MANIFEST's end.
+/// LevelDB reads a checkpoint and a restored backup of an open database, and the result of minikv's
+/// repair of a database that has lost its CURRENT, its MANIFEST, or the MANIFEST's end.
 #[test]
 fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
     let seed = rng::seed();
