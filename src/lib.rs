@@ -92,6 +92,7 @@ mod engine;
 mod format;
 mod log;
 mod table;
+mod transaction;
 
 #[cfg(feature = "internals")]
 #[doc(hidden)]
@@ -129,6 +130,9 @@ pub use filter::prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
 pub use table::counts::LevelTrace;
+pub use transaction::cursor::TransactionCursor;
+pub use transaction::iter::TransactionIter;
+pub use transaction::{Savepoint, Transaction};
 
 /// The examples of the front page are compiled with the tests.
 #[cfg(doctest)]

@@ -3,7 +3,8 @@
 //! 1. The writer enters the [`queue`]. The one at its head leads; the others wait for its result.
 //! 2. The leader makes room in the memtable ([`pace`]): it may be held back, or freeze the memtable
 //!    and begin a new log ([`wal`]).
-//! 3. It takes the next waiters into its group and merges their batches.
+//! 3. It takes the next waiters into its group and merges their batches. A write that carries a
+//!    [`check`] is left out, with an error, if the check fails; that holds for its own, too.
 //! 4. It appends one record for the group to the log, and syncs the log if its own write asks for
 //!    that.
 //! 5. It inserts the entries into the memtable and makes them visible, all at once.
@@ -25,14 +26,17 @@ use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::options::WriteOptions;
+use crate::engine::write::check::Check;
 use crate::engine::write::queue::{Turn, Waiter, Write};
 use crate::engine::write::wal::OutgoingLog;
 use crate::format::batch::{HEADER_BYTES, WriteBatch};
 use crate::format::key::{MAX_SEQ_NO, SeqNo};
 use crate::log::LogWriter;
 
+pub(crate) mod check;
 pub(crate) mod pace;
 pub(crate) mod queue;
+pub(crate) mod read_set;
 pub(crate) mod wal;
 
 /// Largest buffer, in bytes, that is kept for the next group; a larger one is freed. Raising it
@@ -110,16 +114,56 @@ impl Engine {
         group: &mut Vec<Arc<Waiter>>,
     ) -> Result<()> {
         self.make_room(commit, false)?;
+        if let Write::Checked(_, check) = &write {
+            check.run(&self.reads, &self.reads.view_owned())?;
+        }
         let bytes = match &write {
             Write::Put(key, value) => key.len() + value.len(),
             Write::Delete(key) => key.len(),
-            Write::Batch(batch) => batch.contents().len(),
+            Write::Batch(batch) | Write::Checked(batch, _) => batch.contents().len(),
         };
         if sync {
             self.queue.gather(commit.last_sync);
         }
         self.queue.group(bytes, sync, group);
+        self.refuse_conflicts(&write, group);
         self.commit_group(commit, sync, write, group)
+    }
+
+    /// Refuses the waiters whose checks fail, because of earlier writes, of the leader's `write`, or
+    /// of the waiters before them in the group.
+    fn refuse_conflicts(&self, write: &Write<'_>, group: &mut Vec<Arc<Waiter>>) {
+        let mut at = 0;
+        while let Some(waiter) = group.get(at) {
+            let passed = match &waiter.check {
+                None => Ok(()),
+                Some(check) => self.check_in_group(check, write, &group[..at]),
+            };
+            match passed {
+                Ok(()) => at += 1,
+                // A panic of a comparator would have left the waiter in the group.
+                Err(error) => group.remove(at).refuse(error),
+            }
+        }
+    }
+
+    /// Checks a write against everything that will be applied before it.
+    fn check_in_group(
+        &self,
+        check: &Check,
+        write: &Write<'_>,
+        before: &[Arc<Waiter>],
+    ) -> Result<()> {
+        check.run(&self.reads, &self.reads.view_owned())?;
+        let order = self.reads.order.user();
+        match write {
+            Write::Put(key, _) | Write::Delete(key) => check.check_written(order, key)?,
+            Write::Batch(batch) | Write::Checked(batch, _) => {
+                check.run_on_batch(order, batch.contents())?;
+            }
+        }
+        let mut batches = before.iter().map(|waiter| waiter.batch.lock());
+        batches.try_for_each(|batch| check.run_on_batch(order, batch.contents()))
     }
 
     /// Merges the batches of a group and commits them as one.
@@ -131,7 +175,7 @@ impl Engine {
         group: &[Arc<Waiter>],
     ) -> Result<()> {
         let mut batch = match write {
-            Write::Batch(batch) if group.is_empty() => batch,
+            Write::Batch(batch) | Write::Checked(batch, _) if group.is_empty() => batch,
             write => {
                 let mut merged = std::mem::take(&mut commit.group);
                 merged.clear();

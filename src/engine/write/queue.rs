@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex, yield_until};
 use crate::base::{Error, Result};
+use crate::engine::write::check::Check;
 use crate::format::batch::WriteBatch;
 use crate::format::key::MAX_KEY_OR_VALUE_BYTES;
 
@@ -52,11 +53,13 @@ pub(crate) enum Write<'a> {
     Delete(&'a [u8]),
     /// Applies any number of both, all or nothing.
     Batch(WriteBatch),
+    /// Applies a batch if the check passes when its turn comes.
+    Checked(WriteBatch, Arc<Check>),
 }
 
 impl Write<'_> {
-    fn into_batch(self) -> WriteBatch {
-        match self {
+    fn into_batch(self) -> (WriteBatch, Option<Arc<Check>>) {
+        let batch = match self {
             Write::Put(key, value) => {
                 let mut batch = WriteBatch::new();
                 batch.put(key, value);
@@ -68,7 +71,9 @@ impl Write<'_> {
                 batch
             }
             Write::Batch(batch) => batch,
-        }
+            Write::Checked(batch, check) => return (batch, Some(check)),
+        };
+        (batch, None)
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -76,7 +81,7 @@ impl Write<'_> {
         match self {
             Write::Put(key, value) if fits(key) && fits(value) => Ok(()),
             Write::Delete(key) if fits(key) => Ok(()),
-            Write::Batch(batch) => batch.check(),
+            Write::Batch(batch) | Write::Checked(batch, _) => batch.check(),
             _ => Err(Error::invalid("keys and values are shorter than 3 GiB")),
         }
     }
@@ -85,7 +90,7 @@ impl Write<'_> {
         match self {
             Write::Put(key, value) => group.put(key, value),
             Write::Delete(key) => group.delete(key),
-            Write::Batch(batch) => group.append(batch),
+            Write::Batch(batch) | Write::Checked(batch, _) => group.append(batch),
         }
     }
 }
@@ -149,6 +154,8 @@ pub(super) struct Waiter {
     sync: bool,
     bytes: usize,
     pub(super) batch: Mutex<WriteBatch>,
+    /// What must hold for the batch to be applied.
+    pub(super) check: Option<Arc<Check>>,
     signal: Mutex<Signal>,
     signalled: Condvar,
 }
@@ -174,6 +181,11 @@ impl Waiter {
         }
     }
 
+    /// Gives the waiter the error of its own write, after which it must be in no group.
+    pub(super) fn refuse(&self, error: Error) {
+        self.give(Signal::Done(Err(error)));
+    }
+
     fn give(&self, given: Signal) {
         let before = std::mem::replace(&mut *self.signal.lock(), given);
         debug_assert!(matches!(before, Signal::Wait), "a waiter is signalled once");
@@ -191,11 +203,12 @@ impl WriteQueue {
             line.led = true;
             return Turn::Lead(write);
         }
-        let batch = write.into_batch();
+        let (batch, check) = write.into_batch();
         let waiter = Arc::new(Waiter {
             sync,
             bytes: batch.contents().len(),
             batch: Mutex::ranked(LockRank::Leaf, batch),
+            check,
             signal: Mutex::ranked(LockRank::Leaf, Signal::Wait),
             signalled: Condvar::new(),
         });
@@ -209,7 +222,11 @@ impl WriteQueue {
         match waiter.wait(spin) {
             Signal::Done(result) => Turn::Done(result),
             Signal::Lead | Signal::Wait => {
-                Turn::Lead(Write::Batch(std::mem::take(&mut *waiter.batch.lock())))
+                let batch = std::mem::take(&mut *waiter.batch.lock());
+                Turn::Lead(match &waiter.check {
+                    None => Write::Batch(batch),
+                    Some(check) => Write::Checked(batch, check.clone()),
+                })
             }
         }
     }
