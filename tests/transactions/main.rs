@@ -2,6 +2,8 @@
 
 mod anomalies;
 mod conflicts;
+mod groups;
+mod history;
 mod walks;
 
 #[path = "../support/comparators.rs"]
