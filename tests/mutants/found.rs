@@ -6,6 +6,7 @@ use super::table::{Build, Mutant, mutant};
 const ENGINE: Build = Build::Test("engine");
 const DAMAGE: Build = Build::Test("damage");
 const CRASH: Build = Build::Test("crash");
+const TRANSACTIONS: Build = Build::Test("transactions");
 
 pub const FOUND: &[Mutant] = &[
     // The memtable.
@@ -403,4 +404,88 @@ pub const FOUND: &[Mutant] = &[
         "if !ON && has_other_names(&*self.fs, &path)? {",
     )
     .caught_in(DAMAGE, "a_database_copied_by_hard_links"),
+    // Transactions.
+    mutant(
+        "keys that a transaction has read are not checked",
+        "src/engine/write/read_set.rs",
+        "        merge_keys(order, &mut keys);\n        merge_spans(order, &mut spans);",
+        "        if ON { keys.clear(); }\n        merge_keys(order, &mut keys);\n        \
+         merge_spans(order, &mut spans);",
+    )
+    .caught_in(TRANSACTIONS, "history::a_bank_is_serializable"),
+    mutant(
+        "ranges that a transaction has read are not checked",
+        "src/engine/write/read_set.rs",
+        "        ReadSet { keys, spans }",
+        "        if ON { spans.clear(); }\n        ReadSet { keys, spans }",
+    )
+    .caught_in(TRANSACTIONS, "history::insertions_into_a_set_are_serializable"),
+    mutant(
+        "a transaction is not checked again when its turn comes",
+        "src/engine/write/mod.rs",
+        "        if let Write::Checked(_, check) = &write {",
+        "        if let Write::Checked(_, check) = &write && !ON {",
+    )
+    .caught_in(TRANSACTIONS, "groups::a_write_that_was_under_way_is_seen"),
+    mutant(
+        "transactions in a group are not checked against each other",
+        "src/engine/write/mod.rs",
+        "        let order = self.reads.order.user();\n        match write {",
+        "        if ON { return Ok(()); }\n        let order = self.reads.order.user();\n        \
+         match write {",
+    )
+    .caught_in(TRANSACTIONS, "groups::of_two_transactions_in_a_group"),
+    mutant(
+        "a panic in the check of a group goes on",
+        "src/engine/write/mod.rs",
+        "            check.run(&self.reads, &self.reads.view_owned())?;\n        }\n        let bytes",
+        "            let run = || check.run(&self.reads, &self.reads.view_owned());\n            \
+         let run = std::panic::AssertUnwindSafe(run);\n            if ON { \
+         std::panic::catch_unwind(run).unwrap_or(Ok(()))?; } else { run()?; }\n        }\n        \
+         let bytes",
+    )
+    .caught_in(TRANSACTIONS, "groups::a_comparator_that_panics_in_a_check"),
+    mutant(
+        "tables are not checked",
+        "src/engine/write/check.rs",
+        "        if self.horizon.version.as_ptr() == Arc::as_ptr(&view.version) {",
+        "        if ON || self.horizon.version.as_ptr() == Arc::as_ptr(&view.version) {",
+    )
+    .caught_in(TRANSACTIONS, "conflicts::conflicts_are_found_wherever_the_write_has_gone"),
+    mutant(
+        "a check looks at a view that is older than its horizon",
+        "src/engine/write/check.rs",
+        "        let seq = state.visible_seq();\n        let view = state.view_owned();",
+        "        let early = state.view_owned();\n        let seq = state.visible_seq();\n        \
+         let view = if ON { early } else { state.view_owned() };",
+    )
+    .caught_in(Build::Shuttle, "transactions::a_write_skew_is_found_while"),
+    mutant(
+        "a transaction reads what is committed beside it",
+        "src/transaction/mod.rs",
+        "        Reader::at(&self.snapshot)",
+        "        if ON { Reader::now(&self.engine.reads) } else { Reader::at(&self.snapshot) }",
+    )
+    .caught_in(TRANSACTIONS, "anomalies::g_single"),
+    mutant(
+        "a walk that is forgotten has read nothing",
+        "src/transaction/reads.rs",
+        "        walks[place] = Some(reach());",
+        "        walks[place] = Some(reach()).filter(|_| !ON);",
+    )
+    .caught_in(TRANSACTIONS, "walks::a_walk_that_is_forgotten"),
+    mutant(
+        "a cursor that turns forgets how far it went",
+        "src/transaction/cursor.rs",
+        "        if direction != self.merged.direction() {",
+        "        if direction != self.merged.direction() && !ON {",
+    )
+    .caught_in(TRANSACTIONS, "walks::a_walk_shows_and_records"),
+    mutant(
+        "a savepoint keeps a key that was written first after it",
+        "src/transaction/own.rs",
+        "            self.map.remove(&change.key);",
+        "            if !ON { self.map.remove(&change.key); }",
+    )
+    .caught_in(TRANSACTIONS, "walks::savepoints_take"),
 ];

@@ -5,6 +5,7 @@ mod bench;
 mod checkpoint;
 mod compact;
 mod completions;
+mod condition;
 mod delete;
 mod demo;
 mod destroy;
