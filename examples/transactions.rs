@@ -31,27 +31,24 @@ fn book(tx: &mut Transaction, guest: &str) -> Result<Option<u32>> {
     Ok(None)
 }
 
+/// Books seats for a guest as long as there are any, and counts the bookings.
+fn book_all(db: &Db, guest: &str) -> Result<()> {
+    // Runs again whenever another thread was faster.
+    while let Some(number) = db.transact(|tx| book(tx, guest))? {
+        db.update("bookings", |old| Some(vec![old.map_or(0, |count| count[0]) + 1]))?;
+        println!("{guest} has seat {number}");
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let home = tempfile::tempdir().expect("a temporary directory");
     let db = Db::open(home.path().join("db"), Options::default().create_if_missing(true))?;
 
     std::thread::scope(|scope| {
-        let book_all = |guest: &'static str| {
-            // Runs again whenever another thread was faster.
-            while let Some(number) = db.transact(|tx| book(tx, guest))? {
-                db.update("bookings", |old: Option<&[u8]>| {
-                    Some([old.map_or(0, |n| n[0]) + 1].to_vec())
-                })?;
-                println!("{guest} has seat {number}");
-            }
-            Ok(())
-        };
         // Each guest has two windows open.
-        let windows: Vec<_> = GUESTS
-            .iter()
-            .flat_map(|guest| [guest, guest])
-            .map(|guest| scope.spawn(|| book_all(guest)))
-            .collect();
+        let guests = GUESTS.iter().flat_map(|guest| [guest, guest]);
+        let windows: Vec<_> = guests.map(|guest| scope.spawn(|| book_all(&db, guest))).collect();
         windows.into_iter().try_for_each(|window| window.join().expect("no panic"))
     })?;
 

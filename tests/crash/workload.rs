@@ -203,7 +203,7 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
 /// Writes by a transaction that has read what it overwrites, and a range.
 fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<(), Error> {
     let mut transaction = db.transaction();
-    if let Some(entry) = transaction.range(&ops[0].0..)?.next() {
+    if let Some(entry) = transaction.range(ops[0].0.clone()..)?.next() {
         entry?;
     }
     for (key, value) in ops {

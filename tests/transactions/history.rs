@@ -264,7 +264,9 @@ fn a_bank_is_serializable() {
         vec![written]
     };
     let audit: Body = |rng, tx, reads| {
-        (0..rng.below(12)).for_each(|_| drop(get(tx, reads, account(rng))));
+        for _ in 0..rng.below(12) {
+            get(tx, reads, account(rng));
+        }
         Vec::new()
     };
     Workload::new(Options::default()).run(&[transfer, transfer, skewed, skewed, audit], account);

@@ -108,9 +108,11 @@ fn fill(rng: &mut Rng, db: &Db, twin: &mut Twin) {
     }
 }
 
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// The ranges that a naive observer has seen.
 #[derive(Default)]
-struct Seen(Vec<(Bound<Vec<u8>>, Bound<Vec<u8>>)>);
+struct Seen(Vec<Bounds>);
 
 impl Seen {
     fn has(&self, order: Order, key: &[u8]) -> bool {

@@ -238,6 +238,9 @@ impl DoubleEndedIterator for Iter {
 
 impl std::iter::FusedIterator for Iter {}
 
+/// A lower and an upper bound of keys.
+pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// Returns the bounds of the keys that start with `prefix` and are not before the lower bound
 /// `from`.
 ///
@@ -248,7 +251,7 @@ pub(crate) fn prefix_bounds(
     order: &UserComparator,
     prefix: &[u8],
     from: Bound<&[u8]>,
-) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
+) -> Result<KeyBounds> {
     if let Some(order) = order.custom() {
         return Err(Error::invalid(format!(
             "a prefix scan requires byte order; this database has the order of {}",

@@ -17,6 +17,7 @@ fn waiter(text: &str) -> Arc<Waiter> {
         sync: size.is_some(),
         bytes: number(size.unwrap_or(text)) as usize,
         batch: Mutex::new(WriteBatch::new()),
+        check: None,
         signal: Mutex::new(Signal::Wait),
         signalled: Condvar::new(),
     })
