@@ -488,4 +488,11 @@ pub const FOUND: &[Mutant] = &[
         "            if !ON { self.map.remove(&change.key); }",
     )
     .caught_in(TRANSACTIONS, "walks::savepoints_take"),
+    mutant(
+        "a transaction is not synced",
+        "src/transaction/mod.rs",
+        "        let write = self.checked(batch)?;",
+        "        let write = self.checked(batch)?;\n        let options = if ON { \
+         &WriteOptions::default() } else { options };",
+    ),
 ];

@@ -1,26 +1,25 @@
 //! The check of a transaction: has anything that it read been written since?
 //!
-//! The sequence numbers of the entries are the only record of who wrote what when. So a write pays
-//! nothing for the transactions that are open beside it, and a transaction conflicts with every
-//! write, its own kind or not: a key that it read is checked by a search for the key's newest
-//! version, a range by a search for an entry of the range that is newer than its [`Horizon`].
+//! The only record of what was written when is the sequence numbers of the entries. So a write pays
+//! nothing for the transactions that are open beside it, and a transaction conflicts with writes of
+//! every kind. A key that it read is checked by a search for the key's newest version; a range, by a
+//! search for an entry that is newer than the [`Horizon`].
 //!
 //! # Why the newest version is always there
-//! The transaction holds its snapshot, at sequence number `s`, until its commit has ended. Of a key
-//! that was written after `s`, the newest version is in the view of the check, or a version that is
-//! newer than `s` all the same:
-//! - No merge shadows the newest version of its inputs (`Retention::is_shadowed` drops only the
-//!   older of two).
-//! - A tombstone is dropped only if every sequence number that is read at is at or after it
-//!   (`Retention::all_see`). A merge lists these numbers (`ReadState::read_seqs`) after it has
-//!   chosen its inputs. If it did so before the snapshot was taken, all entries of its inputs were
-//!   visible by then, so they are not after `s`; if later, `s` is among the numbers, and a
-//!   tombstone after `s` stays.
+//! The transaction holds its snapshot, at sequence number `s`, until its commit has ended. The
+//! newest version of a key that was written after `s` is not dropped before:
+//! - A flush or a merge drops a version only if its inputs have a newer one of the same key
+//!   (`Retention::is_shadowed`), so it keeps the newest.
+//! - A merge drops a tombstone only if every sequence number that is read at is at or after it
+//!   (`Retention::all_see`). It lists these numbers (`ReadState::read_seqs`) after it has chosen
+//!   its inputs. If the snapshot was taken before that, `s` is among the numbers, and a tombstone
+//!   after `s` stays. If it was taken later, all entries of the inputs were visible by then, and
+//!   none of them is after `s`.
 //!
 //! # What need not be searched
 //! - A memtable whose last entry is not after the horizon.
-//! - A table whose newest entry is not ([`Tombstones::newest`]). The writer of a table knows that
-//!   number; tables that this process did not write are older than every snapshot.
+//! - A table whose newest entry is not ([`Tombstones::newest`]). The writer of a table counts that;
+//!   tables that this process did not write are older than every snapshot.
 //! - All tables, if the version is the one that the horizon was taken with.
 //!
 //! # When it is done
