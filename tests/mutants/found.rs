@@ -438,11 +438,10 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a panic in the check of a group goes on",
         "src/engine/write/mod.rs",
-        "            check.run(&self.reads, &self.reads.view_owned())?;\n        }\n        let bytes",
+        "            check.run(&self.reads, &self.reads.view_owned())?;\n        }",
         "            let run = || check.run(&self.reads, &self.reads.view_owned());\n            \
          let run = std::panic::AssertUnwindSafe(run);\n            if ON { \
-         std::panic::catch_unwind(run).unwrap_or(Ok(()))?; } else { run()?; }\n        }\n        \
-         let bytes",
+         std::panic::catch_unwind(run).unwrap_or(Ok(()))?; } else { run()?; }\n        }",
     )
     .caught_in(TRANSACTIONS, "groups::a_comparator_that_panics_in_a_check"),
     mutant(

@@ -2,8 +2,8 @@
 //!
 //! The only record of what was written when is the sequence numbers of the entries. So a write pays
 //! nothing for the transactions that are open beside it, and a transaction conflicts with writes of
-//! every kind. A key that it read is checked by a search for the key's newest version; a range, by a
-//! search for an entry that is newer than the [`Horizon`].
+//! every kind. A key that it read is checked by a search for the key's newest version; a range, by
+//! a search for an entry that is newer than the [`Horizon`].
 //!
 //! # Why the newest version is always there
 //! The transaction holds its snapshot, at sequence number `s`, until its commit has ended. The
