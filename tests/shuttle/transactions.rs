@@ -48,7 +48,7 @@ fn skew(on_call: fn(&Transaction) -> usize, write_buffer_bytes: usize) {
 #[test]
 fn of_two_transactions_with_a_write_skew_one_succeeds() {
     fn by_keys(tx: &Transaction) -> usize {
-        let is_there = |name: &&str| tx.contains_key(name).unwrap();
+        let is_there = |name: &&&str| tx.contains_key(name).unwrap();
         ["call/ann", "call/bob"].iter().filter(is_there).count()
     }
     fn by_range(tx: &Transaction) -> usize {
