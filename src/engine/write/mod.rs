@@ -27,7 +27,7 @@ use crate::engine::Engine;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::options::WriteOptions;
 use crate::engine::write::check::Check;
-use crate::engine::write::queue::{Turn, Waiter, Write};
+use crate::engine::write::queue::{Group, Turn, Waiter, Write};
 use crate::engine::write::wal::OutgoingLog;
 use crate::format::batch::{HEADER_BYTES, WriteBatch};
 use crate::format::key::{MAX_SEQ_NO, SeqNo};
@@ -96,11 +96,11 @@ impl Engine {
             Turn::Done(result) => return result,
         };
         let mut commit = self.commit.lock();
-        let mut group = Vec::new();
+        let mut group = Group::default();
         let lead = || self.lead(&mut commit, options.sync, write, &mut group);
         let result = self.contain("a write", lead);
         drop(commit);
-        self.queue.leave(&group, &result);
+        self.queue.leave(group, &result);
         self.maybe_run_inline();
         result
     }
@@ -111,7 +111,7 @@ impl Engine {
         commit: &mut CommitState,
         sync: bool,
         write: Write<'_>,
-        group: &mut Vec<Arc<Waiter>>,
+        group: &mut Group,
     ) -> Result<()> {
         self.make_room(commit, false)?;
         if let Write::Checked(_, check) = &write {
@@ -125,24 +125,24 @@ impl Engine {
         if sync {
             self.queue.gather(commit.last_sync);
         }
-        self.queue.group(bytes, sync, group);
+        self.queue.group(bytes, sync, &mut group.members);
         self.refuse_conflicts(&write, group);
-        self.commit_group(commit, sync, write, group)
+        self.commit_group(commit, sync, write, &group.members)
     }
 
     /// Refuses the waiters whose checks fail, because of earlier writes, of the leader's `write`, or
     /// of the waiters before them in the group.
-    fn refuse_conflicts(&self, write: &Write<'_>, group: &mut Vec<Arc<Waiter>>) {
+    fn refuse_conflicts(&self, write: &Write<'_>, group: &mut Group) {
         let mut at = 0;
-        while let Some(waiter) = group.get(at) {
+        while let Some(waiter) = group.members.get(at) {
             let passed = match &waiter.check {
                 None => Ok(()),
-                Some(check) => self.check_in_group(check, write, &group[..at]),
+                Some(check) => self.check_in_group(check, write, &group.members[..at]),
             };
             match passed {
                 Ok(()) => at += 1,
                 // A panic of a comparator would have left the waiter in the group.
-                Err(error) => group.remove(at).refuse(error),
+                Err(error) => group.refused.push((group.members.remove(at), error)),
             }
         }
     }

@@ -181,16 +181,21 @@ impl Waiter {
         }
     }
 
-    /// Gives the waiter the error of its own write, after which it must be in no group.
-    pub(super) fn refuse(&self, error: Error) {
-        self.give(Signal::Done(Err(error)));
-    }
-
     fn give(&self, given: Signal) {
         let before = std::mem::replace(&mut *self.signal.lock(), given);
         debug_assert!(matches!(before, Signal::Wait), "a waiter is signalled once");
         self.signalled.notify_one();
     }
+}
+
+/// The waiters that a leader took from the queue.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// Those whose writes are committed with the leader's.
+    pub members: Vec<Arc<Waiter>>,
+    /// Those whose checks failed, with their errors. They wait for the end of the group, too: a
+    /// transaction that is run again then sees the write it conflicts with.
+    pub refused: Vec<(Arc<Waiter>, Error)>,
 }
 
 impl WriteQueue {
@@ -290,21 +295,24 @@ impl WriteQueue {
     }
 
     /// Hands the lead to the next waiter, and the result to the members of the group.
-    pub(super) fn leave(&self, group: &[Arc<Waiter>], result: &Result<()>) {
+    pub(super) fn leave(&self, group: Group, result: &Result<()>) {
         let next = {
             let mut line = self.line.lock();
             debug_assert!(line.led, "the leader leaves");
             let next = line.waiting.pop_front();
             line.led = next.is_some();
-            line.expected = group.len() + line.waiting.len() + 1 + usize::from(line.led);
+            line.expected = group.members.len() + line.waiting.len() + 1 + usize::from(line.led);
             line.check();
             next
         };
         if let Some(next) = next {
             next.give(Signal::Lead);
         }
-        for waiter in group {
+        for waiter in group.members {
             waiter.give(Signal::Done(result.clone()));
+        }
+        for (waiter, error) in group.refused {
+            waiter.give(Signal::Done(Err(error)));
         }
     }
 }
@@ -332,7 +340,7 @@ mod tests {
             let mut group = Vec::new();
             queue.group(10, true, &mut group);
             assert_eq!(group.len(), 2);
-            queue.leave(&group, &Ok(()));
+            queue.leave(Group { members: group, refused: Vec::new() }, &Ok(()));
         });
         assert_eq!(queue.line.lock().expected, 3);
     }
