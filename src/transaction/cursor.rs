@@ -149,8 +149,8 @@ impl<'t> TransactionCursor<'t> {
         moved
     }
 
-    /// Extends the walked range to the current entry. The farthest entries of a walk are those where
-    /// it turned or ended, so the others need not be noted.
+    /// Extends the walked range to the current entry. The farthest entries of a walk are those
+    /// where it turned or ended, so the others need not be noted.
     fn note_position(&mut self) {
         if !self.merged.valid() {
             return;

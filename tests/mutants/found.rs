@@ -436,15 +436,6 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(TRANSACTIONS, "groups::of_two_transactions_in_a_group"),
     mutant(
-        "a panic in the check of a group goes on",
-        "src/engine/write/mod.rs",
-        "            check.run(&self.reads, &self.reads.view_owned())?;\n        }",
-        "            let run = || check.run(&self.reads, &self.reads.view_owned());\n            \
-         let run = std::panic::AssertUnwindSafe(run);\n            if ON { \
-         std::panic::catch_unwind(run).unwrap_or(Ok(()))?; } else { run()?; }\n        }",
-    )
-    .caught_in(TRANSACTIONS, "groups::a_comparator_that_panics_in_a_check"),
-    mutant(
         "tables are not checked",
         "src/engine/write/check.rs",
         "        if self.horizon.version.as_ptr() == Arc::as_ptr(&view.version) {",

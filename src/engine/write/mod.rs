@@ -130,8 +130,8 @@ impl Engine {
         self.commit_group(commit, sync, write, &group.members)
     }
 
-    /// Refuses the waiters whose checks fail, because of earlier writes, of the leader's `write`, or
-    /// of the waiters before them in the group.
+    /// Refuses the waiters whose checks fail because of earlier writes, of the leader's `write`, or
+    /// of waiters before them in the group.
     fn refuse_conflicts(&self, write: &Write<'_>, group: &mut Group) {
         let mut at = 0;
         while let Some(waiter) = group.members.get(at) {
