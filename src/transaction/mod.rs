@@ -168,7 +168,8 @@ impl Transaction {
     /// Returns an iterator over all entries in key order, from both ends.
     ///
     /// # Errors
-    /// None at present. Errors of reading are items of the iterator, which ends after one.
+    /// As [`Db::iter`](crate::Db::iter): errors of reading are items of the iterator, which ends
+    /// after one.
     pub fn iter(&self) -> Result<TransactionIter<'_>> {
         self.range::<&[u8]>(..)
     }

@@ -485,4 +485,34 @@ pub const FOUND: &[Mutant] = &[
         "        let write = self.checked(batch)?;\n        let options = if ON { \
          &WriteOptions::default() } else { options };",
     ),
+    mutant(
+        "writes of a transaction are applied before the commit",
+        "src/transaction/mod.rs",
+        "        self.own.write(key, value);",
+        "        if ON { let put = Write::Put(key, value.as_deref().unwrap_or_default()); let _ = \
+         self.engine.write(&WriteOptions::default(), put); }\n        self.own.write(key, value);",
+    )
+    .caught_in(TRANSACTIONS, "anomalies::g1a_writes_that_are_rolled_back"),
+    mutant(
+        "transactions do not join groups",
+        "src/engine/write/queue.rs",
+        "            if (next.sync && !sync) ||",
+        "            if (ON && next.check.is_some()) || (next.sync && !sync) ||",
+    )
+    .caught_in(TRANSACTIONS, "groups::synced_transactions_share_a_sync"),
+    mutant(
+        "a transaction does not keep the database open",
+        "src/transaction/mod.rs",
+        "            _open: open,",
+        "            _open: if ON { Arc::new(()) } else { open },",
+    )
+    .caught_in(TRANSACTIONS, "conflicts::a_transaction_keeps_the_database_open"),
+    mutant(
+        "reads that are left out of the check are checked",
+        "src/transaction/mod.rs",
+        "            None => self.base().get(&ReadOptions::default(), key),",
+        "            None => { if ON { self.reads.read_key(key); } \
+         self.base().get(&ReadOptions::default(), key) }",
+    )
+    .caught_in(TRANSACTIONS, "conflicts::what_was_not_read"),
 ];
