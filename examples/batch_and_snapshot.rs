@@ -5,7 +5,7 @@
 //! writing between the read of a balance and the batch that changes it. Two concurrent transfers
 //! could both read the old balance, and one of them would be lost. So every read-modify-write of an
 //! account here holds one mutex. (Only one process can have a database open for writing, so a mutex
-//! within that process is enough.)
+//! within that process is enough.) A transaction needs no mutex: see `transactions.rs`.
 
 use std::sync::Mutex;
 

@@ -1,5 +1,5 @@
 //! The handles of a program: [`Db`], [`ReadOnlyDb`] and [`Snapshot`]. They have no logic of their
-//! own; the work is done in `engine`.
+//! own; the work is done in `engine` and `transaction`.
 
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
@@ -35,6 +35,7 @@ use crate::explain::{
     Explanation, {self},
 };
 use crate::format::batch::WriteBatch;
+use crate::transaction::{Transaction, retry};
 
 /// An open database: an ordered map from byte strings to byte strings, in a directory.
 ///
@@ -198,6 +199,104 @@ impl Db {
     /// As [`Db::put`].
     pub fn write_with(&self, options: &WriteOptions, batch: WriteBatch) -> Result<()> {
         self.inner.engine.write(options, Write::Batch(batch))
+    }
+
+    /// Begins a transaction: reads of one moment and of its own writes, and writes that
+    /// [`Transaction::commit`] applies all at once, if nothing that was read has been changed by
+    /// then. [`Db::transact`] runs one again after a conflict.
+    ///
+    /// The transaction keeps the database open, like a clone of this handle.
+    pub fn transaction(&self) -> Transaction {
+        Transaction::begin(self.inner.engine.clone(), self.inner.clone())
+    }
+
+    /// Runs `work` in a transaction and commits it; after a conflict, runs it again, from the
+    /// start, in a new one, until a commit succeeds. Returns what `work` returned the last time.
+    ///
+    /// Between two attempts it pauses, at random and for at most 10 ms. There is no limit to the
+    /// attempts: each conflict means that another write succeeded, so some always go on. To give
+    /// up, count the calls and return an error.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options, Result};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// # let balance = |value: Option<minikv::Bytes>| -> u64 {
+    /// #     value.map_or(0, |value| std::str::from_utf8(&value).unwrap().parse().unwrap())
+    /// # };
+    /// db.put("alice", "100")?;
+    /// let is_paid = db.transact(|tx| {
+    ///     let (alice, bob) = (balance(tx.get("alice")?), balance(tx.get("bob")?));
+    ///     if alice < 30 {
+    ///         return Ok(false);
+    ///     }
+    ///     tx.put("alice", (alice - 30).to_string());
+    ///     tx.put("bob", (bob + 30).to_string());
+    ///     Ok(true)
+    /// })?;
+    /// assert!(is_paid);
+    /// assert_eq!(db.get("alice")?.as_deref(), Some(&b"70"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An error of `work`, after which nothing is written; those of [`Transaction::commit`], except
+    /// for [`Error::Conflict`](crate::Error::Conflict).
+    pub fn transact<T>(&self, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.transact_with(&WriteOptions::default(), work)
+    }
+
+    /// Like [`Db::transact`], with options for the commit.
+    ///
+    /// # Errors
+    /// As [`Db::transact`].
+    pub fn transact_with<T>(
+        &self,
+        options: &WriteOptions,
+        work: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        retry::transact(|| self.transaction(), options, work)
+    }
+
+    /// Replaces the value of `key` by what `change` returns for it; `None` stands for no value, on
+    /// both sides. No other write comes in between: if one does, `change` is called again with the
+    /// value that it left. Returns the new value.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let count = |old: Option<&[u8]>| {
+    ///     let old: u64 = old.map_or(0, |old| std::str::from_utf8(old).unwrap().parse().unwrap());
+    ///     Some((old + 1).to_string())
+    /// };
+    /// db.update("visits", count)?;
+    /// assert_eq!(db.update("visits", count)?.as_deref(), Some(&b"2"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::put`], and those of [`Db::get`].
+    pub fn update<V: Into<Bytes>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        change: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Bytes>> {
+        self.update_with(&WriteOptions::default(), key, change)
+    }
+
+    /// Like [`Db::update`], with options for the write.
+    ///
+    /// # Errors
+    /// As [`Db::update`].
+    pub fn update_with<V: Into<Bytes>>(
+        &self,
+        options: &WriteOptions,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Bytes>> {
+        let change = |old: Option<&[u8]>| change(old).map(Into::into);
+        retry::update(|| self.transaction(), options, key.as_ref(), change)
     }
 
     /// Makes every write so far durable, as if the last of them had been synced. Syncs nothing if

@@ -33,6 +33,7 @@
 //! # Features
 //! - [`Db::put`], [`Db::get`], [`Db::delete`], atomic [`WriteBatch`]es, [`Snapshot`]s, iterators
 //!   over ranges and prefixes and [`Cursor`]s, both ways.
+//! - Serializable transactions: [`Db::transact`], [`Db::update`] and [`Transaction`].
 //! - Bloom filters by block and filters by table, and counters of what they save:
 //!   [`Db::get_traced`], [`Stats`].
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
@@ -59,8 +60,8 @@
 //! - A key and a value may have up to 3 GiB (3,221,225,471 bytes) each, and either may be empty.
 //! - One process writes at a time; others may read the state at the moment when they opened the
 //!   database ([`Db::open_read_only`]).
-//! - There are no transactions: hold a lock of your own while you read a value and write it back,
-//!   or two threads that do this at once lose one of the updates.
+//! - A get and a put are two steps: two threads that read a value and write it back at once lose
+//!   one of the updates. Use [`Db::update`] or a [`Transaction`].
 //! - It is tested on Linux. macOS and FreeBSD are meant to compile, and are not tested.
 //! - It is not a server, not a SQL database, and has no column families and no expiry of keys.
 //!
@@ -92,6 +93,7 @@ mod engine;
 mod format;
 mod log;
 mod table;
+mod transaction;
 
 #[cfg(feature = "internals")]
 #[doc(hidden)]
@@ -131,6 +133,9 @@ pub use filter::prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
 pub use table::counts::LevelTrace;
+pub use transaction::cursor::TransactionCursor;
+pub use transaction::iter::TransactionIter;
+pub use transaction::{Savepoint, Transaction};
 
 /// The examples of the front page are compiled with the tests.
 #[cfg(doctest)]

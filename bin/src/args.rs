@@ -18,8 +18,9 @@ const AFTER_HELP: &str = "\
 Sizes take KiB, MiB or GiB, e.g. 64MiB. A key and a value may each have up to 3 GiB.
 Data goes to stdout, everything else to stderr.
 
-Exit codes: 0 done, 1 key not found or (verify) damage found, 2 usage, 3 locked by another process,
-4 corruption, 5 I/O, 6 a format or feature this build cannot read, 130 interrupted.
+Exit codes: 0 done, 1 key not found, condition of a write not met or (verify) damage found, 2 usage,
+3 locked by another process, 4 corruption, 5 I/O, 6 a format or feature this build cannot read,
+130 interrupted.
 
 `minikv help COMMAND` shows the options of a command; `minikv man` prints the manual page.";
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! 0 done                 3 the database is locked by another process
-//! 1 key not found, or    4 corruption
+//! 1 key not found,       4 corruption
+//!   another value (--if),
 //!   damage (`verify`)    5 I/O
 //! 2 usage                6 a format or feature this build cannot read
 //! ```
@@ -28,6 +29,8 @@ pub enum CliError {
         /// The exit code to end with.
         code: u8,
     },
+    /// The condition of a write did not hold.
+    Unmet(String),
     /// `verify` found damage.
     Damaged(String),
     /// The command line or a line of input is invalid.
@@ -73,7 +76,7 @@ impl CliError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CliError::ClosedPipe => 0,
-            CliError::NotFound | CliError::Damaged(_) => 1,
+            CliError::NotFound | CliError::Unmet(_) | CliError::Damaged(_) => 1,
             CliError::Said { code } => *code,
             CliError::Usage(_) => 2,
             CliError::Wrong(_) => 4,
@@ -88,7 +91,8 @@ impl CliError {
     pub fn message(&self) -> Option<String> {
         let message = match self {
             CliError::NotFound | CliError::Said { .. } | CliError::ClosedPipe => return None,
-            CliError::Damaged(what)
+            CliError::Unmet(what)
+            | CliError::Damaged(what)
             | CliError::Usage(what)
             | CliError::Unsupported(what)
             | CliError::Wrong(what) => what.clone(),

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fmt, io};
 
+use bytes::Bytes;
+
 /// The result of every fallible call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -73,6 +75,14 @@ pub enum Error {
         during: &'static str,
         /// The panic's message.
         message: String,
+    },
+    /// The transaction was not committed, and nothing of it was written: another write changed
+    /// something that it had read. Run it again, from its first read; [`Db::transact`] does that.
+    ///
+    /// [`Db::transact`]: crate::Db::transact
+    Conflict {
+        /// A key that was read, or that lies in a range that was read, and was written since.
+        key: Bytes,
     },
     /// The database has been closed.
     Closed,
@@ -173,6 +183,11 @@ impl Error {
         matches!(self, Error::Corruption(_))
     }
 
+    /// Returns whether this is an [`Error::Conflict`], after which a transaction may be run again.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Error::Conflict { .. })
+    }
+
     /// Returns the kind of the underlying I/O error, if there is one.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         match self {
@@ -211,6 +226,10 @@ impl fmt::Display for Error {
                 write!(f, "the database has accepted no writes since this error: {reason}")
             }
             Error::Panicked { during, message } => write!(f, "{during} panicked: {message}"),
+            Error::Conflict { key } => {
+                let key = key.escape_ascii();
+                write!(f, "another write changed \"{key}\" after this transaction had read it")
+            }
             Error::Closed => f.write_str("the database is closed"),
         }
     }

@@ -36,8 +36,8 @@
 //!
 //! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`,
 //! `ReadTotals::shared`, the free numbers of threads (`stats/totals`), `LookupSample::kept`, the
-//! leaves of a memtable's sorted part, and `Engine::inline`. The filesystems have locks of their
-//! own, which come after all others and have no rank.
+//! leaves of a memtable's sorted part, the record of a transaction's reads, and `Engine::inline`.
+//! The filesystems have locks of their own, which come after all others and have no rank.
 //!
 //! A get takes none of them, unless it opens a table or adds a block to the cache.
 //!

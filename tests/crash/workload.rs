@@ -186,6 +186,7 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
     match ops {
         [(key, Some(value))] => db.put_with(&options, key, value),
         [(key, None)] => db.delete_with(&options, key),
+        ops if ops.len().is_multiple_of(2) => transact(db, ops, &options),
         ops => {
             let mut batch = WriteBatch::new();
             for (key, value) in ops {
@@ -197,6 +198,22 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
             db.write_with(&options, batch)
         }
     }
+}
+
+/// Writes by a transaction that has read what it overwrites, and a range.
+fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<(), Error> {
+    let mut transaction = db.transaction();
+    if let Some(entry) = transaction.range(ops[0].0.clone()..)?.next() {
+        entry?;
+    }
+    for (key, value) in ops {
+        transaction.get(key)?;
+        match value {
+            Some(value) => transaction.put(key, value),
+            None => transaction.delete(key),
+        }
+    }
+    transaction.commit_with(options)
 }
 
 /// A running workload.

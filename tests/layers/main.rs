@@ -25,6 +25,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("admin", 6),
     ("advice", 6),
     ("explain", 6),
+    ("transaction", 6),
     ("db", 7),
     ("files", 7),
     ("internals", 7),

@@ -19,6 +19,7 @@ mod rng;
 mod run;
 mod tables;
 mod threads;
+mod transactions;
 
 use comparators::Order;
 use home::Home;

@@ -18,6 +18,7 @@ use crate::keys::{KeySpace, value};
 use crate::order::{Entry, Model};
 use crate::reads::Reads;
 use crate::rng::Rng;
+use crate::transactions::Open;
 
 const LEVELS: usize = 7;
 
@@ -95,6 +96,7 @@ pub struct Run {
     snapshots: Vec<(Snapshot, Model)>,
     walks: Vec<Walk>,
     passes: Vec<Pass>,
+    transactions: Vec<Open>,
     /// Levels that were seen to have tables.
     levels: [bool; LEVELS],
 }
@@ -129,6 +131,7 @@ pub fn run(config: Config, home: Home, seed: u64, operations: u64) -> [bool; LEV
         snapshots: Vec::new(),
         walks: Vec::new(),
         passes: Vec::new(),
+        transactions: Vec::new(),
         levels: [false; LEVELS],
     };
     while run.operation < operations {
@@ -152,7 +155,8 @@ impl Run {
             0..330 => self.put(),
             330..450 => self.delete(),
             450..500 => self.write_batch(),
-            500..770 => self.look_up(),
+            500..730 => self.look_up(),
+            730..770 => self.transact(),
             770..810 => self.look_up_many(),
             810..870 => self.scan_range(),
             870..910 => self.scan_prefix(),
@@ -203,6 +207,7 @@ impl Run {
         for (key, value) in &changes {
             self.model.set(key, value.as_deref());
         }
+        self.transactions.iter_mut().for_each(|open| open.note(&changes));
         match sync {
             true => self.all_is_durable(),
             false => self.journal.write(changes),
@@ -248,6 +253,30 @@ impl Run {
         let sync = self.rng.one_in(300);
         self.db().write_with(&WriteOptions::default().sync(sync), batch).unwrap();
         self.written(changes, sync);
+    }
+
+    /// Begins a transaction, goes on with one, or ends one.
+    fn transact(&mut self) {
+        if self.transactions.len() < 3 {
+            let open = Open::begin(self.db(), &self.model, self.config.order);
+            self.transactions.push(open);
+        }
+        let at = self.rng.below(self.transactions.len());
+        for _ in 0..self.rng.below(6) {
+            let (key, other) = (self.key(), self.key());
+            self.transactions[at].step(&mut self.rng, self.operation, key, other);
+        }
+        match self.rng.below(8) {
+            0 => drop(self.transactions.swap_remove(at)),
+            1..4 => {
+                let sync = self.rng.one_in(30);
+                let open = self.transactions.swap_remove(at);
+                if let Some(changes) = open.commit(sync) {
+                    self.written(changes, sync);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn view(&mut self) -> View {
@@ -475,15 +504,20 @@ impl Run {
         self.snapshots.clear();
         self.walks.clear();
         self.passes.clear();
+        self.transactions.clear();
     }
 
     /// Closes and reopens, sometimes with a read-only handle in between.
     fn reopen(&mut self) {
+        let kept = std::mem::take(&mut self.transactions);
         self.drop_views();
         let db = self.db.take().expect("open between operations");
         match self.rng.one_in(2) {
-            true => drop(db),
-            false => db.close().unwrap(),
+            true => drop((kept, db)),
+            false => {
+                db.close().unwrap();
+                kept.into_iter().for_each(Open::commit_after_close);
+            }
         }
         let options = self.config.options(&self.home, &mut self.rng);
         if self.rng.one_in(3) {

@@ -6,6 +6,7 @@ use super::table::{Build, Mutant, mutant};
 const ENGINE: Build = Build::Test("engine");
 const DAMAGE: Build = Build::Test("damage");
 const CRASH: Build = Build::Test("crash");
+const TRANSACTIONS: Build = Build::Test("transactions");
 
 pub const FOUND: &[Mutant] = &[
     // The memtable.
@@ -435,4 +436,115 @@ pub const FOUND: &[Mutant] = &[
         "if !ON && has_other_names(&*self.fs, &path)? {",
     )
     .caught_in(DAMAGE, "a_database_copied_by_hard_links"),
+    // Transactions.
+    mutant(
+        "keys that a transaction has read are not checked",
+        "src/engine/write/read_set.rs",
+        "        merge_keys(order, &mut keys);\n        merge_spans(order, &mut spans);",
+        "        if ON { keys.clear(); }\n        merge_keys(order, &mut keys);\n        \
+         merge_spans(order, &mut spans);",
+    )
+    .caught_in(TRANSACTIONS, "history::a_bank_is_serializable"),
+    mutant(
+        "ranges that a transaction has read are not checked",
+        "src/engine/write/read_set.rs",
+        "        ReadSet { keys, spans }",
+        "        if ON { spans.clear(); }\n        ReadSet { keys, spans }",
+    )
+    .caught_in(TRANSACTIONS, "history::insertions_into_a_set_are_serializable"),
+    mutant(
+        "a transaction is not checked again when its turn comes",
+        "src/engine/write/mod.rs",
+        "        if let Write::Checked(_, check) = &write {",
+        "        if let Write::Checked(_, check) = &write && !ON {",
+    )
+    .caught_in(TRANSACTIONS, "groups::a_write_that_was_under_way_is_seen"),
+    mutant(
+        "transactions in a group are not checked against each other",
+        "src/engine/write/mod.rs",
+        "        let order = self.reads.order.user();\n        match write {",
+        "        if ON { return Ok(()); }\n        let order = self.reads.order.user();\n        \
+         match write {",
+    )
+    .caught_in(TRANSACTIONS, "groups::of_two_transactions_in_a_group"),
+    mutant(
+        "tables are not checked",
+        "src/engine/write/check.rs",
+        "        if self.horizon.version.as_ptr() == Arc::as_ptr(&view.version) {",
+        "        if ON || self.horizon.version.as_ptr() == Arc::as_ptr(&view.version) {",
+    )
+    .caught_in(TRANSACTIONS, "conflicts::conflicts_are_found_wherever_the_write_has_gone"),
+    mutant(
+        "a check looks at a view that is older than its horizon",
+        "src/engine/write/check.rs",
+        "        let seq = state.visible_seq();\n        let view = state.view_owned();",
+        "        let early = state.view_owned();\n        let seq = state.visible_seq();\n        \
+         let view = if ON { early } else { state.view_owned() };",
+    )
+    .caught_in(Build::Shuttle, "transactions::a_write_skew_is_found_while"),
+    mutant(
+        "a transaction reads what is committed beside it",
+        "src/transaction/mod.rs",
+        "        Reader::at(&self.snapshot)",
+        "        if ON { Reader::now(&self.engine.reads) } else { Reader::at(&self.snapshot) }",
+    )
+    .caught_in(TRANSACTIONS, "anomalies::g_single"),
+    mutant(
+        "a walk that is forgotten has read nothing",
+        "src/transaction/reads.rs",
+        "        walks[place] = Some(reach());",
+        "        walks[place] = Some(reach()).filter(|_| !ON);",
+    )
+    .caught_in(TRANSACTIONS, "walks::a_walk_that_is_forgotten"),
+    mutant(
+        "a cursor that turns forgets how far it went",
+        "src/transaction/cursor.rs",
+        "        if direction != self.merged.direction() {",
+        "        if direction != self.merged.direction() && !ON {",
+    )
+    .caught_in(TRANSACTIONS, "walks::a_walk_shows_and_records"),
+    mutant(
+        "a savepoint keeps a key that was written first after it",
+        "src/transaction/own.rs",
+        "            self.map.remove(&change.key);",
+        "            if !ON { self.map.remove(&change.key); }",
+    )
+    .caught_in(TRANSACTIONS, "walks::savepoints_take"),
+    mutant(
+        "a transaction is not synced",
+        "src/transaction/mod.rs",
+        "        let write = self.checked(batch)?;",
+        "        let write = self.checked(batch)?;\n        let options = if ON { \
+         &WriteOptions::default() } else { options };",
+    ),
+    mutant(
+        "writes of a transaction are applied before the commit",
+        "src/transaction/mod.rs",
+        "        self.own.write(key, value);",
+        "        if ON { let put = Write::Put(key, value.as_deref().unwrap_or_default()); let _ = \
+         self.engine.write(&WriteOptions::default(), put); }\n        self.own.write(key, value);",
+    )
+    .caught_in(TRANSACTIONS, "anomalies::g1a_writes_that_are_rolled_back"),
+    mutant(
+        "transactions do not join groups",
+        "src/engine/write/queue.rs",
+        "            if (next.sync && !sync) ||",
+        "            if (ON && next.check.is_some()) || (next.sync && !sync) ||",
+    )
+    .caught_in(TRANSACTIONS, "groups::synced_transactions_share_a_sync"),
+    mutant(
+        "a transaction does not keep the database open",
+        "src/transaction/mod.rs",
+        "            _open: open,",
+        "            _open: if ON { Arc::new(()) } else { open },",
+    )
+    .caught_in(TRANSACTIONS, "conflicts::a_transaction_keeps_the_database_open"),
+    mutant(
+        "reads that are left out of the check are checked",
+        "src/transaction/mod.rs",
+        "            None => self.base().get(&ReadOptions::default(), key),",
+        "            None => { if ON { self.reads.read_key(key); } \
+         self.base().get(&ReadOptions::default(), key) }",
+    )
+    .caught_in(TRANSACTIONS, "conflicts::what_was_not_read"),
 ];

@@ -21,6 +21,7 @@ mod faults;
 mod lifetimes;
 mod memtable;
 mod reads;
+mod transactions;
 mod writes;
 
 use std::path::{Path, PathBuf};

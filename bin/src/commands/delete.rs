@@ -1,13 +1,15 @@
 //! `minikv delete KEY…`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use minikv::{Db, WriteBatch, WriteOptions};
 
+use super::condition::Condition;
 use super::count;
+use super::put::{ValueFormat, read_value};
 use super::range::{PrefixBounds, Range};
 use crate::args::Global;
-use crate::error::Result;
+use crate::error::{CliError, Result};
 use crate::interrupt::Tally;
 use crate::output::{
     Progress, {self},
@@ -21,6 +23,9 @@ const BATCH_BYTES: usize = 1 << 20;
 /// KEYs are deleted in one atomic batch. Deleting an absent key is not an error. With --prefix,
 /// --from or --to, deletes every key that meets all of these conditions, in batches of up to 1000,
 /// of which the last is synced. `scan` with the same options shows these keys.
+///
+/// With --if-value, deletes the one KEY only if it has that value; otherwise the exit code is 1. No
+/// other write comes between the comparison and the deletion.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Keys to delete
@@ -30,6 +35,13 @@ pub struct Args {
     keys: Vec<OsString>,
     #[command(flatten)]
     range: PrefixBounds,
+    /// Delete the key only if it has the value OLD; `-` reads OLD from stdin, `@FILE` from a file
+    #[arg(long, value_name = "OLD", allow_negative_numbers = true)]
+    #[arg(conflicts_with_all = ["prefix", "from", "to"])]
+    if_value: Option<OsString>,
+    /// Format of OLD
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "raw", requires = "if_value")]
+    value_format: ValueFormat,
     /// Return only once the deletions would survive a loss of power
     #[arg(long)]
     sync: bool,
@@ -39,12 +51,28 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if args.keys.is_empty() {
         return delete_range(global, &args);
     }
+    if let Some(old) = &args.if_value {
+        return delete_if(global, &args, old);
+    }
     let mut batch = WriteBatch::new();
     for key in &args.keys {
         batch.delete(global.key(key)?);
     }
     let db = super::open(global, false)?;
     db.write_with(&WriteOptions::default().sync(args.sync), batch)?;
+    Ok(db.close()?)
+}
+
+fn delete_if(global: &Global, args: &Args, old: &OsStr) -> Result<()> {
+    let [key] = &args.keys[..] else {
+        let what = "--if-value compares the value of one key; give one KEY".to_string();
+        return Err(CliError::Usage(what));
+    };
+    let key = global.key(key)?;
+    let condition = Condition::Value(args.value_format.decode(read_value(old)?)?);
+    let db = super::open(global, false)?;
+    let options = WriteOptions::default().sync(args.sync);
+    condition.write((&db, global), &options, &key, None)?;
     Ok(db.close()?)
 }
 

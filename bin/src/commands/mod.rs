@@ -6,6 +6,7 @@ mod bench;
 mod checkpoint;
 mod compact;
 mod completions;
+mod condition;
 mod delete;
 mod demo;
 mod destroy;

@@ -10,6 +10,7 @@ use std::path::Path;
 use clap::ValueEnum;
 use minikv::WriteOptions;
 
+use super::condition::Condition;
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
@@ -20,6 +21,9 @@ use crate::error::{CliError, Result};
 /// value as `get` shows it on a terminal. Use stdin for a value that is `-` or begins with `@`.
 /// Replaces an existing value. Creates the database if there is none; its parent directory must
 /// exist.
+///
+/// With --if-absent or --if-value, the value is set only if the key has no value, or that one;
+/// otherwise the exit code is 1. No other write comes between the comparison and the put.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Key to set
@@ -31,6 +35,12 @@ pub struct Args {
     /// Format of the value, including one from a file or stdin
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "raw")]
     value_format: ValueFormat,
+    /// Set the value only if the key has none
+    #[arg(long, conflicts_with = "if_value")]
+    if_absent: bool,
+    /// Set the value only if the key has the value OLD, given like VALUE
+    #[arg(long, value_name = "OLD", allow_negative_numbers = true)]
+    if_value: Option<OsString>,
     /// Return only once the write would survive a loss of power
     #[arg(long)]
     sync: bool,
@@ -41,7 +51,7 @@ pub struct Args {
 
 /// Format of the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ValueFormat {
+pub(super) enum ValueFormat {
     /// Byte for byte
     Raw,
     /// As --format escaped
@@ -53,7 +63,7 @@ enum ValueFormat {
 }
 
 impl ValueFormat {
-    fn decode(self, text: Vec<u8>) -> Result<Vec<u8>> {
+    pub(super) fn decode(self, text: Vec<u8>) -> Result<Vec<u8>> {
         let format = match self {
             ValueFormat::Raw => return Ok(text),
             ValueFormat::Escaped => Format::Escaped,
@@ -70,13 +80,28 @@ impl ValueFormat {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let key = global.key(&args.key)?;
+    let from_stdin = |value: &OsString| value == "-";
+    if from_stdin(&args.value) && args.if_value.as_ref().is_some_and(from_stdin) {
+        let what = "VALUE and --if-value cannot both come from stdin; give one of them as @FILE";
+        return Err(CliError::Usage(what.to_string()));
+    }
     let value = args.value_format.decode(read_value(&args.value)?)?;
-    let db = super::open(global, !args.no_create)?;
-    db.put_with(&WriteOptions::default().sync(args.sync), key, value)?;
+    let condition = match &args.if_value {
+        Some(old) => Some(Condition::Value(args.value_format.decode(read_value(old)?)?)),
+        None => args.if_absent.then_some(Condition::Absent),
+    };
+    // A database that does not exist has no value to compare.
+    let db = super::open(global, !args.no_create && args.if_value.is_none())?;
+    let options = WriteOptions::default().sync(args.sync);
+    match condition {
+        None => db.put_with(&options, key, value)?,
+        Some(condition) => condition.write((&db, global), &options, &key, Some(&value))?,
+    }
     Ok(db.close()?)
 }
 
-fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
+/// Returns the value that an argument stands for: its bytes, or those of stdin or a file.
+pub(super) fn read_value(argument: &OsStr) -> Result<Vec<u8>> {
     let bytes = argument.as_bytes();
     if bytes == b"-" {
         let mut value = Vec::new();

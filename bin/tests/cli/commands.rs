@@ -138,6 +138,33 @@ fn delete_takes_ranges() {
 }
 
 #[test]
+fn put_and_delete_compare_the_value_first_if_told_so() {
+    let place = Place::new();
+    let absent = place.run(&["put", "k", "1", "--if-value", "0"]);
+    absent.fails(5, &["no database in"]);
+    assert!(!place.db().exists());
+    place.ok(&["put", "k", "1", "--if-absent"]);
+    place.run(&["put", "k", "2", "--if-absent"]).fails(1, &["k has a value already"]);
+    place.run(&["put", "k", "2", "--if-value", "0"]).fails(1, &["k has another value"]);
+    place.run(&["put", "x", "2", "--if-value", "0"]).fails(1, &["x has no value"]);
+    assert_eq!(place.text(&["scan"]), "k\t1\n");
+    place.ok(&["put", "k", "2", "--if-value", "1", "--sync"]);
+    fs::write(place.path("old"), b"32").unwrap();
+    let old = format!("@{}", place.path("old").display());
+    place.ok(&["put", "k", "33", "--if-value", &old, "--value-format", "hex"]);
+    assert_eq!(place.text(&["scan"]), "k\t3\n");
+
+    place.run(&["delete", "k", "--if-value", "2"]).fails(1, &["k has another value"]);
+    place.run(&["delete", "x", "--if-value", ""]).fails(1, &["x has no value"]);
+    place.feed(&["delete", "k", "--if-value", "-"], b"3").ok();
+    assert_eq!(place.text(&["scan", "--count"]), "0\n");
+    place.run(&["delete", "a", "b", "--if-value", "1"]).fails(2, &["one KEY"]);
+    place.run(&["delete", "--prefix", "a", "--if-value", "1"]).fails(2, &["--if-value"]);
+    place.run(&["put", "a", "-", "--if-value", "-"]).fails(2, &["stdin"]);
+    place.run(&["put", "a", "1", "--if-value", "-", "--if-absent"]).fails(2, &["--if-absent"]);
+}
+
+#[test]
 fn destroy_of_no_database_is_an_error_and_removes_nothing() {
     let place = Place::new();
     place.run(&["destroy", "--yes"]).fails(5, &["no database in", "--db"]);

@@ -116,6 +116,7 @@ impl Machine {
                     entries: number(entries),
                     tombstones: number(tombstones),
                     newest_tombstone: number(newest),
+                    newest: 0,
                 }),
                 ["crawled", "at", seq] => known.crawled(number(seq)),
                 _ => panic!("{line:?} is not about tombstones"),

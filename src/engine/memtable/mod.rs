@@ -179,6 +179,15 @@ impl Memtable {
         same.then(|| MemFound::of(entry))
     }
 
+    /// Returns the user keys of the entries after the sequence number `after`, which a reader has
+    /// seen, and up to `last`, from the newest on. The replay of a damaged log may have inserted
+    /// entries out of order, but all of them before the first reader.
+    pub(crate) fn keys_between(&self, after: SeqNo, last: SeqNo) -> impl Iterator<Item = &[u8]> {
+        let entries = (0..self.entries.len()).rev().filter_map(|number| self.entries.get(number));
+        let newer = entries.take_while(move |entry| entry.seq() > after);
+        newer.skip_while(move |entry| entry.seq() > last).map(Entry::user_key)
+    }
+
     /// Returns a cursor over the versions, not yet positioned.
     pub fn cursor(self: &Arc<Self>) -> MemCursor {
         MemCursor::new(self.clone())

@@ -228,8 +228,8 @@ impl Cursor {
         self.find_backward(valid)
     }
 
-    /// Moves to the last entry whose key is before `key`.
-    pub(super) fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
+    /// Moves to the last entry whose key is before `key`. Returns `false` if there is none.
+    pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<bool> {
         self.place = Place::Nowhere;
         self.seek_key.clear();
         append_internal_key(&mut self.seek_key, key, MAX_SEQ_NO, KIND_FOR_SEEK);

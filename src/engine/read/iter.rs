@@ -10,7 +10,7 @@ use crate::base::{Error, Result};
 use crate::engine::read::cursor::Cursor;
 use crate::engine::read::prefix_scan::PrefixScan;
 use crate::engine::read::view::{ReadState, ReadView, Sweep};
-use crate::format::key::SeqNo;
+use crate::format::key::{SeqNo, UserComparator};
 use crate::table::reader::BlockReadOptions;
 
 /// An iterator over the entries of a range, in key order. It can be used from both ends.
@@ -31,7 +31,7 @@ pub struct Iter {
 
 /// The parameters of an iterator's cursors.
 #[derive(Debug)]
-struct IterSource {
+pub(crate) struct IterSource {
     state: Arc<ReadState>,
     view: Arc<ReadView>,
     seq: SeqNo,
@@ -72,15 +72,8 @@ impl Iter {
         start: &[u8],
     ) -> Iter {
         let (from, to) = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
-        let scan = PrefixScan::new(&state, &options, from, to, start);
-        Iter {
-            lower,
-            upper,
-            source: IterSource { _sweep: Sweep(state.clone()), state, view, seq, options, scan },
-            front: End::default(),
-            back: End::default(),
-            done: false,
-        }
+        let source = IterSource::new(state, view, seq, options, (from, to), start);
+        Iter { front: End::default(), back: End::default(), lower, upper, done: false, source }
     }
 
     /// Returns an iterator over the keys that start with `prefix` and are not before the lower
@@ -97,25 +90,7 @@ impl Iter {
         prefix: &[u8],
         from: Bound<&[u8]>,
     ) -> Result<Iter> {
-        if let Some(order) = state.order.user().custom() {
-            return Err(Error::invalid(format!(
-                "a prefix scan requires byte order; this database has the order of {}",
-                order.name()
-            )));
-        }
-        let upper = match prefix_end(prefix) {
-            Some(end) => Bound::Excluded(end),
-            None => Bound::Unbounded,
-        };
-        let lower = match from {
-            Bound::Included(key) | Bound::Excluded(key) if key >= prefix => from,
-            _ => Bound::Included(prefix),
-        };
-        debug_assert!(
-            matches!(lower, Bound::Included(key) | Bound::Excluded(key) if key >= prefix),
-            "the lower bound is before the prefix"
-        );
-        let lower = lower.map(<[u8]>::to_vec);
+        let (lower, upper) = prefix_bounds(state.order.user(), prefix, from)?;
         Ok(Iter::within(state, view, seq, options, lower, upper, prefix))
     }
 
@@ -219,7 +194,25 @@ impl Iter {
 }
 
 impl IterSource {
-    fn cursor(&self) -> Result<Cursor> {
+    /// Returns the parameters of cursors over the keys within the bounds `range`, all of which
+    /// start with `start`.
+    pub(crate) fn new(
+        state: Arc<ReadState>,
+        view: Arc<ReadView>,
+        seq: SeqNo,
+        options: BlockReadOptions,
+        range: (Bound<&[u8]>, Bound<&[u8]>),
+        start: &[u8],
+    ) -> IterSource {
+        let scan = PrefixScan::new(&state, &options, range.0, range.1, start);
+        IterSource { _sweep: Sweep(state.clone()), state, view, seq, options, scan }
+    }
+
+    /// Returns a cursor, at no entry.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors of opening the tables of level 0.
+    pub(crate) fn cursor(&self) -> Result<Cursor> {
         let (state, view) = (self.state.clone(), self.view.clone());
         Cursor::new(state, view, self.seq, self.options, self.scan.as_ref())
     }
@@ -244,6 +237,41 @@ impl DoubleEndedIterator for Iter {
 }
 
 impl std::iter::FusedIterator for Iter {}
+
+/// A lower and an upper bound of keys.
+pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Returns the bounds of the keys that start with `prefix` and are not before the lower bound
+/// `from`.
+///
+/// # Errors
+/// Invalid argument for another order than byte order, in which keys with the same prefix need not
+/// be neighbours.
+pub(crate) fn prefix_bounds(
+    order: &UserComparator,
+    prefix: &[u8],
+    from: Bound<&[u8]>,
+) -> Result<KeyBounds> {
+    if let Some(order) = order.custom() {
+        return Err(Error::invalid(format!(
+            "a prefix scan requires byte order; this database has the order of {}",
+            order.name()
+        )));
+    }
+    let upper = match prefix_end(prefix) {
+        Some(end) => Bound::Excluded(end),
+        None => Bound::Unbounded,
+    };
+    let lower = match from {
+        Bound::Included(key) | Bound::Excluded(key) if key >= prefix => from,
+        _ => Bound::Included(prefix),
+    };
+    debug_assert!(
+        matches!(lower, Bound::Included(key) | Bound::Excluded(key) if key >= prefix),
+        "the lower bound is before the prefix"
+    );
+    Ok((lower.map(<[u8]>::to_vec), upper))
+}
 
 /// Returns the first byte string after all that start with `prefix`, or `None` if there is none.
 fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {

@@ -44,6 +44,8 @@ pub(crate) struct EntryCounts {
     pub tombstones: u64,
     /// Sequence number of the newest tombstone; 0 if there is none.
     pub newest_tombstone: SeqNo,
+    /// Sequence number of the newest entry; 0 if there is none.
+    pub newest: SeqNo,
 }
 
 impl EntryCounts {
@@ -56,6 +58,7 @@ impl EntryCounts {
     /// Counts an entry.
     pub(crate) fn add(&mut self, entry: &ParsedKey<'_>) {
         self.entries += 1;
+        self.newest = self.newest.max(entry.seq);
         if entry.kind == KeyKind::Deletion {
             self.tombstones += 1;
             self.newest_tombstone = self.newest_tombstone.max(entry.seq);
@@ -95,6 +98,12 @@ impl Tombstones {
     /// Returns the number of tombstones; 0 if this process did not count them.
     pub(crate) fn count(&self) -> u64 {
         self.counts.get().map_or(0, |counts| counts.tombstones)
+    }
+
+    /// Returns the sequence number of the newest entry; 0 if this process did not write the table,
+    /// whose entries are then older than the open of the database.
+    pub(crate) fn newest(&self) -> SeqNo {
+        self.counts.get().map_or(0, |counts| counts.newest)
     }
 
     /// Returns the number of entries of a table of `file_bytes`, estimated if it was not counted.

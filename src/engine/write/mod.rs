@@ -3,7 +3,8 @@
 //! 1. The writer enters the [`queue`]. The one at its head leads; the others wait for its result.
 //! 2. The leader makes room in the memtable ([`pace`]): it may be held back, or freeze the memtable
 //!    and begin a new log ([`wal`]).
-//! 3. It takes the next waiters into its group and merges their batches.
+//! 3. It takes the next waiters into its group and merges their batches. A write that carries a
+//!    [`check`] is left out, with an error, if the check fails; that holds for its own, too.
 //! 4. It appends one record for the group to the log, and syncs the log if its own write asks for
 //!    that.
 //! 5. It inserts the entries into the memtable and makes them visible, all at once.
@@ -25,14 +26,17 @@ use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::memtable::{Arena, Memtable};
 use crate::engine::options::WriteOptions;
-use crate::engine::write::queue::{Turn, Waiter, Write};
+use crate::engine::write::check::Check;
+use crate::engine::write::queue::{Group, Turn, Waiter, Write, merge_group};
 use crate::engine::write::wal::OutgoingLog;
 use crate::format::batch::{HEADER_BYTES, WriteBatch};
 use crate::format::key::{MAX_SEQ_NO, SeqNo};
 use crate::log::LogWriter;
 
+pub(crate) mod check;
 pub(crate) mod pace;
 pub(crate) mod queue;
+pub(crate) mod read_set;
 pub(crate) mod wal;
 
 /// Largest buffer, in bytes, that is kept for the next group; a larger one is freed. Raising it
@@ -91,11 +95,11 @@ impl Engine {
             Turn::Done(result) => return result,
         };
         let mut commit = self.commit.lock();
-        let mut group = Vec::new();
+        let mut group = Group::default();
         let lead = || self.lead(&mut commit, options.sync, write, &mut group);
         let result = self.contain("a write", lead);
         drop(commit);
-        self.queue.leave(&group, &result);
+        self.queue.leave(group, &result);
         self.maybe_run_inline();
         result
     }
@@ -106,17 +110,57 @@ impl Engine {
         commit: &mut CommitState,
         sync: bool,
         write: Write<'_>,
-        group: &mut Vec<Arc<Waiter>>,
+        group: &mut Group,
     ) -> Result<()> {
         self.make_room(commit, false)?;
-        let (last_sync, buffer) = (commit.last_sync, &mut commit.group);
-        let mut batch = self.queue.form_group(write, sync, last_sync, buffer, group);
+        if let Write::Checked(_, check) = &write {
+            check.run(&self.reads, &self.reads.view_owned())?;
+        }
+        self.queue.take_group(&write, sync, commit.last_sync, &mut group.members);
+        self.refuse_conflicts(&write, group);
+        let mut batch = merge_group(write, &group.members, &mut commit.group);
         let result = self.commit_batch(commit, sync, &mut batch);
         // The batch, whether merged or a single writer's own, becomes the buffer of the next group.
         if batch.contents().len() <= KEEP_BUFFER_BYTES {
             commit.group = batch;
         }
         result
+    }
+
+    /// Refuses the waiters whose checks fail because of earlier writes, of the leader's `write`, or
+    /// of waiters before them in the group.
+    fn refuse_conflicts(&self, write: &Write<'_>, group: &mut Group) {
+        let mut at = 0;
+        while let Some(waiter) = group.members.get(at) {
+            let passed = match &waiter.check {
+                None => Ok(()),
+                Some(check) => self.check_in_group(check, write, &group.members[..at]),
+            };
+            match passed {
+                Ok(()) => at += 1,
+                // A panic of a comparator would have left the waiter in the group.
+                Err(error) => group.refused.push((group.members.remove(at), error)),
+            }
+        }
+    }
+
+    /// Checks a write against everything that will be applied before it.
+    fn check_in_group(
+        &self,
+        check: &Check,
+        write: &Write<'_>,
+        before: &[Arc<Waiter>],
+    ) -> Result<()> {
+        check.run(&self.reads, &self.reads.view_owned())?;
+        let order = self.reads.order.user();
+        match write {
+            Write::Put(key, _) | Write::Delete(key) => check.check_written(order, key)?,
+            Write::Batch(batch) | Write::Checked(batch, _) => {
+                check.run_on_batch(order, batch.contents())?;
+            }
+        }
+        let mut batches = before.iter().map(|waiter| waiter.batch.lock());
+        batches.try_for_each(|batch| check.run_on_batch(order, batch.contents()))
     }
 
     /// Appends the batch to the log, inserts it into the memtable and makes it visible.

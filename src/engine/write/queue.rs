@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex, yield_until};
 use crate::base::{Error, Result};
+use crate::engine::write::check::Check;
 use crate::format::batch::WriteBatch;
 use crate::format::key::MAX_KEY_OR_VALUE_BYTES;
 
@@ -52,11 +53,13 @@ pub(crate) enum Write<'a> {
     Delete(&'a [u8]),
     /// Applies any number of both, all or nothing.
     Batch(WriteBatch),
+    /// Applies a batch if the check passes when its turn comes.
+    Checked(WriteBatch, Arc<Check>),
 }
 
 impl Write<'_> {
-    fn into_batch(self) -> WriteBatch {
-        match self {
+    fn into_batch(self) -> (WriteBatch, Option<Arc<Check>>) {
+        let batch = match self {
             Write::Put(key, value) => {
                 let mut batch = WriteBatch::new();
                 batch.put(key, value);
@@ -68,7 +71,9 @@ impl Write<'_> {
                 batch
             }
             Write::Batch(batch) => batch,
-        }
+            Write::Checked(batch, check) => return (batch, Some(check)),
+        };
+        (batch, None)
     }
 
     fn check(&self) -> Result<()> {
@@ -76,7 +81,7 @@ impl Write<'_> {
         match self {
             Write::Put(key, value) if fits(key) && fits(value) => Ok(()),
             Write::Delete(key) if fits(key) => Ok(()),
-            Write::Batch(batch) => batch.check(),
+            Write::Batch(batch) | Write::Checked(batch, _) => batch.check(),
             _ => Err(Error::invalid("keys and values are shorter than 3 GiB")),
         }
     }
@@ -86,7 +91,7 @@ impl Write<'_> {
         match self {
             Write::Put(key, value) => key.len() + value.len(),
             Write::Delete(key) => key.len(),
-            Write::Batch(batch) => batch.contents().len(),
+            Write::Batch(batch) | Write::Checked(batch, _) => batch.contents().len(),
         }
     }
 
@@ -94,7 +99,7 @@ impl Write<'_> {
         match self {
             Write::Put(key, value) => group.put(key, value),
             Write::Delete(key) => group.delete(key),
-            Write::Batch(batch) => group.append(batch),
+            Write::Batch(batch) | Write::Checked(batch, _) => group.append(batch),
         }
     }
 }
@@ -158,7 +163,9 @@ impl Line {
 pub(super) struct Waiter {
     sync: bool,
     bytes: usize,
-    batch: Mutex<WriteBatch>,
+    pub(super) batch: Mutex<WriteBatch>,
+    /// What must hold for the batch to be applied.
+    pub(super) check: Option<Arc<Check>>,
     signal: Mutex<Signal>,
     signalled: Condvar,
 }
@@ -191,6 +198,16 @@ impl Waiter {
     }
 }
 
+/// The waiters that a leader took from the queue.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    /// Those whose writes are committed with the leader's.
+    pub members: Vec<Arc<Waiter>>,
+    /// Those whose checks failed, with their errors. They wait for the end of the group, too: a
+    /// transaction that is run again then sees the write it conflicts with.
+    pub refused: Vec<(Arc<Waiter>, Error)>,
+}
+
 impl WriteQueue {
     /// Takes the lead, or waits until it is handed over or another leader has done the work.
     /// Returns what the writer has to do next. A write with a key or value that is too long is
@@ -205,11 +222,12 @@ impl WriteQueue {
             line.led = true;
             return Turn::Lead(write);
         }
-        let batch = write.into_batch();
+        let (batch, check) = write.into_batch();
         let waiter = Arc::new(Waiter {
             sync,
             bytes: batch.contents().len(),
             batch: Mutex::ranked(LockRank::Leaf, batch),
+            check,
             signal: Mutex::ranked(LockRank::Leaf, Signal::Wait),
             signalled: Condvar::new(),
         });
@@ -223,39 +241,28 @@ impl WriteQueue {
         match waiter.wait(spin) {
             Signal::Done(result) => Turn::Done(result),
             Signal::Lead | Signal::Wait => {
-                Turn::Lead(Write::Batch(std::mem::take(&mut *waiter.batch.lock())))
+                let batch = std::mem::take(&mut *waiter.batch.lock());
+                Turn::Lead(match &waiter.check {
+                    None => Write::Batch(batch),
+                    Some(check) => Write::Checked(batch, check.clone()),
+                })
             }
         }
     }
 
-    /// Forms the group that `write` leads: moves the other members from the queue to `group`, and
-    /// waits for more of them first if the group is synced. `last_sync` is the duration of the last
-    /// sync. Returns the batches of all as one. It reuses the memory of `buffer`, unless the leader
-    /// is alone with a batch of its own.
-    pub(super) fn form_group(
+    /// Moves the other members of the group that `write` leads from the queue to `group`, and waits
+    /// for more of them first if the group is synced. `last_sync` is the duration of the last sync.
+    pub(super) fn take_group(
         &self,
-        write: Write<'_>,
+        write: &Write<'_>,
         sync: bool,
         last_sync: Duration,
-        buffer: &mut WriteBatch,
         group: &mut Vec<Arc<Waiter>>,
-    ) -> WriteBatch {
+    ) {
         if sync {
             self.gather(last_sync);
         }
         self.group(write.bytes(), sync, group);
-        match write {
-            Write::Batch(batch) if group.is_empty() => batch,
-            write => {
-                let mut merged = std::mem::take(buffer);
-                merged.clear();
-                write.append_to(&mut merged);
-                for waiter in group {
-                    merged.append(&waiter.batch.lock());
-                }
-                merged
-            }
-        }
     }
 
     /// Waits a while for the writers of the last group to write again: with them a group is twice
@@ -317,21 +324,45 @@ impl WriteQueue {
     }
 
     /// Hands the lead to the next waiter, and the result to the members of the group.
-    pub(super) fn leave(&self, group: &[Arc<Waiter>], result: &Result<()>) {
+    pub(super) fn leave(&self, group: Group, result: &Result<()>) {
         let next = {
             let mut line = self.line.lock();
             debug_assert!(line.led, "the leader leaves");
             let next = line.waiting.pop_front();
             line.led = next.is_some();
-            line.expected = group.len() + line.waiting.len() + 1 + usize::from(line.led);
+            line.expected = group.members.len() + line.waiting.len() + 1 + usize::from(line.led);
             line.check();
             next
         };
         if let Some(next) = next {
             next.give(Signal::Lead);
         }
-        for waiter in group {
+        for waiter in group.members {
             waiter.give(Signal::Done(result.clone()));
+        }
+        for (waiter, error) in group.refused {
+            waiter.give(Signal::Done(Err(error)));
+        }
+    }
+}
+
+/// Returns the batches of a group as one. It reuses the memory of `buffer`, unless the leader is
+/// alone with a batch of its own.
+pub(super) fn merge_group(
+    write: Write<'_>,
+    group: &[Arc<Waiter>],
+    buffer: &mut WriteBatch,
+) -> WriteBatch {
+    match write {
+        Write::Batch(batch) | Write::Checked(batch, _) if group.is_empty() => batch,
+        write => {
+            let mut merged = std::mem::take(buffer);
+            merged.clear();
+            write.append_to(&mut merged);
+            for waiter in group {
+                merged.append(&waiter.batch.lock());
+            }
+            merged
         }
     }
 }
@@ -359,7 +390,7 @@ mod tests {
             let mut group = Vec::new();
             queue.group(10, true, &mut group);
             assert_eq!(group.len(), 2);
-            queue.leave(&group, &Ok(()));
+            queue.leave(Group { members: group, refused: Vec::new() }, &Ok(()));
         });
         assert_eq!(queue.line.lock().expected, 3);
     }

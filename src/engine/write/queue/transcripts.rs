@@ -7,7 +7,7 @@ use crate::base::sync::{Condvar, Mutex};
 use crate::base::transcript::{
     Command, number, {self},
 };
-use crate::engine::write::queue::{Signal, Waiter, WriteQueue};
+use crate::engine::write::queue::{Group, Signal, Waiter, WriteQueue};
 use crate::format::batch::WriteBatch;
 
 /// Returns a waiting write of as many bytes as `text` says, synced if `text` ends in `s`.
@@ -17,6 +17,7 @@ fn waiter(text: &str) -> Arc<Waiter> {
         sync: size.is_some(),
         bytes: number(size.unwrap_or(text)) as usize,
         batch: Mutex::new(WriteBatch::new()),
+        check: None,
         signal: Mutex::new(Signal::Wait),
         signalled: Condvar::new(),
     })
@@ -73,7 +74,8 @@ fn writes_form_groups() {
             format!("joined by: {}\nleft waiting: {left}", texts(&group))
         }
         "leave" => {
-            queue.leave(&group, &Ok(()));
+            let group = Group { members: group.clone(), refused: Vec::new() };
+            queue.leave(group, &Ok(()));
             let line = queue.line.lock();
             let next = if line.led { "the first of those left leads next" } else { "no leader" };
             format!("{next}, expecting {} writers", line.expected)

@@ -1,0 +1,53 @@
+//! Writes that depend on the value that a key has: `--if-absent` and `--if-value`.
+
+use minikv::{Db, WriteOptions};
+
+use crate::args::Global;
+use crate::error::{CliError, Result};
+
+/// What must hold for a write to happen.
+#[derive(Debug)]
+pub enum Condition {
+    /// The key has no value.
+    Absent,
+    /// The key has this value.
+    Value(Vec<u8>),
+}
+
+impl Condition {
+    fn holds(&self, value: Option<&[u8]>) -> bool {
+        match self {
+            Condition::Absent => value.is_none(),
+            Condition::Value(expected) => value == Some(expected),
+        }
+    }
+
+    /// Sets or deletes `key`, if the condition holds.
+    pub fn write(
+        &self,
+        (db, global): (&Db, &Global),
+        options: &WriteOptions,
+        key: &[u8],
+        new: Option<&[u8]>,
+    ) -> Result<()> {
+        let found = db.transact_with(options, |tx| {
+            let old = tx.get(key)?;
+            if self.holds(old.as_deref()) {
+                match new {
+                    Some(new) => tx.put(key, new),
+                    None => tx.delete(key),
+                }
+                return Ok(None);
+            }
+            Ok(Some(if old.is_some() { "another value" } else { "no value" }))
+        })?;
+        let Some(found) = found else { return Ok(()) };
+        let key = global.key_format.unwrap_or_default().show(key);
+        Err(CliError::Unmet(match self {
+            Condition::Absent => format!("{key} has a value already; nothing was written"),
+            Condition::Value(_) => {
+                format!("{key} has {found}; nothing was written; `minikv get` shows what it has")
+            }
+        }))
+    }
+}

@@ -1,0 +1,225 @@
+//! The check of a transaction: has anything that it read been written since?
+//!
+//! The only record of what was written when is the sequence numbers of the entries. So a write pays
+//! nothing for the transactions that are open beside it, and a transaction conflicts with writes of
+//! every kind. A key that it read is checked by a search for the key's newest version; a range, by
+//! a search for an entry that is newer than the [`Horizon`].
+//!
+//! # Why the newest version is always there
+//! The transaction holds its snapshot, at sequence number `s`, until its commit has ended. The
+//! newest version of a key that was written after `s` is not dropped before:
+//! - A flush or a merge drops a version only if its inputs have a newer one of the same key
+//!   (`Retention::is_shadowed`), so it keeps the newest.
+//! - A merge drops a tombstone only if every sequence number that is read at is at or after it
+//!   (`Retention::all_see`). It lists these numbers (`ReadState::read_seqs`) after it has chosen
+//!   its inputs. If the snapshot was taken before that, `s` is among the numbers, and a tombstone
+//!   after `s` stays. If it was taken later, all entries of the inputs were visible by then, and
+//!   none of them is after `s`.
+//!
+//! # What need not be searched
+//! - A memtable whose last entry is not after the horizon.
+//! - A table whose newest entry is not ([`Tombstones::newest`]). The writer of a table counts that;
+//!   tables that this process did not write are older than every snapshot.
+//! - All tables, if the version is the one that the horizon was taken with.
+//!
+//! # When it is done
+//! A transaction checks everything once before it enters the queue of writers, and moves the
+//! horizon to that moment ([`Check::advance`]). The leader of its group checks again, under the
+//! commit lock, so that nothing comes in between; that check looks only at what was written while
+//! the transaction was in the queue, which the memtable has at its end.
+//!
+//! [`Tombstones::newest`]: crate::engine::version::tombstones::Tombstones::newest
+
+use std::ops::Bound;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+
+use crate::base::hash::KeyHash;
+use crate::base::{Error, Result};
+use crate::engine::memtable::Memtable;
+use crate::engine::options::ReadOptions;
+use crate::engine::read::get::LookupKey;
+use crate::engine::read::snapshot::Snapshot;
+use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::version::{KeyRange, TableFile, Version};
+use crate::engine::write::read_set::{ReadSet, Span};
+use crate::format::batch::decode_ops;
+use crate::format::edit::NUM_LEVELS;
+use crate::format::key::{
+    KIND_FOR_SEEK, MAX_SEQ_NO, ParsedKey, SeqNo, UserComparator, internal_key,
+};
+use crate::table::sink::NoSink;
+
+/// Number of entries of a memtable that are compared to all keys read in about the time in which
+/// one key is looked up there. A higher number makes the check of long transactions look up keys
+/// less often and go through the newest entries instead.
+const ENTRIES_PER_LOOKUP: u64 = 2;
+
+/// A moment up to which nothing that was read had been written.
+#[derive(Clone, Debug)]
+pub(crate) struct Horizon {
+    /// Sequence number of the last write that need not be checked.
+    seq: SeqNo,
+    /// A version whose tables need not be checked. A weak reference keeps its address from being
+    /// used again, and none of its tables.
+    version: Weak<Version>,
+}
+
+impl Horizon {
+    /// Returns a snapshot of the database as it is now, and the horizon of what is read from it.
+    pub(crate) fn begin(state: &Arc<ReadState>) -> (Snapshot, Horizon) {
+        // The version comes first: then no table of it has an entry that the snapshot does not
+        // show.
+        let version = Arc::downgrade(&state.view().version);
+        let snapshot = Snapshot::now(state);
+        let seq = snapshot.sequence();
+        (snapshot, Horizon { seq, version })
+    }
+}
+
+/// What must not have been written since a horizon, for a write to be applied.
+#[derive(Debug)]
+pub(crate) struct Check {
+    reads: ReadSet,
+    horizon: Horizon,
+}
+
+impl Check {
+    /// Returns the check that nothing in `reads` was written after the horizon, at which all of it
+    /// was read. The snapshot must be held until the check is done.
+    pub(crate) fn new(reads: ReadSet, horizon: Horizon) -> Check {
+        Check { reads, horizon }
+    }
+
+    /// Checks everything written so far, and moves the horizon to this moment.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]; corruption and I/O errors of tables.
+    pub(crate) fn advance(&mut self, state: &ReadState) -> Result<()> {
+        // The sequence number comes first: then the view has every write up to it.
+        let seq = state.visible_seq();
+        let view = state.view_owned();
+        // A memtable may hold a write that is not visible yet. It is left to the second check: a
+        // transaction that is run again before it is visible would conflict with it again.
+        self.run_up_to(seq, state, &view)?;
+        self.horizon = Horizon { seq, version: Arc::downgrade(&view.version) };
+        Ok(())
+    }
+
+    /// Checks everything that the view has.
+    ///
+    /// # Errors
+    /// As [`Check::advance`].
+    pub(super) fn run(&self, state: &ReadState, view: &ReadView) -> Result<()> {
+        self.run_up_to(MAX_SEQ_NO, state, view)
+    }
+
+    /// Checks everything that the view has, except for entries of memtables after `last`.
+    fn run_up_to(&self, last: SeqNo, state: &ReadState, view: &ReadView) -> Result<()> {
+        for mem in view.memtables() {
+            if mem.last_seq() > self.horizon.seq {
+                self.check_memtable(state.order.user(), mem, last)?;
+            }
+        }
+        if self.horizon.version.as_ptr() == Arc::as_ptr(&view.version) {
+            return Ok(());
+        }
+        for key in &self.reads.keys {
+            self.check_key_in_tables(state, view, key)?;
+        }
+        self.reads.spans.iter().try_for_each(|span| self.check_span_in_tables(state, view, span))
+    }
+
+    /// Checks the operations of a batch that will be applied before the write.
+    pub(super) fn run_on_batch(&self, order: &UserComparator, contents: &[u8]) -> Result<()> {
+        for op in decode_ops(contents) {
+            self.check_written(order, op?.key())?;
+        }
+        Ok(())
+    }
+
+    /// Checks a key that will be written before the write.
+    pub(super) fn check_written(&self, order: &UserComparator, key: &[u8]) -> Result<()> {
+        if self.reads.has(order, key) { Err(conflict(key)) } else { Ok(()) }
+    }
+
+    fn check_memtable(&self, order: &UserComparator, mem: &Memtable, last: SeqNo) -> Result<()> {
+        let newer = mem.last_seq().saturating_sub(self.horizon.seq);
+        let lookups = self.reads.keys.len() as u64;
+        if self.reads.spans.is_empty() && lookups.saturating_mul(ENTRIES_PER_LOOKUP) < newer {
+            let is_newer = |key: &&Vec<u8>| {
+                mem.get(key, last).is_some_and(|found| found.seq > self.horizon.seq)
+            };
+            return self.reads.keys.iter().find(is_newer).map_or(Ok(()), |key| Err(conflict(key)));
+        }
+        let mut keys = mem.keys_between(self.horizon.seq, last);
+        keys.try_for_each(|key| self.check_written(order, key))
+    }
+
+    fn is_newer(&self, file: &TableFile) -> bool {
+        file.tombstones.newest() > self.horizon.seq
+    }
+
+    fn check_key_in_tables(&self, state: &ReadState, view: &ReadView, key: &[u8]) -> Result<()> {
+        let order = state.order.user();
+        let (lookup, hash) = (LookupKey::new(key, MAX_SEQ_NO), KeyHash::new(key));
+        let options = &ReadOptions::default().block_options();
+        let range = KeyRange { from: Some(key), to: Some(key) };
+        let level0 = view.version.level(0).iter().filter(|file| range.overlaps(order, file));
+        let deeper = (1..NUM_LEVELS).filter_map(|level| view.version.find_table(level, order, key));
+        for file in level0.chain(deeper).filter(|file| self.is_newer(file)) {
+            let found = state.tables.with(&file.slot, |table| {
+                table.get_hashed(lookup.bytes(), &hash, options, &mut NoSink)
+            })?;
+            if found.is_some_and(|found| found.seq > self.horizon.seq) {
+                return Err(conflict(key));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_span_in_tables(&self, state: &ReadState, view: &ReadView, span: &Span) -> Result<()> {
+        let range = KeyRange { from: key_of(&span.from), to: key_of(&span.to) };
+        for level in 0..NUM_LEVELS {
+            for file in view.version.overlapping(level, state.order.user(), range) {
+                if self.is_newer(&file) {
+                    self.check_span_in_table(state, &file, span)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check_span_in_table(&self, state: &ReadState, file: &TableFile, span: &Span) -> Result<()> {
+        let order = state.order.user();
+        let table = state.tables.table(&file.slot)?;
+        let mut cursor = table.cursor(ReadOptions::default().block_options());
+        let mut valid = match key_of(&span.from) {
+            Some(from) => cursor.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))?,
+            None => cursor.seek_to_first()?,
+        };
+        while valid {
+            let entry = ParsedKey::parse(cursor.key()).map_err(|error| cursor.data_error(error))?;
+            if span.ends_before(order, entry.user_key) {
+                break;
+            }
+            if entry.seq > self.horizon.seq && span.contains(order, entry.user_key) {
+                return Err(conflict(entry.user_key));
+            }
+            valid = cursor.next()?;
+        }
+        Ok(())
+    }
+}
+
+fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
+    match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(key),
+        Bound::Unbounded => None,
+    }
+}
+
+fn conflict(key: &[u8]) -> Error {
+    Error::Conflict { key: Bytes::copy_from_slice(key) }
+}

@@ -1,0 +1,175 @@
+//! The cursor of a transaction, which records what it walks over.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::engine::write::read_set::Span;
+use crate::transaction::merged::{Direction, MergedCursor};
+use crate::transaction::reads::Walk;
+
+/// A cursor over what a [`Transaction`](crate::Transaction) sees: one moment of the database, and
+/// the transaction's own writes. It moves like a [`Cursor`](crate::Cursor).
+///
+/// The ranges that it walks over count as read, including the gaps between the entries: from the
+/// key that was sought to the entry that was found, and from each entry to the next.
+#[derive(Debug)]
+pub struct TransactionCursor<'t> {
+    merged: MergedCursor<'t>,
+    /// The range walked since the last seek; `None` if the walk is recorded, or did not begin.
+    walked: Option<Span>,
+    // Must stay the last field: its drop ends the record.
+    walk: Walk<'t>,
+}
+
+impl<'t> TransactionCursor<'t> {
+    pub(super) fn new(merged: MergedCursor<'t>, walk: Walk<'t>) -> TransactionCursor<'t> {
+        TransactionCursor { merged, walked: None, walk }
+    }
+
+    /// Returns whether the cursor is at an entry.
+    pub fn valid(&self) -> bool {
+        self.merged.valid()
+    }
+
+    /// Returns the key of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    pub fn key(&self) -> &[u8] {
+        self.merged.key()
+    }
+
+    /// Returns the value of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    pub fn value(&self) -> &[u8] {
+        self.merged.value()
+    }
+
+    /// Returns the value of the entry as [`Bytes`], which may be kept after the cursor moved.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    pub fn value_bytes(&self) -> Bytes {
+        self.merged.value_bytes()
+    }
+
+    /// Moves to the first entry. Returns `false` if there is no entry.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors, as for all moves. The cursor is then at no entry.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.seek_from(Bound::Unbounded)
+    }
+
+    /// Moves to the last entry. Returns `false` if there is no entry.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.seek_to(Bound::Unbounded)
+    }
+
+    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.seek_from(Bound::Included(key.as_ref()))
+    }
+
+    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.seek_to(Bound::Included(key.as_ref()))
+    }
+
+    /// Moves to the next entry. Returns `false` if there is none, or if the cursor was at no entry.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    #[expect(clippy::should_implement_trait, reason = "the entry is borrowed from the cursor")]
+    pub fn next(&mut self) -> Result<bool> {
+        self.step(Direction::Forward)
+    }
+
+    /// Moves to the previous entry. Returns `false` if there is none, or if the cursor was at no
+    /// entry.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn prev(&mut self) -> Result<bool> {
+        self.step(Direction::Backward)
+    }
+
+    fn seek_from(&mut self, from: Bound<&[u8]>) -> Result<bool> {
+        self.end_walk();
+        self.walk.begin(|| Span::ALL);
+        let span = Span { from: from.map(<[u8]>::to_vec), to: Bound::Unbounded };
+        let valid = self.merged.seek_from(from)?;
+        // Without an entry, everything from the bound on was read.
+        let to = if valid { Bound::Included(self.key().to_vec()) } else { Bound::Unbounded };
+        self.walked = Some(Span { to, ..span });
+        Ok(valid)
+    }
+
+    fn seek_to(&mut self, to: Bound<&[u8]>) -> Result<bool> {
+        self.end_walk();
+        self.walk.begin(|| Span::ALL);
+        let span = Span { from: Bound::Unbounded, to: to.map(<[u8]>::to_vec) };
+        let valid = self.merged.seek_to(to)?;
+        let from = if valid { Bound::Included(self.key().to_vec()) } else { Bound::Unbounded };
+        self.walked = Some(Span { from, ..span });
+        Ok(valid)
+    }
+
+    fn step(&mut self, direction: Direction) -> Result<bool> {
+        if !self.valid() {
+            return Ok(false);
+        }
+        if direction != self.merged.direction() {
+            self.note_position();
+        }
+        let moved = match direction {
+            Direction::Forward => self.merged.next(),
+            Direction::Backward => self.merged.prev(),
+        };
+        // The walk has gone to the end, or, after an error, it is unknown how far.
+        if let (Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) {
+            match direction {
+                Direction::Forward => walked.to = Bound::Unbounded,
+                Direction::Backward => walked.from = Bound::Unbounded,
+            }
+        }
+        moved
+    }
+
+    /// Extends the walked range to the current entry. The farthest entries of a walk are those
+    /// where it turned or ended, so the others need not be noted.
+    fn note_position(&mut self) {
+        if !self.merged.valid() {
+            return;
+        }
+        if let Some(walked) = &mut self.walked {
+            walked.extend_to(self.walk.order(), self.merged.key());
+        }
+    }
+
+    fn end_walk(&mut self) {
+        self.note_position();
+        if let Some(walked) = self.walked.take() {
+            self.walk.read(walked);
+        }
+    }
+}
+
+impl Drop for TransactionCursor<'_> {
+    fn drop(&mut self) {
+        self.end_walk();
+    }
+}

@@ -1,0 +1,140 @@
+//! The iterators of a transaction: two merged cursors that stop where they meet.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::engine::read::iter::IterSource;
+use crate::engine::write::read_set::Span;
+use crate::transaction::merged::MergedCursor;
+use crate::transaction::own::OwnWrites;
+use crate::transaction::reads::Walk;
+
+/// An iterator over the entries of a range that a [`Transaction`](crate::Transaction) sees, in key
+/// order. It can be used from both ends, and its items are those of an [`Iter`](crate::Iter).
+///
+/// What it has walked over counts as read, including the gaps between the entries; what it has not
+/// reached does not.
+#[derive(Debug)]
+pub struct TransactionIter<'t> {
+    front: Option<MergedCursor<'t>>,
+    back: Option<MergedCursor<'t>>,
+    range: Span,
+    done: bool,
+    writes: &'t OwnWrites,
+    source: IterSource,
+    // Must stay the last field: its drop ends the record.
+    walk: Walk<'t>,
+}
+
+/// An end of an iterator.
+#[derive(Clone, Copy)]
+enum End {
+    Front,
+    Back,
+}
+
+impl<'t> TransactionIter<'t> {
+    pub(super) fn new(
+        source: IterSource,
+        range: Span,
+        writes: &'t OwnWrites,
+        walk: Walk<'t>,
+    ) -> TransactionIter<'t> {
+        TransactionIter { front: None, back: None, range, done: false, writes, source, walk }
+    }
+
+    /// Moves an end to its next entry. Returns whether that is in the range and before the other
+    /// end.
+    fn step(&mut self, end: End) -> Result<bool> {
+        let (cursor, range) = match end {
+            End::Front => (&mut self.front, &self.range),
+            End::Back => (&mut self.back, &self.range),
+        };
+        let valid = match (cursor.as_mut(), end) {
+            (Some(cursor), End::Front) => cursor.next()?,
+            (Some(cursor), End::Back) => cursor.prev()?,
+            (None, _) => {
+                let cursor = cursor.insert(MergedCursor::new(self.source.cursor()?, self.writes));
+                match end {
+                    End::Front => cursor.seek_from(range.from.as_ref().map(Vec::as_slice))?,
+                    End::Back => cursor.seek_to(range.to.as_ref().map(Vec::as_slice))?,
+                }
+            }
+        };
+        let order = self.walk.order();
+        let within =
+            valid && cursor.as_ref().is_some_and(|cursor| range.contains(order, cursor.key()));
+        Ok(within && self.ends_apart())
+    }
+
+    /// Returns whether the front's entry is before the back's.
+    fn ends_apart(&self) -> bool {
+        match (&self.front, &self.back) {
+            (Some(front), Some(back)) if front.valid() && back.valid() => {
+                self.walk.order().compare(front.key(), back.key()).is_lt()
+            }
+            _ => true,
+        }
+    }
+
+    fn advance(&mut self, end: End) -> Option<Result<(Bytes, Bytes)>> {
+        if self.done {
+            return None;
+        }
+        let range = &self.range;
+        self.walk.begin(|| range.clone());
+        match self.step(end) {
+            Ok(true) => {
+                let cursor = match end {
+                    End::Front => self.front.as_ref()?,
+                    End::Back => self.back.as_ref()?,
+                };
+                Some(Ok((Bytes::copy_from_slice(cursor.key()), cursor.value_bytes())))
+            }
+            Ok(false) => {
+                self.done = true;
+                None
+            }
+            Err(error) => {
+                self.done = true;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+impl Iterator for TransactionIter<'_> {
+    type Item = Result<(Bytes, Bytes)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance(End::Front)
+    }
+}
+
+impl DoubleEndedIterator for TransactionIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.advance(End::Back)
+    }
+}
+
+impl std::iter::FusedIterator for TransactionIter<'_> {}
+
+impl Drop for TransactionIter<'_> {
+    fn drop(&mut self) {
+        let Span { from, to } = std::mem::replace(&mut self.range, Span::ALL);
+        if self.done {
+            self.walk.read(Span { from, to });
+            return;
+        }
+        // Neither end has stepped out of the range, so each is at the entry it yielded last.
+        let key = |cursor: &MergedCursor<'_>| Bound::Included(cursor.key().to_vec());
+        if let Some(front) = self.front.as_ref().filter(|front| front.valid()) {
+            self.walk.read(Span { from, to: key(front) });
+        }
+        if let Some(back) = self.back.as_ref().filter(|back| back.valid()) {
+            self.walk.read(Span { from: key(back), to });
+        }
+    }
+}

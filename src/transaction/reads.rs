@@ -1,0 +1,121 @@
+//! The record of what a transaction has read, for the check at its commit.
+//!
+//! Reads borrow the transaction shared, so the record is behind a lock. An iterator or a cursor
+//! records the ranges that it has walked when it is dropped. Until then a stand-in, which covers
+//! everything that it may reach, is in their place: it counts if the iterator is never dropped
+//! (`std::mem::forget`).
+
+use crate::base::sync::{LockRank, Mutex};
+use crate::engine::write::read_set::{ReadSet, Span, merge_keys, merge_spans};
+use crate::format::key::UserComparator;
+
+/// Number of keys, and of ranges, above which duplicates are removed from the record before it
+/// grows further. A higher number saves sorting and takes more memory in transactions that read
+/// the same again and again.
+const MERGE_ABOVE: usize = 4096;
+
+/// What a transaction has read. Thread-safe.
+#[derive(Debug)]
+pub(super) struct ReadLog {
+    order: UserComparator,
+    record: Mutex<Record>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    keys: Vec<Vec<u8>>,
+    spans: Vec<Span>,
+    /// Stand-ins for the ranges of walks that have not ended. `None` is a free place.
+    walks: Vec<Option<Span>>,
+    /// Number of keys at which duplicates are removed.
+    merge_keys_at: usize,
+    /// Number of ranges at which they are merged.
+    merge_spans_at: usize,
+}
+
+impl ReadLog {
+    pub(super) fn new(order: UserComparator) -> ReadLog {
+        ReadLog { order, record: Mutex::ranked(LockRank::Leaf, Record::default()) }
+    }
+
+    /// Returns the order of keys.
+    pub(super) fn order(&self) -> &UserComparator {
+        &self.order
+    }
+
+    /// Records that `key` was read.
+    pub(super) fn read_key(&self, key: &[u8]) {
+        let record = &mut *self.record.lock();
+        record.keys.push(key.to_vec());
+        if record.keys.len() > record.merge_keys_at.max(MERGE_ABOVE) {
+            merge_keys(&self.order, &mut record.keys);
+            record.merge_keys_at = 2 * record.keys.len();
+        }
+    }
+
+    /// Records that a range was read.
+    fn read_span(&self, span: Span) {
+        let record = &mut *self.record.lock();
+        record.spans.push(span);
+        if record.spans.len() > record.merge_spans_at.max(MERGE_ABOVE) {
+            merge_spans(&self.order, &mut record.spans);
+            record.merge_spans_at = 2 * record.spans.len();
+        }
+    }
+
+    /// Takes everything that was read. Walks that were never dropped count as a whole.
+    pub(super) fn take(&mut self) -> ReadSet {
+        let record = std::mem::take(self.record.get_mut());
+        let mut spans = record.spans;
+        spans.extend(record.walks.into_iter().flatten());
+        ReadSet::new(&self.order, record.keys, spans)
+    }
+}
+
+/// The part of the record that belongs to an iterator or a cursor.
+#[derive(Debug)]
+pub(super) struct Walk<'t> {
+    log: &'t ReadLog,
+    /// The place of the stand-in; `None` before the first step.
+    place: Option<usize>,
+}
+
+impl<'t> Walk<'t> {
+    /// Returns a walk that has read nothing.
+    pub(super) fn new(log: &'t ReadLog) -> Walk<'t> {
+        Walk { log, place: None }
+    }
+
+    /// Returns the order of keys.
+    pub(super) fn order(&self) -> &'t UserComparator {
+        self.log.order()
+    }
+
+    /// Begins the walk, which may read anything in the range that `reach` returns. Does nothing if
+    /// it has begun.
+    pub(super) fn begin(&mut self, reach: impl FnOnce() -> Span) {
+        if self.place.is_some() {
+            return;
+        }
+        let walks = &mut self.log.record.lock().walks;
+        let place = walks.iter().position(Option::is_none).unwrap_or_else(|| {
+            walks.push(None);
+            walks.len() - 1
+        });
+        walks[place] = Some(reach());
+        self.place = Some(place);
+    }
+
+    /// Records that the walk has read a range.
+    pub(super) fn read(&self, span: Span) {
+        self.log.read_span(span);
+    }
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.log.record.lock().walks[place] = None;
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Running a transaction until it does not conflict.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::base::random::Rng;
+use crate::base::sync::thread;
+use crate::engine::options::WriteOptions;
+use crate::transaction::Transaction;
+
+/// Upper bound of the first pause, in microseconds; doubled by each further conflict. A longer one
+/// leaves the writers that were in the way more time, and costs more where a conflict is a chance.
+const FIRST_PAUSE_MICROS: u64 = 20;
+
+/// Largest upper bound of a pause, in microseconds. A longer one lets transactions on a contended
+/// key through one at a time, and delays each of them more.
+const MAX_PAUSE_MICROS: u64 = 10_000;
+
+/// Runs `work` in transactions that `begin` returns, until one commits. Returns the value of `work`
+/// in that one.
+///
+/// # Errors
+/// Errors of `work` and of the commit, other than conflicts.
+pub(crate) fn transact<T>(
+    begin: impl Fn() -> Transaction,
+    options: &WriteOptions,
+    mut work: impl FnMut(&mut Transaction) -> Result<T>,
+) -> Result<T> {
+    let mut pauses = None;
+    loop {
+        let mut transaction = begin();
+        let result = work(&mut transaction)
+            .and_then(|value| transaction.commit_with(options).map(|()| value));
+        match result {
+            Err(error) if error.is_conflict() => pauses.get_or_insert_with(Pauses::new).pause(),
+            result => return result,
+        }
+    }
+}
+
+/// Replaces the value of `key` by what `change` returns for it. Returns the new value.
+///
+/// # Errors
+/// As [`transact`].
+pub(crate) fn update(
+    begin: impl Fn() -> Transaction,
+    options: &WriteOptions,
+    key: &[u8],
+    mut change: impl FnMut(Option<&[u8]>) -> Option<Bytes>,
+) -> Result<Option<Bytes>> {
+    transact(begin, options, |transaction| {
+        let old = transaction.get(key)?;
+        let new = change(old.as_deref());
+        if old.is_some() || new.is_some() {
+            transaction.write(key, new.clone());
+        }
+        Ok(new)
+    })
+}
+
+/// The pauses between the attempts at a transaction: random, so that two that were in each other's
+/// way do not meet again, and longer from conflict to conflict.
+struct Pauses {
+    rng: Rng,
+    limit_micros: u64,
+}
+
+impl Pauses {
+    fn new() -> Pauses {
+        // The address of the stack differs from thread to thread.
+        let here = 0u8;
+        let seed = std::ptr::from_ref(&here).addr() as u64;
+        Pauses { rng: Rng::new(seed), limit_micros: FIRST_PAUSE_MICROS }
+    }
+
+    fn next(&mut self) -> Duration {
+        let pause = Duration::from_micros(self.rng.below(self.limit_micros));
+        self.limit_micros = (2 * self.limit_micros).min(MAX_PAUSE_MICROS);
+        pause
+    }
+
+    fn pause(&mut self) {
+        thread::sleep(self.next());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_limit_and_differ() {
+        let mut pauses = Pauses::new();
+        let first: Vec<Duration> = (0..5).map(|_| pauses.next()).collect();
+        assert!(first.iter().all(|pause| *pause < Duration::from_micros(20 << 4)), "{first:?}");
+        let later: Vec<Duration> = (0..200).map(|_| pauses.next()).collect();
+        let longest = later.iter().max().unwrap();
+        assert!((5000..10_000).contains(&longest.as_micros()), "{longest:?}");
+        assert!(later.windows(2).filter(|pair| pair[0] != pair[1]).count() > 190);
+    }
+}

@@ -1,0 +1,155 @@
+//! Transactions that are kept while other operations go on, and what they should show.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use minikv::{Db, Error, Result, Transaction, WriteOptions};
+
+use crate::comparators::Order;
+use crate::crash::Change;
+use crate::keys::value;
+use crate::order::{Entry, Model};
+use crate::rng::Rng;
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// An open transaction.
+pub struct Open {
+    transaction: Transaction,
+    order: Order,
+    /// What the transaction shows: the state at its beginning, with its own changes.
+    model: Model,
+    changes: Vec<Change>,
+    /// The keys and ranges that it has read.
+    reads: Vec<Bounds>,
+    /// The keys that others have written since its beginning.
+    written: Vec<Vec<u8>>,
+}
+
+impl Open {
+    pub fn begin(db: &Db, model: &Model, order: Order) -> Open {
+        Open {
+            transaction: db.transaction(),
+            order,
+            model: model.clone(),
+            changes: Vec::new(),
+            reads: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+
+    /// Records what another write has changed.
+    pub fn note(&mut self, changes: &[Change]) {
+        self.written.extend(changes.iter().map(|(key, _)| key.clone()));
+    }
+
+    /// Reads or writes `key`, or reads the range from it to `other`.
+    pub fn step(&mut self, rng: &mut Rng, operation: u64, key: Vec<u8>, other: Vec<u8>) {
+        match rng.below(8) {
+            0..2 => {
+                let is_own = self.changes.iter().any(|change| self.same(&change.0, &key));
+                let found = self.transaction.get(&key).unwrap();
+                assert_eq!(found.as_deref(), self.model.get(&key), "{key:x?} in a transaction");
+                if !is_own {
+                    self.reads.push((Bound::Included(key.clone()), Bound::Included(key)));
+                }
+            }
+            2 => {
+                let found = self.transaction.get_untracked(&key).unwrap();
+                assert_eq!(found.as_deref(), self.model.get(&key), "{key:x?} untracked");
+            }
+            3 => self.scan(rng, key, other),
+            _ => {
+                let new = (!rng.one_in(3)).then(|| value(rng, operation));
+                match &new {
+                    Some(new) => self.transaction.put(&key, new),
+                    None => self.transaction.delete(&key),
+                }
+                self.model.set(&key, new.as_deref());
+                self.changes.push((key, new));
+            }
+        }
+    }
+
+    /// Reads a range from one end, mostly not to the other.
+    fn scan(&mut self, rng: &mut Rng, from: Vec<u8>, to: Vec<u8>) {
+        let (from, to) = (Bound::Included(from), Bound::Excluded(to));
+        let mut left = self.model.range(slice(&from), slice(&to));
+        let mut iter = self.transaction.range((from.clone(), to.clone())).unwrap();
+        let back = rng.one_in(2);
+        let mut last = None;
+        for _ in 0..rng.below(8) {
+            let (found, expected) = match back {
+                true => (iter.next_back(), left.pop()),
+                false => (iter.next(), (!left.is_empty()).then(|| left.remove(0))),
+            };
+            assert_eq!(found.map(owned), expected, "in a transaction, from the back: {back}");
+            last = Some(expected.map(|(key, _)| Bound::Included(key.to_vec())));
+        }
+        self.reads.extend(match (last, back) {
+            (None, _) => None,
+            (Some(None), _) => Some((from, to)),
+            (Some(Some(key)), true) => Some((key, to)),
+            (Some(Some(key)), false) => Some((from, key)),
+        });
+    }
+
+    fn same(&self, a: &[u8], b: &[u8]) -> bool {
+        self.order.compare(a, b).is_eq()
+    }
+
+    fn has_read(&self, key: &[u8]) -> bool {
+        self.reads.iter().any(|(from, to)| {
+            let after = match from {
+                Bound::Unbounded => true,
+                Bound::Included(from) => self.order.compare(from, key).is_le(),
+                Bound::Excluded(from) => self.order.compare(from, key).is_lt(),
+            };
+            let before = match to {
+                Bound::Unbounded => true,
+                Bound::Included(to) => self.order.compare(key, to).is_le(),
+                Bound::Excluded(to) => self.order.compare(key, to).is_lt(),
+            };
+            after && before
+        })
+    }
+
+    /// Returns whether a commit must fail because of what others have written.
+    fn conflicts(&self) -> bool {
+        !self.changes.is_empty() && self.written.iter().any(|key| self.has_read(key))
+    }
+
+    /// Commits. Returns the changes, unless it conflicts, as it should.
+    pub fn commit(self, sync: bool) -> Option<Vec<Change>> {
+        let conflicts = self.conflicts();
+        match self.transaction.commit_with(&WriteOptions::default().sync(sync)) {
+            Ok(()) => {
+                assert!(!conflicts, "{:x?} were written and read", self.written);
+                Some(self.changes)
+            }
+            Err(error) => {
+                assert!(conflicts && error.is_conflict(), "{error}");
+                None
+            }
+        }
+    }
+
+    /// Commits to a database that was closed.
+    pub fn commit_after_close(self) {
+        let (conflicts, writes) = (self.conflicts(), !self.changes.is_empty());
+        match self.transaction.commit() {
+            Ok(()) => assert!(!writes, "a write to a closed database"),
+            Err(Error::Closed) => assert!(!conflicts && writes),
+            Err(error) => assert!(conflicts && error.is_conflict(), "{error}"),
+        }
+    }
+}
+
+fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+fn owned(entry: Result<(Bytes, Bytes)>) -> Entry {
+    let (key, value) = entry.unwrap();
+    ((&*key).into(), (&*value).into())
+}
