@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(
             text,
             "minikv backup 1\nmade 1763855000\ncopied 28\nfile 000005.ldb 12 000000ab\n\
-             file CURRENT 16 ffffffff\nend 7ffd9d65\n"
+             file CURRENT 16 ffffffff\nend ce37220a\n"
         );
         assert_eq!(Listing::decode(text.as_bytes()).unwrap(), listing());
         assert_eq!(listing().file_bytes(), 28);
