@@ -741,3 +741,6 @@ macro_rules! reads {
 reads!(Db);
 reads!(ReadOnlyDb);
 reads!(Snapshot);
+
+#[cfg(test)]
+mod transcripts;
