@@ -79,7 +79,6 @@ impl FilterBlockBuilder {
             return Vec::new();
         }
         let mut block = self.filters;
-        block.reserve_exact(self.offsets.len() * 4 + TAIL_BYTES);
         for offset in self.offsets {
             block.extend_from_slice(&offset.to_le_bytes());
         }

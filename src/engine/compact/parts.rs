@@ -12,7 +12,9 @@ use crate::engine::compact::plan::Compaction;
 use crate::engine::version::TableFile;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::NewFile;
-use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key, user_key};
+use crate::format::key::{
+    KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, UserComparator, internal_key, user_key,
+};
 
 /// Number of keys of each input table that are sampled to find parts of about the same size. More
 /// samples make the parts more even and take longer.
@@ -32,9 +34,9 @@ const MAX_PARTS: usize = 4;
 
 /// The half-open range of user keys `[from, to)`; `None` is unbounded.
 #[derive(Debug, Default)]
-struct Part {
-    from: Option<Vec<u8>>,
-    to: Option<Vec<u8>>,
+pub(super) struct Part {
+    pub(super) from: Option<Vec<u8>>,
+    pub(super) to: Option<Vec<u8>>,
 }
 
 /// The result of the merge of a part.
@@ -167,7 +169,7 @@ impl Engine {
     }
 
     /// Returns ranges of about the same size in bytes, in key order, that together contain all
-    /// keys.
+    /// keys of a compaction.
     fn parts_of(&self, compaction: &Compaction) -> Result<Vec<Part>> {
         let worth = compaction.input_bytes() / (MIN_PART_TABLES * self.options.max_file_bytes);
         let count = worth.min(self.idle_cores() as u64);
@@ -181,24 +183,7 @@ impl Engine {
             }
             _ => compaction.input_files().try_for_each(|file| self.sample(file, &mut cuts))?,
         }
-        let order = self.reads.order.user();
-        cuts.sort_by(|a, b| order.compare(&a.0, &b.0));
-        let total: u64 = cuts.iter().map(|(_, bytes)| bytes).sum();
-        let mut parts = vec![Part::default()];
-        let mut before = 0;
-        for (key, bytes) in cuts {
-            before += bytes;
-            let made = parts.len() as u64;
-            let Some(open) = parts.last_mut() else { break };
-            let grows = open.from.as_ref().is_none_or(|from| order.compare(from, &key).is_lt());
-            if made < count && before >= total * made / count && grows {
-                open.to = Some(key.clone());
-                parts.push(Part { from: Some(key), to: None });
-            }
-        }
-        debug_assert!(parts.windows(2).all(|pair| pair[0].to == pair[1].from), "parts leave gaps");
-        debug_assert!(parts[0].from.is_none() && parts[parts.len() - 1].to.is_none());
-        Ok(parts)
+        Ok(split(cuts, count, self.reads.order.user()))
     }
 
     /// Adds some keys of a table to `cuts`, each with the estimated bytes since the previous one.
@@ -221,4 +206,30 @@ impl Engine {
         let cores = if self.inline.is_some() { 2 } else { cores.min(MAX_PARTS) };
         (cores / running).max(1)
     }
+}
+
+/// Returns at most `count` ranges of about the same size in bytes, in key order, that together
+/// contain all keys. They meet at keys of `cuts`, each with the bytes since the previous one.
+pub(super) fn split(
+    mut cuts: Vec<(Vec<u8>, u64)>,
+    count: u64,
+    order: &UserComparator,
+) -> Vec<Part> {
+    cuts.sort_by(|a, b| order.compare(&a.0, &b.0));
+    let total: u64 = cuts.iter().map(|(_, bytes)| bytes).sum();
+    let mut parts = vec![Part::default()];
+    let mut before = 0;
+    for (key, bytes) in cuts {
+        before += bytes;
+        let made = parts.len() as u64;
+        let Some(open) = parts.last_mut() else { break };
+        let grows = open.from.as_ref().is_none_or(|from| order.compare(from, &key).is_lt());
+        if made < count && before >= total * made / count && grows {
+            open.to = Some(key.clone());
+            parts.push(Part { from: Some(key), to: None });
+        }
+    }
+    debug_assert!(parts.windows(2).all(|pair| pair[0].to == pair[1].from), "parts leave gaps");
+    debug_assert!(parts[0].from.is_none() && parts[parts.len() - 1].to.is_none());
+    parts
 }

@@ -11,7 +11,8 @@ use crate::rewrite::{Mutant, rewrite};
 const FOLDERS: &[&str] = &["format", "log", "filter", "table", "block", "engine"];
 
 /// Test programs, as arguments of `cargo test`.
-const PROGRAMS: &[&str] = &["--lib", "--test=golden", "--test=engine"];
+const PROGRAMS: &[&str] =
+    &["--lib", "--test=golden", "--test=engine", "--test=damage", "--test=crash", "--test=model"];
 
 /// Test programs build faster without these.
 const PROFILE: &[(&str, &str)] = &[("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_INCREMENTAL", "0")];

@@ -11,6 +11,8 @@ mod judge;
 mod rewrite;
 mod substitutes;
 
+use std::collections::HashSet;
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -24,6 +26,8 @@ usage: cargo run --release --manifest-path tests/mutation/Cargo.toml -- [OPTION]
   --shard N    number of mutants to draw (default: 250)
   --only TEXT  draws among the mutants whose line in the list contains the text
   --seconds N  gives a mutant up when tests of so many seconds passed (default: 110)
+  --from FILE  draws among the mutants that are lines of the file, such as the survivors of an
+               earlier run; line numbers may differ
   --jobs N     number of mutants to judge at once (default: the number of cores)
   --list       prints the drawn mutants and ends";
 
@@ -31,6 +35,7 @@ struct Arguments {
     seed: u64,
     shard: usize,
     only: String,
+    from: Option<String>,
     jobs: usize,
     seconds: f64,
     list: bool,
@@ -41,13 +46,21 @@ impl Arguments {
     fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
         let only = String::new();
-        let mut arguments =
-            Arguments { seed: 1, shard: 250, only, jobs: cores, seconds: 110.0, list: false };
+        let mut arguments = Arguments {
+            seed: 1,
+            shard: 250,
+            only,
+            from: None,
+            jobs: cores,
+            seconds: 110.0,
+            list: false,
+        };
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--seed" => arguments.seed = words.next()?.parse().ok()?,
                 "--shard" => arguments.shard = words.next()?.parse().ok()?,
                 "--only" => arguments.only = words.next()?,
+                "--from" => arguments.from = Some(words.next()?),
                 "--jobs" => arguments.jobs = words.next()?.parse().ok()?,
                 "--seconds" => arguments.seconds = words.next()?.parse().ok()?,
                 "--list" => arguments.list = true,
@@ -66,9 +79,22 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Returns the text without the number between the first colon and the spaces after it.
+fn without_line_number(text: &str) -> String {
+    match (text.split_once(':'), text.split_once("  ")) {
+        (Some((file, _)), Some((_, rest))) => format!("{file}  {rest}"),
+        _ => text.to_string(),
+    }
+}
+
 /// Returns the mutants that the arguments ask for. The same code and seed give the same ones.
 fn draw(mut mutants: Vec<Mutant>, arguments: &Arguments) -> Vec<Mutant> {
     mutants.retain(|mutant| mutant.to_string().contains(&arguments.only));
+    if let Some(file) = &arguments.from {
+        let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{file}: {error}"));
+        let lines: HashSet<String> = text.lines().map(without_line_number).collect();
+        mutants.retain(|mutant| lines.contains(&without_line_number(&mutant.to_string())));
+    }
     mutants.sort_by_key(|mutant| mixed(mixed(arguments.seed) ^ u64::from(mutant.id)));
     mutants.truncate(arguments.shard);
     mutants.sort_by_key(|mutant| mutant.id);

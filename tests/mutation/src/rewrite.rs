@@ -204,9 +204,9 @@ impl VisitMut for Rewriter<'_> {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
         let (line, text) = (expr.span().start().line, source(expr));
         match expr {
-            Expr::Const(_) | Expr::Macro(_) => return,
-            Expr::Repeat(repeat) => return self.visit_expr_mut(&mut repeat.expr),
-            Expr::Assign(assign) => return self.visit_expr_mut(&mut assign.right),
+            Expr::Const(_) | Expr::Macro(_) => {}
+            Expr::Repeat(repeat) => self.visit_expr_mut(&mut repeat.expr),
+            Expr::Assign(assign) => self.visit_expr_mut(&mut assign.right),
             Expr::If(branch) => {
                 let text = source(&*branch.cond);
                 let has_mutants = matches!(*branch.cond, Expr::Binary(_) | Expr::Unary(_));
@@ -275,5 +275,48 @@ fn tidy(text: &str) -> String {
     match line.char_indices().nth(90) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_place_has_its_mutants_and_those_wanted_become_branches() {
+        let text = "
+            impl Range {
+                fn is_empty(&self) -> bool {
+                    !(self.from < self.to)
+                }
+            }
+            impl fmt::Debug for Range {
+                fn fmt(&self) -> bool { true }
+            }
+            #[cfg(test)]
+            fn checked() -> bool { 1 == 2 }
+        ";
+        let (found, text) = rewrite("src/range.rs", text, 5, &BTreeSet::from([6, 9]));
+        let found: Vec<String> = found.iter().map(Mutant::to_string).collect();
+        let line_4 = "src/range.rs:4  Range::is_empty: self.from < self.to: < ->";
+        assert_eq!(
+            found,
+            [
+                format!("{line_4} <="),
+                format!("{line_4} =="),
+                format!("{line_4} >"),
+                "src/range.rs:4  Range::is_empty: !(self.from < self.to): ! dropped".to_string(),
+                "src/range.rs:3  Range::is_empty: returns true".to_string(),
+                "src/range.rs:3  Range::is_empty: returns false".to_string(),
+            ]
+        );
+        let code: String = text.split_whitespace().collect();
+        assert!(code.contains(
+            "if crate::mutated(6u32) { self.from == self.to }".replace(' ', "").as_str()
+        ));
+        assert!(
+            code.contains("if crate::mutated(9u32) { return true; }".replace(' ', "").as_str())
+        );
+        assert_eq!(code.matches("mutated").count(), 2);
     }
 }
