@@ -16,7 +16,7 @@ use crate::fs::{Fs, ReadFile, sync_dir};
 use crate::log::{LogReader, LogWriter, Tail};
 
 /// The contents of a MANIFEST.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recovered {
     /// Edit that turns an empty version into the one that the MANIFEST describes.
     pub edit: VersionEdit,
