@@ -176,3 +176,31 @@ impl<'a> Outputs<'a> {
         self.numbers.into_iter()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::options::Options;
+    use crate::format::key::{KeyKind, internal_key};
+    use crate::fs::MemFs;
+
+    #[test]
+    fn an_output_goes_on_after_its_last_key_and_after_its_last_table() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let mut outputs = Outputs::new(&engine, 1);
+        let key = |user_key: &[u8], seq| internal_key(user_key, seq, KeyKind::Value);
+        assert!(outputs.is_next(&key(b"a", 1)));
+        let first = key(b"b", 5);
+        outputs.add(&first, &ParsedKey::parse(&first).unwrap(), b"").unwrap();
+        assert!(outputs.is_next(&key(b"b", 4)) && outputs.is_next(&key(b"c", 9)));
+        assert!(!outputs.is_next(&first) && !outputs.is_next(&key(b"a", 1)));
+        outputs.end_table().unwrap();
+        assert!(outputs.is_next(&key(b"c", 9)));
+        assert!(!outputs.is_next(&key(b"b", 4)), "versions of a key are in one table");
+        outputs.into_files();
+    }
+}

@@ -268,3 +268,20 @@ fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<Seq
     mem.insert_batch(record, first_seq, arena)?;
     Ok(last_seq)
 }
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+    use crate::engine::version::testing::order;
+
+    #[test]
+    #[should_panic(expected = "memtables are out of order")]
+    fn memtables_are_replayed_in_the_order_of_their_logs() {
+        let frozen = |first_log| {
+            let mem = Arc::new(Memtable::new(order().user(), 0));
+            Frozen { mem, first_log, bytes: 0 }
+        };
+        let memtables = VecDeque::from([frozen(5), frozen(4)]);
+        Replayed { memtables, last_seq: 0, recovery: Recovery::default(), last_log: None }.check();
+    }
+}

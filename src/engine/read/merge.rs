@@ -381,3 +381,19 @@ impl std::fmt::Debug for MergeCursor {
         f.debug_struct("MergeCursor").field("sources", &self.sources.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::version::testing::order;
+
+    #[test]
+    fn a_heap_holds_each_of_the_sources_at_most_once() {
+        let mut merge = MergeCursor::new(order(), Vec::new());
+        assert!(merge.check());
+        for heap in [vec![0], vec![0, 0], vec![1, 1], vec![3]] {
+            merge.heap = heap;
+            assert!(!merge.check(), "{:?} of no source", merge.heap);
+        }
+    }
+}

@@ -287,3 +287,71 @@ impl Manifest {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::version::testing;
+    use crate::fs::sim::{Fault, OpKind, SimFs};
+
+    const DIR: &str = "/db";
+
+    fn manifest(fs: &SimFs, number: u64, edits: &[VersionEdit]) -> Manifest {
+        let path = Path::new(DIR).join(name::manifest_name(number));
+        let log = LogWriter::new(fs.create(&path).unwrap(), 0);
+        let mut manifest = Manifest { number, path, log, version_bytes: 0 };
+        edits.iter().for_each(|edit| manifest.add(edit).unwrap());
+        manifest
+    }
+
+    #[test]
+    fn a_manifest_may_name_tables_if_an_edit_does_or_cannot_be_read() {
+        let fs = SimFs::new(1);
+        fs.create_dir(Path::new(DIR)).unwrap();
+        let empty = VersionEdit { log_number: Some(3), ..VersionEdit::default() };
+        let table = testing::edit(["L1: 3:[a-c]"]);
+        let may = |edits: &[VersionEdit]| {
+            let path = manifest(&fs, 1, edits).path;
+            may_name_tables(&fs, &path).map_err(|error| error.io_kind())
+        };
+        assert_eq!(may(&[]), Ok(false));
+        assert_eq!(may(&[empty.clone(), empty.clone()]), Ok(false));
+        assert_eq!(may(&[empty.clone(), table]), Ok(true));
+        let path = manifest(&fs, 1, &[empty.clone()]).path;
+        let len = fs.len(&path).unwrap();
+        fs.append(&path).unwrap().set_len(len - 1).unwrap();
+        assert!(!may_name_tables(&fs, &path).unwrap(), "cut short");
+        fs.inject(Fault::io_error().on(&[OpKind::Read]));
+        may_name_tables(&fs, &path).unwrap_err();
+    }
+
+    #[test]
+    fn a_manifest_is_overgrown_above_twice_its_version() {
+        let fs = SimFs::new(1);
+        fs.create_dir(Path::new(DIR)).unwrap();
+        let edit = VersionEdit { log_number: Some(3), ..VersionEdit::default() };
+        let mut manifest = manifest(&fs, 1, &[edit]);
+        let len = manifest.log.len();
+        let mut overgrown = |version_bytes, rotate_bytes| {
+            manifest.version_bytes = version_bytes;
+            manifest.is_overgrown(rotate_bytes)
+        };
+        assert!(overgrown(0, len - 1) && !overgrown(0, len));
+        assert!(overgrown(len / 2 - 1, 0) && !overgrown(len.div_ceil(2), 0));
+        assert!(!overgrown(len, 0) && !overgrown(len / 2 + 1, len - 1));
+    }
+
+    #[test]
+    fn current_may_name_a_manifest_that_is_not_there_or_cannot_be_opened() {
+        let fs = SimFs::new(1);
+        fs.create_dir(Path::new(DIR)).unwrap();
+        set_current(&fs, Path::new(DIR), 4).unwrap();
+        let open = || open_manifest(&fs, Path::new(DIR)).map(|_| ()).unwrap_err();
+        let missing = "CURRENT names MANIFEST-000004, which does not exist";
+        assert!(open().to_string().contains(missing));
+        manifest(&fs, 4, &[]);
+        fs.inject(Fault::io_error().on(&[OpKind::Open]).path("*MANIFEST*"));
+        assert!(!open().is_corruption());
+        assert_eq!(open_manifest(&fs, Path::new(DIR)).unwrap().0, "MANIFEST-000004");
+    }
+}
