@@ -315,9 +315,11 @@ mod tests {
     use super::*;
     use crate::engine::compact::plan::Inputs;
     use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::version::KeyRange;
     use crate::engine::version::testing::{order, version};
     use crate::engine::write::queue::Write;
     use crate::fs::MemFs;
+    use crate::fs::sim::{Fault, OpKind, SimFs};
 
     fn open(fs: &MemFs) -> Arc<Engine> {
         let options = Options::default().create_if_missing(true).inline_background(Some(1));
@@ -326,6 +328,23 @@ mod tests {
 
     fn put(engine: &Engine, key: &[u8]) -> Result<()> {
         engine.write(&WriteOptions::default(), Write::Put(key, b""))
+    }
+
+    #[test]
+    fn a_resume_writes_a_new_manifest_even_if_nothing_is_to_be_flushed() {
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).inline_background(Some(1));
+        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        put(&engine, b"a").unwrap();
+        engine.flush().unwrap();
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*"));
+        engine.compact_range(KeyRange { from: None, to: None }).unwrap_err();
+        assert!(put(&engine, b"b").is_err(), "the edit may or may not be durable");
+        let log = engine.commit.lock().log_number;
+        engine.resume().unwrap();
+        assert!(engine.manifest.lock().manifest_number() > 0);
+        assert_eq!(engine.commit.lock().log_number, log, "the log is still fresh");
+        put(&engine, b"b").unwrap();
     }
 
     #[test]

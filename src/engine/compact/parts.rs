@@ -233,3 +233,29 @@ pub(super) fn split(
     debug_assert!(parts[0].from.is_none() && parts[parts.len() - 1].to.is_none());
     parts
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::options::Options;
+    use crate::engine::version::testing::table;
+    use crate::fs::MemFs;
+
+    #[test]
+    fn outputs_that_share_a_key_are_not_disjoint() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let disjoint = |tables: &[&str]| {
+            let files: Vec<NewFile> = tables.iter().map(|text| table(1, text)).collect();
+            engine.are_disjoint(&files)
+        };
+        assert!(disjoint(&[]) && disjoint(&["3:[a-c]"]));
+        assert!(disjoint(&["3:[a-c]", "4:[d-d]", "5:[e-f]"]));
+        assert!(!disjoint(&["3:[a-c]", "4:[c#0-d]"]));
+        assert!(!disjoint(&["3:[d-f]", "4:[a-c]"]));
+        assert_eq!(engine.idle_cores(), 2, "in deterministic mode");
+    }
+}

@@ -272,6 +272,28 @@ mod tests {
     }
 
     #[test]
+    fn a_log_whose_sync_failed_is_not_continued() {
+        let fs = SimFs::new(1);
+        let open = || {
+            let options = Options::default().create_if_missing(true).inline_background(Some(4));
+            let options = options.reuse_logs(true).fs(Arc::new(fs.clone()));
+            Engine::open(Path::new("/db"), options).unwrap()
+        };
+        let log = |engine: &Engine| engine.commit.lock().log_number;
+        let engine = open();
+        engine.write(&WriteOptions::default(), Write::Put(b"a", b"")).unwrap();
+        let first = log(&engine);
+        drop((engine.close(), engine));
+        let engine = open();
+        assert_eq!(log(&engine), first, "a sound log is continued");
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+        let synced = WriteOptions::default().sync(true);
+        engine.write(&synced, Write::Put(b"b", b"")).unwrap_err();
+        drop(engine);
+        assert_ne!(log(&open()), first);
+    }
+
+    #[test]
     fn a_failed_sync_leaves_a_mark_with_the_next_sequence_number() {
         let synced = WriteOptions::default().sync(true);
         let mut batch = WriteBatch::new();
