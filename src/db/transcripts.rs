@@ -1,4 +1,5 @@
-//! Transcripts of whole databases: what each call reads, writes, counts and leaves in the directory.
+//! Transcripts of whole databases: what each call reads, writes and counts, and what it leaves in
+//! the directory.
 //!
 //! The databases lie in a simulated filesystem and start no threads, so that every figure is the
 //! same on each run and machine.
@@ -338,6 +339,12 @@ fn a_small_database_grows() {
 fn pieces_and_parts_of_compactions() {
     let mut machine = Machine::new();
     transcript::run("db_compactions", |command| machine.answer(command));
+}
+
+#[test]
+fn tombstones_that_a_scan_crawls_over_are_compacted() {
+    let mut machine = Machine::new();
+    transcript::run("db_tombstones", |command| machine.answer(command));
 }
 
 #[test]

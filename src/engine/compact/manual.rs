@@ -108,8 +108,8 @@ impl Request {
     }
 
     /// Returns the next piece of a level, after the user key `done`, with its last user key: tables
-    /// of the level, and the tables that they overlap in the levels below, about `most` bytes. `None`
-    /// after the last.
+    /// of the level, and the tables that they overlap in the levels below, of about `most` bytes.
+    /// `None` after the last.
     pub(super) fn next_piece(
         &self,
         version: &Arc<Version>,
