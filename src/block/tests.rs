@@ -405,6 +405,11 @@ fn only_small_blocks_of_internal_keys_in_byte_order_have_heads() {
         (0..2).map(|i| (key(i), vec![7; value_bytes])).collect()
     };
     assert!(have_heads(&entries(100), &internal_order()).1);
+    let plain = build(&entries(100), 16);
+    let block = Block::with_heads(&plain, &internal_order(), &mut Vec::new(), |_| None).unwrap();
+    let mut position = Position::default();
+    assert!(position.prev_by_heads(block.view(), &mut Vec::new()).is_some());
+    assert!(position.prev_by_heads(plain.view(), &mut Vec::new()).is_none());
     assert!(!have_heads(&entries(100), &order()).1, "keys without trailers");
     assert!(!have_heads(&Model::new(), &internal_order()).1, "no entries");
     // Offsets of entries have two bytes.
@@ -434,4 +439,16 @@ fn a_cursor_without_heads_turns_round_anywhere() {
     }
     cursor.invalidate();
     assert!(!cursor.valid() && cursor.key().is_empty() && cursor.value().is_empty());
+}
+
+#[test]
+fn an_empty_block_has_one_restart_at_most() {
+    let restarts = |offsets: &[u32]| {
+        let mut bytes: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
+        bytes.extend_from_slice(&(offsets.len() as u32).to_le_bytes());
+        Block::new(bytes).map(|block| block.is_empty()).map_err(|error| error.to_string())
+    };
+    assert_eq!((restarts(&[]), restarts(&[0])), (Ok(true), Ok(true)));
+    assert!(restarts(&[1]).unwrap_err().contains("restart 0 of the block"));
+    assert!(restarts(&[0, 0]).unwrap_err().contains("restart 1 of the block"));
 }

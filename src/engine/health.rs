@@ -331,6 +331,30 @@ mod tests {
     }
 
     #[test]
+    fn a_back_off_ends_at_its_time() {
+        let time = Instant::now();
+        let mut state = CompactionState { not_before: Some(time), ..CompactionState::default() };
+        state.end_backoff(time - std::time::Duration::from_nanos(1));
+        assert!(state.not_before.is_some());
+        state.end_backoff(time);
+        assert!(state.not_before.is_none());
+    }
+
+    #[test]
+    fn a_resume_flushes_what_was_written_before_it_even_if_it_was_synced() {
+        let engine = open(&MemFs::new());
+        let synced = WriteOptions::default().sync(true);
+        for options in [synced, WriteOptions::default()] {
+            engine.write(&options, Write::Put(b"a", b"")).unwrap();
+            let log = engine.commit.lock().log_number;
+            engine.fail(Error::corruption("torn"));
+            engine.resume().unwrap();
+            let commit = engine.commit.lock();
+            assert!(commit.mem.is_empty() && commit.log_number > log);
+        }
+    }
+
+    #[test]
     fn a_resume_writes_a_new_manifest_even_if_nothing_is_to_be_flushed() {
         let fs = SimFs::new(1);
         let options = Options::default().create_if_missing(true).inline_background(Some(1));

@@ -239,8 +239,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::engine::compact::plan::Inputs;
     use crate::engine::options::Options;
-    use crate::engine::version::testing::table;
+    use crate::engine::version::testing::{table, version};
     use crate::fs::MemFs;
 
     #[test]
@@ -256,6 +257,25 @@ mod tests {
         assert!(disjoint(&["3:[a-c]", "4:[d-d]", "5:[e-f]"]));
         assert!(!disjoint(&["3:[a-c]", "4:[c#0-d]"]));
         assert!(!disjoint(&["3:[d-f]", "4:[a-c]"]));
-        assert_eq!(engine.idle_cores(), 2, "in deterministic mode");
+    }
+
+    #[test]
+    fn running_compactions_share_the_processors() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let version = version(["L1: 3:[a-c]"]);
+        let inputs = || Inputs(vec![(1, version.level(1).to_vec())]);
+        let order = engine.reads.order.user();
+        let made = || Compaction::from_inputs(version.clone(), order, inputs(), 2, false);
+        let idle = |running: usize| {
+            let mut running: Vec<_> = (0..running).map(|_| Arc::new(made())).collect();
+            std::mem::swap(&mut engine.state.lock().compactions.running, &mut running);
+            let idle = engine.idle_cores();
+            engine.state.lock().compactions.running.clear();
+            idle
+        };
+        // In deterministic mode there are two, on any machine.
+        assert_eq!([0, 1, 2, 3].map(idle), [2, 2, 1, 1]);
     }
 }

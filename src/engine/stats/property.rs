@@ -232,8 +232,8 @@ mod tests {
         let level = |files, mib: u64, seconds: u64| LevelStats {
             files,
             bytes: mib << 20,
-            bytes_read: 2 * mib << 20,
-            bytes_written: 3 * mib << 20,
+            bytes_read: mib << 21,
+            bytes_written: (3 * mib) << 20,
             micros: seconds * 1_000_000,
             ..LevelStats::default()
         };

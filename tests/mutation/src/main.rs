@@ -25,7 +25,7 @@ usage: cargo run --release --manifest-path tests/mutation/Cargo.toml -- [OPTION]
   --seed N     draws other mutants (default: 1)
   --shard N    number of mutants to draw (default: 250)
   --only TEXT  draws among the mutants whose line in the list contains the text
-  --seconds N  gives a mutant up when tests of so many seconds passed (default: 110)
+  --seconds N  gives a mutant up when tests of so many seconds passed (default: 60)
   --from FILE  draws among the mutants that are lines of the file, such as the survivors of an
                earlier run; line numbers may differ
   --jobs N     number of mutants to judge at once (default: the number of cores)
@@ -52,7 +52,7 @@ impl Arguments {
             only,
             from: None,
             jobs: cores,
-            seconds: 110.0,
+            seconds: 60.0,
             list: false,
         };
         while let Some(word) = words.next() {
