@@ -322,6 +322,25 @@ mod tests {
     use crate::fs::MemFs;
 
     #[test]
+    fn nothing_is_compacted_during_a_back_off_or_after_a_failure() {
+        let picks = |seed, change: fn(&mut State)| {
+            let options = Options::default().create_if_missing(true).inline_background(seed);
+            let options = options.fs(Arc::new(MemFs::new()));
+            let engine = Engine::open(Path::new("/db"), options).unwrap();
+            let mut state = engine.state.lock();
+            state.version = version(["L0: 9:[a-c] 8:[a-c] 7:[a-c] 6:[a-c]"]);
+            change(&mut state);
+            engine.pick(&state).is_some()
+        };
+        let backs_off = |state: &mut State| state.compactions.not_before = Some(Instant::now());
+        let fails = |state: &mut State| state.lifecycle.failed = Some(Error::Closed);
+        assert!(picks(None, |_| ()) && picks(Some(1), |_| ()));
+        assert!(!picks(None, fails) && !picks(Some(1), fails));
+        assert!(!picks(None, backs_off));
+        assert!(picks(Some(1), backs_off), "in deterministic mode time does not count");
+    }
+
+    #[test]
     fn beside_a_waiting_manual_compaction_only_a_long_level_0_is_compacted() {
         let options = Options::default().create_if_missing(true).inline_background(Some(4));
         let options = options.fs(Arc::new(MemFs::new()));

@@ -305,6 +305,29 @@ mod tests {
     }
 
     #[test]
+    fn damage_in_several_blocks_at_the_end_is_the_end_unless_a_record_follows() {
+        use crate::format::record::{BLOCK_BYTES, HEADER_BYTES};
+        let fs = SimFs::new(1);
+        let path = Path::new("/log");
+        // Each record fills a block.
+        let mut log = LogWriter::new(fs.create(path).unwrap(), 0);
+        (0..4).for_each(|_| log.add_record(&[7; BLOCK_BYTES - HEADER_BYTES]).unwrap());
+        let file = fs.open(path).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        for (damaged, is_end) in [(1..4, true), (1..3, false), (3..4, true)] {
+            let mut bytes = bytes.clone();
+            damaged.clone().for_each(|block| bytes[block * BLOCK_BYTES + 100] ^= 1);
+            let file = Arc::new(crate::fs::bytes_file::BytesFile(bytes));
+            let mut reader = LogReader::new(file, path).unwrap();
+            (0..damaged.start).for_each(|_| assert!(reader.next().unwrap().is_some()));
+            let error = reader.next().unwrap_err();
+            let end = check_nothing_follows(&mut reader, &error);
+            assert_eq!(end.is_ok(), is_end, "{damaged:?}");
+        }
+    }
+
+    #[test]
     fn a_manifest_may_name_tables_if_an_edit_does_or_cannot_be_read() {
         let fs = SimFs::new(1);
         fs.create_dir(Path::new(DIR)).unwrap();
