@@ -323,6 +323,7 @@ fn counters(stats: &Stats) -> Vec<(String, u64)> {
             ("bytes_read", level.bytes_read),
             ("bytes_written", level.bytes_written),
             ("entries_dropped", level.entries_dropped),
+            ("blocks_searched", stats.reads.levels[at].data_blocks()),
         ];
         all.extend(figures.map(|(name, value)| (format!("L{at}.{name}"), value)));
     }

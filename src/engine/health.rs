@@ -316,10 +316,11 @@ mod tests {
     use crate::engine::compact::plan::Inputs;
     use crate::engine::options::{Options, WriteOptions};
     use crate::engine::version::KeyRange;
+    use crate::engine::version::manifest::read_current;
     use crate::engine::version::testing::{order, version};
     use crate::engine::write::queue::Write;
-    use crate::fs::MemFs;
     use crate::fs::sim::{Fault, OpKind, SimFs};
+    use crate::fs::{Fs, MemFs};
 
     fn open(fs: &MemFs) -> Arc<Engine> {
         let options = Options::default().create_if_missing(true).inline_background(Some(1));
@@ -328,6 +329,27 @@ mod tests {
 
     fn put(engine: &Engine, key: &[u8]) -> Result<()> {
         engine.write(&WriteOptions::default(), Write::Put(key, b""))
+    }
+
+    #[test]
+    fn a_manifest_that_current_names_is_never_removed() {
+        let dir = Path::new("/db");
+        let mut in_doubt = 0;
+        for nth in 1..6 {
+            let fs = SimFs::new(1);
+            let options = Options::default().create_if_missing(true).inline_background(Some(1));
+            let engine = Engine::open(dir, options.fs(Arc::new(fs.clone()))).unwrap();
+            put(&engine, b"a").unwrap();
+            fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*"));
+            engine.flush().unwrap_err();
+            // One of them comes after the rename that makes CURRENT name the new MANIFEST.
+            fs.inject(Fault::io_error().on(&[OpKind::SyncDir]).nth(nth));
+            let resumed = engine.resume();
+            in_doubt += usize::from(resumed.is_err() && engine.manifest.lock().is_in_doubt());
+            let named = read_current(&fs, dir).unwrap();
+            assert!(fs.exists(&dir.join(&named)).unwrap(), "{named} is gone, after {nth}");
+        }
+        assert!(in_doubt > 0);
     }
 
     #[test]

@@ -234,6 +234,21 @@ mod tests {
     }
 
     #[test]
+    fn spans_without_a_block_have_empty_filters() {
+        let mut builder = FilterBlockBuilder::new(&*bloom());
+        for offset in [0, 3 << 11, 4 << 11] {
+            builder.start_block(offset);
+            builder.add_key(b"key");
+        }
+        builder.start_block(6 << 11);
+        let reader = reader(&builder.finish());
+        assert_eq!((reader.filter_count(), reader.empty_filter_count()), (6, 3));
+        let filters = (0..7).map(|span| reader.filter(span << 11).map(<[u8]>::len));
+        let expected = [Some(9), Some(0), Some(0), Some(9), Some(9), Some(0), None];
+        assert_eq!(filters.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
     fn an_empty_block() {
         let block = FilterBlockBuilder::new(&*bloom()).finish();
         assert_eq!(block, [0, 0, 0, 0, 11]);
