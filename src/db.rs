@@ -877,3 +877,6 @@ macro_rules! reads {
 reads!(Db);
 reads!(ReadOnlyDb);
 reads!(Snapshot);
+
+#[cfg(test)]
+mod transcripts;

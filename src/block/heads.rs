@@ -91,9 +91,10 @@ fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Hea
     let prefix = &first_key[..prefix_len];
     let mut walk = Walk { prefix, head: 0, user_len: 0, key_len: 0 };
     let (mut at, mut restart) = (0, 0);
-    let most = contents.len() / MOST_OF_BLOCK / (HEAD_BYTES + OFFSET_BYTES);
-    let mut offsets = Vec::with_capacity(most * OFFSET_BYTES);
-    out.reserve(contents.len() + most * (HEAD_BYTES + OFFSET_BYTES));
+    let room = contents.len() / MOST_OF_BLOCK;
+    let most_offset_bytes = room / (HEAD_BYTES + OFFSET_BYTES) * OFFSET_BYTES;
+    let mut offsets = Vec::with_capacity(most_offset_bytes);
+    out.reserve(contents.len() + room);
     while at < view.entries_end() {
         let entry = view.entry(at).ok()?;
         if restart < view.restarts() && view.restart(restart) <= at {
@@ -105,7 +106,7 @@ fn build(view: BlockView<'_>, order: &KeyOrder, out: &mut Vec<u8>) -> Option<Hea
         walk.step(&entry, &contents[entry.key_start..entry.value_start])?;
         out.extend_from_slice(&walk.head.to_ne_bytes());
         offsets.extend_from_slice(&(at as u16).to_ne_bytes());
-        if offsets.len() > most * OFFSET_BYTES {
+        if offsets.len() > most_offset_bytes {
             return None;
         }
         at = entry.end;

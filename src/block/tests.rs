@@ -392,3 +392,63 @@ fn heads_of_hostile_blocks_are_none_or_tell_the_truth() {
     }
     assert!(heads > 1000 && none > 1000, "{heads} {none}");
 }
+
+#[test]
+fn only_small_blocks_of_internal_keys_in_byte_order_have_heads() {
+    let have_heads = |entries: &Model, order: &KeyOrder| {
+        let plain = build(entries, 16);
+        let block = Block::with_heads(&plain, order, &mut Vec::new(), |_| None).unwrap();
+        (plain.len(), block.view().heads().is_some())
+    };
+    let entries = |value_bytes: usize| -> Model {
+        let key = |i: u8| internal_key(&[b'k', i], 1, KeyKind::Value).to_vec();
+        (0..2).map(|i| (key(i), vec![7; value_bytes])).collect()
+    };
+    assert!(have_heads(&entries(100), &internal_order()).1);
+    let plain = build(&entries(100), 16);
+    let block = Block::with_heads(&plain, &internal_order(), &mut Vec::new(), |_| None).unwrap();
+    let mut position = Position::default();
+    assert!(position.prev_by_heads(block.view(), &mut Vec::new()).is_some());
+    assert!(position.prev_by_heads(plain.view(), &mut Vec::new()).is_none());
+    assert!(!have_heads(&entries(100), &order()).1, "keys without trailers");
+    assert!(!have_heads(&Model::new(), &internal_order()).1, "no entries");
+    // Offsets of entries have two bytes.
+    let (len, _) = have_heads(&entries(32_000), &internal_order());
+    let mut most = entries(32_000);
+    most[1].1.resize(32_000 + 65_535 - len, 7);
+    assert_eq!(have_heads(&most, &internal_order()), (65_535, true));
+    most[1].1.push(7);
+    assert_eq!(have_heads(&most, &internal_order()), (65_536, false));
+}
+
+#[test]
+fn a_cursor_without_heads_turns_round_anywhere() {
+    let entries: Model = (0..40u8).map(|i| (vec![b'k', i], vec![i])).collect();
+    let mut cursor = BlockCursor::new(build(&entries, 16));
+    for (start, moves) in [(20, "<><<>>><<<"), (3, "<<><>><"), (39, "<<<<<><<<<<><")] {
+        assert!(cursor.seek(&order(), &[b'k', start]).unwrap());
+        let mut at = start;
+        for step in moves.bytes() {
+            let (moved, to) = match step {
+                b'<' => (cursor.prev().unwrap(), at - 1),
+                _ => (cursor.next().unwrap(), at + 1),
+            };
+            at = to;
+            assert_eq!((moved, cursor.value()), (true, &[at][..]), "{start} {moves}");
+        }
+    }
+    cursor.invalidate();
+    assert!(!cursor.valid() && cursor.key().is_empty() && cursor.value().is_empty());
+}
+
+#[test]
+fn an_empty_block_has_one_restart_at_most() {
+    let restarts = |offsets: &[u32]| {
+        let mut bytes: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
+        bytes.extend_from_slice(&(offsets.len() as u32).to_le_bytes());
+        Block::new(bytes).map(|block| block.is_empty()).map_err(|error| error.to_string())
+    };
+    assert_eq!((restarts(&[]), restarts(&[0])), (Ok(true), Ok(true)));
+    assert!(restarts(&[1]).unwrap_err().contains("restart 0 of the block"));
+    assert!(restarts(&[0, 0]).unwrap_err().contains("restart 1 of the block"));
+}

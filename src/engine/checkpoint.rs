@@ -331,3 +331,63 @@ pub(crate) fn read_pieces(
     }
     Ok(checksum)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::write::queue::Write;
+    use crate::fs::sim::{Fault, OpKind, SimFs};
+
+    const EIO: i32 = 5;
+    const EEXIST: i32 = 17;
+    const EXDEV: i32 = 18;
+
+    /// Returns a database with one table, whose filesystem records its operations.
+    fn database() -> (SimFs, Arc<Engine>) {
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        engine.write(&WriteOptions::default(), Write::Put(b"key", b"value")).unwrap();
+        engine.flush().unwrap();
+        fs.record_history();
+        (fs, engine)
+    }
+
+    fn count(fs: &SimFs, kind: OpKind, path: &str) -> usize {
+        let is_it = |path_of: &Path| path_of.ends_with(path);
+        let journal = fs.journal();
+        let entries = journal.iter().filter(|entry| entry.kind == kind);
+        entries.filter(|entry| is_it(entry.to.as_deref().unwrap_or(&entry.path))).count()
+    }
+
+    #[test]
+    fn a_link_that_fails_is_an_error_unless_a_copy_helps() {
+        for (code, tried) in [(EIO, 1), (EEXIST, 1)] {
+            let (fs, engine) = database();
+            fs.inject(Fault::os_error(code).on(&[OpKind::HardLink]));
+            engine.checkpoint(Path::new("/copy")).unwrap_err();
+            let links = fs.journal().iter().filter(|entry| entry.kind == OpKind::HardLink).count();
+            assert_eq!(links, tried, "a link was tried again after error {code}");
+            let table = engine.state.lock().version.files().next().unwrap().1.number;
+            // What is there may be another's.
+            let removed = count(&fs, OpKind::Remove, &name::table_name(table));
+            assert_eq!(removed, usize::from(code != EEXIST), "error {code}");
+            assert!(!fs.exists(Path::new("/copy/CURRENT")).unwrap());
+        }
+        let (fs, engine) = database();
+        fs.inject(Fault::os_error(EXDEV).on(&[OpKind::HardLink]).sticky());
+        engine.checkpoint(Path::new("/copy")).unwrap();
+        let table = engine.state.lock().version.files().next().unwrap().1.number;
+        assert_eq!(count(&fs, OpKind::Create, &name::table_name(table)), 1);
+    }
+
+    #[test]
+    fn a_directory_with_something_in_it_is_left_as_it_is() {
+        let (fs, engine) = database();
+        fs.create_dir(Path::new("/copy")).unwrap();
+        fs.create(Path::new("/copy/note")).unwrap();
+        engine.checkpoint(Path::new("/copy")).unwrap_err();
+        assert_eq!(fs.list(Path::new("/copy")).unwrap(), ["note"]);
+    }
+}

@@ -192,3 +192,30 @@ impl Engine {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::write::queue::Write;
+    use crate::fs::MemFs;
+
+    #[test]
+    fn a_flush_reports_its_progress_every_1024_entries() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        for i in 0..2500u32 {
+            engine.write(&WriteOptions::default(), Write::Put(&i.to_be_bytes(), b"")).unwrap();
+        }
+        let mem = engine.commit.lock().mem.clone();
+        let mut reports = Vec::new();
+        let report = |entries| reports.push(entries);
+        let number = engine.numbers.take();
+        let (_, counts) =
+            write_table(&engine.table_target(), &mem, Vec::new(), number, report).unwrap();
+        assert_eq!((counts.entries, reports), (2500, vec![1024, 1024]));
+    }
+}

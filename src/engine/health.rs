@@ -315,9 +315,12 @@ mod tests {
     use super::*;
     use crate::engine::compact::plan::Inputs;
     use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::version::KeyRange;
+    use crate::engine::version::manifest::read_current;
     use crate::engine::version::testing::{order, version};
     use crate::engine::write::queue::Write;
-    use crate::fs::MemFs;
+    use crate::fs::sim::{Fault, OpKind, SimFs};
+    use crate::fs::{Fs, MemFs};
 
     fn open(fs: &MemFs) -> Arc<Engine> {
         let options = Options::default().create_if_missing(true).inline_background(Some(1));
@@ -326,6 +329,68 @@ mod tests {
 
     fn put(engine: &Engine, key: &[u8]) -> Result<()> {
         engine.write(&WriteOptions::default(), Write::Put(key, b""))
+    }
+
+    #[test]
+    fn a_manifest_that_current_names_is_never_removed() {
+        let dir = Path::new("/db");
+        let mut in_doubt = 0;
+        for nth in 1..6 {
+            let fs = SimFs::new(1);
+            let options = Options::default().create_if_missing(true).inline_background(Some(1));
+            let engine = Engine::open(dir, options.fs(Arc::new(fs.clone()))).unwrap();
+            put(&engine, b"a").unwrap();
+            fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*"));
+            engine.flush().unwrap_err();
+            // One of them comes after the rename that makes CURRENT name the new MANIFEST.
+            fs.inject(Fault::io_error().on(&[OpKind::SyncDir]).nth(nth));
+            let resumed = engine.resume();
+            in_doubt += usize::from(resumed.is_err() && engine.manifest.lock().is_in_doubt());
+            let named = read_current(&fs, dir).unwrap();
+            assert!(fs.exists(&dir.join(&named)).unwrap(), "{named} is gone, after {nth}");
+        }
+        assert!(in_doubt > 0);
+    }
+
+    #[test]
+    fn a_back_off_ends_at_its_time() {
+        let time = Instant::now();
+        let mut state = CompactionState { not_before: Some(time), ..CompactionState::default() };
+        state.end_backoff(time - std::time::Duration::from_nanos(1));
+        assert!(state.not_before.is_some());
+        state.end_backoff(time);
+        assert!(state.not_before.is_none());
+    }
+
+    #[test]
+    fn a_resume_flushes_what_was_written_before_it_even_if_it_was_synced() {
+        let engine = open(&MemFs::new());
+        let synced = WriteOptions::default().sync(true);
+        for options in [synced, WriteOptions::default()] {
+            engine.write(&options, Write::Put(b"a", b"")).unwrap();
+            let log = engine.commit.lock().log_number;
+            engine.fail(Error::corruption("torn"));
+            engine.resume().unwrap();
+            let commit = engine.commit.lock();
+            assert!(commit.mem.is_empty() && commit.log_number > log);
+        }
+    }
+
+    #[test]
+    fn a_resume_writes_a_new_manifest_even_if_nothing_is_to_be_flushed() {
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).inline_background(Some(1));
+        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        put(&engine, b"a").unwrap();
+        engine.flush().unwrap();
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*MANIFEST*"));
+        engine.compact_range(KeyRange { from: None, to: None }).unwrap_err();
+        assert!(put(&engine, b"b").is_err(), "the edit may or may not be durable");
+        let log = engine.commit.lock().log_number;
+        engine.resume().unwrap();
+        assert!(engine.manifest.lock().manifest_number() > 0);
+        assert_eq!(engine.commit.lock().log_number, log, "the log is still fresh");
+        put(&engine, b"b").unwrap();
     }
 
     #[test]

@@ -210,7 +210,9 @@ mod tests {
     use crate::base::BytewiseComparator;
     use crate::base::sync::atomic::Ordering::Relaxed;
     use crate::engine::compact::plan::{Compaction, Inputs};
+    use crate::engine::memtable::Arena;
     use crate::engine::version::obsolete::Trash;
+    use crate::format::batch::WriteBatch;
     use crate::format::edit::{NewFile, VersionEdit};
     use crate::format::key::{InternalComparator, KeyKind, internal_key};
     use crate::fs::{Fs, MemFs};
@@ -274,6 +276,42 @@ mod tests {
             state.logs.on_disk.insert(6, Some(10));
         });
         assert_eq!(rule, "the spare log is not empty");
+    }
+
+    #[test]
+    fn memtables_that_were_frozen_here_hold_later_and_later_writes() {
+        let with = |seq: u64, bytes| {
+            let (mem, mut batch) = (memtable(), WriteBatch::new());
+            batch.put(b"key", b"");
+            batch.set_sequence(seq);
+            mem.insert_batch(batch.contents(), seq, &mut Arena::default()).unwrap();
+            Frozen { mem, first_log: 4, bytes }
+        };
+        let rule = broken_by(|state| state.frozen.extend([with(9, 1), with(8, 1)]));
+        assert_eq!(rule, "a later memtable holds earlier writes");
+        let mut state = state();
+        // Those that were replayed do not count.
+        state.frozen.extend([with(9, 0), with(8, 1), with(9, 1), with(7, 0)]);
+        assert_eq!(state.check(), Ok(()));
+    }
+
+    #[test]
+    fn a_log_that_is_done_is_older_than_that_of_the_memtable() {
+        let fs = MemFs::new();
+        let dir = std::path::Path::new("db");
+        fs.create_dir(dir).unwrap();
+        let done = |number| {
+            let spare = SpareLog::create(&fs, dir, number, true).unwrap();
+            let (path, log) = spare.begin(1).unwrap();
+            OutgoingLog { number, path, log, next_seq: 1 }
+        };
+        let mut state = state();
+        state.logs.done.push(done(4));
+        assert_eq!(state.check(), Ok(()));
+        for number in [5, 6] {
+            let rule = broken_by(|state| state.logs.done.push(done(number)));
+            assert_eq!(rule, "a log that is done holds the memtable");
+        }
     }
 
     #[test]

@@ -311,3 +311,55 @@ pub(crate) fn lower_priority(nice: i32) {
     #[cfg(not(all(target_os = "linux", not(shuttle))))]
     let _ = nice;
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::options::Options;
+    use crate::engine::version::testing::version;
+    use crate::fs::MemFs;
+
+    #[test]
+    fn nothing_is_compacted_during_a_back_off_or_after_a_failure() {
+        let picks = |seed, change: fn(&mut State)| {
+            let options = Options::default().create_if_missing(true).inline_background(seed);
+            let options = options.fs(Arc::new(MemFs::new()));
+            let engine = Engine::open(Path::new("/db"), options).unwrap();
+            let mut state = engine.state.lock();
+            state.version = version(["L0: 9:[a-c] 8:[a-c] 7:[a-c] 6:[a-c]"]);
+            change(&mut state);
+            engine.pick(&state).is_some()
+        };
+        let backs_off = |state: &mut State| state.compactions.not_before = Some(Instant::now());
+        let fails = |state: &mut State| state.lifecycle.failed = Some(Error::Closed);
+        assert!(picks(None, |_| ()) && picks(Some(1), |_| ()));
+        assert!(!picks(None, fails) && !picks(Some(1), fails));
+        assert!(!picks(None, backs_off));
+        assert!(picks(Some(1), backs_off), "in deterministic mode time does not count");
+    }
+
+    #[test]
+    fn beside_a_waiting_manual_compaction_only_a_long_level_0_is_compacted() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let picks = |tables: usize, manual: Option<Manual>| {
+            let line: Vec<String> = (0..tables).map(|at| format!("{}:[a-c]", 20 - at)).collect();
+            let mut state = engine.state.lock();
+            let before = std::mem::replace(
+                &mut state.version,
+                version([&*format!("L0: {}", line.join(" "))]),
+            );
+            state.compactions.manual = manual;
+            let picked = engine.pick(&state).is_some();
+            (state.version, state.compactions.manual) = (before, None);
+            picked
+        };
+        let manual = |output_level, waits| Some(Manual { output_level, waits });
+        assert!(!picks(3, None) && picks(4, None));
+        assert!(picks(4, manual(Some(1), false)) && picks(4, manual(None, false)));
+        assert!(!picks(7, manual(Some(1), true)) && picks(8, manual(Some(1), true)));
+    }
+}

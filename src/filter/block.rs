@@ -79,7 +79,6 @@ impl FilterBlockBuilder {
             return Vec::new();
         }
         let mut block = self.filters;
-        block.reserve_exact(self.offsets.len() * 4 + TAIL_BYTES);
         for offset in self.offsets {
             block.extend_from_slice(&offset.to_le_bytes());
         }
@@ -227,6 +226,21 @@ mod tests {
         let end = block.len() - 1;
         let start = get_fixed32(block, end - 4).unwrap() as usize;
         block[start..end].chunks(4).map(|c| get_fixed32(c, 0).unwrap()).collect()
+    }
+
+    #[test]
+    fn spans_without_a_block_have_empty_filters() {
+        let mut builder = FilterBlockBuilder::new(&*bloom());
+        for offset in [0, 3 << 11, 4 << 11] {
+            builder.start_block(offset);
+            builder.add_key(b"key");
+        }
+        builder.start_block(6 << 11);
+        let reader = reader(&builder.finish());
+        assert_eq!((reader.filter_count(), reader.empty_filter_count()), (6, 3));
+        let filters = (0..7).map(|span| reader.filter(span << 11).map(<[u8]>::len));
+        let expected = [Some(9), Some(0), Some(0), Some(9), Some(9), Some(0), None];
+        assert_eq!(filters.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -238,6 +238,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_policy_knows_its_bits_per_key() {
+        assert_eq!(
+            [1, 10, 30].map(|bits| BloomFilterPolicy::new(bits).bits_per_key()),
+            [1, 10, 30]
+        );
+    }
+
+    #[test]
     fn under_the_older_name_filters_of_either_hash_hide_nothing() {
         let policy = BloomFilterPolicy::new(10);
         let mut hidden = 0;

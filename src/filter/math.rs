@@ -90,6 +90,8 @@ mod tests {
         assert_eq!(false_positive_probability(1, 5, 3), 1.0);
         assert_eq!(false_positive_probability(64, 0, 6), 0.0);
         assert_eq!(false_positive_probability(64, 5, 0), 1.0);
+        assert_eq!(false_positive_probability(64, 0, 0), 1.0);
+        assert_eq!(false_positive_probability(2, 1, 1), 0.5);
         let huge = false_positive_probability(u64::MAX, u64::MAX, 1);
         assert!((huge - (1.0 - (-1.0f64).exp())).abs() < 1e-9, "{huge}");
     }

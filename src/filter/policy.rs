@@ -67,3 +67,24 @@ impl FilterPolicy for AliasedFilterPolicy {
         self.0.generator()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::bloom::BloomFilterPolicy;
+
+    #[test]
+    fn a_policy_under_an_alias_keeps_its_name_and_makes_the_same_filters() {
+        let policy = Arc::new(BloomFilterPolicy::new(10));
+        let alias = AliasedFilterPolicy(policy.clone());
+        assert_eq!(alias.name(), policy.name());
+        let (mut made, mut expected, mut generated) = (Vec::new(), Vec::new(), Vec::new());
+        alias.create(&[b"key"], &mut made);
+        policy.create(&[b"key"], &mut expected);
+        let mut generator = alias.generator();
+        generator.add_key(b"key");
+        generator.finish(&mut generated);
+        assert_eq!((&made, &generated), (&expected, &expected));
+        assert!(alias.may_match(b"key", &made) && !made.is_empty());
+    }
+}

@@ -252,6 +252,15 @@ mod tests {
     }
 
     #[test]
+    fn a_large_table_takes_all_bits_that_are_paid_for() {
+        let keys = 200_000;
+        let filter = filter(64, 0, keys);
+        let width = u64::from(filter.fingerprint_bits());
+        assert_eq!(width, 64 * keys / filter.geometry.slots());
+        assert!(width > u64::from(fingerprint_bits(64)), "{width}");
+    }
+
+    #[test]
     fn the_worked_example_holds() {
         assert_eq!(key_hash(b"k"), 0xa921_e370_4fda_881d);
         let mut expected = [0; 34];

@@ -366,6 +366,23 @@ mod tests {
     }
 
     #[test]
+    fn the_first_operation_reserves_just_enough() {
+        let value = [7; 1000];
+        let mut batch = WriteBatch::new();
+        batch.put(b"key", value);
+        // The tag, and two lengths of at most five bytes.
+        assert_eq!(batch.contents.capacity(), HEADER_BYTES + 1 + 3 + 5 + 1000 + 5);
+        let mut batch = WriteBatch::new();
+        batch.delete(value);
+        assert_eq!(batch.contents.capacity(), HEADER_BYTES + 1 + 1000 + 5);
+        let mut batch = WriteBatch::with_capacity(10);
+        assert_eq!(batch.contents.capacity(), HEADER_BYTES + 10);
+        let filled = batch.contents.capacity() - batch.contents.len();
+        batch.put(b"", vec![7; 10 * filled]);
+        assert_eq!(batch.contents.capacity(), HEADER_BYTES + 1 + 5 + 10 * filled + 5);
+    }
+
+    #[test]
     fn the_worked_example() {
         let batch = worked_example();
         let bytes = b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x01\x01k\x01v\0\x01k";

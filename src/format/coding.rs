@@ -205,6 +205,16 @@ mod tests {
     }
 
     #[test]
+    fn a_decoder_knows_its_position() {
+        let mut decoder = Decoder::new(&[5, 0x80, 1, 7]);
+        assert_eq!((decoder.position(), decoder.is_empty()), (0, false));
+        assert_eq!((decoder.varint32("a number").unwrap(), decoder.position()), (5, 1));
+        assert_eq!((decoder.varint32("a number").unwrap(), decoder.position()), (128, 3));
+        assert_eq!((decoder.rest(), decoder.bytes(1, "bytes").unwrap()), (&[7][..], &[7][..]));
+        assert_eq!((decoder.position(), decoder.is_empty()), (4, true));
+    }
+
+    #[test]
     fn a_decoder_says_where_it_stopped() {
         let mut decoder = Decoder::new(&[1, 5, b'a']);
         assert_eq!(decoder.u8("tag").unwrap(), 1);

@@ -86,18 +86,14 @@ impl Compressor {
         if max == 0 {
             return None; // too long for the format
         }
-        if self.out.len() < max {
-            self.out.resize(max, 0);
-        }
+        self.out.resize(max.max(self.out.len()), 0);
         self.snappy.compress(raw, &mut self.out).ok()
     }
 
     #[cfg(feature = "zstd")]
     fn compress_zstd(&mut self, raw: &[u8]) -> Option<usize> {
         let max = zstd::zstd_safe::compress_bound(raw.len());
-        if self.out.len() < max {
-            self.out.resize(max, 0);
-        }
+        self.out.resize(max.max(self.out.len()), 0);
         self.zstd.as_mut()?.compress_to_buffer(raw, &mut self.out[..]).ok()
     }
 }
@@ -132,9 +128,7 @@ fn decompress_snappy(stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
             len,
         ));
     }
-    if raw.len() < len {
-        raw.resize(len, 0);
-    }
+    raw.resize(len.max(raw.len()), 0);
     snap::raw::Decoder::new().decompress(stored, &mut raw[..len]).map_err(damaged)
 }
 

@@ -202,8 +202,10 @@ mod tests {
     fn a_footer_with_a_wrong_magic_or_length_is_refused() {
         let mut bytes = Footer::default().encode();
         bytes[47] ^= 1;
-        let error = Footer::decode(&bytes).unwrap_err().to_string();
-        assert!(error.contains("0xdb4775248b80fb57"), "{error}");
+        let error = Footer::decode(&bytes).unwrap_err();
+        let Error::Corruption(found) = &error else { panic!("{error}") };
+        assert_eq!(found.offset, Some(40));
+        assert!(error.to_string().contains("0xdb4775248b80fb57"), "{error}");
         assert!(Footer::decode(&bytes[1..]).unwrap_err().is_corruption());
         let mut endless = [0xff; FOOTER_BYTES];
         endless[40..].copy_from_slice(&TABLE_MAGIC.to_le_bytes());

@@ -153,6 +153,22 @@ mod tests {
     use crate::log::testing::{MemFile, read, written};
 
     #[test]
+    fn a_buffer_is_written_once_it_is_full() {
+        // Fragments of a whole block each fill the buffer exactly.
+        let fragment = BLOCK_BYTES - HEADER_BYTES;
+        let of_buffer = MAX_BUFFER_BYTES / BLOCK_BYTES;
+        let writes = |fragments: usize| {
+            let file = MemFile::default();
+            let mut writer = LogWriter::new(Box::new(file.clone()), 0);
+            assert_eq!(writer.len(), 0);
+            writer.add_record(&vec![7; fragments * fragment]).unwrap();
+            assert_ne!(writer.len(), 0);
+            file.writes()
+        };
+        assert_eq!([of_buffer, of_buffer + 1, 2 * of_buffer + 1].map(writes), [1, 2, 3]);
+    }
+
+    #[test]
     fn a_record_is_one_write() {
         let file = MemFile::default();
         let mut writer = LogWriter::new(Box::new(file.clone()), 0);

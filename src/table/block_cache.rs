@@ -643,6 +643,102 @@ mod tests {
     }
 
     #[test]
+    fn a_cache_has_a_shard_for_each_two_mebibytes_up_to_sixteen() {
+        let shape = |bytes: usize| {
+            let cache = BlockCache::new(bytes);
+            let (large, shard) = (cache.large.lock(), cache.shards[0].lock());
+            let ghosts = shard.ghosts.0.len();
+            (cache.shards.len(), shard.capacity, ghosts, large.capacity, cache.large_from)
+        };
+        assert_eq!(shape(0), (1, 0, 16, 0, u64::MAX));
+        assert_eq!(shape((2 << 20) - 1), (1, (2 << 20) - 1, 1024, 1_835_008, u64::MAX));
+        assert_eq!(shape(4 << 20), (2, 2 << 20, 1024, 3_670_016, 256 << 10));
+        assert_eq!(shape(15 << 20), (4, 15 << 18, 2048, 13_762_560, 15 << 15));
+        assert_eq!(shape(16 << 20).0, 8);
+        assert_eq!(shape(64 << 20), (16, 4 << 20, 2048, 56 << 20, 512 << 10));
+        assert_eq!(Arc::new(BlockCache::new(0)).table(10).slot_bytes(), 80);
+    }
+
+    #[test]
+    fn blocks_are_spread_over_the_shards() {
+        let cache = BlockCache::new(64 << 20);
+        let mut blocks = [0; 16];
+        for id in (1..51).flat_map(|table| (0..64).map(move |block| (table, block))) {
+            let shard = std::ptr::from_ref(cache.shard(id));
+            let at = cache.shards.iter().position(|other| std::ptr::eq(other, shard));
+            blocks[at.unwrap()] += 1;
+        }
+        assert!(blocks.iter().all(|count| (150..250).contains(count)), "{blocks:?}");
+    }
+
+    #[test]
+    fn ghosts_of_blocks_with_a_common_slot_are_told_apart() {
+        let mut ghosts = Ghosts::new(0);
+        let ids: Vec<BlockId> = (1..9).flat_map(|table| [(table, 0), (table, 7)]).collect();
+        for &id in &ids {
+            ghosts.add(id);
+            assert!(ids.iter().all(|&other| ghosts.holds(other) == (other == id) || other < id));
+        }
+        let held = ids.iter().filter(|&&id| ghosts.holds(id)).count();
+        assert!((6..16).contains(&held), "{held} of 16 in 16 slots");
+        let last = ids[ids.len() - 1];
+        assert!(ghosts.take(last) && !ghosts.take(last) && !ghosts.holds(last));
+    }
+
+    #[test]
+    fn blocks_are_let_in_while_one_in_sixteen_is_used() {
+        let mut shard = Shard::new(1 << 20, 16);
+        shard.used_in_small = FEW_USED;
+        assert!(shard.wants((1, 1)));
+        shard.used_in_small = FEW_USED - 1;
+        assert!(!shard.wants((1, 1)), "not at once");
+        assert!(shard.wants((1, 1)), "for the second time");
+    }
+
+    #[test]
+    fn a_spare_is_taken_for_a_block_that_is_shorter_by_a_ninth_at_most() {
+        let mut spares = Spares::default();
+        let len = block(900).len();
+        let wanted = (1..=len).find(|wanted| wanted + wanted / SPARE_SLACK >= len).unwrap();
+        for (wanted, fits) in [(wanted - 1, false), (wanted, true), (len, true), (len + 1, false)] {
+            spares.push(block(900).into_shared());
+            assert_eq!(spares.take(wanted).is_some(), fits, "{wanted} of {len}");
+            spares = Spares::default();
+        }
+    }
+
+    #[test]
+    fn spares_fill_the_capacity_and_the_shortest_go_first() {
+        let mut shard = Shard::new(0, 16);
+        let lens = [100, 300, 200].map(|bytes| block(bytes).len());
+        for bytes in [100, 300, 200] {
+            shard.spares.push(block(bytes).into_shared());
+        }
+        for gone in 0..=3 {
+            let mut left = lens;
+            left.sort_unstable();
+            let left = left[gone..].iter().map(|&len| entry_bytes(len)).sum::<u64>();
+            shard.capacity = left;
+            shard.drop_spares();
+            assert_eq!(shard.spares.bytes, left);
+        }
+    }
+
+    #[test]
+    fn the_average_use_in_the_small_queue_moves_by_a_128th() {
+        let cache = Arc::new(BlockCache::new(1 << 20));
+        let table = cache.table(2);
+        (0..2).for_each(|at| table.insert(at, block(10)));
+        table.get(1);
+        let mut shard = cache.shards[0].lock();
+        shard.used_in_small = 12_800;
+        shard.evict_from_small();
+        assert_eq!(shard.used_in_small, 12_700, "unused");
+        shard.evict_from_small();
+        assert_eq!(shard.used_in_small, 12_700 - 99 + ALL_USED / AVERAGE_OF, "used");
+    }
+
+    #[test]
     fn blocks_are_kept_by_table_and_number() {
         let cache = Arc::new(BlockCache::new(1 << 20));
         let (one, two) = (cache.table(3), cache.table(3));

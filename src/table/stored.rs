@@ -142,3 +142,25 @@ fn read_exactly(file: &dyn ReadFile, path: &Path, buf: &mut [u8], offset: u64) -
     )
     .at(offset))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::bytes_file::BytesFile;
+
+    #[test]
+    fn a_loose_block_lies_within_its_file() {
+        let mut bytes = vec![0, 0, 0, 0, 1, 0, 0, 0];
+        bytes.extend_from_slice(&crate::format::handle::block_trailer(&bytes, 0));
+        let read = |offset, size| {
+            let file = BytesFile(bytes.clone());
+            let read = read_loose_block(&file, Path::new("5.ldb"), BlockHandle { offset, size });
+            read.map(|block| block.len()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(0, 8), Ok(8));
+        for (offset, size) in [(0, 9), (1, 8), (0, 100), (100, 8), (u64::MAX, 1)] {
+            let error = read(offset, size).unwrap_err();
+            assert!(error.contains("the file ends inside a block"), "{error}");
+        }
+    }
+}

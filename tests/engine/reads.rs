@@ -395,3 +395,41 @@ fn a_table_that_cannot_be_read_is_an_error_of_every_move() {
         assert!(cursor.seek_to_first().unwrap() && cursor.key() == b"0000", "{name}");
     }
 }
+
+/// A short copy must not keep a whole block alive, and a long value is not copied.
+#[test]
+fn values_of_more_than_a_kibibyte_share_the_memory_of_their_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for (key, bytes) in [("a", 10), ("b", 1024), ("c", 1025), ("d", 4000), ("e", 1)] {
+        db.put(key, vec![7; bytes]).unwrap();
+    }
+    db.flush().unwrap();
+    for (key, is_shared) in [("a", false), ("b", false), ("c", true), ("d", true)] {
+        db.get(key).unwrap().unwrap();
+        let [one, two] = [(); 2].map(|()| db.get(key).unwrap().unwrap());
+        assert_eq!(one.as_ptr() == two.as_ptr(), is_shared, "a get of {key}");
+        let mut cursor = db.cursor().unwrap();
+        assert!(cursor.seek_to_last().unwrap());
+        while cursor.key() != key.as_bytes() {
+            assert!(cursor.prev().unwrap());
+        }
+        let [one, two] = [(); 2].map(|()| cursor.value_bytes());
+        assert_eq!(one.as_ptr() == two.as_ptr(), is_shared, "{key}, from behind");
+    }
+}
+
+#[test]
+fn a_prefix_scan_may_begin_after_the_prefix_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    for key in ["a", "ab", "abc", "abd", "b"] {
+        db.put(key, "").unwrap();
+    }
+    let count = |from: Bound<&str>| db.prefix_from("ab", from).unwrap().count();
+    assert_eq!(count(Bound::Unbounded), 3);
+    assert_eq!(count(Bound::Included("ab")), 3);
+    assert_eq!(count(Bound::Excluded("ab")), 2);
+    assert_eq!(count(Bound::Excluded("a")), 3);
+    assert_eq!(count(Bound::Excluded("abd")), 0);
+}

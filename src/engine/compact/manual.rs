@@ -19,6 +19,7 @@ use crate::base::sync::thread;
 use crate::base::{Error, Result};
 use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, bytes_of, clean_cut_of, hull, is_free};
+use crate::engine::options::Options;
 use crate::engine::state::Manual;
 use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::engine::worker::{COMPACTION_NICE, claim, lower_priority};
@@ -61,25 +62,31 @@ impl Drop for Permit<'_> {
 }
 
 /// A range of keys to compact, and the level that is to hold it.
-struct Request {
+pub(super) struct Request {
     from: Option<Vec<u8>>,
     /// Inclusive upper bound: at most the last key at the time of the request. If later keys were
     /// part of it, a writer that appends could keep the compaction from ever ending.
     to: Vec<u8>,
-    output_level: usize,
+    pub(super) output_level: usize,
     /// Lowest file number of a table written after the request.
     first_new: u64,
 }
 
 impl Request {
-    /// Returns the request for the tables of `version` in `range`; `None` if there are none.
-    fn new(engine: &Engine, version: &Version, range: KeyRange<'_>) -> Option<Request> {
-        let order = engine.reads.order.user();
+    /// Returns the request for the tables of `version` in `range`; `None` if there are none. New
+    /// tables get numbers from `first_new` on.
+    pub(super) fn new(
+        version: &Version,
+        order: &UserComparator,
+        options: &Options,
+        range: KeyRange<'_>,
+        first_new: u64,
+    ) -> Option<Request> {
         let deepest = version.deepest_level(order, range)?;
         let is_all = range.from.is_none() && range.to.is_none();
         // In a smaller level, the result would exceed the target and have to move on at once.
         let bytes = (0..NUM_LEVELS).map(|level| version.level_bytes(level)).sum::<u64>();
-        let fits = |level: &usize| bytes <= target_bytes(*level, &engine.options);
+        let fits = |level: &usize| bytes <= target_bytes(*level, options);
         let fitting = match is_all {
             true => (1..NUM_LEVELS).find(fits).unwrap_or(NUM_LEVELS - 1),
             false => 1,
@@ -92,12 +99,48 @@ impl Request {
             from: range.from.map(<[u8]>::to_vec),
             to: range.to.or_else(last_key)?.to_vec(),
             output_level: deepest.max(fitting),
-            first_new: engine.numbers.next(),
+            first_new,
         })
     }
 
     fn range(&self) -> KeyRange<'_> {
         KeyRange { from: self.from.as_deref(), to: Some(&self.to) }
+    }
+
+    /// Returns the next piece of a level, after the user key `done`, with its last user key: tables
+    /// of the level, and the tables that they overlap in the levels below, of about `most` bytes.
+    /// `None` after the last.
+    pub(super) fn next_piece(
+        &self,
+        version: &Arc<Version>,
+        order: &UserComparator,
+        most: u64,
+        level: usize,
+        done: Option<&[u8]>,
+    ) -> Option<(Compaction, Vec<u8>)> {
+        let in_place = level == self.output_level;
+        let files = match level {
+            0 => closed_level0(version, order, self.range()),
+            _ => {
+                let mut left = version.overlapping(level, order, self.range());
+                left.retain(|file| {
+                    done.is_none_or(|done| order.compare(file.last_key(), done).is_gt())
+                });
+                // Tables written after the request need not be rewritten in place.
+                let is_old = |file: &Arc<TableFile>| !in_place || file.number < self.first_new;
+                let start = left.iter().position(is_old)?;
+                let run = left[start..].iter().take_while(|file| is_old(file));
+                let run: Vec<_> = run.cloned().collect();
+                let below = if in_place { None } else { Some(level + 1) };
+                first_files(version, order, level, &run, below, most)
+            }
+        };
+        let last_key = files.last()?.last_key().to_vec();
+        let (inputs, output_level) = with_levels_below(version, order, level, files, self, most);
+        debug_assert!(output_level <= self.output_level, "a piece goes too deep");
+        let version = version.clone();
+        let piece = Compaction::from_inputs(version, order, inputs, output_level, false);
+        Some((piece, last_key))
     }
 }
 
@@ -133,7 +176,9 @@ impl Engine {
     fn compact_in_pieces(&self, range: KeyRange<'_>) -> Result<()> {
         let request = {
             let mut state = self.state.lock();
-            let Some(request) = Request::new(self, &state.version, range) else { return Ok(()) };
+            let (order, first_new) = (self.reads.order.user(), self.numbers.next());
+            let request = Request::new(&state.version, order, &self.options, range, first_new);
+            let Some(request) = request else { return Ok(()) };
             let output_level = Some(request.output_level);
             state.compactions.manual = Some(Manual { output_level, waits: false });
             request
@@ -177,9 +222,13 @@ impl Engine {
         level: usize,
         done: Option<&[u8]>,
     ) -> Result<Option<(Arc<Compaction>, Vec<u8>)>> {
+        let order = self.reads.order.user();
+        let most = PIECE_TABLES.saturating_mul(self.options.max_file_bytes);
         let mut state = self.state.lock();
         let taken = loop {
-            let Some((piece, last_key)) = self.next_piece(&state, request, level, done) else {
+            let Some((piece, last_key)) =
+                request.next_piece(&state.version, order, most, level, done)
+            else {
                 break Ok(None);
             };
             if self.is_free_to_run(&state, &piece) {
@@ -207,42 +256,6 @@ impl Engine {
         let order = self.reads.order.user();
         piece.input_files().all(is_free)
             && !state.compactions.running.iter().any(|other| other.collides(piece, order))
-    }
-
-    /// Returns the next piece of a level, after the user key `done`, with its last user key: tables
-    /// of the level, and the tables that they overlap in the levels below. `None` after the last.
-    fn next_piece(
-        &self,
-        state: &State,
-        request: &Request,
-        level: usize,
-        done: Option<&[u8]>,
-    ) -> Option<(Compaction, Vec<u8>)> {
-        let (version, order) = (&state.version, self.reads.order.user());
-        let most = PIECE_TABLES.saturating_mul(self.options.max_file_bytes);
-        let in_place = level == request.output_level;
-        let files = match level {
-            0 => closed_level0(version, order, request.range()),
-            _ => {
-                let mut left = version.overlapping(level, order, request.range());
-                left.retain(|file| {
-                    done.is_none_or(|done| order.compare(file.last_key(), done).is_gt())
-                });
-                // Tables written after the request need not be rewritten in place.
-                let is_old = |file: &Arc<TableFile>| !in_place || file.number < request.first_new;
-                let start = left.iter().position(is_old)?;
-                let run = left[start..].iter().take_while(|file| is_old(file));
-                let run: Vec<_> = run.cloned().collect();
-                let below = if in_place { None } else { Some(level + 1) };
-                first_files(version, order, level, &run, below, most)
-            }
-        };
-        let last_key = files.last()?.last_key().to_vec();
-        let (inputs, output_level) = with_levels_below(version, order, level, files, request, most);
-        debug_assert!(output_level <= request.output_level, "a piece goes too deep");
-        let version = version.clone();
-        let piece = Compaction::from_inputs(version, order, inputs, output_level, false);
-        Some((piece, last_key))
     }
 }
 

@@ -176,3 +176,79 @@ impl<'a> Outputs<'a> {
         self.numbers.into_iter()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::compact::plan::Inputs;
+    use crate::engine::options::Options;
+    use crate::engine::version::testing::{order, version};
+    use crate::format::key::{KeyKind, internal_key};
+    use crate::fs::MemFs;
+
+    #[test]
+    fn a_merge_that_moves_on_passes_the_tables_before_its_key() {
+        let version = version(["L2: 3:[b-d]@100 4:[f-h]@20 5:[h#0-k]@3"]);
+        let order = order().user().clone();
+        let mut follower = Follower::new(&version, 2);
+        let mut passed = |key: &str| follower.advance(&order, key.as_bytes());
+        let steps = ["a", "b", "d", "e", "f", "h", "l", "m"].map(&mut passed);
+        assert_eq!(steps, [0, 0, 0, 100, 0, 0, 23, 0]);
+        let mut follower = Follower::new(&version, 2);
+        let mut holds = |key: &str| follower.may_hold(&order, key.as_bytes());
+        let held = ["a", "b", "d", "e", "f", "h", "k", "l"].map(&mut holds);
+        assert_eq!(held, [false, true, true, false, true, true, true, false]);
+        assert_eq!(Follower::new(&version, NUM_LEVELS).advance(&order, b"z"), 0);
+    }
+
+    #[test]
+    fn a_table_ends_at_its_size_or_over_ten_tables_two_levels_down() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let order = order().user().clone();
+        let version = version(["L1: 3:[a-z]", "L3: 4:[c-d]@1000 5:[f-g]@1 6:[i-j]@1000"]);
+        let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
+        let compaction = Compaction::from_inputs(version, &order, inputs, 2, false);
+        let ends = |max_file_bytes: u64, keys: &[&str]| {
+            let mut splitter = OutputSplitter::new(&compaction, max_file_bytes);
+            let mut outputs = Outputs::new(&engine, 2);
+            let mut ended = Vec::new();
+            for key in keys {
+                if splitter.ends_table(&outputs, &order, key.as_bytes()) {
+                    ended.push(key.to_string());
+                    outputs.end_table().unwrap();
+                }
+                let key = internal_key(key.as_bytes(), 1, KeyKind::Value);
+                outputs.add(&key, &ParsedKey::parse(&key).unwrap(), b"").unwrap();
+            }
+            outputs.end_table().unwrap();
+            outputs.into_files();
+            ended.join(" ")
+        };
+        assert_eq!(ends(100, &["a", "b", "e", "f", "h", "k"]), "h");
+        assert_eq!(ends(100, &["e", "h", "k"]), "k", "what is passed before does not count");
+        assert_eq!(ends(101, &["a", "e", "h", "k"]), "k");
+        assert_eq!(ends(1, &["a", "b"]), "b");
+    }
+
+    #[test]
+    fn an_output_goes_on_after_its_last_key_and_after_its_last_table() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let mut outputs = Outputs::new(&engine, 1);
+        let key = |user_key: &[u8], seq| internal_key(user_key, seq, KeyKind::Value);
+        assert!(outputs.is_next(&key(b"a", 1)));
+        let first = key(b"b", 5);
+        outputs.add(&first, &ParsedKey::parse(&first).unwrap(), b"").unwrap();
+        assert!(outputs.is_next(&key(b"b", 4)) && outputs.is_next(&key(b"c", 9)));
+        assert!(!outputs.is_next(&first) && !outputs.is_next(&key(b"a", 1)));
+        outputs.end_table().unwrap();
+        assert!(outputs.is_next(&key(b"c", 9)));
+        assert!(!outputs.is_next(&key(b"b", 4)), "versions of a key are in one table");
+        outputs.into_files();
+    }
+}

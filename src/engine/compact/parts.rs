@@ -43,9 +43,9 @@ const STOP_CHECK_ENTRIES: u64 = 1024;
 
 /// The half-open range of user keys `[from, to)`; `None` is unbounded.
 #[derive(Debug, Default)]
-struct Part {
-    from: Option<Vec<u8>>,
-    to: Option<Vec<u8>>,
+pub(super) struct Part {
+    pub(super) from: Option<Vec<u8>>,
+    pub(super) to: Option<Vec<u8>>,
 }
 
 /// The result of the merge of a part.
@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Returns ranges of about the same size in bytes, in key order, that together contain all
-    /// keys.
+    /// keys of a compaction.
     fn parts_of(&self, compaction: &Compaction) -> Result<Vec<Part>> {
         let worth = compaction.input_bytes() / (MIN_PART_TABLES * self.options.max_file_bytes);
         let count = worth.min(self.idle_cores() as u64);
@@ -263,24 +263,7 @@ impl Engine {
             }
             _ => compaction.input_files().try_for_each(|file| self.sample(file, &mut cuts))?,
         }
-        let order = self.reads.order.user();
-        cuts.sort_by(|a, b| order.compare(&a.0, &b.0));
-        let total: u64 = cuts.iter().map(|(_, bytes)| bytes).sum();
-        let mut parts = vec![Part::default()];
-        let mut before = 0;
-        for (key, bytes) in cuts {
-            before += bytes;
-            let made = parts.len() as u64;
-            let Some(open) = parts.last_mut() else { break };
-            let grows = open.from.as_ref().is_none_or(|from| order.compare(from, &key).is_lt());
-            if made < count && before >= total * made / count && grows {
-                open.to = Some(key.clone());
-                parts.push(Part { from: Some(key), to: None });
-            }
-        }
-        debug_assert!(parts.windows(2).all(|pair| pair[0].to == pair[1].from), "parts leave gaps");
-        debug_assert!(parts[0].from.is_none() && parts[parts.len() - 1].to.is_none());
-        Ok(parts)
+        Ok(split(cuts, count, self.reads.order.user()))
     }
 
     /// Adds some keys of a table to `cuts`, each with the estimated bytes since the previous one.
@@ -330,5 +313,77 @@ impl<'a> DropRule<'a> {
             || (entry.kind == KeyKind::Deletion
                 && retention.all_see(entry.seq)
                 && !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))))
+    }
+}
+
+/// Returns at most `count` ranges of about the same size in bytes, in key order, that together
+/// contain all keys. They meet at keys of `cuts`, each with the bytes since the previous one.
+pub(super) fn split(
+    mut cuts: Vec<(Vec<u8>, u64)>,
+    count: u64,
+    order: &UserComparator,
+) -> Vec<Part> {
+    cuts.sort_by(|a, b| order.compare(&a.0, &b.0));
+    let total: u64 = cuts.iter().map(|(_, bytes)| bytes).sum();
+    let mut parts = vec![Part::default()];
+    let mut before = 0;
+    for (key, bytes) in cuts {
+        before += bytes;
+        let made = parts.len() as u64;
+        let Some(open) = parts.last_mut() else { break };
+        let grows = open.from.as_ref().is_none_or(|from| order.compare(from, &key).is_lt());
+        if made < count && before >= total * made / count && grows {
+            open.to = Some(key.clone());
+            parts.push(Part { from: Some(key), to: None });
+        }
+    }
+    debug_assert!(parts.windows(2).all(|pair| pair[0].to == pair[1].from), "parts leave gaps");
+    debug_assert!(parts[0].from.is_none() && parts[parts.len() - 1].to.is_none());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::compact::plan::Inputs;
+    use crate::engine::options::Options;
+    use crate::engine::version::testing::{table, version};
+    use crate::fs::MemFs;
+
+    #[test]
+    fn outputs_that_share_a_key_are_not_disjoint() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let disjoint = |tables: &[&str]| {
+            let files: Vec<NewFile> = tables.iter().map(|text| table(1, text)).collect();
+            engine.are_disjoint(&files)
+        };
+        assert!(disjoint(&[]) && disjoint(&["3:[a-c]"]));
+        assert!(disjoint(&["3:[a-c]", "4:[d-d]", "5:[e-f]"]));
+        assert!(!disjoint(&["3:[a-c]", "4:[c#0-d]"]));
+        assert!(!disjoint(&["3:[d-f]", "4:[a-c]"]));
+    }
+
+    #[test]
+    fn running_compactions_share_the_processors() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let version = version(["L1: 3:[a-c]"]);
+        let inputs = || Inputs(vec![(1, version.level(1).to_vec())]);
+        let order = engine.reads.order.user();
+        let made = || Compaction::from_inputs(version.clone(), order, inputs(), 2, false);
+        let idle = |running: usize| {
+            let mut running: Vec<_> = (0..running).map(|_| Arc::new(made())).collect();
+            std::mem::swap(&mut engine.state.lock().compactions.running, &mut running);
+            let idle = engine.idle_cores();
+            engine.state.lock().compactions.running.clear();
+            idle
+        };
+        // In deterministic mode there are two, on any machine.
+        assert_eq!([0, 1, 2, 3].map(idle), [2, 2, 1, 1]);
     }
 }

@@ -193,3 +193,20 @@ fn pick_sorted(
     }
     Compaction::new(version, order, options, level, files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_target_is_five_tables_or_four_memtables() {
+        let target = |level, buffer, table| {
+            let options = Options::default().write_buffer_bytes(buffer).max_file_bytes(table);
+            target_bytes(level, &options)
+        };
+        assert_eq!(target(1, 1 << 20, 2 << 20), 10 << 20);
+        assert_eq!(target(1, 8 << 20, 2 << 20), 32 << 20);
+        assert_eq!(target(2, 8 << 20, 2 << 20), 320 << 20);
+        assert_eq!(target(6, 1, 1), 500_000);
+    }
+}

@@ -183,7 +183,7 @@ pub(crate) fn clean_cut_of(
         return files.to_vec();
     };
     let mut cut = clean_cut(level_files, first, order);
-    cut.extend(level_files[first + 1..=last].iter().cloned());
+    cut.extend(level_files[first..=last].iter().cloned());
     cut.extend(clean_cut(level_files, last, order));
     let mut seen = std::collections::BTreeSet::new();
     cut.retain(|file| seen.insert(file.number));

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use crate::base::transcript::{
     Command, number, {self},
 };
+use crate::engine::compact::manual::Request;
+use crate::engine::compact::parts::{Part, split};
 use crate::engine::compact::pick::{pick, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
 use crate::engine::version::testing::{key, level, numbers, order, version};
 use crate::engine::version::tombstones::EntryCounts;
-use crate::engine::version::{TableFile, Version};
+use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KeyKind, MAX_SEQ_NO, ParsedKey, UserComparator};
 
@@ -87,8 +89,52 @@ impl Machine {
                 let made = Compaction::new(&self.version, &self.order, &self.options, level, files);
                 made.as_ref().map_or("none".to_owned(), show)
             }
+            "pieces" => self.pieces(command),
+            "split" => {
+                let cut = |line: &&str| {
+                    let (key, bytes) = line.split_once('@').expect("key@bytes");
+                    (key.as_bytes().to_vec(), number(bytes))
+                };
+                let cuts = command.input.iter().map(cut).collect();
+                let parts = split(cuts, number(command.args[0]), &self.order);
+                let end = |end: &Option<Vec<u8>>| match end {
+                    Some(key) => String::from_utf8_lossy(key).into_owned(),
+                    None => "..".to_owned(),
+                };
+                let part = |part: &Part| format!("{} to {}", end(&part.from), end(&part.to));
+                parts.iter().map(part).collect::<Vec<_>>().join(", ")
+            }
             _ => command.unknown(),
         }
+    }
+
+    /// Returns the pieces of a manual compaction, with the last key of each, as if none of them
+    /// changed the version.
+    fn pieces(&self, command: &Command<'_>) -> String {
+        let range = KeyRange {
+            from: command.arg("from").map(str::as_bytes),
+            to: command.arg("to").map(str::as_bytes),
+        };
+        let (version, order) = (&self.version, &self.order);
+        let first_new = command.number("first_new", u64::MAX);
+        let Some(request) = Request::new(version, order, &self.options, range, first_new) else {
+            return "nothing to compact".to_owned();
+        };
+        let most = command.number("most", u64::MAX);
+        let mut lines = vec![format!("into L{}", request.output_level)];
+        for level in 0..=request.output_level {
+            let mut done: Option<Vec<u8>> = None;
+            while let Some((piece, last_key)) =
+                request.next_piece(version, order, most, level, done.as_deref())
+            {
+                lines.push(format!("{}, up to {}", show(&piece), last_key.escape_ascii()));
+                if level == 0 {
+                    break;
+                }
+                done = Some(last_key);
+            }
+        }
+        lines.join("\n")
     }
 
     /// Returns the size of each level with tables, relative to its target, as text.
@@ -150,6 +196,12 @@ fn show(compaction: &Compaction) -> String {
 fn what_a_compaction_takes() {
     let mut machine = Machine::new();
     transcript::run("pick", |command| machine.answer(command));
+}
+
+#[test]
+fn pieces_of_a_manual_compaction() {
+    let mut machine = Machine::new();
+    transcript::run("pieces", |command| machine.answer(command));
 }
 
 #[test]

@@ -202,6 +202,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_chunk_is_filled_to_its_last_byte() {
+        let quarter = ARENA_CHUNK_BYTES / 4 - 1 - TRAILER_BYTES;
+        let mut arena = Arena::default();
+        let mut address = |bytes: usize| {
+            let stored = arena.store(b"k", 1, &vec![b'x'; bytes]);
+            (stored.data.as_ptr().addr(), arena.chunk.capacity())
+        };
+        let (first, _) = address(quarter);
+        for at in 1..4 {
+            let left = (3 - at) * ARENA_CHUNK_BYTES / 4;
+            assert_eq!(address(quarter), (first + at * ARENA_CHUNK_BYTES / 4, left));
+        }
+        address(5);
+        let (_, left) = address(quarter + 1);
+        assert_eq!(left, ARENA_CHUNK_BYTES - 14, "one byte more is stored alone");
+    }
+
+    #[test]
     fn slots_follow_each_other_without_a_gap() {
         let mut expected = (0, 0, 0);
         for index in 0..CHUNK_SLOTS as u32 * FIRST_DIRECTORY * 9 {

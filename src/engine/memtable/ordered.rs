@@ -455,3 +455,49 @@ fn merged(entries: &Entries, old: &Leaf, new: &[u32], order: Option<&dyn Compara
     debug_assert!(all.len() >= new.len(), "a merge loses entries");
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::memtable::entries::Arena;
+
+    /// Returns the entries of these user keys.
+    fn entries(keys: &[&str]) -> Entries {
+        let (entries, mut arena) = (Entries::new(), Arena::default());
+        for key in keys {
+            entries.push(arena.store(key.as_bytes(), 1, b""));
+        }
+        entries
+    }
+
+    #[test]
+    fn a_leaf_finds_keys_before_within_and_after_its_common_prefix() {
+        let keys = ["prefix/a", "prefix/aaaaaaaa1", "prefix/aaaaaaaa2", "prefix/b"];
+        let entries = entries(&keys);
+        let leaf = Leaf::new(&entries, &[0, 1, 2, 3], None, None);
+        assert_eq!((leaf.shared, leaf.len()), ("prefix/".len(), 4));
+        let targets = ["", "o", "pre", "prefiw", "prefix/", "prefix/aaaaaaaa1a", "prefix/c"];
+        let after = ["prefiy", "prefix0", "prf", "q", "prefj"];
+        for target in targets.iter().chain(&after).chain(&keys) {
+            let expected = keys.iter().filter(|key| *key < target).count();
+            let below = leaf.below(&entries, (target.as_bytes(), u64::MAX), None);
+            assert_eq!(below, expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn a_leaf_is_split_once_it_is_too_long() {
+        let keys: Vec<String> = (0..=SPLIT_ABOVE).map(|at| format!("{at:05}")).collect();
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let sizes = |count: usize| {
+            let ordered = Ordered::new(None);
+            ordered.catch_up(&entries(&keys[..count]));
+            let sizes = ordered.leaves.iter().map(|leaf| leaf.value().lock().len());
+            sizes.collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(SPLIT_ABOVE), [SPLIT_ABOVE]);
+        let split = sizes(SPLIT_ABOVE + 1);
+        assert!(split.len() > 1 && split[0] == SPLIT_INTO, "{split:?}");
+        assert_eq!(split.iter().sum::<usize>(), SPLIT_ABOVE + 1);
+    }
+}

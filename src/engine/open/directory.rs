@@ -289,3 +289,118 @@ pub(crate) fn lock(fs: &dyn Fs, dir: &Path) -> Result<Box<dyn FileLock>> {
         Err(error) => Err(Error::io("lock", path, error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::MemFs;
+
+    fn files(names: &[&str]) -> Vec<(String, FileName)> {
+        let parsed = |name: &&str| ((*name).to_owned(), FileName::parse(name).expect("a name"));
+        names.iter().map(parsed).collect()
+    }
+
+    #[test]
+    fn edits_are_lost_if_the_first_log_is_gone_and_a_later_table_is_not_named() {
+        let lost = |names: &[&str], log, named: &[u64]| {
+            lost_edits(&files(names), log, &named.iter().copied().collect())
+        };
+        let evidence =
+            "the MANIFEST ends too early: 000007.log is gone, and no edit names 000008.ldb";
+        assert_eq!(lost(&["000005.ldb", "000008.ldb"], 7, &[5]).as_deref(), Some(evidence));
+        assert_eq!(lost(&["000007.log", "000008.ldb"], 7, &[5]), None, "the log is there");
+        assert_eq!(lost(&["000009.log", "000005.ldb", "000008.ldb"], 7, &[5, 8]), None);
+        assert_eq!(lost(&["000006.ldb"], 7, &[]), None, "the table is older than the log");
+        assert_eq!(lost(&["000007.ldb"], 7, &[]), None);
+        assert_eq!(lost(&["000008.ldb"], 0, &[]), None, "there is no log");
+    }
+
+    #[test]
+    fn a_file_with_the_last_number_leaves_none_for_new_ones() {
+        let dir = Path::new("/db");
+        let check = |names: &[&str], next| {
+            let checked = check_numbers(dir, &files(names), next);
+            checked.map_err(|error| error.to_string())
+        };
+        let most = MAX_FILE_NUMBER;
+        assert_eq!(check(&["000005.ldb", "CURRENT"], most), Ok(()));
+        let last = format!("{most:06}.log");
+        assert!(check(&["000005.ldb", &last], 6).unwrap_err().contains(&last));
+        assert!(check(&[], most + 1).unwrap_err().contains("/db"));
+        assert_eq!(check(&[&format!("{:06}.log", most - 1)], 0), Ok(()));
+    }
+
+    #[test]
+    fn only_errors_that_never_pass_let_a_directory_go_unsynced() {
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::Unsupported, ErrorKind::InvalidInput] {
+            assert!(is_refusal(kind), "{kind}");
+        }
+        for kind in [ErrorKind::Other, ErrorKind::Interrupted, ErrorKind::NotFound] {
+            assert!(!is_refusal(kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_created_with_its_parents_and_their_names_are_synced() {
+        use crate::fs::sim::{Fault, OpKind, SimFs};
+        let fs = SimFs::new(1);
+        create_dir(&fs, Path::new("/a/b/c")).unwrap();
+        assert!(fs.exists(Path::new("/a/b/c")).unwrap());
+        assert_eq!(fs.counts().of(OpKind::SyncDir), 3);
+        let create = |code| {
+            fs.inject(Fault::os_error(code).on(&[OpKind::SyncDir]));
+            create_dir(&fs, Path::new("/a/b/c")).map_err(|error| error.io_kind())
+        };
+        const EIO: i32 = 5;
+        const EACCES: i32 = 13;
+        assert!(create(EIO).is_err());
+        assert_eq!(create(EACCES), Ok(()), "the directory was there already");
+    }
+
+    #[test]
+    fn the_logs_from_the_first_one_on_are_live_and_the_one_named_before() {
+        let recovered = |log_number, prev_log_number| Recovered {
+            log_number,
+            prev_log_number,
+            ..Recovered::default()
+        };
+        let names = files(&["000009.log", "000003.log", "000005.log", "000004.ldb", "CURRENT"]);
+        assert_eq!(live_logs(&names, &recovered(5, 0)), [5, 9]);
+        assert_eq!(live_logs(&names, &recovered(5, 3)), [3, 5, 9]);
+        assert_eq!(live_logs(&names, &recovered(6, 0)), [9]);
+        assert_eq!(live_logs(&files(&["000000.log"]), &recovered(1, 0)), [0; 0]);
+    }
+
+    #[test]
+    fn a_damaged_end_of_the_manifest_counts_if_a_file_is_missing() {
+        let dir = Path::new("/db");
+        let damaged = Recovered {
+            log_number: 5,
+            damage: Some(Error::corruption("damaged")),
+            ..Recovered::default()
+        };
+        let check = |names: &[&str], recovered: &Recovered, paranoid| {
+            check_files(dir, &files(names), recovered, paranoid).is_ok()
+        };
+        assert!(check(&["000005.log"], &damaged, false));
+        assert!(!check(&["000005.log"], &damaged, true));
+        assert!(!check(&["000006.log"], &damaged, false));
+        let sound = Recovered { log_number: 5, ..Recovered::default() };
+        assert!(check(&["000006.log"], &sound, true));
+        assert!(!check(&["000006.log", "000007.ldb"], &sound, false));
+    }
+
+    #[test]
+    fn a_directory_with_parts_of_a_database_is_not_taken_for_a_new_one() {
+        let fs = MemFs::new();
+        let dir = Path::new("/db");
+        assert!(!has_database(&fs, dir).unwrap());
+        fs.create_dir(dir).unwrap();
+        assert!(!has_database(&fs, dir).unwrap());
+        fs.create(&dir.join("000005.ldb")).unwrap();
+        let error = has_database(&fs, dir).unwrap_err().to_string();
+        assert!(error.contains("there is no CURRENT, but 000005.ldb is there"), "{error}");
+        fs.create(&dir.join("CURRENT")).unwrap();
+        assert!(has_database(&fs, dir).unwrap());
+    }
+}

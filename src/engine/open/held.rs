@@ -275,6 +275,19 @@ mod tests {
     }
 
     #[test]
+    fn the_names_are_fixed_in_the_directory_of_the_database_only() {
+        let inner = MemFs::new();
+        for dir in ["/db", "/other"] {
+            inner.create_dir(Path::new(dir)).unwrap();
+            inner.create(&Path::new(dir).join("new")).unwrap();
+        }
+        let names = Some((PathBuf::from("/db"), vec!["old".to_owned()]));
+        let fs = HeldFs { names, ..HeldFs::new(Arc::new(inner), Files::new()) };
+        assert_eq!(fs.list(Path::new("/db")).unwrap(), ["old"]);
+        assert_eq!(fs.list(Path::new("/other")).unwrap(), ["new"]);
+    }
+
+    #[test]
     fn a_removed_table_that_could_not_be_held_says_so() {
         let path = Path::new("/db/000005.ldb");
         let files = Files::from([
@@ -283,6 +296,10 @@ mod tests {
         ]);
         let fs = HeldFs::new(Arc::new(MemFs::new()), files);
         assert_eq!(fs.unheld(), 1);
+        let [unheld, held] = ["/db/000005.ldb", "/db/000006.ldb"]
+            .map(|path| fs.open_table(Path::new(path)).unwrap());
+        assert_eq!((unheld.len().unwrap(), unheld.is_held()), (10, false));
+        assert_eq!((held.len().unwrap(), held.is_held()), (1, true));
         let error = fs.open_table(path).unwrap().read_at(&mut [0], 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         let text = error.to_string();

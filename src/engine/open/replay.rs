@@ -268,3 +268,88 @@ fn insert_record(mem: &Memtable, record: &[u8], arena: &mut Arena) -> Result<Seq
     mem.insert_batch(record, first_seq, arena)?;
     Ok(last_seq)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::version::testing::order;
+    use crate::format::batch::WriteBatch;
+    use crate::fs::MemFs;
+    use crate::log::LogWriter;
+
+    /// Replays logs 1, 2 and so on, each with one put, except those in `damaged` and `empty`.
+    /// Returns the result, and the number of memtables at each call of `full`, which takes the
+    /// oldest away.
+    fn replay(logs: u64, damaged: &[u64], empty: &[u64], buffer: usize) -> (Replayed, Vec<usize>) {
+        let (fs, dir) = (MemFs::new(), Path::new("/db"));
+        fs.create_dir(dir).unwrap();
+        for number in 1..=logs {
+            let file = fs.create(&dir.join(name::log_name(number))).unwrap();
+            let mut log = LogWriter::new(file, 0);
+            let mut batch = WriteBatch::new();
+            batch.put(number.to_be_bytes(), b"value");
+            batch.set_sequence(number);
+            let contents = match damaged.contains(&number) {
+                true => &b"no batch"[..],
+                false => batch.contents(),
+            };
+            if !empty.contains(&number) {
+                log.add_record(contents).unwrap();
+            }
+        }
+        let order = order();
+        let replay = LogReplay {
+            fs: &fs,
+            dir,
+            order: &order,
+            write_buffer_bytes: buffer,
+            paranoid: false,
+            beside_writer: false,
+        };
+        let mut fulls = Vec::new();
+        let full = |memtables: &mut VecDeque<Frozen>| {
+            fulls.push(memtables.len());
+            memtables.pop_front();
+            Ok(())
+        };
+        let numbers: Vec<u64> = (1..=logs).collect();
+        let replayed = replay.run(&numbers, 0, full).unwrap();
+        (replayed, fulls)
+    }
+
+    #[test]
+    fn memtables_are_flushed_once_there_are_too_many() {
+        let most = MAX_RECOVERED_MEMTABLES;
+        let (replayed, fulls) = replay(most as u64 + 1, &[], &[], 1);
+        assert_eq!((replayed.memtables.len(), fulls), (most + 1, vec![]));
+        let (replayed, fulls) = replay(most as u64 + 3, &[], &[], 1);
+        assert_eq!((replayed.memtables.len(), fulls), (most + 1, vec![most + 1; 2]));
+        let (replayed, fulls) = replay(9, &[], &[], usize::MAX);
+        assert_eq!((replayed.memtables.len(), fulls), (1, vec![]));
+        assert_eq!((replayed.recovery.logs, replayed.recovery.records), (9, 9));
+        assert_eq!((replayed.last_seq, replayed.last_log.map(|(number, _)| number)), (9, Some(9)));
+    }
+
+    #[test]
+    fn what_comes_after_a_damaged_log_is_lost_unless_it_is_empty() {
+        let (replayed, _) = replay(5, &[2], &[4], usize::MAX);
+        let lost = replayed.recovery.lost.iter();
+        let lost: Vec<_> =
+            lost.map(|log| log.path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(lost, ["000002.log", "000003.log", "000005.log"]);
+        assert_eq!((replayed.recovery.logs, replayed.recovery.records), (2, 1));
+        assert_eq!((replayed.last_seq, replayed.last_log), (1, None));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "memtables are out of order")]
+    fn memtables_are_replayed_in_the_order_of_their_logs() {
+        let frozen = |first_log| {
+            let mem = Arc::new(Memtable::new(order().user(), 0));
+            Frozen { mem, first_log, bytes: 0 }
+        };
+        let memtables = VecDeque::from([frozen(5), frozen(4)]);
+        Replayed { memtables, last_seq: 0, recovery: Recovery::default(), last_log: None }.check();
+    }
+}

@@ -253,3 +253,18 @@ pub(crate) fn multi_get<K: AsRef<[u8]>>(
     }
     Ok(values)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_fits_is_kept_on_the_stack() {
+        for (bytes, on_heap) in [(0, false), (STACK_KEY_BYTES, false), (STACK_KEY_BYTES + 1, true)]
+        {
+            let key = LookupKey::new(&vec![7; bytes], 9);
+            assert_eq!(!key.heap.is_empty(), on_heap, "{bytes} bytes");
+            assert_eq!(key.bytes().len(), bytes + TRAILER_BYTES);
+        }
+    }
+}

@@ -407,6 +407,7 @@ mod tests {
     use super::*;
     use crate::base::{BytewiseComparator, Comparator};
     use crate::engine::memtable::{Arena, Memtable};
+    use crate::engine::version::testing;
     use crate::format::batch::WriteBatch;
     use crate::format::key::{KIND_FOR_SEEK, UserComparator, internal_key, user_key};
 
@@ -468,6 +469,16 @@ mod tests {
             assert!(interrupted.0.lock().unwrap().is_none(), "nothing was compared");
             let expected = if number == 2 { b"b" } else { b"a" };
             assert_eq!(user_key(merge.key()), expected, "move {number}");
+        }
+    }
+
+    #[test]
+    fn a_heap_holds_each_of_the_sources_at_most_once() {
+        let mut merge = MergeCursor::new(testing::order(), Vec::new());
+        assert!(merge.check());
+        for heap in [vec![0], vec![0, 0], vec![1, 1], vec![3]] {
+            merge.heap = heap;
+            assert!(!merge.check(), "{:?} of no source", merge.heap);
         }
     }
 }

@@ -82,3 +82,19 @@ impl Metrics {
 pub(crate) fn micros_of(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flushes_and_stalls_add_up() {
+        let metrics = Metrics::default();
+        metrics.flush(100, Duration::from_micros(1234));
+        metrics.flush(20, Duration::from_nanos(5999));
+        assert_eq!(metrics.flushes.load(Relaxed), 2);
+        assert_eq!(metrics.flush_bytes.load(Relaxed), 120);
+        assert_eq!(metrics.flush_micros.load(Relaxed), 1239);
+        assert_eq!(micros_of(Duration::MAX), u64::MAX);
+    }
+}

@@ -222,3 +222,45 @@ fn sstables_text(version: &Version) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flushes_count_for_level_0_and_empty_levels_are_left_out() {
+        let level = |files, mib: u64, seconds: u64| LevelStats {
+            files,
+            bytes: mib << 20,
+            bytes_read: mib << 21,
+            bytes_written: (3 * mib) << 20,
+            micros: seconds * 1_000_000,
+            ..LevelStats::default()
+        };
+        let stats = Stats {
+            flush_bytes: 5 << 20,
+            flush_micros: 7_000_000,
+            levels: vec![level(1, 10, 4), level(0, 0, 0), level(0, 0, 2), level(3, 0, 0)],
+            memtable_bytes: 100,
+            block_cache_bytes: 20,
+            pinned_bytes: 3,
+            ..Stats::default()
+        };
+        let text = stats_text(&stats);
+        let rows: Vec<Vec<&str>> =
+            text.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            rows,
+            [
+                ["0", "1", "10", "11", "20", "35"],
+                ["2", "0", "0", "2", "0", "0"],
+                ["3", "3", "0", "0", "0", "0"],
+            ]
+        );
+        let property = |name| property(name, &stats, &Version::default());
+        assert_eq!(property("leveldb.approximate-memory-usage").as_deref(), Some("123"));
+        assert_eq!(property("leveldb.num-files-at-level6").as_deref(), Some("0"));
+        assert_eq!(property("leveldb.num-files-at-level7"), None);
+        assert_eq!(property("leveldb.none"), None);
+    }
+}

@@ -16,7 +16,7 @@ use crate::fs::{Fs, ReadFile, sync_dir};
 use crate::log::{LogReader, LogWriter, Tail};
 
 /// The contents of a MANIFEST.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recovered {
     /// Edit that turns an empty version into the one that the MANIFEST describes.
     pub edit: VersionEdit,
@@ -285,5 +285,99 @@ impl Manifest {
             self.log.mark_failed(FAILED_MARK);
             Error::io("sync", &self.path, error)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::version::testing;
+    use crate::fs::sim::{Fault, OpKind, SimFs};
+
+    const DIR: &str = "/db";
+
+    fn manifest(fs: &SimFs, number: u64, edits: &[VersionEdit]) -> Manifest {
+        let path = Path::new(DIR).join(name::manifest_name(number));
+        let log = LogWriter::new(fs.create(&path).unwrap(), 0);
+        let mut manifest = Manifest { number, path, log, version_bytes: 0 };
+        edits.iter().for_each(|edit| manifest.add(edit).unwrap());
+        manifest
+    }
+
+    #[test]
+    fn damage_in_several_blocks_at_the_end_is_the_end_unless_a_record_follows() {
+        use crate::format::record::{BLOCK_BYTES, HEADER_BYTES};
+        let fs = SimFs::new(1);
+        let path = Path::new("/log");
+        // Each record fills a block.
+        let mut log = LogWriter::new(fs.create(path).unwrap(), 0);
+        (0..4).for_each(|_| log.add_record(&[7; BLOCK_BYTES - HEADER_BYTES]).unwrap());
+        let file = fs.open(path).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_at(&mut bytes, 0).unwrap();
+        for (damaged, is_end) in [(1..4, true), (1..3, false), (3..4, true)] {
+            let mut bytes = bytes.clone();
+            damaged.clone().for_each(|block| bytes[block * BLOCK_BYTES + 100] ^= 1);
+            let file = Arc::new(crate::fs::bytes_file::BytesFile(bytes));
+            let mut reader = LogReader::new(file, path).unwrap();
+            (0..damaged.start).for_each(|_| assert!(reader.next().unwrap().is_some()));
+            let error = reader.next().unwrap_err();
+            let end = check_nothing_follows(&mut reader, &error);
+            assert_eq!(end.is_ok(), is_end, "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn a_manifest_may_name_tables_if_an_edit_does_or_cannot_be_read() {
+        let fs = SimFs::new(1);
+        fs.create_dir(Path::new(DIR)).unwrap();
+        let empty = VersionEdit { log_number: Some(3), ..VersionEdit::default() };
+        let table = testing::edit(["L1: 3:[a-c]"]);
+        let may = |edits: &[VersionEdit]| {
+            let path = manifest(&fs, 1, edits).path;
+            may_name_tables(&fs, &path).map_err(|error| error.io_kind())
+        };
+        assert_eq!(may(&[]), Ok(false));
+        assert_eq!(may(&[empty.clone(), empty.clone()]), Ok(false));
+        assert_eq!(may(&[empty.clone(), table]), Ok(true));
+        let path = manifest(&fs, 1, std::slice::from_ref(&empty)).path;
+        let len = fs.len(&path).unwrap();
+        fs.append(&path).unwrap().set_len(len - 1).unwrap();
+        assert!(!may_name_tables(&fs, &path).unwrap(), "cut short");
+        fs.inject(Fault::io_error().on(&[OpKind::Read]));
+        may_name_tables(&fs, &path).unwrap_err();
+    }
+
+    #[test]
+    fn a_manifest_is_overgrown_above_twice_its_version() {
+        let fs = SimFs::new(1);
+        fs.create_dir(Path::new(DIR)).unwrap();
+        let edit = VersionEdit { log_number: Some(3), ..VersionEdit::default() };
+        let mut manifest = manifest(&fs, 1, &[edit]);
+        let len = manifest.log.len();
+        let mut overgrown = |version_bytes, rotate_bytes| {
+            manifest.version_bytes = version_bytes;
+            manifest.is_overgrown(rotate_bytes)
+        };
+        assert!(overgrown(0, len - 1) && !overgrown(0, len));
+        assert!(overgrown(len / 2 - 1, 0) && !overgrown(len.div_ceil(2), 0));
+        assert!(!overgrown(len, 0) && !overgrown(len / 2 + 1, len - 1));
+    }
+
+    #[test]
+    fn current_may_name_a_manifest_that_is_not_there_or_cannot_be_opened() {
+        let fs = SimFs::new(1);
+        fs.create_dir(Path::new(DIR)).unwrap();
+        set_current(&fs, Path::new(DIR), 4).unwrap();
+        let open = || open_manifest(&fs, Path::new(DIR)).map(|_| ()).unwrap_err();
+        let missing = "CURRENT names MANIFEST-000004, which does not exist";
+        let before = fs.counts().of(OpKind::Open);
+        assert!(open().to_string().contains(missing));
+        // CURRENT is read again, because a writer may have replaced it, but not again and again.
+        assert_eq!(fs.counts().of(OpKind::Open) - before, 3);
+        manifest(&fs, 4, &[]);
+        fs.inject(Fault::io_error().on(&[OpKind::Open]).path("*MANIFEST*"));
+        assert!(!open().is_corruption());
+        assert_eq!(open_manifest(&fs, Path::new(DIR)).unwrap().0, "MANIFEST-000004");
     }
 }

@@ -381,6 +381,25 @@ mod tests {
     }
 
     #[test]
+    fn a_table_is_found_among_those_whose_keys_begin_alike() {
+        let names = ["a", "m/long prefix 1", "m/long prefix 3", "m/long prefix 5", "z"];
+        let mut edit = VersionEdit::default();
+        for (at, name) in names.iter().enumerate() {
+            edit.new_files.push(table(1, at as u64 + 3, name, &format!("{name}+")));
+        }
+        let version = Version::default().apply(&edit, &order(), &testing::trash()).unwrap();
+        let find = |key: &str| {
+            let found = version.find_table(1, order().user(), key.as_bytes());
+            found.map(|file| file.number)
+        };
+        for (at, name) in names.iter().enumerate() {
+            assert_eq!(find(name), Some(at as u64 + 3), "{name}");
+            assert_eq!(find(&format!("{name}*")), Some(at as u64 + 3), "{name}*");
+            assert_eq!(find(&format!("{name},")), None, "{name},");
+        }
+    }
+
+    #[test]
     fn a_version_that_breaks_a_rule_is_found() {
         assert_eq!(sound().check(&order()), Ok(()));
         assert_eq!(sound().level_bytes(0), 900);

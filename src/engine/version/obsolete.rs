@@ -160,6 +160,23 @@ mod tests {
     use crate::fs::MemFs;
 
     #[test]
+    fn a_table_is_removed_under_either_of_its_names_but_not_under_both() {
+        let fs = MemFs::new();
+        let dir = Path::new("db");
+        fs.create_dir(dir).unwrap();
+        let trash = Trash::new(Arc::new(fs.clone()), dir);
+        let [now, before] =
+            [name::table_name(7), name::legacy_table_name(7)].map(|name| dir.join(name));
+        fs.create(&before).unwrap();
+        trash.remove([7].into_iter());
+        assert!(!fs.exists(&before).unwrap());
+        fs.create(&before).unwrap();
+        fs.create(&now).unwrap();
+        trash.remove([7].into_iter());
+        assert!(!fs.exists(&now).unwrap() && fs.exists(&before).unwrap());
+    }
+
+    #[test]
     fn a_table_that_a_version_names_is_not_removed_whoever_asks() {
         let fs = MemFs::new();
         let dir = Path::new("db");

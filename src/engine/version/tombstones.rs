@@ -126,3 +126,27 @@ impl Tombstones {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(entries: u64, tombstones: u64, newest_tombstone: SeqNo) {
+        let newest = newest_tombstone;
+        let counts = EntryCounts { entries, tombstones, newest_tombstone, newest };
+        Tombstones::default().set_counts(counts);
+    }
+
+    #[test]
+    fn all_entries_may_be_tombstones() {
+        set(3, 3, 9);
+        set(3, 0, 0);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "more tombstones than entries")]
+    fn there_are_no_more_tombstones_than_entries() {
+        set(3, 4, 9);
+    }
+}

@@ -222,3 +222,34 @@ impl Engine {
         self.sync_log(commit, next_seq).inspect_err(|error| self.fail(error.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::engine::options::Options;
+    use crate::fs::MemFs;
+
+    #[test]
+    fn the_last_sequence_number_is_given_out_and_none_after_it() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let write = |puts: usize| {
+            let mut batch = WriteBatch::new();
+            (0..puts).for_each(|_| batch.put(b"key", b""));
+            engine.write(&WriteOptions::default(), Write::Batch(batch))
+        };
+        let last_seq = MAX_SEQ_NO - 2;
+        engine.commit.lock().last_seq = last_seq;
+        engine.reads.set_visible_seq(last_seq);
+        for puts in [3, 4, 100] {
+            let error = write(puts).unwrap_err().to_string();
+            assert!(error.contains("used up its sequence numbers"), "{error}");
+        }
+        write(2).unwrap();
+        write(1).unwrap_err();
+        assert_eq!(engine.reads.visible_seq(), MAX_SEQ_NO);
+    }
+}

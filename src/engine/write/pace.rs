@@ -194,9 +194,7 @@ impl Engine {
         let mut wait = self.pace.lead(mem_bytes, self.options.write_buffer_bytes);
         let mut state = self.state.lock();
         let level0 = state.version.level(0).len();
-        if let Some(over) = level0.checked_sub(pick::LEVEL0_SLOWDOWN_FILES) {
-            wait = wait.max(MAX_WAIT / 8 * (over as u32 + 1).min(8));
-        }
+        wait = wait.max(slowdown(level0));
         if wait < MIN_WAIT || state.lifecycle.refusal().is_some() {
             return;
         }
@@ -212,6 +210,15 @@ impl Engine {
     }
 }
 
+/// Returns the wait at each step while level 0 has this number of tables. It grows with each table
+/// from the first one over the limit on, up to [`MAX_WAIT`].
+fn slowdown(level0: usize) -> Duration {
+    match level0.checked_sub(pick::LEVEL0_SLOWDOWN_FILES) {
+        Some(over) => MAX_WAIT / 8 * (over as u32 + 1).min(8),
+        None => Duration::ZERO,
+    }
+}
+
 /// Returns the size of the memtable, in bytes, at which to check the pace next.
 fn next_look(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
     let step = STEP_BYTES.min(write_buffer_bytes / 4);
@@ -220,7 +227,51 @@ fn next_look(mem_bytes: usize, write_buffer_bytes: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::write::queue::Write;
+    use crate::fs::MemFs;
+
+    #[test]
+    fn two_memtables_may_wait_for_their_flush() {
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let options = options.fs(Arc::new(MemFs::new()));
+        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        for frozen in [1, 2, 2, 2] {
+            engine.write(&WriteOptions::default(), Write::Put(b"key", b"")).unwrap();
+            engine.make_room(&mut engine.commit.lock(), true).unwrap();
+            assert_eq!(engine.state.lock().frozen.len(), frozen);
+        }
+    }
+
+    #[test]
+    fn a_writer_waits_longer_with_each_table_of_level_0() {
+        let most = pick::LEVEL0_SLOWDOWN_FILES;
+        let eighths = |files| slowdown(files).as_nanos() * 8 / MAX_WAIT.as_nanos();
+        assert_eq!([most - 1, most, most + 1, most + 6].map(eighths), [0, 1, 2, 7]);
+        assert_eq!([most + 7, most + 8, most + 100].map(slowdown), [MAX_WAIT; 3]);
+    }
+
+    #[test]
+    fn the_next_log_is_ordered_once_at_half_a_buffer() {
+        let ordered = |options: Options, bytes| {
+            let options = options.create_if_missing(true).inline_background(Some(4));
+            let options = options.write_buffer_bytes(100).fs(Arc::new(MemFs::new()));
+            let engine = Engine::open(Path::new("/db"), options).unwrap();
+            engine.order_spare_log(bytes);
+            let first = engine.state.lock().logs.wants_spare;
+            engine.state.lock().logs.wants_spare = false;
+            engine.create_spare_log();
+            engine.order_spare_log(bytes);
+            assert!(!engine.state.lock().logs.wants_spare, "there is one");
+            first
+        };
+        assert!(!ordered(Options::default(), 49));
+        assert!(ordered(Options::default(), 50) && ordered(Options::default(), 99));
+        assert!(!ordered(Options::default().reuse_logs(true), 99));
+    }
 
     #[test]
     fn a_writer_is_ahead_of_a_flush_that_would_not_end_at_half_a_buffer() {

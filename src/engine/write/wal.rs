@@ -242,7 +242,98 @@ mod tests {
     use super::*;
     use crate::engine::options::{Options, WriteOptions};
     use crate::engine::write::queue::Write;
-    use crate::fs::sim::{CrashPlan, SimFs};
+    use crate::format::batch::decode_header;
+    use crate::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
+    use crate::log::LogReader;
+
+    /// Opens a database in which the next sync of a log fails, `change`s it, and returns the
+    /// sequence number of the last record of each log, if that is a mark without operations.
+    fn marks(change: impl FnOnce(&Arc<Engine>)) -> Vec<Option<SeqNo>> {
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        engine.write(&WriteOptions::default(), Write::Put(b"a", b"")).unwrap();
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+        change(&engine);
+        let mut logs = fs.list(Path::new("/db")).unwrap();
+        logs.retain(|name| name.ends_with(".log"));
+        logs.sort();
+        let last = |name: &String| {
+            let path = Path::new("/db").join(name);
+            let mut reader = LogReader::of_batches(fs.open(&path).unwrap(), &path).unwrap();
+            let mut last = None;
+            while let Some(record) = reader.next().unwrap() {
+                let (seq, count) = decode_header(record).unwrap();
+                last = (count == 0).then_some(seq);
+            }
+            last
+        };
+        logs.iter().map(last).collect()
+    }
+
+    #[test]
+    fn a_log_whose_sync_failed_is_not_continued() {
+        let fs = SimFs::new(1);
+        let open = || {
+            let options = Options::default().create_if_missing(true).inline_background(Some(4));
+            let options = options.reuse_logs(true).fs(Arc::new(fs.clone()));
+            Engine::open(Path::new("/db"), options).unwrap()
+        };
+        let log = |engine: &Engine| engine.commit.lock().log_number;
+        let engine = open();
+        engine.write(&WriteOptions::default(), Write::Put(b"a", b"")).unwrap();
+        let first = log(&engine);
+        drop((engine.close(), engine));
+        let engine = open();
+        assert_eq!(log(&engine), first, "a sound log is continued");
+        fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+        let synced = WriteOptions::default().sync(true);
+        engine.write(&synced, Write::Put(b"b", b"")).unwrap_err();
+        drop(engine);
+        assert_ne!(log(&open()), first);
+    }
+
+    #[test]
+    fn a_failed_sync_leaves_a_mark_with_the_next_sequence_number() {
+        let synced = WriteOptions::default().sync(true);
+        let mut batch = WriteBatch::new();
+        [b"b", b"c", b"d"].iter().for_each(|key| batch.put(key, b""));
+        let write = |engine: &Arc<Engine>| {
+            engine.write(&synced, Write::Batch(batch)).unwrap_err();
+        };
+        assert_eq!(marks(write), [Some(5)]);
+        let sync = |engine: &Arc<Engine>| {
+            engine.write(&synced, Write::Batch(WriteBatch::new())).unwrap_err();
+        };
+        assert_eq!(marks(sync), [Some(2)]);
+        assert_eq!(marks(|engine| drop(engine.close().unwrap_err())), [Some(2)]);
+        // The sync of an earlier log fails first.
+        let outgoing = |engine: &Arc<Engine>| {
+            engine.freeze(&mut engine.commit.lock()).unwrap();
+            engine.write(&synced, Write::Put(b"b", b"")).unwrap_err();
+        };
+        assert_eq!(marks(outgoing), [Some(2), None]);
+    }
+
+    #[test]
+    fn a_spare_log_that_is_older_than_the_current_one_is_not_used() {
+        let fs = SimFs::new(1);
+        let options = Options::default().create_if_missing(true).inline_background(Some(4));
+        let engine = Engine::open(Path::new("/db"), options.fs(Arc::new(fs.clone()))).unwrap();
+        let spare = |engine: &Engine| engine.state.lock().logs.spare.as_ref().unwrap().number;
+        engine.create_spare_log();
+        let first = spare(&engine);
+        engine.write(&WriteOptions::default(), Write::Put(b"a", b"")).unwrap();
+        engine.freeze(&mut engine.commit.lock()).unwrap();
+        assert_eq!(engine.commit.lock().log_number, first, "it was made for that");
+        engine.create_spare_log();
+        let second = spare(&engine);
+        engine.commit.lock().log_number = second;
+        engine.state.lock().logs.mem_log = second;
+        engine.write(&WriteOptions::default(), Write::Put(b"a", b"")).unwrap();
+        engine.freeze(&mut engine.commit.lock()).unwrap();
+        assert!(engine.commit.lock().log_number > second);
+    }
 
     #[test]
     fn a_log_with_unsynced_writes_goes_out_until_its_memtable_is_a_table() {
