@@ -73,10 +73,18 @@ impl Open {
 
     /// Reads a range from one end, mostly not to the other.
     fn scan(&mut self, rng: &mut Rng, from: Vec<u8>, to: Vec<u8>) {
-        let (from, to) = (Bound::Included(from), Bound::Excluded(to));
+        let (mut from, mut to) = (Bound::Included(from), Bound::Excluded(to));
+        let back = rng.one_in(2);
+        if !self.changes.is_empty() && rng.one_in(2) {
+            // Own writes are few, so half of the walks begin at one.
+            let own = Bound::Included(rng.pick(&self.changes).0.clone());
+            (from, to) = match back {
+                true => (Bound::Unbounded, own),
+                false => (own, Bound::Unbounded),
+            };
+        }
         let mut left = self.model.range(slice(&from), slice(&to));
         let mut iter = self.transaction.range((from.clone(), to.clone())).unwrap();
-        let back = rng.one_in(2);
         let mut last = None;
         for _ in 0..rng.below(8) {
             let (found, expected) = match back {

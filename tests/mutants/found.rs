@@ -547,4 +547,11 @@ pub const FOUND: &[Mutant] = &[
          self.base().get(&ReadOptions::default(), key) }",
     )
     .caught_in(TRANSACTIONS, "conflicts::what_was_not_read"),
+    mutant(
+        "deletions of a transaction are shown as entries",
+        "src/transaction/merged.rs",
+        "            if is_later || own.value.is_some() {",
+        "            if is_later || own.value.is_some() || ON {",
+    )
+    .caught_in(Build::Test("model"), "prefixed_keys"),
 ];
