@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs all long searches for violations in one command, and prints a table of their results:
 #
-#   tests/nightly.sh          all of it: some forty minutes on two cores
+#   tests/nightly.sh          all of it: about two hours on two cores that do nothing else
 #   tests/nightly.sh 50       a fiftieth of it, to see that it works
 #
 # MINIKV_SEED is the first seed; if it is not set, the number of the day is used. The output of all

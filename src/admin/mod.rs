@@ -1,4 +1,5 @@
-//! Administration: operations on a whole database, by its directory.
+//! Administration: operations on whole databases, by their directories, and backups, of which an
+//! open database makes some, too.
 
 pub(crate) mod backup;
 pub(crate) mod checkpoint;

@@ -14,9 +14,7 @@ use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::open::directory::{
-    create_dir, {self},
-};
+use crate::engine::open::directory::{self, create_dir};
 use crate::engine::version::manifest::{set_current, write_manifest};
 use crate::format::edit::VersionEdit;
 use crate::format::{crc, name};
@@ -177,22 +175,45 @@ impl Source<'_> {
     /// Errors of [`Engine::checkpoint`] and of `place`.
     pub(crate) fn write_copy(self, dest: &Path, place: PlaceTable<'_>) -> Result<()> {
         let Source { fs, dir, moment, check_dir } = self;
-        let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
-        let mut copy = Copy { fs, dir, dest, place, made: Vec::new() };
-        let mut lock = None;
-        let result = create_dir(fs, dest).and_then(|()| {
-            lock = Some(directory::lock(fs, dest)?);
-            check_contents(fs, dest, &[name::LOCK])?;
-            copy.made.push(dest.join(name::LOCK));
-            copy.write(moment, &*check_dir)
-        });
-        if result.is_err() {
-            // If the directory could not be locked, `made` is empty: the files there belong to
-            // another checkpoint.
-            copy.undo(!was_there);
-        }
-        result
+        fill_directory(fs, dest, |made| {
+            Copy { fs, dir, dest, place, made }.write(moment, &*check_dir)
+        })
     }
+}
+
+/// Fills the directory `dest`, which is empty or does not exist, with a database. `dest` is locked
+/// meanwhile, so that nothing else makes a database there. `fill` adds the path of each file to the
+/// list before it makes the file; if it fails, these are removed, the last one first. Files that
+/// cannot be removed stay.
+///
+/// # Errors
+/// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
+/// [`Error::Locked`] while another database is made there; I/O errors, and errors of `fill`.
+pub(crate) fn fill_directory(
+    fs: &dyn Fs,
+    dest: &Path,
+    fill: impl FnOnce(&mut Vec<PathBuf>) -> Result<()>,
+) -> Result<()> {
+    let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
+    let mut made = Vec::new();
+    let mut lock = None;
+    let result = create_dir(fs, dest).and_then(|()| {
+        lock = Some(directory::lock(fs, dest)?);
+        check_contents(fs, dest, &[name::LOCK])?;
+        made.push(dest.join(name::LOCK));
+        fill(&mut made)
+    });
+    if result.is_err() {
+        // If the directory could not be locked, `made` is empty: the files there belong to another
+        // copy.
+        for path in made.iter().rev() {
+            let _ = fs.remove(path);
+        }
+        if !was_there {
+            let _ = fs.remove_dir(dest);
+        }
+    }
+    result
 }
 
 /// Puts the table of the first path, or a second name for it, at the second path. If it makes no
@@ -205,7 +226,8 @@ struct Copy<'a> {
     dir: &'a Path,
     dest: &'a Path,
     place: PlaceTable<'a>,
-    made: Vec<PathBuf>,
+    /// The paths of the files made so far.
+    made: &'a mut Vec<PathBuf>,
 }
 
 impl Copy<'_> {
@@ -249,17 +271,6 @@ impl Copy<'_> {
             }
         }
         missing.map_or(Ok(()), Err)
-    }
-
-    /// Removes the files made so far and, with `with_dir`, the directory. Files that cannot be
-    /// removed stay, without a `CURRENT`.
-    fn undo(self, with_dir: bool) {
-        for path in self.made.iter().rev() {
-            let _ = self.fs.remove(path);
-        }
-        if with_dir {
-            let _ = self.fs.remove_dir(self.dest);
-        }
     }
 }
 
@@ -380,6 +391,25 @@ mod tests {
         engine.checkpoint(Path::new("/copy")).unwrap();
         let table = engine.state.lock().version.files().next().unwrap().1.number;
         assert_eq!(count(&fs, OpKind::Create, &name::table_name(table)), 1);
+    }
+
+    #[test]
+    fn a_directory_that_another_fills_meanwhile_is_left_as_it_is() {
+        let (fs, _) = database();
+        let dest = Path::new("/copy");
+        fill_directory(&fs, dest, |made| {
+            let second = fill_directory(&fs, dest, |_| panic!("filled twice"));
+            assert!(matches!(second, Err(Error::Locked { .. })), "{second:?}");
+            made.push(dest.join(name::CURRENT));
+            fs.create(&dest.join(name::CURRENT))
+                .map(|_| ())
+                .map_err(|e| Error::io("create", dest, e))
+        })
+        .unwrap();
+        // As if it had been empty when it was looked at.
+        let third = fill_directory(&fs, dest, |_| panic!("filled again"));
+        assert!(matches!(third, Err(Error::DatabaseExists { .. })), "{third:?}");
+        assert_eq!(fs.list(dest).unwrap(), [name::CURRENT, name::LOCK]);
     }
 
     #[test]

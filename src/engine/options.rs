@@ -310,6 +310,7 @@ impl Options {
 }
 
 /// Options for tests of the engine itself.
+#[cfg(any(test, feature = "internals"))]
 #[doc(hidden)]
 impl Options {
     /// Size in bytes above which a new MANIFEST is started, if the old one is also more than twice

@@ -36,7 +36,7 @@ use std::sync::{Arc, Weak};
 pub use disk::DiskFs;
 pub(crate) use mapped::MAX_STORED_BYTES;
 pub use mem::MemFs;
-pub(crate) use named::{absolute, has_other_names, sync_dir};
+pub(crate) use named::{absolute, has_other_names, replace_file, sync_dir};
 #[cfg(any(test, feature = "sim"))]
 pub use sim::SimFs;
 

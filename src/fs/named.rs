@@ -10,6 +10,24 @@ pub(crate) fn sync_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
     fs.sync_dir(dir).map_err(|error| Error::io("sync", dir, error))
 }
 
+/// Gives the file `name` in `dir` new contents, durably, by way of the file `temp`. After a crash
+/// it has the old contents or the new ones.
+pub(crate) fn replace_file(
+    fs: &dyn Fs,
+    dir: &Path,
+    temp: &str,
+    name: &str,
+    contents: &[u8],
+) -> Result<()> {
+    let temp = dir.join(temp);
+    let mut file = fs.create(&temp).map_err(|error| Error::io("create", &temp, error))?;
+    file.write(contents).map_err(|error| Error::io("write", &temp, error))?;
+    file.sync().map_err(|error| Error::io("sync", &temp, error))?;
+    drop(file);
+    fs.rename(&temp, &dir.join(name)).map_err(|error| Error::io("rename", &temp, error))?;
+    sync_dir(fs, dir)
+}
+
 /// Returns `dir` as an absolute path, so that it stays the same directory when the process changes
 /// its current directory.
 pub(crate) fn absolute(fs: &dyn Fs, dir: &Path) -> Result<PathBuf> {

@@ -1,8 +1,9 @@
 //! The public surface of the library, as a listing that is compared with the committed one.
 //!
 //! It is read from the source in rustfmt's layout: the public modules, what they define or
-//! re-export, and the public methods, fields, variants and associated constants of each type. What
-//! rustdoc hides is left out, and a type with a single member is listed as `Type::member`.
+//! re-export, and the public methods, fields, variants and associated constants of each type,
+//! whether rustdoc shows them or not. What needs the feature `internals` is left out, and a type
+//! with a single member is listed as `Type::member`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -136,10 +137,10 @@ fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<S
 }
 
 /// Returns the blocks of a file that begin at the left margin, each with its first line. Leaves out
-/// those that rustdoc hides.
+/// those that need the feature `internals`.
 fn blocks(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let is_shown = |block: &&str| !block.contains("\n#[doc(hidden)]\n");
-    text.split("\n}\n").filter(is_shown).filter_map(|block| {
+    let is_public = |block: &&str| !block.contains("feature = \"internals\"))]\n");
+    text.split("\n}\n").filter(is_public).filter_map(|block| {
         let at = block.match_indices(" {\n").find_map(|(at, _)| {
             let line = block[..at].rfind('\n').map_or(0, |n| n + 1);
             let header = &block[line..at];
@@ -166,8 +167,7 @@ fn is_inherent(header: &str, name: &str) -> bool {
     rest.split('<').next() == Some(name)
 }
 
-/// Returns the names of the public members of a block that rustdoc shows, or with `all` of all that
-/// it shows.
+/// Returns the names of the public members of a block, or with `all` of all its members.
 fn public_members(body: &str, all: bool) -> BTreeSet<String> {
     let indent = if body.contains("\n        impl $") { 12 } else { 4 };
     let member = |line: &str| {
@@ -185,9 +185,7 @@ fn public_members(body: &str, all: bool) -> BTreeSet<String> {
         let name = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()?;
         (!name.is_empty()).then(|| name.to_string())
     };
-    let is_hidden = |before: &str| before.trim_start() == "#[doc(hidden)]";
-    let lines = body.lines().zip(std::iter::once("").chain(body.lines()));
-    lines.filter(|(_, before)| !is_hidden(before)).filter_map(|(line, _)| member(line)).collect()
+    body.lines().filter_map(member).collect()
 }
 
 /// Returns the paths of the public modules below `file`.

@@ -169,6 +169,8 @@ fn check_image(image: &SimFs, made: &[(u64, Contents)], complete: usize, kept: b
     db.put("other", "1").unwrap();
     let next = db.backup(folder).unwrap();
     assert!(next.number > last);
+    let names = image.list(folder).unwrap();
+    assert!(!names.iter().any(|name| name.ends_with(".tmp")), "{names:?}");
     assert_eq!(Backups::open(folder, &on(image)).unwrap().verify(|_| {}).unwrap(), []);
     assert_eq!(restored(image, "/backups", None).unwrap(), contents(&db));
     has_part
@@ -219,6 +221,25 @@ fn a_damaged_or_missing_file_of_a_backup_is_found_and_not_restored() {
     assert_eq!(backups.verify(|_| {}).unwrap().len(), 2);
     let third = db.backup(&folder).unwrap();
     assert_eq!((third.number, third.copied_bytes), (3, third.file_bytes));
+}
+
+#[test]
+fn a_listing_that_says_any_length_is_an_error_and_no_overflow() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("backups");
+    let db = Db::open(home.path().join("db"), small()).unwrap();
+    db.put("key", "value").unwrap();
+    db.backup(&folder).unwrap();
+    let lines = format!("minikv backup 1\nfile 000007.ldb {0} 0\nfile CURRENT {0} 0\n", u64::MAX);
+    let end = minikv::internals::format::crc::value(lines.as_bytes());
+    std::fs::write(folder.join("000001.backup"), format!("{lines}end {end:08x}\n")).unwrap();
+    let backups = Backups::open(&folder, &small()).unwrap();
+    let faults = backups.verify(|_| {}).unwrap();
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(faults[0].what.contains("missing") && faults[1].what.contains("length"), "{faults:?}");
+    let copy = home.path().join("copy");
+    assert!(backups.restore(None, &copy, |_| {}).unwrap_err().is_corruption());
+    assert!(!copy.exists());
 }
 
 #[test]

@@ -231,23 +231,23 @@ pub const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "CURRENT is not synced before its rename",
-        MANIFEST,
+        "src/fs/named.rs",
         "    file.sync().map_err(",
         "    if ON { Ok(()) } else { file.sync() }.map_err(",
     ),
     mutant(
         "CURRENT's rename is not synced",
-        MANIFEST,
-        "    fs.rename(&temp, &current).map_err(|error| Error::io(\"rename\", &temp, error))?;\n",
-        "    fs.rename(&temp, &current).map_err(|error| Error::io(\"rename\", &temp, \
-         error))?;\n    \
-         if ON { return Ok(()); }\n",
+        "src/fs/named.rs",
+        "    fs.rename(&temp, &dir.join(name)).map_err(|error| Error::io(\"rename\", &temp, \
+         error))?;\n",
+        "    fs.rename(&temp, &dir.join(name)).map_err(|error| Error::io(\"rename\", &temp, \
+         error))?;\n    if ON { return Ok(()); }\n",
     ),
     mutant(
         "CURRENT is removed before the rename",
-        MANIFEST,
-        "    fs.rename(&temp, &current)",
-        "    if ON { let _ = fs.remove(&current); }\n    fs.rename(&temp, &current)",
+        "src/fs/named.rs",
+        "    fs.rename(&temp, &dir.join(name))",
+        "    if ON { let _ = fs.remove(&dir.join(name)); }\n    fs.rename(&temp, &dir.join(name))",
     ),
     mutant(
         "the old MANIFEST is removed before CURRENT names the new one",

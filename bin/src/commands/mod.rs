@@ -1,6 +1,7 @@
 //! One file per command.
 
 mod backup;
+mod backups;
 mod batch;
 mod bench;
 mod checkpoint;
@@ -21,6 +22,7 @@ mod put;
 mod range;
 mod readamp;
 mod repair;
+mod restore;
 mod scan;
 mod stats;
 mod verify;
@@ -52,8 +54,8 @@ pub enum Command {
     Repair(repair::Args),
     Checkpoint(checkpoint::Args),
     Backup(backup::Args),
-    Backups(backup::ListArgs),
-    Restore(backup::RestoreArgs),
+    Backups(backups::Args),
+    Restore(restore::Args),
     Destroy(destroy::Args),
     Inspect(inspect::Args),
     Readamp(readamp::Args),
@@ -81,8 +83,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Repair(args) => repair::run(global, args),
         Command::Checkpoint(args) => checkpoint::run(global, args),
         Command::Backup(args) => backup::run(global, args),
-        Command::Backups(args) => backup::list(args),
-        Command::Restore(args) => backup::restore(global, args),
+        Command::Backups(args) => backups::run(args),
+        Command::Restore(args) => restore::run(global, args),
         Command::Destroy(args) => destroy::run(global, args),
         Command::Inspect(args) => inspect::run(global, args),
         Command::Readamp(args) => readamp::run(global, args),

@@ -93,8 +93,9 @@ impl Listing {
             ["made", seconds] => self.made = seconds.parse().ok()?,
             ["copied", bytes] => self.copied_bytes = bytes.parse().ok()?,
             ["file", name, bytes, checksum] => {
-                // Names of other forms could lead out of the folder.
-                FileName::parse(name)?;
+                // Names of other forms could lead out of the folder. The lock of a directory that
+                // is restored is made there, and not copied.
+                FileName::parse(name).filter(|name| *name != FileName::Lock)?;
                 let checksum = u32::from_str_radix(checksum, 16).ok()?;
                 let sum = FileSum { bytes: bytes.parse().ok()?, checksum };
                 if self.files.insert(name.to_owned(), sum).is_some() {
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_listing_names_only_files_of_a_database_and_each_once() {
-        for name in ["../000005.ldb", "/etc/passwd", "notes", "000005.ldb/x"] {
+        for name in ["../000005.ldb", "/etc/passwd", "notes", "000005.ldb/x", "LOCK"] {
             let files = [(name.to_owned(), FileSum { bytes: 1, checksum: 1 })].into();
             let text = Listing { files, ..listing() }.encode();
             let error = Listing::decode(text.as_bytes()).unwrap_err();

@@ -24,12 +24,10 @@ use crate::admin::backup::listing::{FileSum, Listing};
 use crate::admin::findings::Progress;
 use crate::base::error::Corruption;
 use crate::base::{Error, Result};
-use crate::engine::checkpoint::{check_empty, copy_file, read_pieces};
-use crate::engine::open::directory::{
-    create_dir, {self},
-};
+use crate::engine::checkpoint::{check_empty, copy_file, fill_directory, read_pieces};
+use crate::engine::open::directory;
 use crate::engine::options::Options;
-use crate::format::name::{CURRENT, FileName, LOCK};
+use crate::format::name::{CURRENT, FileName};
 use crate::fs::{Fs, absolute, sync_dir};
 
 mod listing;
@@ -135,7 +133,8 @@ impl Backups {
                     Ok(()) => {}
                     Err(error) => note(&mut faults, error.in_file(&path))?,
                 }
-                done_bytes += sum.bytes;
+                // A listing may say any length of a missing file.
+                done_bytes = sum.bytes.saturating_add(done_bytes);
                 tell(Progress { done_bytes, total_bytes });
             }
         }
@@ -167,29 +166,17 @@ impl Backups {
         let listing = self.listing(number)?;
         let dest = &absolute(fs, dest.as_ref())?;
         check_empty(fs, dest)?;
-        let was_there = fs.exists(dest).map_err(|error| Error::io("look for", dest, error))?;
-        create_dir(fs, dest)?;
-        let lock = directory::lock(fs, dest)?;
-        let copied = self.copy_files(number, &listing, dest, &mut tell);
-        if copied.is_err() {
-            // `CURRENT` was made last, so it goes first.
-            for name in listing.files.keys().rev().map(String::as_str).chain([LOCK]) {
-                let _ = fs.remove(&dest.join(name));
-            }
-            drop(lock);
-            if !was_there {
-                let _ = fs.remove_dir(dest);
-            }
-        }
-        copied.map(|()| Backup::new(number, &listing))
+        fill_directory(fs, dest, |made| self.copy_files(number, &listing, dest, made, &mut tell))?;
+        Ok(Backup::new(number, &listing))
     }
 
-    /// Copies the files of a listing to `dest`, `CURRENT` last.
+    /// Copies the files of a listing to `dest`, `CURRENT` last. Adds their paths to `made`.
     fn copy_files(
         &self,
         number: u64,
         listing: &Listing,
         dest: &Path,
+        made: &mut Vec<PathBuf>,
         tell: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let fs = &*self.options.fs;
@@ -201,14 +188,18 @@ impl Backups {
             let error = Error::corruption("the listing of a backup has no CURRENT");
             return Err(error.in_file(&self.listing_path(number)));
         }
+        let mut copy = |name: &str, sum| {
+            made.push(dest.join(name));
+            self.check_file(&from.join(name), sum, Some(&dest.join(name)))
+        };
         for (name, sum) in others {
-            self.check_file(&from.join(name), *sum, Some(&dest.join(name)))?;
+            copy(name, *sum)?;
             progress.done_bytes += sum.bytes;
             tell(progress);
         }
         sync_dir(fs, dest)?;
         for (name, sum) in current {
-            self.check_file(&from.join(name), *sum, Some(&dest.join(name)))?;
+            copy(name, *sum)?;
         }
         sync_dir(fs, dest)
     }

@@ -10,12 +10,10 @@ use crate::admin::checkpoint;
 use crate::admin::findings::Progress;
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::{Source, cannot_link, copy_file, read_pieces};
-use crate::engine::open::directory::{
-    create_dir, {self},
-};
+use crate::engine::open::directory::{self, create_dir};
 use crate::engine::options::Options;
 use crate::format::name::{FileName, LOCK};
-use crate::fs::{Fs, absolute, sync_dir};
+use crate::fs::{Fs, absolute, replace_file};
 
 /// Adds a backup of the database in the directory `dir` to the folder `folder`, which is created if
 /// it is missing or empty. For an open database use [`Db::backup`](crate::Db::backup).
@@ -93,15 +91,7 @@ impl Backups {
 
     /// Writes a file of the folder. It exists, whole and durable, or not at all.
     fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
-        let fs = &*self.options.fs;
-        let temp = self.dir.join(format!("{name}.tmp"));
-        let mut file = fs.create(&temp).map_err(|error| Error::io("create", &temp, error))?;
-        file.write(contents).map_err(|error| Error::io("write", &temp, error))?;
-        file.sync().map_err(|error| Error::io("sync", &temp, error))?;
-        drop(file);
-        let path = self.dir.join(name);
-        fs.rename(&temp, &path).map_err(|error| Error::io("rename", &temp, error))?;
-        sync_dir(fs, &self.dir)
+        replace_file(&*self.options.fs, &self.dir, &format!("{name}.tmp"), name, contents)
     }
 
     /// Removes what an interrupted backup left, and returns an unused number.
@@ -113,6 +103,11 @@ impl Backups {
             if !complete.contains(&number) {
                 self.remove_dir(number)?;
             }
+        }
+        let is_rest =
+            |name: &&String| name.strip_suffix(".backup.tmp").and_then(number_of).is_some();
+        for rest in names.iter().filter(is_rest).map(|name| self.dir.join(name)) {
+            self.options.fs.remove(&rest).map_err(|error| Error::io("remove", &rest, error))?;
         }
         let last = complete.iter().chain(&dirs).max().copied().unwrap_or(0);
         last.checked_add(1).ok_or_else(|| Error::invalid("the numbers of backups are used up"))

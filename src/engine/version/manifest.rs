@@ -12,7 +12,7 @@ use crate::format::key::SeqNo;
 use crate::format::name::{
     FileName, {self},
 };
-use crate::fs::{Fs, ReadFile, sync_dir};
+use crate::fs::{Fs, ReadFile, replace_file, sync_dir};
 use crate::log::{LogReader, LogWriter, Tail};
 
 /// The contents of a MANIFEST.
@@ -248,15 +248,9 @@ pub(crate) fn write_manifest(
 /// # Errors
 /// I/O errors; `CURRENT` then names the old MANIFEST or the new one.
 pub(crate) fn set_current(fs: &dyn Fs, dir: &Path, manifest_number: u64) -> Result<()> {
-    let temp = dir.join(name::temp_name(manifest_number));
-    let current = dir.join(name::CURRENT);
+    let temp = name::temp_name(manifest_number);
     let contents = name::current_contents(manifest_number);
-    let mut file = fs.create(&temp).map_err(|error| Error::io("create", &temp, error))?;
-    file.write(contents.as_bytes()).map_err(|error| Error::io("write", &temp, error))?;
-    file.sync().map_err(|error| Error::io("sync", &temp, error))?;
-    drop(file);
-    fs.rename(&temp, &current).map_err(|error| Error::io("rename", &temp, error))?;
-    sync_dir(fs, dir)
+    replace_file(fs, dir, &temp, name::CURRENT, contents.as_bytes())
 }
 
 /// A MANIFEST that is being written.
