@@ -14,6 +14,9 @@ use crate::advice::{
 };
 use crate::base::Result;
 use crate::base::sync::{LockRank, Mutex};
+use crate::bulk::sorted::{
+    Ingested, SortedTable, {self},
+};
 use crate::engine::Engine;
 use crate::engine::health::Health;
 use crate::engine::open::read_only::{
@@ -425,6 +428,27 @@ impl Db {
     pub fn backup(&self, folder: impl AsRef<Path>) -> Result<Backup> {
         let engine = &self.inner.engine;
         take(engine.source()?, folder.as_ref(), &engine.options, &mut |_| {})
+    }
+
+    /// Adds `tables` to the database, all at once: reads show all of their entries or none, and
+    /// after a crash the database has all of them or none. They are durable when this returns, and
+    /// so is everything written before. They replace entries of the same keys; snapshots and
+    /// iterators that exist do not show them. The files stay where they are.
+    ///
+    /// A table goes to the lowest level in which, and above which, no table has keys in its range:
+    /// it is linked there, or copied if it is on another filesystem. Only if the database holds
+    /// newer writes than the tables, because other tables that were begun later were ingested
+    /// before, they are written anew.
+    ///
+    /// Writes wait while the tables are added, and while earlier writes to the range of a table are
+    /// flushed.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the ranges of two tables
+    /// overlap; I/O errors. The database has none of the tables then, unless the error is one of
+    /// the MANIFEST: the next open shows all of them or none.
+    pub fn ingest(&self, tables: &[SortedTable]) -> Result<Ingested> {
+        sorted::ingest(&self.inner.engine, tables)
     }
 
     /// Waits until no flush or compaction is running or due.

@@ -88,6 +88,7 @@ pub mod fs;
 mod admin;
 mod base;
 mod block;
+mod bulk;
 mod db;
 mod engine;
 mod format;
@@ -113,6 +114,8 @@ pub use advice::FilterAdvice;
 pub use base::comparator::{BytewiseComparator, Comparator};
 pub use base::error::{Corruption, Error, Result};
 pub use base::size::Size;
+pub use bulk::sorted::{Ingested, SortedTable};
+pub use bulk::writer::TableWriter;
 /// A key or value that was read: bytes that share their memory when cloned. From the `bytes` crate.
 #[doc(no_inline)]
 pub use bytes::Bytes;

@@ -17,7 +17,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
 use crate::engine::memtable::Memtable;
-use crate::engine::table_writer::{TableWriter, Target};
+use crate::engine::table_writer::{TableOutput, Target};
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::write::pace::FlushProgress;
 use crate::engine::{Engine, Frozen};
@@ -44,7 +44,7 @@ pub(crate) fn write_table(
     number: u64,
     mut written: impl FnMut(u64),
 ) -> Result<(NewFile, EntryCounts)> {
-    let mut table = TableWriter::create(target, 0, number)?;
+    let mut table = TableOutput::create(target, 0, number)?;
     let fill = || {
         let mut retention = Retention::new(read_seqs, target.order.user().clone());
         let mut entries = 0;
@@ -174,6 +174,14 @@ impl Engine {
         let mut commit = self.commit.lock();
         self.contain("a flush", || self.make_room(&mut commit, true))?;
         drop(commit);
+        self.wait_until_flushed()
+    }
+
+    /// Waits until every memtable that is frozen now is a table.
+    ///
+    /// # Errors
+    /// As [`Engine::flush`].
+    pub(super) fn wait_until_flushed(&self) -> Result<()> {
         let mut state = self.state.lock();
         // Memtables that later writes freeze are not waited for.
         let Some(last) = state.frozen.back().map(|frozen| frozen.mem.clone()) else {

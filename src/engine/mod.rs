@@ -14,6 +14,7 @@
 //! | `state` | what the state lock guards |
 //! | `worker`, `health` | background threads; failures and recovery from them |
 //! | `checkpoint` | a consistent copy of an open database |
+//! | `ingest` | tables from outside become tables of the database |
 //!
 //! # Locks
 //! A thread takes locks in this order only: none while it holds one of the same line or of a line
@@ -73,6 +74,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod flush;
 pub(crate) mod health;
+pub(crate) mod ingest;
 pub mod memtable;
 pub(crate) mod open;
 pub(crate) mod options;

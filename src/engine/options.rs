@@ -10,8 +10,9 @@ use crate::format::compress::Compression;
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{InternalComparator, KeyOrder};
 use crate::fs::{DiskFs, Fs};
+use crate::table::block_cache::BlockCache;
 use crate::table::builder::TableOptions;
-use crate::table::reader::BlockReadOptions;
+use crate::table::reader::{BlockReadOptions, TableContext};
 
 /// Options of a database: how it is opened, and how its new files are written.
 ///
@@ -379,6 +380,21 @@ impl Options {
     /// Returns the filter policy if filters can be used with the comparator.
     pub(crate) fn usable_filter_policy(&self) -> Option<Arc<dyn FilterPolicy>> {
         self.filter_policy.clone().filter(|_| self.comparator.equal_means_same_bytes())
+    }
+
+    /// Returns the context for reading the database's tables.
+    pub(crate) fn table_context(
+        &self,
+        order: &InternalComparator,
+        block_cache: Option<Arc<BlockCache>>,
+    ) -> TableContext {
+        TableContext {
+            order: KeyOrder::Internal(order.clone()),
+            filter_policy: self.usable_filter_policy(),
+            prefix_extractor: self.prefix_extractor.clone(),
+            block_cache,
+            paranoid: self.paranoid_checks,
+        }
     }
 
     /// Returns the options for new tables of a level.

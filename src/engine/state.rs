@@ -68,6 +68,8 @@ pub(super) struct CompactionState {
     pub(super) running: Vec<Arc<Compaction>>,
     /// The manual compaction under way.
     pub(super) manual: Option<Manual>,
+    /// Whether none may begin, because an ingest has chosen the levels of its tables.
+    pub(super) paused: bool,
     /// Error of the last compaction; `None` if it succeeded.
     pub(super) error: Option<Error>,
     /// Number of compactions that failed since the last one that succeeded.

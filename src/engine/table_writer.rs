@@ -37,25 +37,25 @@ impl Target<'_> {
 /// Call order: `create`, `add` in ascending order of internal keys at least once, then `finish`.
 /// Two things are left to the caller, because they cost less for several tables at a time: syncing
 /// the directory after `finish`, and removing the file after an error.
-pub(crate) struct TableWriter {
+pub(crate) struct TableOutput {
     builder: TableBuilder,
     file: NewFile,
     counts: EntryCounts,
 }
 
-impl TableWriter {
+impl TableOutput {
     /// Creates the file of the table `number`, which will belong to `level`.
     ///
     /// # Errors
     /// I/O errors.
-    pub(crate) fn create(target: &Target<'_>, level: usize, number: u64) -> Result<TableWriter> {
+    pub(crate) fn create(target: &Target<'_>, level: usize, number: u64) -> Result<TableOutput> {
         let path = target.path(number);
         let file = target.fs.create(&path).map_err(|error| Error::io("create", &path, error))?;
         let options = target.options.table_options(target.order, level);
         let builder = TableBuilder::new(file, path, options);
         let (smallest, largest) = (Vec::new(), Vec::new());
         let file = NewFile { level, number, file_bytes: 0, smallest, largest };
-        Ok(TableWriter { builder, file, counts: EntryCounts::default() })
+        Ok(TableOutput { builder, file, counts: EntryCounts::default() })
     }
 
     /// Adds an entry; `entry` is `key`, parsed.
@@ -92,5 +92,64 @@ impl TableWriter {
         self.file.largest = self.builder.last_key().to_vec();
         self.file.file_bytes = self.builder.finish()?.file_bytes;
         Ok((self.file, self.counts))
+    }
+}
+
+/// Tables written one after another, each of about `max_bytes`. Call order: `add` in ascending
+/// order of internal keys, then `end`. Syncing the directory, and removing the files after an
+/// error, are left to the caller.
+pub(crate) struct TableRun {
+    level: usize,
+    max_bytes: u64,
+    open: Option<TableOutput>,
+    /// The finished tables, with the counts of their entries.
+    pub done: Vec<(NewFile, EntryCounts)>,
+}
+
+impl TableRun {
+    /// Creates an empty run of tables of `level`.
+    pub(crate) fn new(level: usize, max_bytes: u64) -> TableRun {
+        TableRun { level, max_bytes, open: None, done: Vec::new() }
+    }
+
+    /// Adds an entry. Any entry may begin a new table, whose number is `number`'s result, so
+    /// callers that set a size limit add at most one version of each user key.
+    ///
+    /// # Errors
+    /// I/O errors; corruption if `key` is no internal key.
+    pub(crate) fn add(
+        &mut self,
+        target: &Target<'_>,
+        number: impl FnOnce() -> u64,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        if self.open.as_ref().is_some_and(|table| table.file_bytes() >= self.max_bytes) {
+            self.end()?;
+        }
+        let entry = ParsedKey::parse(key)?;
+        let table = match &mut self.open {
+            Some(table) => table,
+            None => self.open.insert(TableOutput::create(target, self.level, number())?),
+        };
+        let last_key = match (table.last_key(), self.done.last()) {
+            ([], Some((done, _))) => &done.largest,
+            (last_key, _) => last_key,
+        };
+        debug_assert!(
+            last_key.is_empty() || target.order.compare(last_key, key).is_lt(),
+            "the keys of a new table do not ascend"
+        );
+        table.add(key, &entry, value)
+    }
+
+    /// Finishes the open table, if there is one, and syncs its file.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        let Some(table) = self.open.take() else { return Ok(()) };
+        self.done.push(table.finish()?);
+        Ok(())
     }
 }

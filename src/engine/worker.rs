@@ -235,7 +235,7 @@ impl Engine {
     pub(crate) fn pick(&self, state: &State) -> Option<Compaction> {
         let waits = state.compactions.not_before.is_some() && self.inline.is_none();
         let manual = state.compactions.manual;
-        if state.lifecycle.failed.is_some() || waits {
+        if state.lifecycle.failed.is_some() || waits || state.compactions.paused {
             return None;
         }
         let levels = match manual {

@@ -5,6 +5,7 @@ mod backup;
 mod compaction;
 mod explain;
 mod filters;
+mod ingest;
 mod logs;
 mod panics;
 mod reads;

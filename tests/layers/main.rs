@@ -26,9 +26,10 @@ const LAYERS: &[(&str, u32)] = &[
     ("advice", 6),
     ("explain", 6),
     ("transaction", 6),
-    ("db", 7),
-    ("files", 7),
-    ("internals", 7),
+    ("bulk", 7),
+    ("db", 8),
+    ("files", 8),
+    ("internals", 8),
 ];
 
 const MAX_COLUMNS: usize = 100;

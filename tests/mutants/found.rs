@@ -260,6 +260,48 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(Build::Lib, "a_directory_that_another_fills_meanwhile"),
     mutant(
+        "older entries of a memtable are flushed over an ingested table",
+        "src/engine/ingest.rs",
+        "view.memtables().filter(|mem| !mem.is_empty()).any(meets)",
+        "!ON && view.memtables().filter(|mem| !mem.is_empty()).any(meets)",
+    )
+    .caught_in(ENGINE, "tables_hide_older_entries_wherever"),
+    mutant(
+        "an ingested table of level 0 keeps a low number",
+        "src/engine/ingest.rs",
+        "            if level == 0 {",
+        "            if level == 0 && !ON {",
+    )
+    .caught_in(ENGINE, "tables_hide_older_entries_wherever"),
+    mutant(
+        "an ingested table goes below tables that it meets",
+        "src/engine/ingest.rs",
+        "            || state.compactions.running",
+        "            && !ON || state.compactions.running",
+    )
+    .caught_in(ENGINE, "tables_hide_older_entries_wherever"),
+    mutant(
+        "the log is not synced before an ingest",
+        "src/engine/ingest.rs",
+        "        self.sync_earlier(commit)?;",
+        "        if !ON { self.sync_earlier(commit)?; }",
+    )
+    .caught_in(ENGINE, "after_a_crash_at_any_step_all_of_the_tables"),
+    mutant(
+        "tables that are older than the database are linked",
+        "src/engine/ingest.rs",
+        "        if from.oldest > last_seq {",
+        "        if ON || from.oldest > last_seq {",
+    )
+    .caught_in(ENGINE, "tables_that_are_older_than_the_database"),
+    mutant(
+        "a failed ingest leaves its files",
+        "src/engine/ingest.rs",
+        "ingested.is_err() && !self",
+        "!ON && ingested.is_err() && !self",
+    )
+    .caught_in(ENGINE, "a_failure_at_any_step_of_an_ingest"),
+    mutant(
         "a backup is listed before its files are there",
         "src/admin/backup/take.rs",
         "    source.write_copy(",

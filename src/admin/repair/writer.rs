@@ -10,10 +10,10 @@ use crate::base::{Error, Result};
 use crate::engine::checkpoint::link_or_copy;
 use crate::engine::open::directory::make_lost;
 use crate::engine::options::Options;
-use crate::engine::table_writer::{TableWriter, Target};
+use crate::engine::table_writer::{TableRun, Target};
 use crate::engine::version::numbers::FileNumbers;
 use crate::format::edit::NewFile;
-use crate::format::key::{InternalComparator, ParsedKey};
+use crate::format::key::InternalComparator;
 use crate::format::name::{
     FileName, {self},
 };
@@ -57,10 +57,10 @@ impl Writer<'_> {
         max_bytes: u64,
         fill: impl FnOnce(&mut Tables<'_, '_>) -> Result<()>,
     ) -> Result<Vec<NewFile>> {
-        let mut tables = Tables { writer: self, level, max_bytes, open: None, done: Vec::new() };
+        let mut tables = Tables { writer: self, run: TableRun::new(level, max_bytes) };
         fill(&mut tables)?;
-        tables.end()?;
-        Ok(tables.done)
+        tables.run.end()?;
+        Ok(tables.run.done.into_iter().map(|(file, _)| file).collect())
     }
 
     /// Gives a table an additional name with a new number. Returns its new MANIFEST entry.
@@ -154,45 +154,12 @@ impl Writer<'_> {
 /// Tables being written one after another.
 pub(super) struct Tables<'w, 'a> {
     writer: &'w Writer<'a>,
-    level: usize,
-    max_bytes: u64,
-    open: Option<TableWriter>,
-    done: Vec<NewFile>,
+    run: TableRun,
 }
 
 impl Tables<'_, '_> {
-    /// Adds an entry. Internal keys must ascend. Any entry may begin a new table, so callers that
-    /// set a size limit must add at most one version of each user key.
+    /// Adds an entry, like [`TableRun::add`].
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        if self.open.as_ref().is_some_and(|table| table.file_bytes() >= self.max_bytes) {
-            self.end()?;
-        }
-        let entry = ParsedKey::parse(key)?;
-        let table = match &mut self.open {
-            Some(table) => table,
-            None => {
-                let number = self.writer.numbers.take();
-                let target = self.writer.target();
-                self.open.insert(TableWriter::create(&target, self.level, number)?)
-            }
-        };
-        debug_assert!(
-            table.last_key().is_empty() || self.writer.order.compare(table.last_key(), key).is_lt(),
-            "the keys of a new table do not ascend"
-        );
-        table.add(key, &entry, value)
-    }
-
-    fn end(&mut self) -> Result<()> {
-        let Some(table) = self.open.take() else { return Ok(()) };
-        let (file, _) = table.finish()?;
-        debug_assert!(
-            self.done.last().is_none_or(|before| {
-                self.writer.order.compare(&before.largest, &file.smallest).is_lt()
-            }),
-            "tables of one run overlap"
-        );
-        self.done.push(file);
-        Ok(())
+        self.run.add(&self.writer.target(), || self.writer.numbers.take(), key, value)
     }
 }

@@ -254,7 +254,8 @@ impl Engine {
     /// Returns whether no other compaction is in the way of `piece`.
     fn is_free_to_run(&self, state: &State, piece: &Compaction) -> bool {
         let order = self.reads.order.user();
-        piece.input_files().all(is_free)
+        !state.compactions.paused
+            && piece.input_files().all(is_free)
             && !state.compactions.running.iter().any(|other| other.collides(piece, order))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::base::Result;
 use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, MAX_GRANDPARENT_FACTOR};
-use crate::engine::table_writer::TableWriter;
+use crate::engine::table_writer::TableOutput;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{TableFile, Version};
 use crate::format::edit::{NUM_LEVELS, NewFile};
@@ -97,7 +97,7 @@ pub(crate) struct Outputs<'a> {
     done: Vec<NewFile>,
     /// Counts of the tables in `done`, by number.
     counts: Vec<(u64, EntryCounts)>,
-    open: Option<TableWriter>,
+    open: Option<TableOutput>,
     /// Numbers of all tables whose files may exist.
     numbers: Vec<u64>,
 }
@@ -122,7 +122,7 @@ impl<'a> Outputs<'a> {
                 // Listed before it is created, so that it is removed after a failure.
                 self.numbers.push(number);
                 let target = self.engine.table_target();
-                self.open.insert(TableWriter::create(&target, self.level, number)?)
+                self.open.insert(TableOutput::create(&target, self.level, number)?)
             }
         };
         table.add(key, entry, value)
@@ -148,7 +148,7 @@ impl<'a> Outputs<'a> {
 
     /// Returns the bytes of the open table so far.
     fn open_bytes(&self) -> u64 {
-        self.open.as_ref().map_or(0, TableWriter::file_bytes)
+        self.open.as_ref().map_or(0, TableOutput::file_bytes)
     }
 
     /// Finishes the open table, if there is one, and syncs its file.

@@ -104,9 +104,18 @@ impl Compaction {
     /// Returns whether the outputs of the two could overlap. (Marks show whether they share
     /// inputs.)
     pub(crate) fn collides(&self, other: &Compaction, order: &UserComparator) -> bool {
-        self.output_level == other.output_level
-            && order.compare(&self.first_key, &other.last_key).is_le()
-            && order.compare(&other.first_key, &self.last_key).is_le()
+        self.output_level == other.output_level && self.meets(order, other.range())
+    }
+
+    fn range(&self) -> KeyRange<'_> {
+        KeyRange { from: Some(&self.first_key), to: Some(&self.last_key) }
+    }
+
+    /// Returns whether the keys between its first and its last one meet `range`.
+    pub(crate) fn meets(&self, order: &UserComparator, range: KeyRange<'_>) -> bool {
+        let before = range.to.is_some_and(|to| order.compare(to, &self.first_key).is_lt());
+        let after = range.from.is_some_and(|from| order.compare(&self.last_key, from).is_lt());
+        !before && !after
     }
 
     /// Marks the inputs as taken, or as free again. The caller holds the state lock.

@@ -54,7 +54,6 @@ use crate::format::name::{
 use crate::fs::{FileLock, Fs, absolute, has_other_names, sync_dir};
 use crate::log::LogWriter;
 use crate::table::block_cache::BlockCache;
-use crate::table::reader::TableContext;
 use crate::table::table_cache::TableCache;
 
 pub(crate) mod directory;
@@ -72,13 +71,7 @@ pub(crate) fn table_cache(
 ) -> (TableCache, Option<Arc<BlockCache>>) {
     let bytes = options.block_cache_bytes;
     let block_cache = (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)));
-    let context = TableContext {
-        order: crate::format::key::KeyOrder::Internal(order.clone()),
-        filter_policy: options.usable_filter_policy(),
-        prefix_extractor: options.prefix_extractor.clone(),
-        block_cache: block_cache.clone(),
-        paranoid: options.paranoid_checks,
-    };
+    let context = options.table_context(order, block_cache.clone());
     let capacity = options.max_open_files.max(16);
     let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity);
     (tables, block_cache)

@@ -1,0 +1,145 @@
+//! Tables outside of a database, ready to be ingested.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::admin::findings::Findings;
+use crate::admin::tables::examine;
+use crate::base::{Error, Result};
+use crate::engine::Engine;
+use crate::engine::ingest::Incoming;
+use crate::engine::options::Options;
+use crate::format::key::{InternalComparator, KeyKind, ParsedKey, user_key};
+use crate::fs::absolute;
+use crate::table::Table;
+
+/// A finished table outside of any database: entries in ascending order, one of each key, and no
+/// deletions. [`TableWriter::finish`](crate::TableWriter::finish) returns such tables;
+/// [`SortedTable::open`] takes one from a file. [`Db::ingest`](crate::Db::ingest) adds them to a
+/// database.
+///
+/// This is a description: it neither keeps the file open nor removes it.
+#[derive(Clone, Debug)]
+pub struct SortedTable {
+    pub(crate) table: Incoming,
+}
+
+impl SortedTable {
+    /// Reads the table in the file `path` completely, and checks that it can be ingested into a
+    /// database with these options. Any LevelDB table will do that holds each key once.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if it holds deletions, several versions of a key, or nothing;
+    /// [`Error::Corruption`] if it is damaged, or not in the order of the options' comparator; I/O
+    /// errors.
+    pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<SortedTable> {
+        let fs = &*options.fs;
+        let path = &absolute(fs, path.as_ref())?;
+        let file = fs.open(path).map_err(|error| Error::io("open", path, error))?;
+        let order = InternalComparator::new(options.comparator.clone());
+        let context = options.table_context(&order, None);
+        let mut tell = |_| {};
+        let mut findings = Findings::new(&mut tell);
+        let facts = examine(fs, path, 0, None, &context, &mut findings);
+        if let Some(error) = findings.io.or(findings.unsupported) {
+            return Err(error);
+        }
+        if let Some(fault) = findings.faults.into_iter().next() {
+            return Err(Error::Corruption(Box::new(fault)));
+        }
+        let Some(facts) = facts.filter(|facts| facts.entries > 0) else {
+            return Err(Error::invalid(format!("{} has no entries", path.display())));
+        };
+        let table = Arc::new(Table::open(file, facts.file_bytes, path.clone(), &context)?);
+        check_entries(&table, path, &order)?;
+        Ok(SortedTable {
+            table: Incoming {
+                path: facts.path,
+                file_bytes: facts.file_bytes,
+                smallest: facts.smallest,
+                largest: facts.largest,
+                entries: facts.entries,
+                oldest: facts.min_seq,
+                newest: facts.max_seq,
+            },
+        })
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.table.path
+    }
+
+    /// Returns the number of entries.
+    pub fn entries(&self) -> u64 {
+        self.table.entries
+    }
+
+    /// Returns the length of the file, in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        self.table.file_bytes
+    }
+
+    /// Returns the first key.
+    pub fn first_key(&self) -> &[u8] {
+        user_key(&self.table.smallest)
+    }
+
+    /// Returns the last key.
+    pub fn last_key(&self) -> &[u8] {
+        user_key(&self.table.largest)
+    }
+}
+
+/// Checks that all entries of a table are puts, of a key each.
+fn check_entries(table: &Arc<Table>, path: &Path, order: &InternalComparator) -> Result<()> {
+    let mut cursor = table.cursor(Default::default());
+    let mut last_key: Option<Vec<u8>> = None;
+    let mut valid = cursor.seek_to_first()?;
+    while valid {
+        let entry = ParsedKey::parse(cursor.key()).map_err(|error| cursor.data_error(error))?;
+        let is_again = last_key
+            .as_deref()
+            .is_some_and(|last| order.user().compare(last, entry.user_key).is_eq());
+        if is_again || entry.kind == KeyKind::Deletion {
+            let what = if is_again { "several versions of" } else { "a deletion of" };
+            let key = entry.user_key.escape_ascii();
+            return Err(Error::invalid(format!("{} has {what} {key}", path.display())));
+        }
+        let last = last_key.get_or_insert_default();
+        last.clear();
+        last.extend_from_slice(entry.user_key);
+        valid = cursor.next()?;
+    }
+    Ok(())
+}
+
+/// What [`Db::ingest`](crate::Db::ingest) did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Ingested {
+    /// Number of tables.
+    pub tables: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Total length of the tables as they came, in bytes.
+    pub file_bytes: u64,
+    /// Number of tables that had to be written anew, because the database held newer writes.
+    pub rewritten_tables: u64,
+}
+
+/// Adds `tables` to a database.
+///
+/// # Errors
+/// Errors of [`Db::ingest`](crate::Db::ingest).
+pub(crate) fn ingest(engine: &Engine, tables: &[SortedTable]) -> Result<Ingested> {
+    let incoming: Vec<_> = tables.iter().map(|table| table.table.clone()).collect();
+    let done = engine.ingest(&incoming)?;
+    Ok(Ingested {
+        tables: tables.len() as u64,
+        entries: tables.iter().map(SortedTable::entries).sum(),
+        file_bytes: tables.iter().map(SortedTable::file_bytes).sum(),
+        rewritten_tables: done.rewritten,
+    })
+}

@@ -1,0 +1,160 @@
+//! Writing sorted entries into tables outside of a database.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::base::{Error, Result};
+use crate::bulk::sorted::SortedTable;
+use crate::engine::checkpoint::check_empty;
+use crate::engine::ingest::{INGEST_LEVEL, Incoming, fresh_seq};
+use crate::engine::open::directory::create_dir;
+use crate::engine::options::Options;
+use crate::engine::table_writer::{TableRun, Target};
+use crate::format::key::{InternalComparator, KeyKind, SeqNo, pack_trailer, user_key};
+use crate::format::name;
+use crate::fs::{absolute, sync_dir};
+
+/// Writes entries, which come in ascending order of their keys, into tables in a directory of their
+/// own. [`Db::ingest`](crate::Db::ingest) adds these to a database, of which they are a part from
+/// then on, without writing them again.
+///
+/// The tables are written with the options of the database: its comparator, compression, block and
+/// table sizes, and filters. A writer that is dropped before [`finish`](TableWriter::finish)
+/// removes what it wrote.
+///
+/// ```
+/// use minikv::{Db, Options, TableWriter};
+///
+/// # let home = tempfile::tempdir()?;
+/// # let (path, tables) = (home.path().join("db"), home.path().join("tables"));
+/// let options = Options::default().create_if_missing(true);
+/// let mut writer = TableWriter::create(&tables, &options)?;
+/// for i in 0..1000u32 {
+///     writer.put(i.to_be_bytes(), i.to_string())?;
+/// }
+/// let written = writer.finish()?;
+///
+/// let db = Db::open(&path, options)?;
+/// db.ingest(&written)?;
+/// assert_eq!(db.get(7u32.to_be_bytes())?.as_deref(), Some(&b"7"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TableWriter {
+    options: Options,
+    order: InternalComparator,
+    dir: PathBuf,
+    /// Whether the directory was there before.
+    was_there: bool,
+    /// Sequence number of all entries.
+    seq: SeqNo,
+    run: TableRun,
+    /// Number of files created, which have the numbers from 1 on.
+    files: u64,
+    /// The internal key added last; empty if there is none.
+    last_key: Vec<u8>,
+    /// Whether the tables stay when the writer is dropped.
+    is_finished: bool,
+}
+
+impl TableWriter {
+    /// Creates the directory `dir`, which must be empty or missing, for the tables.
+    ///
+    /// Ingesting them is fastest if it is on the filesystem of the database.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] or [`Error::DatabaseExists`] if `dir` is not empty, or if an
+    /// option has a value that it cannot have; I/O errors.
+    pub fn create(dir: impl AsRef<Path>, options: &Options) -> Result<TableWriter> {
+        let options = options.clone().checked()?;
+        let fs = &*options.fs;
+        let dir = absolute(fs, dir.as_ref())?;
+        check_empty(fs, &dir)?;
+        let was_there = fs.exists(&dir).map_err(|error| Error::io("look for", &dir, error))?;
+        create_dir(fs, &dir)?;
+        Ok(TableWriter {
+            order: InternalComparator::new(options.comparator.clone()),
+            run: TableRun::new(INGEST_LEVEL, options.max_file_bytes),
+            options,
+            dir,
+            was_there,
+            seq: fresh_seq(),
+            files: 0,
+            last_key: Vec::new(),
+            is_finished: false,
+        })
+    }
+
+    /// Adds an entry. Its key must be after that of the entry before.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`] if the key is not after the one before; nothing has changed then.
+    /// I/O errors, after which the writer can only be dropped.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
+        let is_first = self.last_key.is_empty();
+        if !is_first && self.order.user().compare(user_key(&self.last_key), key).is_ge() {
+            return Err(Error::invalid(format!(
+                "the key {} is not after the key before it, {}",
+                key.escape_ascii(),
+                user_key(&self.last_key).escape_ascii()
+            )));
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        let trailer = pack_trailer(self.seq, KeyKind::Value);
+        self.last_key.extend_from_slice(&trailer.to_le_bytes());
+        let (fs, dir) = (&*self.options.fs, &*self.dir);
+        let target = Target { fs, dir, options: &self.options, order: &self.order };
+        let files = &mut self.files;
+        let number = || {
+            *files += 1;
+            *files
+        };
+        self.run.add(&target, number, &self.last_key, value.as_ref())
+    }
+
+    /// Completes the tables, and makes them durable. Returns them in the order of their keys; none
+    /// if nothing was added.
+    ///
+    /// # Errors
+    /// I/O errors; the tables are removed then.
+    pub fn finish(mut self) -> Result<Vec<SortedTable>> {
+        self.run.end()?;
+        sync_dir(&*self.options.fs, &self.dir)?;
+        self.is_finished = true;
+        let done = std::mem::take(&mut self.run.done);
+        let tables = done.into_iter().map(|(file, counts)| SortedTable {
+            table: Incoming {
+                path: self.dir.join(name::table_name(file.number)),
+                file_bytes: file.file_bytes,
+                smallest: file.smallest,
+                largest: file.largest,
+                entries: counts.entries,
+                oldest: self.seq,
+                newest: self.seq,
+            },
+        });
+        Ok(tables.collect())
+    }
+}
+
+impl fmt::Debug for TableWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableWriter").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Drop for TableWriter {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        let fs = &self.options.fs;
+        for number in 1..=self.files {
+            let _ = fs.remove(&self.dir.join(name::table_name(number)));
+        }
+        if !self.was_there {
+            let _ = fs.remove_dir(&self.dir);
+        }
+    }
+}

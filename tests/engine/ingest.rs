@@ -1,0 +1,360 @@
+//! Bulk load: what `TableWriter` and `Db::ingest` add, beside snapshots, writes, compactions,
+//! crashes and wrong use.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use minikv::fs::sim::{CrashPlan, Fault, OpKind};
+use minikv::fs::{Fs, SimFs};
+use minikv::{Db, Error, Options, SortedTable, TableWriter, WriteOptions};
+
+use crate::small;
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn on(fs: &SimFs) -> Options {
+    small().fs(Arc::new(fs.clone())).preallocate_logs(false).inline_background(Some(4))
+}
+
+fn key(i: u32) -> String {
+    format!("key{i:06}")
+}
+
+fn contents(db: &Db) -> Contents {
+    db.iter().unwrap().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+}
+
+/// Writes tables with the keys of `range`.
+fn tables(
+    dir: impl AsRef<Path>,
+    options: &Options,
+    range: Range<u32>,
+    value: &str,
+) -> Vec<SortedTable> {
+    let mut writer = TableWriter::create(dir, options).unwrap();
+    range.for_each(|i| writer.put(key(i), value.repeat(10)).unwrap());
+    writer.finish().unwrap()
+}
+
+fn add(model: &mut Contents, range: Range<u32>, value: &str) {
+    model.extend(range.map(|i| (key(i).into_bytes(), value.repeat(10).into_bytes())));
+}
+
+/// Returns the number of tables of each level.
+fn levels(db: &Db) -> Vec<u64> {
+    let count = |level| db.property(&format!("leveldb.num-files-at-level{level}"));
+    (0..7).map(|level| count(level).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn tables_of_a_new_database_go_to_the_last_level_and_are_linked() {
+    let fs = SimFs::new(1);
+    let written = tables("/tables", &on(&fs), 0..5000, "first ");
+    assert!(written.len() > 3, "{written:?}");
+    let db = Db::open("/db", on(&fs)).unwrap();
+    fs.record_history();
+    let done = db.ingest(&written).unwrap();
+    assert_eq!((done.tables, done.entries), (written.len() as u64, 5000));
+    assert_eq!(done.rewritten_tables, 0);
+    assert_eq!(levels(&db), [0, 0, 0, 0, 0, 0, written.len() as u64]);
+    let created = fs.journal().iter().filter(|entry| entry.kind == OpKind::Create).count();
+    assert_eq!(created, 1, "only the next log is a new file");
+    let mut model = Contents::new();
+    add(&mut model, 0..5000, "first ");
+    assert_eq!(contents(&db), model);
+    // Later writes are newer.
+    db.put(key(7), "late").unwrap();
+    db.delete(key(8)).unwrap();
+    model.insert(key(7).into(), b"late".to_vec());
+    model.remove(key(8).as_bytes());
+    assert_eq!(contents(&db), model);
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(contents(&db), model);
+    drop(db);
+    assert!(minikv::verify("/db", &on(&fs)).unwrap().is_sound());
+    assert_eq!(contents(&Db::open("/db", on(&fs)).unwrap()), model);
+    assert!(fs.exists(written[0].path()).unwrap(), "the files stay");
+}
+
+#[test]
+fn tables_hide_older_entries_wherever_these_are() {
+    let fs = SimFs::new(2);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    let mut model = Contents::new();
+    let put = |range: Range<u32>, value: &str, model: &mut Contents| {
+        range.clone().for_each(|i| db.put(key(i), value.repeat(10)).unwrap());
+        add(model, range, value);
+    };
+    put(0..3000, "deep ", &mut model);
+    db.compact_range::<&str>(..).unwrap();
+    put(1000..1200, "level 0 ", &mut model);
+    db.flush().unwrap();
+    put(1100..1300, "in memory ", &mut model);
+    for (n, range) in [1050..1250, 2000..2500, 5000..6000, 900..3500].into_iter().enumerate() {
+        let value = format!("table {n} ");
+        let written = tables(format!("/tables{n}"), &on(&fs), range.clone(), &value);
+        db.ingest(&written).unwrap();
+        add(&mut model, range, &value);
+        assert_eq!(contents(&db), model, "after ingest {n}");
+        for (key, value) in &model {
+            assert_eq!(db.get(key).unwrap().as_ref(), Some(value), "after ingest {n}: a get");
+        }
+    }
+    let flat = |db: &Db| db.iter().unwrap().rev().count();
+    assert_eq!(flat(&db), model.len());
+    db.wait_idle().unwrap();
+    assert_eq!(contents(&db), model);
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(contents(&db), model);
+    drop(db);
+    assert_eq!(contents(&Db::open("/db", on(&fs)).unwrap()), model);
+}
+
+#[test]
+fn snapshots_iterators_and_transactions_that_exist_do_not_see_the_tables() {
+    let fs = SimFs::new(3);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    db.put(key(5), "old").unwrap();
+    let written = tables("/tables", &on(&fs), 0..1000, "new ");
+    let (snapshot, iter) = (db.snapshot(), db.iter().unwrap());
+    let mut reader = db.transaction();
+    let mut other = db.transaction();
+    assert_eq!(reader.get(key(6)).unwrap(), None);
+    assert_eq!(other.get("elsewhere").unwrap(), None);
+    db.ingest(&written).unwrap();
+    for _ in 0..2 {
+        assert_eq!(snapshot.get(key(5)).unwrap().as_deref(), Some(&b"old"[..]));
+        assert_eq!(snapshot.iter().unwrap().count(), 1);
+        db.compact_range::<&str>(..).unwrap();
+    }
+    assert_eq!(iter.count(), 1);
+    assert_eq!(db.iter().unwrap().count(), 1000);
+    reader.put("conclusion", "1");
+    let error = reader.commit().unwrap_err();
+    assert!(matches!(&error, Error::Conflict { key: k } if *k == key(6)), "{error}");
+    other.put("conclusion", "1");
+    other.commit().unwrap();
+}
+
+#[test]
+fn tables_that_are_older_than_the_database_are_written_anew() {
+    let fs = SimFs::new(4);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    let before = tables("/before", &on(&fs), 0..2000, "before ");
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let after = tables("/after", &on(&fs), 1000..3000, "after ");
+    let snapshot = db.snapshot();
+    assert_eq!(db.ingest(&after).unwrap().rewritten_tables, 0);
+    let done = db.ingest(&before).unwrap();
+    assert_eq!(done.rewritten_tables, before.len() as u64);
+    let mut model = Contents::new();
+    add(&mut model, 1000..3000, "after ");
+    add(&mut model, 0..2000, "before ");
+    assert_eq!(contents(&db), model);
+    assert_eq!(snapshot.iter().unwrap().count(), 0);
+    db.put(key(1), "last").unwrap();
+    model.insert(key(1).into(), b"last".to_vec());
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(contents(&db), model);
+    drop((db, snapshot));
+    assert_eq!(contents(&Db::open("/db", on(&fs)).unwrap()), model);
+}
+
+#[test]
+fn wrong_tables_are_refused_by_name_and_change_nothing() {
+    let fs = SimFs::new(5);
+    let options = on(&fs);
+    let mut writer = TableWriter::create("/tables", &options).unwrap();
+    writer.put("b", "1").unwrap();
+    for key in ["b", "a", ""] {
+        let error = writer.put(key, "2").unwrap_err();
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+        assert!(error.to_string().contains("not after the key before it, b"), "{error}");
+    }
+    writer.put("c", "3").unwrap();
+    let written = writer.finish().unwrap();
+    assert_eq!((written[0].first_key(), written[0].last_key()), (&b"b"[..], &b"c"[..]));
+    let error = TableWriter::create("/tables", &options).unwrap_err();
+    assert!(error.to_string().contains("/tables is not empty"), "{error}");
+
+    let db = Db::open("/db", options.clone()).unwrap();
+    db.put("a", "1").unwrap();
+    let twice = [written[0].clone(), written[0].clone()];
+    let error = db.ingest(&twice).unwrap_err();
+    assert!(error.to_string().contains("/tables/000001.ldb overlap"), "{error}");
+    assert_eq!(db.ingest(&[]).unwrap().tables, 0);
+    assert_eq!(contents(&db).len(), 1);
+
+    // A table of a database: with deletions, with versions, and one that will do.
+    let snapshot = db.snapshot();
+    db.put("a", "2").unwrap();
+    db.flush().unwrap();
+    let table = |dir: &str| {
+        let mut names = fs.list(Path::new(dir)).unwrap();
+        names.retain(|name| name.ends_with(".ldb"));
+        names.sort();
+        Path::new(dir).join(names.last().unwrap())
+    };
+    let error = SortedTable::open(table("/db"), &options).unwrap_err();
+    assert!(error.to_string().ends_with("has several versions of a"), "{error}");
+    drop(snapshot);
+    db.compact_range::<&str>(..).unwrap();
+    let found = SortedTable::open(table("/db"), &options).unwrap();
+    assert_eq!((found.entries(), found.first_key()), (1, &b"a"[..]));
+    let other = Db::open("/other", options.clone()).unwrap();
+    (0..100).for_each(|i| other.put(key(i), "").unwrap());
+    assert_eq!(other.ingest(&[found]).unwrap().rewritten_tables, 1);
+    assert_eq!(other.get("a").unwrap().as_deref(), Some(&b"2"[..]));
+    other.delete("a").unwrap();
+    other.flush().unwrap();
+    let error = SortedTable::open(table("/other"), &options).unwrap_err();
+    assert!(error.to_string().ends_with("has a deletion of a"), "{error}");
+    fs.create(Path::new("/note")).unwrap().write(b"dear").unwrap();
+    assert!(SortedTable::open("/note", &options).unwrap_err().is_corruption());
+    assert!(SortedTable::open("/nothing", &options).unwrap_err().io_kind().is_some());
+}
+
+#[test]
+fn a_writer_that_is_dropped_or_fails_leaves_nothing() {
+    let fs = SimFs::new(6);
+    let mut writer = TableWriter::create("/tables", &on(&fs)).unwrap();
+    (0..3000).for_each(|i| writer.put(key(i), "value").unwrap());
+    assert!(!fs.list(Path::new("/tables")).unwrap().is_empty());
+    drop(writer);
+    assert!(!fs.exists(Path::new("/tables")).unwrap());
+    let mut writer = TableWriter::create("/tables", &on(&fs)).unwrap();
+    fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.ldb"));
+    writer.put("a", "1").unwrap();
+    writer.finish().unwrap_err();
+    assert!(!fs.exists(Path::new("/tables")).unwrap());
+    assert_eq!(TableWriter::create("/tables", &on(&fs)).unwrap().finish().unwrap().len(), 0);
+}
+
+#[test]
+fn a_failure_at_any_step_of_an_ingest_adds_all_or_nothing_and_leaves_no_file() {
+    let mut seen = [0; 2];
+    for at in 1.. {
+        let fs = SimFs::new(7);
+        let written = tables("/tables", &on(&fs), 0..500, "new ");
+        let db = Db::open("/db", on(&fs)).unwrap();
+        let mut model = Contents::new();
+        add(&mut model, 0..50, "old ");
+        (0..50).for_each(|i| db.put(key(i), "old ".repeat(10)).unwrap());
+        db.wait_idle().unwrap();
+        fs.inject(Fault::io_error().nth(at));
+        let result = db.ingest(&written);
+        if fs.waiting_faults() > 0 {
+            result.unwrap();
+            assert!(at > 10 && seen.iter().all(|&n| n > 0), "{at} steps, {seen:?}");
+            return;
+        }
+        let new = contents(&db).len() == 500;
+        seen[usize::from(result.is_ok())] += 1;
+        assert!(new || result.is_err(), "step {at}");
+        if new {
+            add(&mut model, 0..500, "new ");
+        }
+        assert_eq!(contents(&db), model, "step {at}: {result:?}");
+        let in_doubt = db.resume().is_err();
+        drop(db);
+        let db = Db::open("/db", on(&fs)).unwrap();
+        if !in_doubt {
+            assert_eq!(contents(&db), model, "step {at}, after a reopen: {result:?}");
+        }
+        db.put("more", "1").unwrap();
+        db.wait_idle().unwrap();
+        let files = fs.list(Path::new("/db")).unwrap();
+        let on_disk = files.iter().filter(|name| name.ends_with(".ldb")).count() as u64;
+        assert_eq!(on_disk, levels(&db).iter().sum::<u64>(), "step {at}: {files:?}");
+    }
+}
+
+#[test]
+fn after_a_crash_at_any_step_all_of_the_tables_are_there_or_none_and_no_earlier_write_is_lost() {
+    let fs = SimFs::new(8);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    (0..50).for_each(|i| db.put(key(i), "old ".repeat(10)).unwrap());
+    let written = tables("/tables", &on(&fs), 20..500, "new ");
+    fs.record_history();
+    let begin = fs.op_count();
+    db.put("first", "1").unwrap();
+    db.ingest(&written).unwrap();
+    let done = fs.op_count();
+    db.put("then", "1").unwrap();
+    db.put_with(&WriteOptions::default().sync(true), "last", "1").unwrap();
+    let end = fs.op_count();
+    let mut old = Contents::new();
+    add(&mut old, 0..50, "old ");
+    let (mut before, mut after) = (0, 0);
+    for step in begin..=end {
+        for seed in 0..6 {
+            let image = fs.crash_image(&CrashPlan::random(seed).at_op(step));
+            let db = Db::open("/db", on(&image)).unwrap();
+            let mut found = contents(&db);
+            let names =
+                ["first", "then", "last"].map(|name| found.remove(name.as_bytes()).is_some());
+            assert!(names.is_sorted_by(|a, b| a >= b), "step {step}: {names:?}");
+            let has_new = found.len() == 500;
+            if has_new {
+                assert!(names[0], "the tables are there, and a write before them is not");
+                let mut new = old.clone();
+                add(&mut new, 20..500, "new ");
+                assert_eq!(found, new, "step {step}, seed {seed}");
+                after += 1;
+            } else {
+                assert!(!names[1] && step < done, "step {step}: the tables are lost");
+                assert!(found.iter().all(|(k, v)| old.get(k) == Some(v)), "step {step}");
+                before += 1;
+            }
+        }
+    }
+    assert!(before > 10 && after > 10, "{before} before, {after} after");
+}
+
+#[test]
+fn ingests_beside_writers_readers_and_compactions_are_seen_whole() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = |name: &str| -> PathBuf { home.path().join(name) };
+    let options = small().write_buffer_bytes(16 << 10);
+    let db = Db::open(dir("db"), options.clone()).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for i in 0u32.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                db.put(format!("key{:06}x", i % 3000), i.to_string()).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                db.compact_range::<&str>(..).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let entries = db.range(key(0)..key(3000)).unwrap();
+                let values = entries.map(|entry| entry.unwrap());
+                let values = values.filter(|(key, _)| !key.ends_with(b"x"));
+                let values: Vec<_> = values.map(|(_, value)| value).collect();
+                assert!(values.is_empty() || values.len() == 3000, "{}", values.len());
+                assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "two ingests at a time");
+            }
+        });
+        for round in 0..20 {
+            let written = tables(dir(&round.to_string()), &options, 0..3000, &round.to_string());
+            db.ingest(&written).unwrap();
+            let expected = round.to_string().repeat(10);
+            for i in (0..3000).step_by(97) {
+                assert_eq!(db.get(key(i)).unwrap().as_deref(), Some(expected.as_bytes()));
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    drop(db);
+    assert!(minikv::verify(dir("db"), &options).unwrap().is_sound());
+}
