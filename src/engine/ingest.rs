@@ -14,7 +14,9 @@
 //! 5. One edit adds all tables, with the new last sequence number. Readers see the new version, and
 //!    then the new number. A view without the number, or the number without the view, shows nothing
 //!    of the tables.
-//! 6. The memtable is frozen and a new log begun: the sequence numbers in one log have no gap.
+//! 6. The memtable is frozen and a new log begun, which says with which number it goes on. If the
+//!    memtable is empty, an empty batch in the log says it. So no reader of a log takes the gap for
+//!    records that are lost.
 //!
 //! A crash before 5 leaves tables that no MANIFEST names, which the next open removes.
 
@@ -30,6 +32,7 @@ use crate::engine::table_writer::TableRun;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{KeyRange, TableFile};
 use crate::engine::write::CommitState;
+use crate::engine::write::wal::empty_batch;
 use crate::engine::{Engine, State};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::{
@@ -271,7 +274,21 @@ impl Engine {
         let newest = staged.iter().map(|table| table.counts.newest).max().unwrap_or(0);
         self.install_staged(commit, staged, newest)?;
         drop(pause);
-        self.freeze(commit).inspect_err(|error| self.fail(error.clone()))
+        // The tables are there, whatever becomes of the log.
+        if let Err(error) = self.skip_to_last_seq(commit) {
+            self.fail(error);
+        }
+        Ok(())
+    }
+
+    /// Keeps the log without a gap in its sequence numbers, after the last one was moved ahead.
+    fn skip_to_last_seq(&self, commit: &mut CommitState) -> Result<()> {
+        if !commit.mem.is_empty() {
+            return self.freeze(commit);
+        }
+        let marker = empty_batch(commit.last_seq + 1);
+        let added = commit.log.add_record(marker.contents());
+        added.map_err(|error| Error::io("append to", &commit.log_path, error))
     }
 
     /// Returns whether a memtable has a key in the range of a table.

@@ -87,10 +87,15 @@ pub fn check_numbers(fs: &SimFs, before: &BTreeSet<String>) -> Result<(), String
     };
     let mut taken: BTreeSet<u64> = before.iter().filter_map(|name| number_of(name)).collect();
     for entry in fs.journal() {
-        if entry.kind != OpKind::Create {
+        let path = match entry.kind {
+            OpKind::Create => &entry.path,
+            OpKind::HardLink => entry.to.as_ref().unwrap_or(&entry.path),
+            _ => continue,
+        };
+        if path.parent() != Some(Path::new(DIR)) {
             continue;
         }
-        let name = entry.path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
         // A creation that did not finish is repeated with the same number.
         if let Some(number) = number_of(name)
             && !taken.insert(number)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use minikv::fs::sim::SimFs;
-use minikv::{Compression, Db, Error, Options, WriteBatch, WriteOptions};
+use minikv::{Compression, Db, Error, Options, TableWriter, WriteBatch, WriteOptions};
 
 use crate::model::{Commit, Model, Op};
 use crate::rng::Rng;
@@ -18,6 +18,7 @@ enum Step {
     Delete,
     Batch,
     LargeBatch,
+    Ingest,
     Sync,
     Flush,
     CompactRange,
@@ -113,6 +114,23 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: true,
         write_buffer_bytes: 2500,
     },
+    Kind {
+        name: "ingest",
+        weights: &[
+            (Step::Put, 30),
+            (Step::Delete, 6),
+            (Step::Ingest, 6),
+            (Step::Flush, 1),
+            (Step::CompactRange, 1),
+            (Step::WaitIdle, 2),
+            (Step::Reopen, 1),
+        ],
+        steps: 80,
+        keys: 60,
+        sync_one_in: 8,
+        reuse_logs: false,
+        write_buffer_bytes: 1500,
+    },
 ];
 
 impl Kind {
@@ -161,6 +179,12 @@ impl Kind {
             Step::LargeBatch => {
                 let len = if rng.one_in(3) { 12_000 } else { 3_000 };
                 (0..3).map(|_| (self.key(rng), Some(rng.bytes(len)))).collect()
+            }
+            Step::Ingest => {
+                let first = rng.below(self.keys);
+                let keys = first..(first + 1 + rng.below(20)).min(self.keys);
+                let key = |at| format!("key{at:04}").into_bytes();
+                keys.map(|at| (key(at), Some(self.value(rng)))).collect()
             }
             _ => Vec::new(),
         }
@@ -290,6 +314,17 @@ impl Run {
         self
     }
 
+    /// Writes tables outside of the database, and adds them to it.
+    fn ingest(&self, ops: &[Op]) -> Result<(), Error> {
+        let options = self.kind.options(&self.fs, self.seed);
+        let mut writer = TableWriter::create(format!("/tables{}", self.steps_left), &options)?;
+        for (key, value) in ops {
+            writer.put(key, value.as_ref().expect("a put"))?;
+        }
+        self.db().ingest(&writer.finish()?)?;
+        Ok(())
+    }
+
     /// Does one more step. Returns false at the end.
     pub fn step(&mut self) -> Result<bool, Error> {
         if self.steps_left == 0 {
@@ -316,9 +351,14 @@ impl Run {
             }
             _ => {
                 let one_in = self.kind.sync_one_in;
-                let sync = one_in > 0 && self.rng.one_in(one_in);
+                let is_ingest = matches!(step, Step::Ingest);
+                let sync = is_ingest || one_in > 0 && self.rng.one_in(one_in);
                 let begun = self.fs.op_count();
-                if let Err(error) = write(self.db(), &ops, sync) {
+                let written = match is_ingest {
+                    true => self.ingest(&ops),
+                    false => write(self.db(), &ops, sync),
+                };
+                if let Err(error) = written {
                     self.in_doubt.push(ops);
                     return Err(error);
                 }

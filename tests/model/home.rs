@@ -44,6 +44,10 @@ impl Home {
         &self.dir
     }
 
+    pub fn remove(&self, path: &Path) {
+        self.fs.remove(path).unwrap();
+    }
+
     /// Returns default options for this filesystem.
     pub fn options(&self) -> Options {
         Options::default().fs(self.fs.clone())

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{
     BloomFilterPolicy, Compression, Cursor, Db, FilterPolicy, Iter, Options, ReadOptions, Snapshot,
-    WriteBatch, WriteOptions,
+    TableWriter, WriteBatch, WriteOptions,
 };
 
 use crate::comparators::Order;
@@ -168,7 +168,8 @@ impl Run {
             976..985 => self.take_snapshot(),
             985..992 => self.drop_a_view(),
             992 => self.sync(),
-            993..996 => self.flush(),
+            993 | 994 => self.flush(),
+            995 => self.ingest(),
             996 => self.compact(),
             997 => self.db().wait_idle().unwrap(),
             998 => self.look_at_levels(),
@@ -253,6 +254,29 @@ impl Run {
         let sync = self.rng.one_in(300);
         self.db().write_with(&WriteOptions::default().sync(sync), batch).unwrap();
         self.written(changes, sync);
+    }
+
+    /// Adds tables that were written outside of the database.
+    fn ingest(&mut self) {
+        let mut puts = Model::new(self.config.order);
+        let around = self.key();
+        for _ in 0..self.rng.below(200) {
+            let key =
+                if self.rng.one_in(4) { self.key() } else { self.config.keys.key(&mut self.rng) };
+            puts.set(&key, Some(&value(&mut self.rng, self.operation)));
+        }
+        puts.set(&around, Some(&value(&mut self.rng, self.operation)));
+        let options = self.config.options(&self.home, &mut self.rng);
+        let dir = self.home.dir().with_extension(format!("tables{}", self.operation));
+        let mut writer = TableWriter::create(dir, &options).unwrap();
+        let puts = puts.all();
+        puts.iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+        let tables = writer.finish().unwrap();
+        let done = self.db().ingest(&tables).unwrap();
+        assert_eq!(done.entries, puts.len() as u64);
+        tables.iter().for_each(|table| self.home.remove(table.path()));
+        let put = |(key, value): Entry| (key.to_vec(), Some(value.to_vec()));
+        self.written(puts.into_iter().map(put).collect(), true);
     }
 
     /// Begins a transaction, goes on with one, or ends one.

@@ -295,6 +295,20 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(ENGINE, "tables_that_are_older_than_the_database"),
     mutant(
+        "only the beginning of a log shows that tables are missing",
+        "src/engine/open/replay.rs",
+        "if let Some(gap) = gap_before(record, replayed.last_seq, is_first) {",
+        "if (is_first || !ON) && let Some(gap) = gap_before(record, replayed.last_seq, is_first) {",
+    )
+    .caught_in(ENGINE, "writes_after_tables_that_the_manifest"),
+    mutant(
+        "the log does not say that an ingest comes before its next write",
+        "src/engine/ingest.rs",
+        "if let Err(error) = self.skip_to_last_seq(commit) {",
+        "if !ON && let Err(error) = self.skip_to_last_seq(commit) {",
+    )
+    .caught_in(ENGINE, "writes_after_tables_that_the_manifest"),
+    mutant(
         "a failed ingest leaves its files",
         "src/engine/ingest.rs",
         "ingested.is_err() && !self",

@@ -150,9 +150,9 @@ impl LogReplay<'_> {
                 replayed.last_log = can_continue.then_some((number, reader.valid_end()));
                 return Ok(());
             }
-            // With no record after the first one there is nothing to lose.
-            LogEnd::Misplaced(_) if matches!(reader.next(), Ok(None)) => return Ok(()),
-            LogEnd::Misplaced(gap) => (0, gap),
+            // With no record after it there is nothing to lose.
+            LogEnd::Misplaced { .. } if matches!(reader.next(), Ok(None)) => return Ok(()),
+            LogEnd::Misplaced { offset, gap } => (offset, gap),
             LogEnd::Damaged(error) if self.paranoid || !error.is_corruption() => return Err(error),
             LogEnd::Damaged(error) => (reader.valid_end(), error.to_string()),
         };
@@ -182,8 +182,9 @@ impl LogReplay<'_> {
                 Ok(None) => return Ok(LogEnd::Whole { sync_failed }),
                 Err(error) => return Ok(LogEnd::Damaged(error)),
             };
-            if is_first && let Some(gap) = gap_before(record, replayed.last_seq) {
-                return Ok(LogEnd::Misplaced(gap));
+            if let Some(gap) = gap_before(record, replayed.last_seq, is_first) {
+                let offset = if is_first { 0 } else { reader.record_offset() };
+                return Ok(LogEnd::Misplaced { offset, gap });
             }
             let mem = match &mem {
                 Some(mem) => mem,
@@ -242,19 +243,32 @@ enum LogEnd {
         /// Whether the log's writer marked it as one whose sync failed.
         sync_failed: bool,
     },
-    /// The first record shows that the previous log lost its end; the text says how.
-    Misplaced(String),
+    /// An empty batch shows that writes before it are lost: the end of the previous log, or
+    /// tables that were ingested.
+    Misplaced {
+        /// Offset in the log from which nothing was replayed.
+        offset: u64,
+        /// The numbers that show it, as text.
+        gap: String,
+    },
     /// A bad record ended the replay.
     Damaged(Error),
 }
 
-/// Returns a description of the gap, if the first record of a log states that the previous log
-/// continued after `last_seq`.
-fn gap_before(first_record: &[u8], last_seq: SeqNo) -> Option<String> {
-    match decode_header(first_record) {
-        Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(format!(
-            "begins at sequence number {next_seq}, but the previous log ends at {last_seq}"
-        )),
+/// Returns a description of the gap, if a record without operations states that writes after
+/// `last_seq` come before it.
+fn gap_before(record: &[u8], last_seq: SeqNo, is_first: bool) -> Option<String> {
+    match decode_header(record) {
+        Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(match is_first {
+            true => {
+                format!(
+                    "begins at sequence number {next_seq}, but the previous log ends at {last_seq}"
+                )
+            }
+            false => format!(
+                "goes on at sequence number {next_seq}, but the writes before it end at {last_seq}"
+            ),
+        }),
         _ => None,
     }
 }

@@ -52,7 +52,8 @@ pub(crate) fn failed_sync(
     Error::io("sync", path, error)
 }
 
-fn empty_batch(next_seq: SeqNo) -> WriteBatch {
+/// Returns a batch without effect, which says that `next_seq` comes next.
+pub(crate) fn empty_batch(next_seq: SeqNo) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.set_sequence(next_seq);
     batch
