@@ -361,6 +361,39 @@ fn load_stops_at_a_bad_line_and_keeps_what_came_before() {
 }
 
 #[test]
+fn load_by_tables_loads_all_or_nothing() {
+    let place = Place::new();
+    place.run(&["put", "k0001", "old"]).ok();
+    let sorted: Vec<u8> = (0..2500).flat_map(|i| format!("k{i:04}\tv\n").into_bytes()).collect();
+    let ran = place.feed(&["load", "--sorted"], &sorted);
+    assert!(ran.stderr.contains("loaded 2,500 entries in 1 table"), "{}", ran.stderr);
+    assert_eq!(place.text(&["scan", "--count"]), "2500\n");
+    assert_eq!(place.text(&["get", "k0001"]), "v");
+    let entries = place.text(&["scan"]);
+
+    for (bad, what) in [
+        (&b"a\t1\nc\t2\nb\t3\nd\t4\n"[..], "stdin line 3: the key b is not after"),
+        (b"a\t1\na\t2\n", "stdin line 2: the key a is not after the key before it, a"),
+        (b"a\t1\nno tab\n", "stdin line 2"),
+    ] {
+        place.feed(&["load", "--sorted"], bad).fails(2, &[what, "nothing was loaded"]);
+        assert_eq!(place.text(&["scan", "--count"]), "2500\n");
+    }
+    place.feed(&["load", "--sort"], b"x\t1\nno tab\n").fails(2, &["nothing was loaded"]);
+    assert_eq!(place.text(&["scan"]), entries, "a load that failed changes nothing");
+    let files: Vec<_> = std::fs::read_dir(place.db()).unwrap().map(Result::unwrap).collect();
+    assert!(files.iter().all(|file| file.file_name() != "minikv-load"), "{files:?}");
+    place.feed(&["load", "--sort", "--sorted"], b"").fails(2, &["cannot be used with"]);
+    place.feed(&["load", "--sorted"], b"").ok();
+
+    place.feed(&["load", "--sort"], b"z\t1\nk0003\tnew\nz\t2\ny\t\\x00\n").ok();
+    assert_eq!(place.text(&["scan", "--count"]), "2502\n");
+    assert_eq!(place.text(&["get", "z"]), "2");
+    assert_eq!(place.text(&["get", "k0003"]), "new");
+    place.run(&["verify"]).ok();
+}
+
+#[test]
 fn batch_applies_whole_batches_and_acknowledges_each() {
     let place = Place::new();
     let input = b"put\ta\t1\nput\tb\t2\ndelete\ta\ncommit\ncommit\nput\tc\t\\x00\n";

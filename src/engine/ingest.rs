@@ -157,7 +157,7 @@ impl Engine {
             self.trash.check_directory()?;
             let mut staged = Vec::new();
             let ingested = self.ingest_sorted(&sorted, &mut staged);
-            if ingested.is_err() && !self.manifest.lock().is_in_doubt() {
+            if ingested.is_err() {
                 // What cannot be removed is removed by the next open: no MANIFEST names it.
                 self.trash.remove(staged.iter().map(|table| table.file.number));
             }
@@ -257,7 +257,7 @@ impl Engine {
     }
 
     /// Adds the tables, all of which are newer than everything written, and makes them visible.
-    fn add_staged(&self, commit: &mut CommitState, staged: &mut [Staged<'_>]) -> Result<()> {
+    fn add_staged(&self, commit: &mut CommitState, staged: &mut Vec<Staged<'_>>) -> Result<()> {
         if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());
         }
@@ -328,11 +328,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the tables durable and visible, with the sequence numbers up to `newest`.
+    /// Makes the tables durable and visible, with the sequence numbers up to `newest`. After a
+    /// failure, `staged` has the tables that the next open will not need.
     fn install_staged(
         &self,
         commit: &mut CommitState,
-        staged: &[Staged<'_>],
+        staged: &mut Vec<Staged<'_>>,
         newest: SeqNo,
     ) -> Result<()> {
         let edit = VersionEdit {
@@ -342,8 +343,18 @@ impl Engine {
         };
         let mut manifest = self.manifest.lock();
         self.assert_in_step(&manifest, &self.state.lock());
-        let version = manifest.commit(edit).inspect_err(|error| self.fail(error.clone()))?;
-        for table in staged {
+        let version = match manifest.commit(edit) {
+            Ok(version) => version,
+            Err(error) => {
+                if manifest.is_in_doubt() {
+                    staged.clear();
+                }
+                drop(manifest);
+                self.fail(error.clone());
+                return Err(error);
+            }
+        };
+        for table in &*staged {
             version.set_counts(table.file.level, &[(table.file.number, table.counts)]);
         }
         let mut state = self.state.lock();

@@ -235,7 +235,7 @@ fn a_writer_that_is_dropped_or_fails_leaves_nothing() {
 
 #[test]
 fn a_failure_at_any_step_of_an_ingest_adds_all_or_nothing_and_leaves_no_file() {
-    let mut seen = [0; 2];
+    let (mut seen, mut cleaned) = ([0; 2], 0);
     for at in 1.. {
         let fs = SimFs::new(7);
         let written = tables("/tables", &on(&fs), 0..500, "new ");
@@ -248,7 +248,7 @@ fn a_failure_at_any_step_of_an_ingest_adds_all_or_nothing_and_leaves_no_file() {
         let result = db.ingest(&written);
         if fs.waiting_faults() > 0 {
             result.unwrap();
-            assert!(at > 10 && seen.iter().all(|&n| n > 0), "{at} steps, {seen:?}");
+            assert!(at > 10 && seen.iter().all(|&n| n > 0) && cleaned > 0, "{at} steps, {seen:?}");
             return;
         }
         let new = contents(&db).len() == 500;
@@ -258,6 +258,20 @@ fn a_failure_at_any_step_of_an_ingest_adds_all_or_nothing_and_leaves_no_file() {
             add(&mut model, 0..500, "new ");
         }
         assert_eq!(contents(&db), model, "step {at}: {result:?}");
+        let on_disk = |fs: &SimFs| {
+            let names = fs.list(Path::new("/db")).unwrap();
+            names.iter().filter(|name| name.ends_with(".ldb")).count() as u64
+        };
+        if result.is_err() && db.put("elsewhere", "1").is_ok() {
+            assert_eq!(
+                on_disk(&fs),
+                levels(&db).iter().sum::<u64>(),
+                "step {at}: {result:?}, {:?}",
+                fs.list(Path::new("/db"))
+            );
+            db.delete("elsewhere").unwrap();
+            cleaned += 1;
+        }
         let in_doubt = db.resume().is_err();
         drop(db);
         let db = Db::open("/db", on(&fs)).unwrap();
@@ -266,9 +280,7 @@ fn a_failure_at_any_step_of_an_ingest_adds_all_or_nothing_and_leaves_no_file() {
         }
         db.put("more", "1").unwrap();
         db.wait_idle().unwrap();
-        let files = fs.list(Path::new("/db")).unwrap();
-        let on_disk = files.iter().filter(|name| name.ends_with(".ldb")).count() as u64;
-        assert_eq!(on_disk, levels(&db).iter().sum::<u64>(), "step {at}: {files:?}");
+        assert_eq!(on_disk(&fs), levels(&db).iter().sum::<u64>(), "step {at}, after a reopen");
     }
 }
 
@@ -277,7 +289,7 @@ fn after_a_crash_at_any_step_all_of_the_tables_are_there_or_none_and_no_earlier_
     let fs = SimFs::new(8);
     let db = Db::open("/db", on(&fs)).unwrap();
     (0..50).for_each(|i| db.put(key(i), "old ".repeat(10)).unwrap());
-    let written = tables("/tables", &on(&fs), 20..500, "new ");
+    let written = tables("/tables", &on(&fs), 50..500, "new ");
     fs.record_history();
     let begin = fs.op_count();
     db.put("first", "1").unwrap();
@@ -301,7 +313,7 @@ fn after_a_crash_at_any_step_all_of_the_tables_are_there_or_none_and_no_earlier_
             if has_new {
                 assert!(names[0], "the tables are there, and a write before them is not");
                 let mut new = old.clone();
-                add(&mut new, 20..500, "new ");
+                add(&mut new, 50..500, "new ");
                 assert_eq!(found, new, "step {step}, seed {seed}");
                 after += 1;
             } else {

@@ -311,8 +311,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a failed ingest leaves its files",
         "src/engine/ingest.rs",
-        "ingested.is_err() && !self",
-        "!ON && ingested.is_err() && !self",
+        "if ingested.is_err() {",
+        "if !ON && ingested.is_err() {",
     )
     .caught_in(ENGINE, "a_failure_at_any_step_of_an_ingest"),
     mutant(

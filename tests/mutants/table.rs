@@ -127,8 +127,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a gap between logs is not looked for",
         OPEN_REPLAY,
-        "if is_first && let Some(gap)",
-        "if is_first && !ON && let Some(gap)",
+        "Ok((next_seq, 0)) if next_seq > last_seq + 1",
+        "Ok((next_seq, 0)) if !ON && next_seq > last_seq + 1",
     ),
     mutant(
         "logs after a damaged one are replayed",

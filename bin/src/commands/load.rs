@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use minikv::{Db, WriteBatch, WriteOptions};
 
-use super::count;
+use super::{bulk, count};
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
@@ -23,14 +23,26 @@ const BATCH_BYTES: usize = 1 << 20;
 /// which the last is synced, so that all loaded entries survive a loss of power. An invalid line
 /// stops the command (exit code 2), as an interrupt does (exit code 130); the entries before it
 /// stay. Creates the database if there is none.
+///
+/// With --sorted or --sort, all entries are loaded at once or none: they are written into tables,
+/// which then become tables of the database. That is faster, and leaves no work for compactions.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to read [default: stdin, also `-`]
     file: Option<PathBuf>,
+    /// Load all at once; the keys ascend
+    #[arg(long)]
+    sorted: bool,
+    /// Load all at once; the keys come in any order, and the last entry of a key counts
+    #[arg(long, conflicts_with = "sorted")]
+    sort: bool,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let mut lines = Lines::open(args.file.as_ref())?;
+    if args.sorted || args.sort {
+        return bulk::run(global, lines, args.sort);
+    }
     let db = super::open(global, true)?;
     let mut loader = Loader { db: &db, batch: WriteBatch::new(), loaded: Tally::default() };
     let entries = |n| count(n, "entry", "entries");

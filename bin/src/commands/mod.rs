@@ -4,6 +4,7 @@ mod backup;
 mod backups;
 mod batch;
 mod bench;
+mod bulk;
 mod checkpoint;
 mod compact;
 mod completions;

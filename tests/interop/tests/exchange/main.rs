@@ -320,3 +320,41 @@ fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
         scene.check_with(Side::Minikv, &dir);
     }
 }
+
+/// LevelDB reads and continues a database with ingested tables, and minikv ingests LevelDB's.
+#[test]
+fn leveldb_reads_and_continues_what_was_ingested() {
+    let seed = rng::seed();
+    for round in 0..rounds(6) {
+        let mut scene = Scene::new("ingested", seed, round);
+        let (dir, options) = (scene.dir.clone(), scene.shape.options());
+        let db = Db::open(&dir, options.clone()).unwrap();
+        for part in 0..4 {
+            let batches = *scene.rng.pick(&[0, 20, 1000]);
+            scene.write(&db, batches);
+            let tables = dir.with_extension(format!("tables{part}"));
+            let mut writer = minikv::TableWriter::create(&tables, &options).unwrap();
+            let mut puts = Model::new();
+            for i in 0..1 + scene.rng.below(3000) {
+                let key = match scene.model.keys().nth(i * 7) {
+                    Some(key) if scene.rng.one_in(2) => key.clone(),
+                    _ => format!("ingested/{}", scene.rng.below(100_000)).into_bytes(),
+                };
+                puts.insert(key, scene.rng.bytes(40));
+            }
+            puts.iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+            db.ingest(&writer.finish().unwrap()).unwrap();
+            scene.model.extend(puts);
+        }
+        db.close().unwrap();
+        let continued = dir.with_extension("continued");
+        copy(&dir, &continued);
+        scene.check_with(Side::LevelDb, &dir);
+        scene.check_with(Side::Minikv, &dir);
+        let engine = Side::LevelDb.open(&continued, &scene.shape);
+        scene.write(&*engine, 500);
+        drop(engine);
+        scene.check_with(Side::Minikv, &continued);
+        scene.check_with(Side::LevelDb, &continued);
+    }
+}

@@ -1,0 +1,104 @@
+//! Ingests beside writes, compactions, snapshots, transactions and read-only opens.
+
+use minikv::fs::MemFs;
+use minikv::{Db, SortedTable, TableWriter};
+use shuttle::thread;
+
+use crate::{check, open, options};
+
+const KEYS: usize = 3;
+
+fn tables(fs: &MemFs, dir: &str, value: &str) -> Vec<SortedTable> {
+    let mut writer = TableWriter::create(dir, &options(fs)).unwrap();
+    (0..KEYS).for_each(|i| writer.put(format!("key{i}"), value).unwrap());
+    writer.finish().unwrap()
+}
+
+/// Returns the one value of all keys; `None` if there are none.
+fn value_of<'a>(values: impl Iterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+    let values: Vec<_> = values.collect();
+    assert!(values.is_empty() || values.len() == KEYS, "a part of the tables: {values:?}");
+    assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{values:?}");
+    values.first().copied()
+}
+
+fn read(db: &Db) -> Option<Vec<u8>> {
+    let entries: Vec<_> = db.prefix("key").unwrap().map(Result::unwrap).collect();
+    value_of(entries.iter().map(|(_, value)| &value[..])).map(<[u8]>::to_vec)
+}
+
+#[test]
+fn an_ingest_is_seen_whole_and_by_no_earlier_snapshot() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(64)).unwrap();
+        let written = tables(&fs, "/first", "1");
+        let writer = {
+            let db = db.clone();
+            thread::spawn(move || {
+                for i in 0..3 {
+                    db.put("kex", i.to_string()).unwrap();
+                    db.put(format!("kez{i}"), "").unwrap();
+                }
+            })
+        };
+        let ingest = {
+            let db = db.clone();
+            thread::spawn(move || db.ingest(&written).map(|_| ()).unwrap())
+        };
+        let snapshot = db.snapshot();
+        let view = |snapshot: &minikv::Snapshot| snapshot.prefix("key").unwrap().count();
+        let first = view(&snapshot);
+        read(&db);
+        db.compact_range::<&str>(..).unwrap();
+        assert_eq!(view(&snapshot), first, "a snapshot changes");
+        let reader = Db::open_read_only(crate::DIR, options(&fs)).unwrap();
+        assert!([0, KEYS].contains(&reader.prefix("key").unwrap().count()));
+        [writer, ingest].map(|thread| thread.join().unwrap());
+        assert_eq!(read(&db).as_deref(), Some(&b"1"[..]));
+        drop((db, snapshot));
+        let db = open(&fs);
+        assert_eq!(read(&db).as_deref(), Some(&b"1"[..]));
+        assert_eq!(db.get("kex").unwrap().as_deref(), Some(&b"2"[..]));
+    });
+}
+
+#[test]
+fn a_write_and_an_ingest_of_the_same_key_happen_one_after_the_other() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(64)).unwrap();
+        db.put("key1", "0").unwrap();
+        let written = tables(&fs, "/first", "1");
+        let writer = {
+            let db = db.clone();
+            thread::spawn(move || {
+                db.put("key1", "2").unwrap();
+                assert!(db.get("key1").unwrap().is_some_and(|value| *value != b"0"[..]));
+                db.flush().unwrap();
+            })
+        };
+        let reader = {
+            let db = db.clone();
+            thread::spawn(move || {
+                // What commits after it has read no newer state than it saw.
+                let mut tx = db.transaction();
+                let seen = tx.get("key0").unwrap();
+                tx.put("copy", seen.as_deref().unwrap_or(b"none"));
+                (tx.commit().is_ok(), seen)
+            })
+        };
+        db.ingest(&written).unwrap();
+        let after = db.get("key1").unwrap();
+        writer.join().unwrap();
+        let (committed, seen) = reader.join().unwrap();
+        let copy = db.get("copy").unwrap();
+        let expected = seen.as_deref().unwrap_or(b"none");
+        assert_eq!(copy.as_deref(), committed.then_some(expected));
+        let last = db.get("key1").unwrap();
+        assert!(matches!(last.as_deref(), Some(b"1" | b"2")), "{last:?}");
+        db.compact_range::<&str>(..).unwrap();
+        assert_eq!(db.get("key1").unwrap(), last, "a compaction brings the other one back");
+        assert!(after.is_some_and(|value| *value != b"0"[..]));
+    });
+}
