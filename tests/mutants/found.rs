@@ -309,6 +309,13 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(ENGINE, "writes_after_tables_that_the_manifest"),
     mutant(
+        "compactions begin while an ingest has chosen its levels",
+        "src/engine/ingest.rs",
+        "std::mem::replace(&mut engine.state.lock().compactions.paused, true)",
+        "std::mem::replace(&mut engine.state.lock().compactions.paused, !ON)",
+    )
+    .caught_in(Build::Shuttle, "ingest::an_ingest_between_the_inputs_of_a_compaction"),
+    mutant(
         "a failed ingest leaves its files",
         "src/engine/ingest.rs",
         "if ingested.is_err() {",

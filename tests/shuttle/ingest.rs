@@ -54,7 +54,7 @@ fn an_ingest_is_seen_whole_and_by_no_earlier_snapshot() {
         assert_eq!(view(&snapshot), first, "a snapshot changes");
         let reader = Db::open_read_only(crate::DIR, options(&fs)).unwrap();
         assert!([0, KEYS].contains(&reader.prefix("key").unwrap().count()));
-        [writer, ingest].map(|thread| thread.join().unwrap());
+        [writer, ingest].into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(read(&db).as_deref(), Some(&b"1"[..]));
         drop((db, snapshot));
         let db = open(&fs);
@@ -100,5 +100,28 @@ fn a_write_and_an_ingest_of_the_same_key_happen_one_after_the_other() {
         db.compact_range::<&str>(..).unwrap();
         assert_eq!(db.get("key1").unwrap(), last, "a compaction brings the other one back");
         assert!(after.is_some_and(|value| *value != b"0"[..]));
+    });
+}
+
+/// A compaction of the tables around the ingested ones could write one table over all of them.
+#[test]
+fn an_ingest_between_the_inputs_of_a_compaction_overlaps_no_output() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = Db::open(crate::DIR, options(&fs)).unwrap();
+        for key in ["kex", "kez"] {
+            let mut writer = TableWriter::create(format!("/{key}"), &options(&fs)).unwrap();
+            writer.put(key, "").unwrap();
+            db.ingest(&writer.finish().unwrap()).unwrap();
+        }
+        let written = tables(&fs, "/first", "1");
+        let ingest = {
+            let db = db.clone();
+            thread::spawn(move || db.ingest(&written).map(|_| ()).unwrap())
+        };
+        db.compact_range::<&str>(..).unwrap();
+        ingest.join().unwrap();
+        assert_eq!(read(&db).as_deref(), Some(&b"1"[..]));
+        assert_eq!(db.iter().unwrap().count(), KEYS + 2);
     });
 }
