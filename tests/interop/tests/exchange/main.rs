@@ -342,7 +342,11 @@ fn leveldb_reads_and_continues_what_was_ingested() {
                 };
                 puts.insert(key, scene.rng.bytes(40));
             }
-            puts.iter().for_each(|(key, value)| writer.put(key, value).unwrap());
+            let mut ascending: Vec<_> = puts.iter().collect();
+            if scene.shape.reverse {
+                ascending.reverse();
+            }
+            ascending.iter().for_each(|(key, value)| writer.put(key, value).unwrap());
             db.ingest(&writer.finish().unwrap()).unwrap();
             scene.model.extend(puts);
         }
