@@ -1,6 +1,7 @@
 //! Counters: what reads, writes, flushes and compactions did.
 
 pub(crate) mod metrics;
+mod prometheus;
 pub(crate) mod property;
 pub(crate) mod sample;
 pub(crate) mod totals;
