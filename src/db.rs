@@ -523,7 +523,7 @@ impl Db {
         property::property(name, &self.stats(), &view.version)
     }
 
-    fn reader(&self) -> Reader<'_> {
+    pub(crate) fn reader(&self) -> Reader<'_> {
         Reader::now(&self.inner.engine.reads)
     }
 }
@@ -559,13 +559,13 @@ impl ReadOnlyDb {
         property::property(name, &self.stats(), &self.opened.state.view_owned().version)
     }
 
-    fn reader(&self) -> Reader<'_> {
+    pub(crate) fn reader(&self) -> Reader<'_> {
         Reader::now(&self.opened.state)
     }
 }
 
 impl Snapshot {
-    fn reader(&self) -> Reader<'_> {
+    pub(crate) fn reader(&self) -> Reader<'_> {
         Reader::at(self)
     }
 }

@@ -34,6 +34,7 @@
 //! - [`Db::put`], [`Db::get`], [`Db::delete`], atomic [`WriteBatch`]es, [`Snapshot`]s, iterators
 //!   over ranges and prefixes and [`Cursor`]s, both ways.
 //! - Serializable transactions: [`Db::transact`], [`Db::update`] and [`Transaction`].
+//! - Keyspaces, named spaces of keys in one database: [`Db::keyspace`] and [`Keyspace`].
 //! - Bloom filters by block and filters by table, and counters of what they save:
 //!   [`Db::get_traced`], [`Stats`].
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
@@ -63,7 +64,7 @@
 //! - A get and a put are two steps: two threads that read a value and write it back at once lose
 //!   one of the updates. Use [`Db::update`] or a [`Transaction`].
 //! - It is tested on Linux. macOS and FreeBSD are meant to compile, and are not tested.
-//! - It is not a server, not a SQL database, and has no column families and no expiry of keys.
+//! - It is not a server, not a SQL database, and has no expiry of keys.
 //!
 //! # Modules
 //! The types of everyday use are here, at the root. The rest is in modules:
@@ -92,6 +93,7 @@ mod bulk;
 mod db;
 mod engine;
 mod format;
+mod keyspace;
 mod log;
 mod table;
 mod transaction;
@@ -135,6 +137,9 @@ pub use filter::policy::{FilterGenerator, FilterPolicy};
 pub use filter::prefix::{DelimitedPrefix, FixedPrefix, PrefixExtractor};
 pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
+pub use keyspace::Keyspace;
+pub use keyspace::cursor::KeyspaceCursor;
+pub use keyspace::transaction::TransactionKeyspace;
 pub use table::counts::LevelTrace;
 pub use transaction::cursor::TransactionCursor;
 pub use transaction::iter::TransactionIter;

@@ -83,6 +83,8 @@ pub enum Error {
     Conflict {
         /// A key that was read, or that lies in a range that was read, and was written since.
         key: Bytes,
+        /// The name of the keyspace that `key` is in; `None` if it is in none.
+        keyspace: Option<Bytes>,
     },
     /// The database has been closed.
     Closed,
@@ -226,9 +228,12 @@ impl fmt::Display for Error {
                 write!(f, "the database has accepted no writes since this error: {reason}")
             }
             Error::Panicked { during, message } => write!(f, "{during} panicked: {message}"),
-            Error::Conflict { key } => {
-                let key = key.escape_ascii();
-                write!(f, "another write changed \"{key}\" after this transaction had read it")
+            Error::Conflict { key, keyspace } => {
+                write!(f, "another write changed \"{}\"", key.escape_ascii())?;
+                if let Some(name) = keyspace {
+                    write!(f, " in keyspace \"{}\"", name.escape_ascii())?;
+                }
+                f.write_str(" after this transaction had read it")
             }
             Error::Closed => f.write_str("the database is closed"),
         }

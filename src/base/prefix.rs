@@ -30,6 +30,15 @@ pub(crate) fn head(key: &[u8]) -> u64 {
     }
 }
 
+/// Returns the first byte string after all that start with `prefix`, or `None` if there is none.
+pub(crate) fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
+    let at = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=at].to_vec();
+    end[at] += 1;
+    debug_assert!(end.as_slice() > prefix && !end.starts_with(prefix), "{end:?}, {prefix:?}");
+    Some(end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

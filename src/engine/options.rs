@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use crate::base::{BytewiseComparator, Comparator, Error, Result};
 use crate::engine::read::snapshot::Snapshot;
+use crate::filter::keyspace::KeyspacePrefixes;
 use crate::filter::whole_table::MAX_BITS_PER_KEY;
 use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor};
 use crate::format::compress::Compression;
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{InternalComparator, KeyOrder};
+use crate::format::keyspace::Space;
 use crate::fs::{DiskFs, Fs};
 use crate::table::block_cache::BlockCache;
 use crate::table::builder::TableOptions;
@@ -39,7 +41,12 @@ pub struct Options {
     pub(crate) filter_policy: Option<Arc<dyn FilterPolicy>>,
     pub(crate) filter: LevelFilter,
     pub(crate) level_filters: Vec<(usize, LevelFilter)>,
+    /// The extractor of all keys, composed of the next two.
     pub(crate) prefix_extractor: Option<Arc<dyn PrefixExtractor>>,
+    /// The extractor of keys outside of keyspaces.
+    outer_prefix: Option<Arc<dyn PrefixExtractor>>,
+    /// The extractors of keyspaces, with the keyspaces' names.
+    keyspace_prefixes: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,
     pub(crate) reuse_logs: bool,
     pub(crate) preallocate_logs: bool,
     pub(crate) comparator: Arc<dyn Comparator>,
@@ -104,6 +111,8 @@ impl Default for Options {
             filter: LevelFilter { layout: FilterLayout::Block, bits_per_key: 10 },
             level_filters: Vec::new(),
             prefix_extractor: None,
+            outer_prefix: None,
+            keyspace_prefixes: Vec::new(),
             reuse_logs: false,
             preallocate_logs: true,
             comparator: Arc::new(BytewiseComparator),
@@ -268,7 +277,44 @@ impl Options {
     /// levels without filters have none. Requires byte order. Default: none.
     #[must_use]
     pub fn filter_prefix(mut self, extractor: impl PrefixExtractor) -> Options {
-        self.prefix_extractor = Some(Arc::new(extractor));
+        self.outer_prefix = Some(Arc::new(extractor));
+        self.compose_prefixes()
+    }
+
+    /// Like [`Options::filter_prefix`], for the keys of the keyspace `keyspace`, whose extractor
+    /// sees them as they are within it. With an extractor for any keyspace,
+    /// [`Options::filter_prefix`] applies only to keys outside of keyspaces. Default: none.
+    ///
+    /// Prefix filters are queried only under the extractors that they were written with, all of
+    /// them together: after a change of one, tables that were written before have no prefix filters
+    /// until they are compacted.
+    ///
+    /// ```
+    /// use minikv::{DelimitedPrefix, FixedPrefix, Options};
+    ///
+    /// let options = Options::default()
+    ///     .filter_prefix_in("users", FixedPrefix::new(4))
+    ///     .filter_prefix_in("paths", DelimitedPrefix::new(b'/'));
+    /// ```
+    #[must_use]
+    pub fn filter_prefix_in(
+        mut self,
+        keyspace: impl AsRef<[u8]>,
+        extractor: impl PrefixExtractor,
+    ) -> Options {
+        let keyspace = keyspace.as_ref();
+        self.keyspace_prefixes.retain(|(name, _)| name != keyspace);
+        self.keyspace_prefixes.push((keyspace.to_vec(), Arc::new(extractor)));
+        self.compose_prefixes()
+    }
+
+    fn compose_prefixes(mut self) -> Options {
+        self.prefix_extractor = match &self.keyspace_prefixes[..] {
+            [] => self.outer_prefix.clone(),
+            inside => {
+                Some(Arc::new(KeyspacePrefixes::new(self.outer_prefix.clone(), inside.to_vec())))
+            }
+        };
         self
     }
 
@@ -368,6 +414,7 @@ impl Options {
                 )));
             }
         }
+        self.keyspace_prefixes.iter().try_for_each(|(name, _)| Space::named(name).map(drop))?;
         let order = self.comparator.name();
         if self.prefix_extractor.is_some() && order != BytewiseComparator.name() {
             return Err(Error::invalid(format!(

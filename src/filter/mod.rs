@@ -3,12 +3,13 @@
 //! [`FilterPolicy`] is the interface of a kind of filter; [`BloomFilterPolicy`] is LevelDB's. A
 //! table's filter block (`block`) holds one filter per 2 KiB of data-block offset. Filters hold
 //! user keys: the table builder strips the trailer of internal keys. `whole_table` is one filter
-//! over all keys of a table, `prefix` one over their prefixes. [`math`] predicts false-positive
-//! rates.
+//! over all keys of a table, `prefix` one over their prefixes, which differ by `keyspace`. [`math`]
+//! predicts false-positive rates.
 
 pub(crate) mod block;
 pub(crate) mod bloom;
 pub(crate) mod fuse;
+pub(crate) mod keyspace;
 pub mod math;
 pub(crate) mod policy;
 pub(crate) mod prefix;

@@ -11,5 +11,6 @@ pub mod crc;
 pub(crate) mod edit;
 pub mod handle;
 pub(crate) mod key;
+pub(crate) mod keyspace;
 pub(crate) mod name;
 pub mod record;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use crate::base::Result;
 use crate::engine::write::read_set::Span;
+use crate::format::keyspace::Space;
 use crate::transaction::merged::{Direction, MergedCursor};
 use crate::transaction::reads::Walk;
 
@@ -17,6 +18,8 @@ use crate::transaction::reads::Walk;
 #[derive(Debug)]
 pub struct TransactionCursor<'t> {
     merged: MergedCursor<'t>,
+    /// The keyspace that the cursor is confined to.
+    space: Space,
     /// The range walked since the last seek; `None` if the walk is recorded, or did not begin.
     walked: Option<Span>,
     // Must stay the last field: its drop ends the record.
@@ -25,7 +28,13 @@ pub struct TransactionCursor<'t> {
 
 impl<'t> TransactionCursor<'t> {
     pub(super) fn new(merged: MergedCursor<'t>, walk: Walk<'t>) -> TransactionCursor<'t> {
-        TransactionCursor { merged, walked: None, walk }
+        TransactionCursor { merged, space: Space::default(), walked: None, walk }
+    }
+
+    /// Returns the cursor, which has not moved yet, confined to the keys of `space`.
+    pub(crate) fn in_space(mut self, space: Space) -> TransactionCursor<'t> {
+        self.space = space;
+        self
     }
 
     /// Returns whether the cursor is at an entry.
@@ -38,7 +47,7 @@ impl<'t> TransactionCursor<'t> {
     /// # Panics
     /// If the cursor is at none.
     pub fn key(&self) -> &[u8] {
-        self.merged.key()
+        self.space.strip(self.merged.key()).expect("the cursor is outside of its keyspace")
     }
 
     /// Returns the value of the entry.
@@ -109,23 +118,33 @@ impl<'t> TransactionCursor<'t> {
 
     fn seek_from(&mut self, from: Bound<&[u8]>) -> Result<bool> {
         self.end_walk();
-        self.walk.begin(|| Span::ALL);
-        let span = Span { from: from.map(<[u8]>::to_vec), to: Bound::Unbounded };
-        let valid = self.merged.seek_from(from)?;
+        let (from, end) = (self.space.lower(from), self.space.upper(Bound::Unbounded));
+        self.begin_walk();
+        self.merged.seek_from(from.as_ref().map(Vec::as_slice))?;
+        let valid = self.stay_within();
         // Without an entry, everything from the bound on was read.
-        let to = if valid { Bound::Included(self.key().to_vec()) } else { Bound::Unbounded };
-        self.walked = Some(Span { to, ..span });
+        let to = if valid { Bound::Included(self.merged.key().to_vec()) } else { end };
+        self.walked = Some(Span { from, to });
         Ok(valid)
     }
 
     fn seek_to(&mut self, to: Bound<&[u8]>) -> Result<bool> {
         self.end_walk();
-        self.walk.begin(|| Span::ALL);
-        let span = Span { from: Bound::Unbounded, to: to.map(<[u8]>::to_vec) };
-        let valid = self.merged.seek_to(to)?;
-        let from = if valid { Bound::Included(self.key().to_vec()) } else { Bound::Unbounded };
-        self.walked = Some(Span { from, ..span });
+        let (start, to) = (self.space.lower(Bound::Unbounded), self.space.upper(to));
+        self.begin_walk();
+        self.merged.seek_to(to.as_ref().map(Vec::as_slice))?;
+        let valid = self.stay_within();
+        let from = if valid { Bound::Included(self.merged.key().to_vec()) } else { start };
+        self.walked = Some(Span { from, to });
         Ok(valid)
+    }
+
+    fn begin_walk(&mut self) {
+        let space = &self.space;
+        self.walk.begin(|| Span {
+            from: space.lower(Bound::Unbounded),
+            to: space.upper(Bound::Unbounded),
+        });
     }
 
     fn step(&mut self, direction: Direction) -> Result<bool> {
@@ -139,20 +158,29 @@ impl<'t> TransactionCursor<'t> {
             Direction::Forward => self.merged.next(),
             Direction::Backward => self.merged.prev(),
         };
+        let moved = moved.map(|_| self.stay_within());
         // The walk has gone to the end, or, after an error, it is unknown how far.
         if let (Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) {
             match direction {
-                Direction::Forward => walked.to = Bound::Unbounded,
-                Direction::Backward => walked.from = Bound::Unbounded,
+                Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),
+                Direction::Backward => walked.from = self.space.lower(Bound::Unbounded),
             }
         }
         moved
     }
 
+    /// Leaves an entry that is not in the keyspace. Returns whether the cursor is at an entry.
+    fn stay_within(&mut self) -> bool {
+        if self.valid() && self.space.strip(self.merged.key()).is_none() {
+            self.merged.leave();
+        }
+        self.valid()
+    }
+
     /// Extends the walked range to the current entry. The farthest entries of a walk are those
     /// where it turned or ended, so the others need not be noted.
     fn note_position(&mut self) {
-        if !self.merged.valid() {
+        if !self.valid() {
             return;
         }
         if let Some(walked) = &mut self.walked {

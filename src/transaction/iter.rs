@@ -5,8 +5,9 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::base::Result;
-use crate::engine::read::iter::IterSource;
+use crate::engine::read::iter::{IterSource, outside_of_space};
 use crate::engine::write::read_set::Span;
+use crate::format::keyspace::Space;
 use crate::transaction::merged::MergedCursor;
 use crate::transaction::own::OwnWrites;
 use crate::transaction::reads::Walk;
@@ -21,6 +22,8 @@ pub struct TransactionIter<'t> {
     front: Option<MergedCursor<'t>>,
     back: Option<MergedCursor<'t>>,
     range: Span,
+    /// The keyspace whose keys are yielded. The range is within it.
+    space: Space,
     done: bool,
     writes: &'t OwnWrites,
     source: IterSource,
@@ -42,7 +45,14 @@ impl<'t> TransactionIter<'t> {
         writes: &'t OwnWrites,
         walk: Walk<'t>,
     ) -> TransactionIter<'t> {
-        TransactionIter { front: None, back: None, range, done: false, writes, source, walk }
+        let (front, back, space) = (None, None, Space::default());
+        TransactionIter { front, back, range, space, done: false, writes, source, walk }
+    }
+
+    /// Returns the iterator with keys as they are within `space`, in which its range must be.
+    pub(crate) fn in_space(mut self, space: Space) -> TransactionIter<'t> {
+        self.space = space;
+        self
     }
 
     /// Moves an end to its next entry. Returns whether that is in the range and before the other
@@ -91,7 +101,13 @@ impl<'t> TransactionIter<'t> {
                     End::Front => self.front.as_ref()?,
                     End::Back => self.back.as_ref()?,
                 };
-                Some(Ok((Bytes::copy_from_slice(cursor.key()), cursor.value_bytes())))
+                match self.space.strip(cursor.key()) {
+                    Some(key) => Some(Ok((Bytes::copy_from_slice(key), cursor.value_bytes()))),
+                    None => {
+                        self.done = true;
+                        Some(Err(outside_of_space(&self.space)))
+                    }
+                }
             }
             Ok(false) => {
                 self.done = true;

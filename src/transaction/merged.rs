@@ -55,6 +55,11 @@ impl<'t> MergedCursor<'t> {
         self.place != Place::Nowhere
     }
 
+    /// Moves to no entry.
+    pub(super) fn leave(&mut self) {
+        self.place = Place::Nowhere;
+    }
+
     pub(super) fn direction(&self) -> Direction {
         self.direction
     }

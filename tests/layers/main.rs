@@ -30,6 +30,7 @@ const LAYERS: &[(&str, u32)] = &[
     ("db", 8),
     ("files", 8),
     ("internals", 8),
+    ("keyspace", 9),
 ];
 
 const MAX_COLUMNS: usize = 100;

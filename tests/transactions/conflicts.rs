@@ -120,7 +120,7 @@ fn conflicts_are_found_wherever_the_write_has_gone() {
                 step(&home);
                 let what = format!("{place}, delete {is_delete}, range {by_range}");
                 match tx.commit() {
-                    Err(Error::Conflict { key }) => assert_eq!(key, "k1500", "{what}"),
+                    Err(Error::Conflict { key, .. }) => assert_eq!(key, "k1500", "{what}"),
                     other => panic!("{what}: {other:?}"),
                 }
                 // Beside it, nothing was touched.

@@ -104,8 +104,8 @@ fn of_two_transactions_in_a_group_that_read_what_the_other_writes_one_is_refused
         scene.hold(pair.len(), || {});
         let results = scene.commit("plain", pair);
         let winner = match &results[..] {
-            [Ok(()), Err(Error::Conflict { key }), Ok(())] if key == "b" => 0,
-            [Err(Error::Conflict { key }), Ok(()), Ok(())] if key == "a" => 1,
+            [Ok(()), Err(Error::Conflict { key, .. }), Ok(())] if key == "b" => 0,
+            [Err(Error::Conflict { key, .. }), Ok(()), Ok(())] if key == "a" => 1,
             _ => panic!("{results:?}"),
         };
         winners[winner] += 1;
@@ -129,7 +129,7 @@ fn a_write_that_was_under_way_is_seen() {
         tx.put("written", "");
         scene.hold(1, || {});
         let results = scene.commit("plain", vec![tx]);
-        assert!(matches!(&results[0], Err(Error::Conflict { key }) if key == "plain"));
+        assert!(matches!(&results[0], Err(Error::Conflict { key, .. }) if key == "plain"));
         assert_eq!(text(scene.db.get("plain").unwrap()), "plain");
         assert!(scene.db.get("written").unwrap().is_none());
     }

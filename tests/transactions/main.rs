@@ -62,7 +62,7 @@ fn text(value: Option<Bytes>) -> String {
 #[track_caller]
 fn assert_conflict(result: Result<()>, key: &str) {
     match result {
-        Err(Error::Conflict { key: found }) => assert_eq!(found, key),
+        Err(Error::Conflict { key: found, .. }) => assert_eq!(found, key),
         other => panic!("{other:?} is no conflict about {key}"),
     }
 }

@@ -6,11 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::base::prefix::prefix_end;
 use crate::base::{Error, Result};
 use crate::engine::read::cursor::Cursor;
 use crate::engine::read::prefix_scan::PrefixScan;
 use crate::engine::read::view::{ReadState, ReadView, Sweep};
 use crate::format::key::{SeqNo, UserComparator};
+use crate::format::keyspace::Space;
 use crate::table::reader::BlockReadOptions;
 
 /// An iterator over the entries of a range, in key order. It can be used from both ends.
@@ -24,6 +26,8 @@ pub struct Iter {
     back: End,
     lower: Bound<Vec<u8>>,
     upper: Bound<Vec<u8>>,
+    /// The keyspace whose keys are yielded. The bounds are within it.
+    space: Space,
     done: bool,
     // Must stay the last field: the cursors and their views are dropped before its `Sweep`.
     source: IterSource,
@@ -73,7 +77,13 @@ impl Iter {
     ) -> Iter {
         let (from, to) = (lower.as_ref().map(Vec::as_slice), upper.as_ref().map(Vec::as_slice));
         let source = IterSource::new(state, view, seq, options, (from, to), start);
-        Iter { front: End::default(), back: End::default(), lower, upper, done: false, source }
+        let (front, back, space) = (End::default(), End::default(), Space::default());
+        Iter { front, back, lower, upper, space, done: false, source }
+    }
+
+    /// Returns the iterator with keys as they are within `space`, in which its bounds must be.
+    pub(crate) fn in_space(self, space: Space) -> Iter {
+        Iter { space, ..self }
     }
 
     /// Returns an iterator over the keys that start with `prefix` and are not before the lower
@@ -179,7 +189,13 @@ impl Iter {
         match step(self) {
             Ok(true) => {
                 let cursor = end(self).cursor.as_ref()?;
-                Some(Ok((Bytes::copy_from_slice(cursor.key()), cursor.value_bytes())))
+                match self.space.strip(cursor.key()) {
+                    Some(key) => Some(Ok((Bytes::copy_from_slice(key), cursor.value_bytes()))),
+                    None => {
+                        self.done = true;
+                        Some(Err(outside_of_space(&self.space)))
+                    }
+                }
             }
             Ok(false) => {
                 self.done = true;
@@ -238,6 +254,13 @@ impl DoubleEndedIterator for Iter {
 
 impl std::iter::FusedIterator for Iter {}
 
+/// Returns the error for an entry that lies between those of a keyspace without being one, which
+/// only damage can cause.
+pub(crate) fn outside_of_space(space: &Space) -> Error {
+    let name = space.name().escape_ascii();
+    Error::corruption(format!("entries out of order in keyspace \"{name}\""))
+}
+
 /// A lower and an upper bound of keys.
 pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
@@ -271,13 +294,4 @@ pub(crate) fn prefix_bounds(
         "the lower bound is before the prefix"
     );
     Ok((lower.map(<[u8]>::to_vec), upper))
-}
-
-/// Returns the first byte string after all that start with `prefix`, or `None` if there is none.
-fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
-    let at = prefix.iter().rposition(|&byte| byte != 0xff)?;
-    let mut end = prefix[..=at].to_vec();
-    end[at] += 1;
-    debug_assert!(end.as_slice() > prefix && !end.starts_with(prefix), "{end:?}, {prefix:?}");
-    Some(end)
 }

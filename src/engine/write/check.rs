@@ -49,6 +49,7 @@ use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{
     KIND_FOR_SEEK, MAX_SEQ_NO, ParsedKey, SeqNo, UserComparator, internal_key,
 };
+use crate::format::keyspace;
 use crate::table::sink::NoSink;
 
 /// Number of entries of a memtable that are compared to all keys read in about the time in which
@@ -220,6 +221,11 @@ fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     }
 }
 
+/// Returns the error for a key of the database that was written.
 fn conflict(key: &[u8]) -> Error {
-    Error::Conflict { key: Bytes::copy_from_slice(key) }
+    let (keyspace, key) = match keyspace::split(key) {
+        Some((name, key)) => (Some(Bytes::copy_from_slice(name)), key),
+        None => (None, key),
+    };
+    Error::Conflict { key: Bytes::copy_from_slice(key), keyspace }
 }

@@ -1,0 +1,146 @@
+//! A cursor that stays within a keyspace.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::engine::read::cursor::Cursor;
+use crate::format::keyspace::Space;
+
+/// A cursor over the entries of a [`Keyspace`](crate::Keyspace) as of one moment. It moves like a
+/// [`Cursor`], and its keys are those within the keyspace.
+///
+/// ```
+/// # use minikv::{Db, Options};
+/// # let dir = tempfile::tempdir()?;
+/// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// let days = db.keyspace("days")?;
+/// days.put("01", "Monday")?;
+/// days.put("02", "Tuesday")?;
+/// let mut cursor = days.cursor()?;
+/// assert!(cursor.seek_to_last()?);
+/// assert_eq!((cursor.key(), cursor.value()), (&b"02"[..], &b"Tuesday"[..]));
+/// assert!(cursor.prev()? && !cursor.prev()?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct KeyspaceCursor {
+    cursor: Cursor,
+    space: Space,
+    /// Whether the cursor is at an entry of the keyspace.
+    valid: bool,
+    /// Scratch for the keys that are sought.
+    sought: Vec<u8>,
+}
+
+impl KeyspaceCursor {
+    /// Returns a cursor over the entries of `space`, at no entry.
+    pub(super) fn new(cursor: Cursor, space: Space) -> KeyspaceCursor {
+        KeyspaceCursor { cursor, space, valid: false, sought: Vec::new() }
+    }
+
+    /// Returns whether the cursor is at an entry.
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// Returns the key of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    pub fn key(&self) -> &[u8] {
+        self.space.strip(self.entry().key()).expect("the cursor is outside of its keyspace")
+    }
+
+    /// Returns the value of the entry.
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    pub fn value(&self) -> &[u8] {
+        self.entry().value()
+    }
+
+    /// Returns the value of the entry as [`Bytes`], like [`Cursor::value_bytes`].
+    ///
+    /// # Panics
+    /// If the cursor is at none.
+    pub fn value_bytes(&self) -> Bytes {
+        self.entry().value_bytes()
+    }
+
+    /// Moves to the first entry. Returns `false` if there is no entry.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors, as for all moves. The cursor is then at no entry.
+    pub fn seek_to_first(&mut self) -> Result<bool> {
+        self.seek(b"")
+    }
+
+    /// Moves to the last entry. Returns `false` if there is no entry.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn seek_to_last(&mut self) -> Result<bool> {
+        self.valid = false;
+        let moved = match self.space.upper(Bound::Unbounded) {
+            Bound::Excluded(end) => self.cursor.seek_before(&end)?,
+            _ => self.cursor.seek_to_last()?,
+        };
+        Ok(self.stay_within(moved))
+    }
+
+    /// Moves to the first entry whose key is not before `key`. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.valid = false;
+        self.space.write_key(key.as_ref(), &mut self.sought);
+        let moved = self.cursor.seek(&self.sought)?;
+        Ok(self.stay_within(moved))
+    }
+
+    /// Moves to the last entry whose key is not after `key`. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.valid = false;
+        self.space.write_key(key.as_ref(), &mut self.sought);
+        let moved = self.cursor.seek_for_prev(&self.sought)?;
+        Ok(self.stay_within(moved))
+    }
+
+    /// Moves to the next entry. Returns `false` if there is none, or if the cursor was at no entry.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    #[expect(clippy::should_implement_trait, reason = "the entry is borrowed from the cursor")]
+    pub fn next(&mut self) -> Result<bool> {
+        let moved = std::mem::take(&mut self.valid) && self.cursor.next()?;
+        Ok(self.stay_within(moved))
+    }
+
+    /// Moves to the previous entry. Returns `false` if there is none, or if the cursor was at no
+    /// entry.
+    ///
+    /// # Errors
+    /// As [`seek_to_first`](Self::seek_to_first).
+    pub fn prev(&mut self) -> Result<bool> {
+        let moved = std::mem::take(&mut self.valid) && self.cursor.prev()?;
+        Ok(self.stay_within(moved))
+    }
+
+    /// Returns the database's cursor, at an entry of the keyspace.
+    fn entry(&self) -> &Cursor {
+        assert!(self.valid, "the cursor is at no entry");
+        &self.cursor
+    }
+
+    /// Notes whether a move, which led to an entry if `moved`, has stayed within the keyspace.
+    fn stay_within(&mut self, moved: bool) -> bool {
+        self.valid = moved && self.space.strip(self.cursor.key()).is_some();
+        self.valid
+    }
+}

@@ -1,0 +1,167 @@
+//! Keyspaces: named parts of a database, each with keys of its own. A keyspace is its keys and
+//! nothing more; [`format::keyspace`](crate::format::keyspace) has their bytes.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `mod` | the handle, and the list of keyspaces |
+//! | `reads` | the reads of a keyspace |
+//! | `writes` | its writes, and writes to several keyspaces at once |
+//! | `cursor` | cursors that stay within a keyspace |
+//! | `transaction` | keyspaces in transactions |
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::base::prefix::prefix_end;
+use crate::base::{Error, Result};
+use crate::db::{Db, ReadOnlyDb, Snapshot};
+use crate::engine::options::ReadOptions;
+use crate::engine::read::reader::Reader;
+use crate::format::keyspace::{Space, TAG, split};
+
+pub(crate) mod cursor;
+mod reads;
+pub(crate) mod transaction;
+mod writes;
+
+/// A keyspace: a named, ordered space of keys within a database, with the reads and writes of the
+/// handle that it was opened from: [`Db::keyspace`], [`ReadOnlyDb::keyspace`] or
+/// [`Snapshot::keyspace`].
+///
+/// The same key may have a value in each keyspace, and one outside of all. A keyspace exists while
+/// it has entries; opening one does nothing, and costs as much as copying the name. Clones are
+/// cheap.
+///
+/// Entries of a keyspace are ordinary entries, whose keys begin with `FF FE 6B 73`, the length of
+/// the name in one byte, and the name. So the reads of [`Db`] itself show them too, after all keys
+/// that are text, and so does LevelDB. `docs/keyspaces.md` has the details. A key may be as long as
+/// in [`Db::put`], less these bytes.
+///
+/// [`WriteBatch::put_in`](crate::WriteBatch::put_in) and
+/// [`Transaction::put_in`](crate::Transaction::put_in) write to several keyspaces atomically. A
+/// [`Snapshot`] shows all keyspaces at the same moment.
+///
+/// ```
+/// use minikv::{Db, Options, WriteBatch};
+///
+/// # let dir = tempfile::tempdir()?;
+/// let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+/// let (users, emails) = (db.keyspace("users")?, db.keyspace("emails")?);
+///
+/// let mut batch = WriteBatch::new();
+/// batch.put_in(&users, "ann", "Ann Lee");
+/// batch.put_in(&emails, "ann@example.org", "ann");
+/// db.write(batch)?;
+///
+/// assert_eq!(users.get("ann")?.as_deref(), Some(&b"Ann Lee"[..]));
+/// assert_eq!(emails.get("ann")?, None);
+/// assert_eq!(users.iter()?.next().unwrap()?.0, "ann");
+/// assert_eq!(db.keyspaces()?, ["emails", "users"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Keyspace<H = Db> {
+    handle: H,
+    /// Returns a reader of the handle's database.
+    reader: for<'h> fn(&'h H) -> Reader<'h>,
+    space: Space,
+}
+
+impl<H> Keyspace<H> {
+    /// Returns the name, as it was given.
+    pub fn name(&self) -> &[u8] {
+        self.space.name()
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        (self.reader)(&self.handle)
+    }
+}
+
+impl<H> fmt::Debug for Keyspace<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Keyspace").field(&self.name().escape_ascii().to_string()).finish()
+    }
+}
+
+/// Fails if the order of the database is not byte order.
+fn require_byte_order(reader: Reader<'_>) -> Result<()> {
+    match reader.state().order.user().custom() {
+        None => Ok(()),
+        Some(order) => Err(Error::invalid(format!(
+            "keyspaces require byte order; this database has the order of {}",
+            order.name()
+        ))),
+    }
+}
+
+/// Returns the names of the keyspaces that have entries, in byte order.
+fn names(reader: Reader<'_>) -> Result<Vec<Bytes>> {
+    require_byte_order(reader)?;
+    let mut names = Vec::new();
+    let mut cursor = reader.cursor(&ReadOptions::default())?;
+    let mut valid = cursor.seek(TAG)?;
+    while valid && cursor.key().starts_with(TAG) {
+        let space = split(cursor.key()).map(|(name, _)| Space::named(name)).transpose()?;
+        let Some(space) = space else {
+            // An entry that was written under the tag without being one of a keyspace.
+            valid = cursor.next()?;
+            continue;
+        };
+        names.push(Bytes::copy_from_slice(space.name()));
+        valid = match prefix_end(&space.key(b"")) {
+            Some(end) => cursor.seek(end)?,
+            None => false,
+        };
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Defines how the handles open keyspaces.
+macro_rules! keyspaces_of {
+    ($handle:ty) => {
+        impl $handle {
+            /// Returns the keyspace `name`, which need not have entries. Nothing is read or
+            /// written.
+            ///
+            /// ```
+            /// # use minikv::{Db, Options};
+            /// # let dir = tempfile::tempdir()?;
+            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// let users = db.keyspace("users")?;
+            /// users.put("ann", "Ann Lee")?;
+            /// assert!(users.contains_key("ann")? && !db.contains_key("ann")?);
+            /// let then = db.snapshot().keyspace("users")?;
+            /// users.delete("ann")?;
+            /// assert!(then.contains_key("ann")?);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the name has 0 or more
+            /// than 255 bytes, or under a comparator other than byte order.
+            pub fn keyspace(&self, name: impl AsRef<[u8]>) -> Result<Keyspace<$handle>> {
+                require_byte_order(self.reader())?;
+                let space = Space::named(name.as_ref())?;
+                Ok(Keyspace { handle: self.clone(), reader: |handle| handle.reader(), space })
+            }
+
+            /// Returns the names of the keyspaces that have entries, in byte order. It takes one
+            /// seek for each.
+            ///
+            /// # Errors
+            /// As [`get`](Self::get);
+            /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator other
+            /// than byte order.
+            pub fn keyspaces(&self) -> Result<Vec<Bytes>> {
+                names(self.reader())
+            }
+        }
+    };
+}
+
+keyspaces_of!(Db);
+keyspaces_of!(ReadOnlyDb);
+keyspaces_of!(Snapshot);

@@ -1,0 +1,268 @@
+//! The reads of a keyspace, from any handle.
+
+use std::ops::{Bound, RangeBounds};
+
+use bytes::Bytes;
+
+use crate::base::Result;
+use crate::engine::options::ReadOptions;
+use crate::engine::read::iter::Iter;
+use crate::engine::stats::trace::ReadTrace;
+use crate::explain::{self, Explanation};
+use crate::format::keyspace::Space;
+use crate::keyspace::Keyspace;
+use crate::keyspace::cursor::KeyspaceCursor;
+
+/// The reads. Each is that of [`Db`](crate::Db) with the same name; the keys that it takes and returns are
+/// those within the keyspace.
+impl<H> Keyspace<H> {
+    /// Returns the value of `key`, or `None` if it has none.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors. Damage is never reported as `None`.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.get_with(&ReadOptions::default(), key)
+    }
+
+    /// Like [`get`](Self::get), with options.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the
+    /// options name a snapshot of another database.
+    pub fn get_with(&self, options: &ReadOptions, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
+        self.reader().get(options, &self.space.key(key.as_ref()))
+    }
+
+    /// Returns the value of `key`, and counts of the work that it took to find it.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_traced(&self, key: impl AsRef<[u8]>) -> Result<(Option<Bytes>, ReadTrace)> {
+        self.get_traced_with(&ReadOptions::default(), key)
+    }
+
+    /// Like [`get_traced`](Self::get_traced), with options.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_traced_with(
+        &self,
+        options: &ReadOptions,
+        key: impl AsRef<[u8]>,
+    ) -> Result<(Option<Bytes>, ReadTrace)> {
+        self.reader().get_traced(options, &self.space.key(key.as_ref()))
+    }
+
+    /// Gets `key` and returns an explanation, step by step, like
+    /// [`Db::explain`](crate::Db::explain). Keys in it are those of the database.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        self.explain_with(&ReadOptions::default(), key)
+    }
+
+    /// Like [`explain`](Self::explain), with options.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn explain_with(
+        &self,
+        options: &ReadOptions,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Explanation> {
+        let reader = self.reader();
+        let (view, seq) = reader.read_point(options)?;
+        let key = self.space.key(key.as_ref());
+        explain::explain(reader.state(), &view, seq, &key, &options.block_options())
+    }
+
+    /// Returns the values of `keys`, all as of one moment, in the order of `keys`.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get). The first error is returned instead of all values.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
+        self.multi_get_with(&ReadOptions::default(), keys)
+    }
+
+    /// Like [`multi_get`](Self::multi_get), with options.
+    ///
+    /// # Errors
+    /// As [`multi_get`](Self::multi_get).
+    pub fn multi_get_with<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        keys: &[K],
+    ) -> Result<Vec<Option<Bytes>>> {
+        let keys: Vec<Vec<u8>> = keys.iter().map(|key| self.space.key(key.as_ref())).collect();
+        self.reader().multi_get(options, &keys)
+    }
+
+    /// Returns whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// Returns an iterator over all entries in key order. It can also be used from the back, with
+    /// `next_back` or `rev`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the options name a snapshot of
+    /// another database. Errors of reading are items of the iterator, which ends after one.
+    pub fn iter(&self) -> Result<Iter> {
+        self.iter_with(&ReadOptions::default())
+    }
+
+    /// Like [`iter`](Self::iter), with options.
+    ///
+    /// # Errors
+    /// As [`iter`](Self::iter).
+    pub fn iter_with(&self, options: &ReadOptions) -> Result<Iter> {
+        self.range_with::<&[u8]>(options, ..)
+    }
+
+    /// Returns an iterator over the entries whose keys are in `range`.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let days = db.keyspace("days")?;
+    /// for day in ["01", "02", "03", "04"] {
+    ///     days.put(day, "")?;
+    /// }
+    /// assert_eq!(days.range("02".."04")?.count(), 2);
+    /// assert_eq!(days.range("02"..)?.next_back().unwrap()?.0, "04");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`iter`](Self::iter).
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
+        self.range_with(&ReadOptions::default(), range)
+    }
+
+    /// Like [`range`](Self::range), with options.
+    ///
+    /// # Errors
+    /// As [`iter`](Self::iter).
+    pub fn range_with<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        range: impl RangeBounds<K>,
+    ) -> Result<Iter> {
+        let iter = self.reader().range(options, range_in(&self.space, &range))?;
+        Ok(iter.in_space(self.space.clone()))
+    }
+
+    /// Returns an iterator over the entries whose keys start with `prefix`. It skips tables by
+    /// their prefix filters, if there are any: [`Options::filter_prefix_in`].
+    ///
+    /// [`Options::filter_prefix_in`]: crate::Options::filter_prefix_in
+    ///
+    /// # Errors
+    /// As [`iter`](Self::iter).
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        self.prefix_with(&ReadOptions::default(), prefix)
+    }
+
+    /// Like [`prefix`](Self::prefix), with options.
+    ///
+    /// # Errors
+    /// As [`iter`](Self::iter).
+    pub fn prefix_with(&self, options: &ReadOptions, prefix: impl AsRef<[u8]>) -> Result<Iter> {
+        self.prefix_from_with::<&[u8]>(options, prefix, Bound::Unbounded)
+    }
+
+    /// Returns an iterator over the entries whose keys start with `prefix` and are not before the
+    /// lower bound `from`, like
+    /// [`Db::prefix_from`](crate::Db::prefix_from).
+    ///
+    /// # Errors
+    /// As [`iter`](Self::iter).
+    pub fn prefix_from<K: AsRef<[u8]>>(
+        &self,
+        prefix: impl AsRef<[u8]>,
+        from: Bound<K>,
+    ) -> Result<Iter> {
+        self.prefix_from_with(&ReadOptions::default(), prefix, from)
+    }
+
+    /// Like [`prefix_from`](Self::prefix_from), with options.
+    ///
+    /// # Errors
+    /// As [`iter`](Self::iter).
+    pub fn prefix_from_with<K: AsRef<[u8]>>(
+        &self,
+        options: &ReadOptions,
+        prefix: impl AsRef<[u8]>,
+        from: Bound<K>,
+    ) -> Result<Iter> {
+        let from = self.space.lower(from.as_ref().map(AsRef::as_ref));
+        let from = from.as_ref().map(Vec::as_slice);
+        let iter = self.reader().prefix(options, &self.space.key(prefix.as_ref()), from)?;
+        Ok(iter.in_space(self.space.clone()))
+    }
+
+    /// Returns the entry with the first key in order, or `None` if there is no entry.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn first_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter()?.next().transpose()
+    }
+
+    /// Returns the entry with the last key in order, or `None` if there is no entry.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn last_key_value(&self) -> Result<Option<(Bytes, Bytes)>> {
+        self.iter()?.next_back().transpose()
+    }
+
+    /// Returns whether there is no entry.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.first_key_value()?.is_none())
+    }
+
+    /// Returns a cursor. It is at no entry until its first move.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors of the tables of level 0, which it opens.
+    pub fn cursor(&self) -> Result<KeyspaceCursor> {
+        self.cursor_with(&ReadOptions::default())
+    }
+
+    /// Like [`cursor`](Self::cursor), with options.
+    ///
+    /// # Errors
+    /// As [`cursor`](Self::cursor).
+    pub fn cursor_with(&self, options: &ReadOptions) -> Result<KeyspaceCursor> {
+        Ok(KeyspaceCursor::new(self.reader().cursor(options)?, self.space.clone()))
+    }
+
+    /// Returns the approximate size of the part of the table files that holds the keys in `range`,
+    /// in bytes as stored; `..` is the whole keyspace. Entries that are only in memory do not
+    /// count. A snapshot's tables are those of now.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors of the tables that contain the bounds.
+    pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
+        self.reader().approximate_size(range_in(&self.space, &range))
+    }
+}
+
+/// Returns the database's keys of a range of a keyspace.
+pub(super) fn range_in<K: AsRef<[u8]>>(
+    space: &Space,
+    range: &impl RangeBounds<K>,
+) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let (from, to) = (range.start_bound(), range.end_bound());
+    (space.lower(from.map(AsRef::as_ref)), space.upper(to.map(AsRef::as_ref)))
+}
