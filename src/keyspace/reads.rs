@@ -13,8 +13,8 @@ use crate::format::keyspace::Space;
 use crate::keyspace::Keyspace;
 use crate::keyspace::cursor::KeyspaceCursor;
 
-/// The reads. Each is that of [`Db`](crate::Db) with the same name; the keys that it takes and returns are
-/// those within the keyspace.
+/// The reads. Each is that of [`Db`](crate::Db) with the same name; the keys that it takes and
+/// returns are those within the keyspace.
 impl<H> Keyspace<H> {
     /// Returns the value of `key`, or `None` if it has none.
     ///

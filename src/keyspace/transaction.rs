@@ -12,9 +12,9 @@ use crate::transaction::Transaction;
 use crate::transaction::cursor::TransactionCursor;
 use crate::transaction::iter::TransactionIter;
 
-/// The reads of a keyspace in a transaction: [`Transaction::keyspace`]. They show the keyspace as it
-/// was when the transaction began, and the transaction's own writes, and they are checked at the
-/// commit.
+/// The reads of a keyspace in a transaction: [`Transaction::keyspace`]. They show the keyspace as
+/// it was when the transaction began, and the transaction's own writes, and they are checked at
+/// the commit.
 #[derive(Clone, Debug)]
 pub struct TransactionKeyspace<'t> {
     transaction: &'t Transaction,

@@ -6,6 +6,7 @@ mod compaction;
 mod explain;
 mod filters;
 mod ingest;
+mod keyspaces;
 mod logs;
 mod panics;
 mod reads;
@@ -22,7 +23,6 @@ mod comparators;
 #[path = "../support/recount.rs"]
 mod recount;
 #[path = "../support/rng.rs"]
-#[expect(dead_code, reason = "other tests use more of it")]
 mod rng;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@ mod anomalies;
 mod conflicts;
 mod groups;
 mod history;
+mod keyspaces;
 mod walks;
 
 #[path = "../support/comparators.rs"]
