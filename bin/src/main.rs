@@ -10,6 +10,7 @@ mod error;
 mod files;
 mod input;
 mod interrupt;
+mod keyspace;
 mod output;
 mod scratch;
 mod table_file;

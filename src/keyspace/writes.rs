@@ -5,6 +5,7 @@ use std::ops::RangeBounds;
 use bytes::Bytes;
 
 use crate::base::Result;
+use crate::bulk::writer::TableWriter;
 use crate::db::Db;
 use crate::engine::options::{ReadOptions, WriteOptions};
 use crate::format::batch::WriteBatch;
@@ -177,5 +178,22 @@ impl WriteBatch {
     /// Adds a deletion of `key` of `keyspace`. Of that, only the name counts.
     pub fn delete_in<H>(&mut self, keyspace: &Keyspace<H>, key: impl AsRef<[u8]>) {
         self.delete(keyspace.space.key(key.as_ref()));
+    }
+}
+
+/// Tables of keyspaces.
+impl TableWriter {
+    /// Adds an entry of `keyspace`, of which only the name counts. The keyspaces of a table come
+    /// after keys that are text, the shorter names first, and names of one length in byte order.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put). The keys in an error are those of the database.
+    pub fn put_in<H>(
+        &mut self,
+        keyspace: &Keyspace<H>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.put(keyspace.space.key(key.as_ref()), value)
     }
 }

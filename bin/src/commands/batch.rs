@@ -10,6 +10,7 @@ use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
+use crate::keyspace::{InKeyspace, Target};
 use crate::output::Stdout;
 
 /// Apply operations in atomic batches
@@ -29,13 +30,17 @@ pub struct Args {
     /// Print `committed N` only once the batch would survive a loss of power
     #[arg(long)]
     sync: bool,
+    #[command(flatten)]
+    keyspace: InKeyspace,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
+    let name = args.keyspace.name(global)?;
     let mut lines = Lines::open(args.file.as_ref())?;
     let db = super::open(global, true)?;
     let mut committer = Committer {
         db: &db,
+        target: name.of_writer(&db)?,
         options: WriteOptions::default().sync(args.sync),
         batch: WriteBatch::new(),
         batches: 0,
@@ -94,6 +99,7 @@ impl Line {
 
 struct Committer<'a> {
     db: &'a Db,
+    target: Target,
     options: WriteOptions,
     batch: WriteBatch,
     /// Number of batches applied.
@@ -106,8 +112,8 @@ impl Committer<'_> {
     fn read(&mut self, lines: &mut Lines, format: Format) -> Result<()> {
         while let Some(line) = lines.next_line()? {
             match Line::parse(line, format) {
-                Ok(Line::Put(key, value)) => self.batch.put(key, value),
-                Ok(Line::Delete(key)) => self.batch.delete(key),
+                Ok(Line::Put(key, value)) => self.target.put(&mut self.batch, &key, &value),
+                Ok(Line::Delete(key)) => self.target.delete(&mut self.batch, &key),
                 Ok(Line::Commit) => self.commit()?,
                 Err(what) => {
                     return Err(CliError::Usage(format!(

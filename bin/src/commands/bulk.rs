@@ -15,6 +15,7 @@ use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::interrupt;
+use crate::keyspace::{Name, Target};
 use crate::output::{self, Progress};
 
 /// Name of the folder, in the database's directory, of the files that are written on the way.
@@ -30,8 +31,9 @@ const ENTRY_OVERHEAD_BYTES: usize = 80;
 type Entry = (Vec<u8>, Vec<u8>);
 
 /// Loads all lines at once, or none: `sort` says whether they come in any order.
-pub fn run(global: &Global, mut lines: Lines, sort: bool) -> Result<()> {
+pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result<()> {
     let db = super::open(global, true)?;
+    let target = name.of_writer(&db)?;
     let options = global.options(db.path())?;
     let folder = Folder::create(db.path())?;
     let path = folder.0.clone();
@@ -39,7 +41,7 @@ pub fn run(global: &Global, mut lines: Lines, sort: bool) -> Result<()> {
         let _ = fs::remove_dir_all(&path);
         output::say("minikv: interrupted; nothing was loaded");
     });
-    let mut source = Source { lines: &mut lines, format: global.format() };
+    let mut source = Source { lines: &mut lines, format: global.format(), target };
     let written = match sort {
         true => source.sort(&folder.0, &options, CHUNK_BYTES),
         false => source.write_tables(&folder.0, &options),
@@ -79,6 +81,7 @@ impl Drop for Folder {
 struct Source<'a> {
     lines: &'a mut Lines,
     format: Format,
+    target: Target,
 }
 
 impl Source<'_> {
@@ -100,7 +103,7 @@ impl Source<'_> {
         let progress = Progress::bytes("loading", self.lines.total_bytes());
         let mut writer = TableWriter::create(folder.join("tables"), options)?;
         while let Some((key, value)) = self.next()? {
-            match writer.put(key, value) {
+            match self.target.put_in_table(&mut writer, &key, &value) {
                 Err(Error::InvalidArgument { what }) => {
                     return Err(self.refuse(format!("{what} (--sort sorts)")));
                 }
@@ -130,7 +133,7 @@ impl Source<'_> {
         }
         drop(progress);
         let mut writer = TableWriter::create(folder.join("tables"), options)?;
-        merge(runs, |key, value| Ok(writer.put(key, value)?))?;
+        merge(runs, |key, value| Ok(self.target.put_in_table(&mut writer, key, value)?))?;
         Ok(writer.finish()?)
     }
 

@@ -4,6 +4,7 @@ use minikv::{Db, WriteOptions};
 
 use crate::args::Global;
 use crate::error::{CliError, Result};
+use crate::keyspace::Target;
 
 /// What must hold for a write to happen.
 #[derive(Debug)]
@@ -22,20 +23,20 @@ impl Condition {
         }
     }
 
-    /// Sets or deletes `key`, if the condition holds.
+    /// Sets or deletes `key` of `target`, if the condition holds.
     pub fn write(
         &self,
-        (db, global): (&Db, &Global),
+        (db, target, global): (&Db, &Target, &Global),
         options: &WriteOptions,
         key: &[u8],
         new: Option<&[u8]>,
     ) -> Result<()> {
         let found = db.transact_with(options, |tx| {
-            let old = tx.get(key)?;
+            let old = target.get_in(tx, key)?;
             if self.holds(old.as_deref()) {
                 match new {
-                    Some(new) => tx.put(key, new),
-                    None => tx.delete(key),
+                    Some(new) => target.put_in(tx, key, new),
+                    None => target.delete_in(tx, key),
                 }
                 return Ok(None);
             }

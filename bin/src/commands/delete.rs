@@ -11,6 +11,7 @@ use super::range::{PrefixBounds, Range};
 use crate::args::Global;
 use crate::error::{CliError, Result};
 use crate::interrupt::Tally;
+use crate::keyspace::{InKeyspace, Target};
 use crate::output::{
     Progress, {self},
 };
@@ -45,6 +46,8 @@ pub struct Args {
     /// Return only once the deletions would survive a loss of power
     #[arg(long)]
     sync: bool,
+    #[command(flatten)]
+    keyspace: InKeyspace,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
@@ -54,11 +57,12 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     if let Some(old) = &args.if_value {
         return delete_if(global, &args, old);
     }
-    let mut batch = WriteBatch::new();
-    for key in &args.keys {
-        batch.delete(global.key(key)?);
-    }
+    let name = args.keyspace.name(global)?;
+    let keys = args.keys.iter().map(|key| global.key(key)).collect::<Result<Vec<_>>>()?;
     let db = super::open(global, false)?;
+    let target = name.of_writer(&db)?;
+    let mut batch = WriteBatch::new();
+    keys.iter().for_each(|key| target.delete(&mut batch, key));
     db.write_with(&WriteOptions::default().sync(args.sync), batch)?;
     Ok(db.close()?)
 }
@@ -69,20 +73,23 @@ fn delete_if(global: &Global, args: &Args, old: &OsStr) -> Result<()> {
         return Err(CliError::Usage(what));
     };
     let key = global.key(key)?;
+    let name = args.keyspace.name(global)?;
     let condition = Condition::Value(args.value_format.decode(read_value(old)?)?);
     let db = super::open(global, false)?;
     let options = WriteOptions::default().sync(args.sync);
-    condition.write((&db, global), &options, &key, None)?;
+    condition.write((&db, &name.of_writer(&db)?, global), &options, &key, None)?;
     Ok(db.close()?)
 }
 
 fn delete_range(global: &Global, args: &Args) -> Result<()> {
     let range = args.range.range(global)?;
+    let name = args.keyspace.name(global)?;
     let db = super::open(global, false)?;
+    let target = name.of_writer(&db)?;
     let tally = Tally::default();
     let deleted = |n| format!("deleted {}", count(n, "entry", "entries"));
     let guard = tally.say_on_interrupt(move |n| deleted(n) + "; the others stay");
-    let outcome = delete_all(&db, range, &tally);
+    let outcome = delete_all(&db, &target, range, &tally);
     drop(guard);
     let deleted = deleted(tally.count());
     outcome.map_err(|error| error.after(format!("{deleted} before it")))?;
@@ -91,7 +98,7 @@ fn delete_range(global: &Global, args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn delete_all(db: &Db, range: Range, tally: &Tally) -> Result<()> {
+fn delete_all(db: &Db, target: &Target, range: Range, tally: &Tally) -> Result<()> {
     let progress = Progress::counter("deleting");
     let write = |batch: &mut WriteBatch, sync: bool| {
         let batch = std::mem::take(batch);
@@ -100,8 +107,8 @@ fn delete_all(db: &Db, range: Range, tally: &Tally) -> Result<()> {
     };
     let mut batch = WriteBatch::new();
     // The iterator does not see these deletions, because it reads the state at its creation.
-    for entry in db.range(range.bounds())? {
-        batch.delete(entry?.0);
+    for entry in target.range(range.bounds())? {
+        target.delete(&mut batch, &entry?.0);
         if batch.len() >= BATCH_ENTRIES || batch.approximate_bytes() >= BATCH_BYTES {
             write(&mut batch, false)?;
             progress.set(tally.count());

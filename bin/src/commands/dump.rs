@@ -15,6 +15,7 @@ use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::interrupt;
+use crate::keyspace::InKeyspace;
 use crate::output::{
     Progress, Stdout, {self},
 };
@@ -31,10 +32,12 @@ const ENTRIES_PER_PROGRESS: u64 = 4096;
 pub struct Args {
     /// File to write [default: stdout, also `-`]
     file: Option<PathBuf>,
+    #[command(flatten)]
+    keyspace: InKeyspace,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
-    let db = Entries::open(global)?;
+    let db = Entries::open(global, &args.keyspace)?;
     let file = args.file.filter(|path| path.as_os_str() != "-");
     let Some(path) = file else {
         let mut stdout = Stdout::open()?;

@@ -1,22 +1,22 @@
 //! The entries of a database opened for reading: in key order or, with `--comparator ignore`, in
 //! the order of its files.
 
-use minikv::ReadOnlyDb;
-
 use crate::args::Global;
 use crate::error::Result;
 use crate::files::Survey;
+use crate::keyspace::{InKeyspace, Source};
 use crate::writer::Writer;
 
 pub enum Entries {
-    InOrder(ReadOnlyDb),
+    InOrder(Source),
     AsInFiles(Survey),
 }
 
 impl Entries {
-    pub fn open(global: &Global) -> Result<Entries> {
+    pub fn open(global: &Global, keyspace: &InKeyspace) -> Result<Entries> {
+        let name = keyspace.name(global)?;
         if !global.ignores_comparator() {
-            return Ok(Entries::InOrder(super::open_read_only(global)?));
+            return Ok(Entries::InOrder(name.of_reader(super::open_read_only(global)?)?));
         }
         let dir = global.db()?;
         let survey = Survey::of(&dir, true)?;
@@ -28,16 +28,10 @@ impl Entries {
     }
 
     /// Visits every key and value until `visit` returns false.
-    pub fn each(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
-        let db = match self {
-            Entries::AsInFiles(survey) => return survey.each_entry(visit),
-            Entries::InOrder(db) => db,
-        };
-        let mut cursor = db.cursor()?;
-        let mut valid = cursor.seek_to_first()?;
-        while valid && visit(cursor.key(), cursor.value())? {
-            valid = cursor.next()?;
+    pub fn each(&self, visit: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
+        match self {
+            Entries::AsInFiles(survey) => survey.each_entry(visit),
+            Entries::InOrder(source) => source.each(visit),
         }
-        Ok(())
     }
 }

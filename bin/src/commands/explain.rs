@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use crate::args::Global;
 use crate::error::{CliError, Result};
+use crate::keyspace::InKeyspace;
 use crate::output::Stdout;
 
 /// Show the read path of one get, step by step
@@ -16,6 +17,8 @@ pub struct Args {
     /// Key to look up
     #[arg(value_name = "KEY", allow_negative_numbers = true)]
     key: OsString,
+    #[command(flatten)]
+    keyspace: InKeyspace,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -23,7 +26,8 @@ pub struct Args {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let key = global.key(&args.key)?;
-    let explanation = super::open_read_only(global)?.explain(&key)?;
+    let name = args.keyspace.name(global)?;
+    let explanation = name.of_reader(super::open_read_only(global)?)?.explain(&key)?;
     let mut stdout = Stdout::open()?;
     if args.json {
         stdout.json(&explanation)?;

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
+use crate::keyspace::InKeyspace;
 use crate::output::{
     Stdout, {self},
 };
@@ -23,13 +24,16 @@ pub struct Args {
     /// Keys to look up
     #[arg(required = true, value_name = "KEY", allow_negative_numbers = true)]
     keys: Vec<OsString>,
+    #[command(flatten)]
+    keyspace: InKeyspace,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let key_format = global.key_format.unwrap_or_default();
     let keys = args.keys.iter().map(|key| global.key_in(key_format, key));
     let keys = keys.collect::<Result<Vec<_>>>()?;
-    let db = super::open_read_only(global)?;
+    let name = args.keyspace.name(global)?;
+    let db = name.of_reader(super::open_read_only(global)?)?;
     let mut stdout = Stdout::open()?;
     let style = Style::of(global, keys.len());
     let mut missing = false;

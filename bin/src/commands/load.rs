@@ -10,6 +10,7 @@ use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::interrupt::Tally;
+use crate::keyspace::{InKeyspace, Target};
 use crate::output::{
     Progress, {self},
 };
@@ -36,15 +37,20 @@ pub struct Args {
     /// Load all at once; the keys come in any order, and the last entry of a key counts
     #[arg(long, conflicts_with = "sorted")]
     sort: bool,
+    #[command(flatten)]
+    keyspace: InKeyspace,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
+    let name = args.keyspace.name(global)?;
     let mut lines = Lines::open(args.file.as_ref())?;
     if args.sorted || args.sort {
-        return bulk::run(global, lines, args.sort);
+        return bulk::run(global, &name, lines, args.sort);
     }
     let db = super::open(global, true)?;
-    let mut loader = Loader { db: &db, batch: WriteBatch::new(), loaded: Tally::default() };
+    let target = name.of_writer(&db)?;
+    let (batch, loaded) = (WriteBatch::new(), Tally::default());
+    let mut loader = Loader { db: &db, target, batch, loaded };
     let entries = |n| count(n, "entry", "entries");
     let guard =
         loader.loaded.say_on_interrupt(move |n| format!("{} loaded; they stay", entries(n)));
@@ -63,6 +69,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 
 struct Loader<'a> {
     db: &'a Db,
+    target: Target,
     batch: WriteBatch,
     /// Number of entries loaded.
     loaded: Tally,
@@ -80,7 +87,7 @@ impl Loader<'_> {
     fn read_lines(&mut self, lines: &mut Lines, format: Format, progress: &Progress) -> Result<()> {
         while let Some(line) = lines.next_line()? {
             match format.decode_entry(line) {
-                Ok((key, value)) => self.batch.put(key, value),
+                Ok((key, value)) => self.target.put(&mut self.batch, &key, &value),
                 Err(what) => {
                     let place = lines.place();
                     return Err(CliError::Usage(format!("{place}: {what}")));

@@ -17,6 +17,7 @@ mod entries;
 mod explain;
 mod get;
 mod inspect;
+mod keyspaces;
 mod load;
 mod man;
 mod put;
@@ -49,6 +50,7 @@ pub enum Command {
     Batch(batch::Args),
     Dump(dump::Args),
     Explain(explain::Args),
+    Keyspaces(keyspaces::Args),
     Stats(stats::Args),
     Compact(compact::Args),
     Verify(verify::Args),
@@ -78,6 +80,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Batch(args) => batch::run(global, args),
         Command::Dump(args) => dump::run(global, args),
         Command::Explain(args) => explain::run(global, args),
+        Command::Keyspaces(args) => keyspaces::run(global, args),
         Command::Stats(args) => stats::run(global, args),
         Command::Compact(args) => compact::run(global, args),
         Command::Verify(args) => verify::run(global, args),

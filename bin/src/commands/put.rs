@@ -8,12 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clap::ValueEnum;
-use minikv::WriteOptions;
+use minikv::{WriteBatch, WriteOptions};
 
 use super::condition::Condition;
 use crate::args::Global;
 use crate::codec::Format;
 use crate::error::{CliError, Result};
+use crate::keyspace::InKeyspace;
 
 /// Set the value of a key
 ///
@@ -47,6 +48,8 @@ pub struct Args {
     /// Fail if there is no database
     #[arg(long)]
     no_create: bool,
+    #[command(flatten)]
+    keyspace: InKeyspace,
 }
 
 /// Format of the value.
@@ -80,6 +83,7 @@ impl ValueFormat {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let key = global.key(&args.key)?;
+    let name = args.keyspace.name(global)?;
     let from_stdin = |value: &OsString| value == "-";
     if from_stdin(&args.value) && args.if_value.as_ref().is_some_and(from_stdin) {
         let what = "VALUE and --if-value cannot both come from stdin; give one of them as @FILE";
@@ -93,9 +97,16 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     // A database that does not exist has no value to compare.
     let db = super::open(global, !args.no_create && args.if_value.is_none())?;
     let options = WriteOptions::default().sync(args.sync);
+    let target = name.of_writer(&db)?;
     match condition {
-        None => db.put_with(&options, key, value)?,
-        Some(condition) => condition.write((&db, global), &options, &key, Some(&value))?,
+        None => {
+            let mut batch = WriteBatch::new();
+            target.put(&mut batch, &key, &value);
+            db.write_with(&options, batch)?;
+        }
+        Some(condition) => {
+            condition.write((&db, &target, global), &options, &key, Some(&value))?;
+        }
     }
     Ok(db.close()?)
 }

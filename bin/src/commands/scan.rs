@@ -1,11 +1,10 @@
 //! `minikv scan`
 
-use minikv::ReadOnlyDb;
-
 use super::entries::Entries;
 use super::range::{Bounds, PrefixBounds, Range};
 use crate::args::Global;
 use crate::error::{CliError, Result};
+use crate::keyspace::{InKeyspace, Source};
 use crate::output::Stdout;
 
 /// Print entries in key order
@@ -16,6 +15,8 @@ use crate::output::Stdout;
 pub struct Args {
     #[command(flatten)]
     keys: PrefixBounds,
+    #[command(flatten)]
+    keyspace: InKeyspace,
     /// Print from the last key to the first
     #[arg(long)]
     reverse: bool,
@@ -41,7 +42,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
                 .to_string(),
         ));
     }
-    let db = Entries::open(global)?;
+    let db = Entries::open(global, &args.keyspace)?;
     let mut stdout = Stdout::open()?;
     let mut printed = 0u64;
     let format = global.format();
@@ -86,7 +87,7 @@ fn each_in_files(
 }
 
 fn each_in_order(
-    db: &ReadOnlyDb,
+    db: &Source,
     range: Range,
     args: &Args,
     mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,

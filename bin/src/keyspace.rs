@@ -1,0 +1,175 @@
+//! The option `--keyspace`, and reads and writes of the keyspace that it names, or of all keys.
+
+use std::ffi::OsString;
+use std::ops::Bound;
+use std::os::unix::ffi::OsStrExt;
+
+use minikv::{
+    Bytes, Db, Explanation, Iter, Keyspace, ReadOnlyDb, TableWriter, Transaction, WriteBatch,
+};
+
+use crate::args::Global;
+use crate::codec::Format;
+use crate::error::{CliError, Result};
+
+const MAX_NAME_BYTES: usize = 255;
+
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct InKeyspace {
+    /// Work within this keyspace; `minikv keyspaces` lists them. NAME has 1 to 255 bytes, escaped
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<OsString>,
+}
+
+/// The name of a keyspace; `None` for all keys of the database.
+#[derive(Debug)]
+pub struct Name(Option<Vec<u8>>);
+
+impl InKeyspace {
+    /// Returns the name that was given.
+    pub fn name(&self, global: &Global) -> Result<Name> {
+        let Some(argument) = &self.keyspace else { return Ok(Name(None)) };
+        let refused = |what| {
+            let given = argument.to_string_lossy();
+            Err(CliError::Usage(format!("--keyspace {given:?}: {what}")))
+        };
+        if global.ignores_comparator() {
+            return refused("keyspaces need byte order, so leave --comparator out".to_string());
+        }
+        match Format::Escaped.decode(argument.as_bytes()) {
+            Ok(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => Ok(Name(Some(name))),
+            Ok(name) => refused(format!("a name has 1 to 255 bytes, not {}", name.len())),
+            Err(what) => refused(what),
+        }
+    }
+}
+
+impl Name {
+    /// Returns what to read of `db`.
+    pub fn of_reader(&self, db: ReadOnlyDb) -> Result<Source> {
+        Ok(match &self.0 {
+            None => Source::All(db),
+            Some(name) => Source::Keyspace(db.keyspace(name)?),
+        })
+    }
+
+    /// Returns what to write to in `db`.
+    pub fn of_writer(&self, db: &Db) -> Result<Target> {
+        Ok(match &self.0 {
+            None => Target::All(db.clone()),
+            Some(name) => Target::Keyspace(db.keyspace(name)?),
+        })
+    }
+}
+
+/// Keys to read.
+pub enum Source {
+    All(ReadOnlyDb),
+    Keyspace(Keyspace<ReadOnlyDb>),
+}
+
+impl Source {
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        Ok(match self {
+            Source::All(db) => db.get(key)?,
+            Source::Keyspace(keyspace) => keyspace.get(key)?,
+        })
+    }
+
+    pub fn explain(&self, key: &[u8]) -> Result<Explanation> {
+        Ok(match self {
+            Source::All(db) => db.explain(key)?,
+            Source::Keyspace(keyspace) => keyspace.explain(key)?,
+        })
+    }
+
+    pub fn range(&self, range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<Iter> {
+        Ok(match self {
+            Source::All(db) => db.range(range)?,
+            Source::Keyspace(keyspace) => keyspace.range(range)?,
+        })
+    }
+
+    /// Visits every key and value in key order until `visit` returns false.
+    pub fn each(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool>) -> Result<()> {
+        match self {
+            Source::All(db) => {
+                let mut cursor = db.cursor()?;
+                let mut valid = cursor.seek_to_first()?;
+                while valid && visit(cursor.key(), cursor.value())? {
+                    valid = cursor.next()?;
+                }
+            }
+            Source::Keyspace(keyspace) => {
+                let mut cursor = keyspace.cursor()?;
+                let mut valid = cursor.seek_to_first()?;
+                while valid && visit(cursor.key(), cursor.value())? {
+                    valid = cursor.next()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Keys to write.
+pub enum Target {
+    All(Db),
+    Keyspace(Keyspace),
+}
+
+impl Target {
+    pub fn put(&self, batch: &mut WriteBatch, key: &[u8], value: &[u8]) {
+        match self {
+            Target::All(_) => batch.put(key, value),
+            Target::Keyspace(keyspace) => batch.put_in(keyspace, key, value),
+        }
+    }
+
+    pub fn delete(&self, batch: &mut WriteBatch, key: &[u8]) {
+        match self {
+            Target::All(_) => batch.delete(key),
+            Target::Keyspace(keyspace) => batch.delete_in(keyspace, key),
+        }
+    }
+
+    pub fn put_in_table(
+        &self,
+        writer: &mut TableWriter,
+        key: &[u8],
+        value: &[u8],
+    ) -> minikv::Result<()> {
+        match self {
+            Target::All(_) => writer.put(key, value),
+            Target::Keyspace(keyspace) => writer.put_in(keyspace, key, value),
+        }
+    }
+
+    pub fn range(&self, range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<Iter> {
+        Ok(match self {
+            Target::All(db) => db.range(range)?,
+            Target::Keyspace(keyspace) => keyspace.range(range)?,
+        })
+    }
+
+    pub fn get_in(&self, tx: &Transaction, key: &[u8]) -> minikv::Result<Option<Bytes>> {
+        match self {
+            Target::All(_) => tx.get(key),
+            Target::Keyspace(keyspace) => tx.keyspace(keyspace).get(key),
+        }
+    }
+
+    pub fn put_in(&self, tx: &mut Transaction, key: &[u8], value: &[u8]) {
+        match self {
+            Target::All(_) => tx.put(key, value),
+            Target::Keyspace(keyspace) => tx.put_in(keyspace, key, value),
+        }
+    }
+
+    pub fn delete_in(&self, tx: &mut Transaction, key: &[u8]) {
+        match self {
+            Target::All(_) => tx.delete(key),
+            Target::Keyspace(keyspace) => tx.delete_in(keyspace, key),
+        }
+    }
+}
