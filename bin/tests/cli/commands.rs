@@ -428,3 +428,67 @@ fn a_missing_parent_directory_is_reported_before_work_begins() {
     }
     assert!(!missing.exists());
 }
+
+#[test]
+fn a_keyspace_has_keys_of_its_own() {
+    let place = Place::new();
+    let in_users = |args: &[&str]| {
+        let (command, rest) = args.split_first().unwrap();
+        place.run(&[&[*command, "--keyspace", "users"], rest].concat())
+    };
+    place.ok(&["put", "ann", "plain"]);
+    in_users(&["put", "ann", "Ann Lee"]).ok();
+    assert_eq!(place.ok(&["get", "ann"]), b"plain");
+    assert_eq!(in_users(&["get", "ann"]).ok(), b"Ann Lee");
+    in_users(&["get", "bob"]).fails(1, &["key not found: bob"]);
+    let operations = b"put\tbob\tBob\nput\tcid\tCid\ndelete\tann\n";
+    assert_eq!(place.feed(&["batch", "--keyspace=users"], operations).ok(), b"committed 3\n");
+    assert_eq!(in_users(&["scan"]).ok(), b"bob\tBob\ncid\tCid\n");
+    assert_eq!(in_users(&["scan", "--reverse", "--limit=1"]).ok(), b"cid\tCid\n");
+    assert_eq!(in_users(&["scan", "--from", "c", "--keys-only"]).ok(), b"cid\n");
+    assert_eq!(in_users(&["scan", "--prefix", "b", "--count"]).ok(), b"1\n");
+    assert_eq!(place.ok(&["get", "\\xff\\xfeks\\x05usersbob"]), b"Bob");
+    in_users(&["put", "bob", "x", "--if-absent"]).fails(1, &["bob has a value already"]);
+    in_users(&["put", "dan", "Dan", "--if-absent"]).ok();
+    in_users(&["delete", "dan", "--if-value", "Bob"]).fails(1, &["dan has another value"]);
+    in_users(&["delete", "dan", "--if-value", "Dan"]).ok();
+    let explained = String::from_utf8(in_users(&["explain", "bob"]).ok()).unwrap();
+    assert!(explained.contains("\"\\xff\\xfeks\\x05usersbob\""), "{explained}");
+    assert_eq!(in_users(&["explain", "ann"]).code, Some(1));
+    // A dump of a keyspace loads into another; a dump of everything has them all.
+    let dump = in_users(&["dump"]).ok();
+    assert_eq!(dump, b"bob\tBob\ncid\tCid\n");
+    place.feed(&["load", "--keyspace", "copy \\\\ of"], &dump).ok();
+    assert_eq!(place.ok(&["dump", "--keyspace", "copy \\\\ of"]), dump);
+    assert_eq!(place.text(&["dump"]).lines().count(), 5);
+    place.ok(&["compact"]);
+    let listed = place.text(&["keyspaces"]);
+    let words: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!(words[..2], ["keyspace", "size"]);
+    assert!(words.contains(&"users") && listed.contains("copy \\\\ of"), "{listed}");
+    let json = json_of(&place.ok(&["keyspaces", "--json"]));
+    let names: Vec<_> = json["keyspaces"].as_array().unwrap().iter().collect();
+    assert_eq!((&names[0]["name"], &names[1]["name"]), (&"copy \\ of".into(), &"users".into()));
+    assert!(names[1]["bytes"].as_u64().is_some());
+    in_users(&["delete", "bob"]).ok();
+    in_users(&["delete", "--prefix", ""]).ok();
+    assert_eq!(place.text(&["scan", "--to", "\\xff"]), "ann\tplain\n");
+    assert!(!place.text(&["keyspaces"]).contains("users"));
+}
+
+#[test]
+fn a_keyspace_is_refused_where_it_means_nothing() {
+    let place = Place::new();
+    for (name, what) in [("", "not 0"), (&"n".repeat(256), "not 256"), ("\\q", "\\q")] {
+        let ran = place.run(&["put", "--keyspace", name, "a", "b"]);
+        ran.fails(2, &["--keyspace", what]);
+    }
+    assert!(!place.db().exists(), "nothing was created");
+    place.ok(&["put", "--keyspace", &"n".repeat(255), "a", "b"]);
+    let ran = place.run(&["scan", "--comparator", "ignore", "--keyspace", "n"]);
+    ran.fails(2, &["--keyspace", "--comparator"]);
+    for command in ["destroy", "compact", "verify", "stats"] {
+        place.run(&[command, "--keyspace", "n"]).fails(2, &["--keyspace"]);
+    }
+    assert_eq!(place.text(&["scan", "--count"]), "1\n");
+}
