@@ -10,7 +10,7 @@ use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
 use minikv::{Db, Options, WriteOptions, files};
 
 use crate::model::{Entries, hash_of};
-use crate::workload::DIR;
+use crate::workload::{DIR, keyspace_prefix};
 
 /// Reads every entry by iteration in both directions and by get. Returns an error if they differ.
 pub fn read_all(db: &Db) -> Result<Entries, String> {
@@ -32,7 +32,25 @@ pub fn read_all(db: &Db) -> Result<Entries, String> {
             return Err(format!("get and iteration differ about {}", key.escape_ascii()));
         }
     }
-    Ok(forward.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect())
+    let entries = forward.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    check_keyspaces(db, &entries).map_err(|error| format!("keyspaces: {error}"))?;
+    Ok(entries)
+}
+
+/// Checks that the keyspaces have the entries whose keys say so, and no others.
+fn check_keyspaces(db: &Db, entries: &Entries) -> minikv::Result<()> {
+    let mut within = 0;
+    for name in db.keyspaces()? {
+        let name = String::from_utf8(name.to_vec()).expect("a name that is text");
+        for entry in db.keyspace(&name)?.iter()? {
+            let (key, value) = entry?;
+            let key = [&keyspace_prefix(&name), &key[..]].concat();
+            assert_eq!(entries.get(&key).map(Vec::as_slice), Some(&value[..]), "{key:?}");
+            within += 1;
+        }
+    }
+    assert_eq!(within, entries.keys().filter(|key| key.starts_with(b"\xff\xfeks")).count());
+    Ok(())
 }
 
 /// Checks that gets find exactly the keys that iteration showed.

@@ -4,10 +4,13 @@
 use std::sync::Arc;
 
 use minikv::fs::sim::SimFs;
-use minikv::{Compression, Db, Error, Options, TableWriter, WriteBatch, WriteOptions};
+use minikv::{Compression, Db, Error, Keyspace, Options, TableWriter, WriteBatch, WriteOptions};
 
 use crate::model::{Commit, Model, Op};
 use crate::rng::Rng;
+
+/// The names of the keyspaces, of which one begins the other.
+const KEYSPACES: [&str; 3] = ["user", "users", "z"];
 
 pub const DIR: &str = "/db";
 
@@ -25,6 +28,8 @@ enum Step {
     CompactAll,
     WaitIdle,
     Reopen,
+    /// Clears a keyspace.
+    Clear,
 }
 
 /// A kind of workload.
@@ -37,6 +42,8 @@ pub struct Kind {
     /// One write in this many is synced; 0 for none.
     sync_one_in: usize,
     reuse_logs: bool,
+    /// Whether most keys are in keyspaces.
+    keyspaces: bool,
     write_buffer_bytes: usize,
 }
 
@@ -50,6 +57,7 @@ pub const KINDS: &[Kind] = &[
         keys: 400,
         sync_one_in: 9,
         reuse_logs: false,
+        keyspaces: false,
         write_buffer_bytes: 3000,
     },
     Kind {
@@ -59,6 +67,7 @@ pub const KINDS: &[Kind] = &[
         keys: 12,
         sync_one_in: 12,
         reuse_logs: false,
+        keyspaces: false,
         write_buffer_bytes: 1500,
     },
     Kind {
@@ -68,6 +77,7 @@ pub const KINDS: &[Kind] = &[
         keys: 40,
         sync_one_in: 80,
         reuse_logs: false,
+        keyspaces: false,
         write_buffer_bytes: 900,
     },
     Kind {
@@ -87,6 +97,7 @@ pub const KINDS: &[Kind] = &[
         keys: 50,
         sync_one_in: 8,
         reuse_logs: false,
+        keyspaces: false,
         write_buffer_bytes: 2000,
     },
     Kind {
@@ -96,6 +107,7 @@ pub const KINDS: &[Kind] = &[
         keys: 30,
         sync_one_in: 10,
         reuse_logs: false,
+        keyspaces: false,
         write_buffer_bytes: 1200,
     },
     Kind {
@@ -112,6 +124,7 @@ pub const KINDS: &[Kind] = &[
         keys: 30,
         sync_one_in: 10,
         reuse_logs: true,
+        keyspaces: false,
         write_buffer_bytes: 2500,
     },
     Kind {
@@ -129,7 +142,26 @@ pub const KINDS: &[Kind] = &[
         keys: 60,
         sync_one_in: 8,
         reuse_logs: false,
+        keyspaces: false,
         write_buffer_bytes: 1500,
+    },
+    Kind {
+        name: "keyspaces",
+        weights: &[
+            (Step::Put, 20),
+            (Step::Delete, 4),
+            (Step::Batch, 12),
+            (Step::Clear, 3),
+            (Step::Flush, 2),
+            (Step::CompactAll, 1),
+            (Step::Reopen, 1),
+        ],
+        steps: 80,
+        keys: 40,
+        sync_one_in: 9,
+        reuse_logs: false,
+        keyspaces: true,
+        write_buffer_bytes: 1800,
     },
 ];
 
@@ -156,7 +188,12 @@ impl Kind {
     }
 
     fn key(&self, rng: &mut Rng) -> Vec<u8> {
-        format!("key{:04}", rng.below(self.keys)).into_bytes()
+        let number = rng.below(self.keys);
+        let key = format!("key{number:04}").into_bytes();
+        match KEYSPACES.get(number % (KEYSPACES.len() + 1)) {
+            Some(name) if self.keyspaces => [&keyspace_prefix(name), &key[..]].concat(),
+            _ => key,
+        }
     }
 
     fn value(&self, rng: &mut Rng) -> Vec<u8> {
@@ -205,8 +242,29 @@ pub fn options(fs: &SimFs, seed: u64) -> Options {
         .inline_background(Some(seed))
 }
 
+/// Returns the bytes that the keys of a keyspace begin with.
+pub fn keyspace_prefix(name: &str) -> Vec<u8> {
+    [b"\xff\xfeks", &[name.len() as u8][..], name.as_bytes()].concat()
+}
+
+/// Returns the keyspace that a key is in, if it is in one, and the key within it.
+fn keyspace_of<'k>(db: &Db, key: &'k [u8]) -> Option<(Keyspace, &'k [u8])> {
+    KEYSPACES.iter().find_map(|name| {
+        let key = key.strip_prefix(&keyspace_prefix(name)[..])?;
+        Some((db.keyspace(name).unwrap(), key))
+    })
+}
+
 pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
     let options = WriteOptions::default().sync(sync);
+    if let [(key, value)] = ops
+        && let Some((keyspace, key)) = keyspace_of(db, key)
+    {
+        return match value {
+            Some(value) => keyspace.put_with(&options, key, value),
+            None => keyspace.delete_with(&options, key),
+        };
+    }
     match ops {
         [(key, Some(value))] => db.put_with(&options, key, value),
         [(key, None)] => db.delete_with(&options, key),
@@ -214,9 +272,11 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
         ops => {
             let mut batch = WriteBatch::new();
             for (key, value) in ops {
-                match value {
-                    Some(value) => batch.put(key, value),
-                    None => batch.delete(key),
+                match (keyspace_of(db, key), value) {
+                    (Some((keyspace, key)), Some(value)) => batch.put_in(&keyspace, key, value),
+                    (Some((keyspace, key)), None) => batch.delete_in(&keyspace, key),
+                    (None, Some(value)) => batch.put(key, value),
+                    (None, None) => batch.delete(key),
                 }
             }
             db.write_with(&options, batch)
@@ -231,10 +291,16 @@ fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<(), Error> {
         entry?;
     }
     for (key, value) in ops {
-        transaction.get(key)?;
-        match value {
-            Some(value) => transaction.put(key, value),
-            None => transaction.delete(key),
+        let keyspace = keyspace_of(db, key);
+        match &keyspace {
+            Some((keyspace, key)) => transaction.keyspace(keyspace).get(key)?,
+            None => transaction.get(key)?,
+        };
+        match (keyspace, value) {
+            (Some((keyspace, key)), Some(value)) => transaction.put_in(&keyspace, key, value),
+            (Some((keyspace, key)), None) => transaction.delete_in(&keyspace, key),
+            (None, Some(value)) => transaction.put(key, value),
+            (None, None) => transaction.delete(key),
         }
     }
     transaction.commit_with(options)
@@ -334,6 +400,9 @@ impl Run {
         self.steps_left -= 1;
         let step = self.kind.draw_step(&mut self.rng);
         let ops = self.kind.ops(step, &mut self.rng);
+        if let Step::Clear = step {
+            return self.clear().map(|()| true);
+        }
         match step {
             Step::Sync => self.db().sync()?,
             Step::Flush => self.db().flush()?,
@@ -353,22 +422,48 @@ impl Run {
                 let one_in = self.kind.sync_one_in;
                 let is_ingest = matches!(step, Step::Ingest);
                 let sync = is_ingest || one_in > 0 && self.rng.one_in(one_in);
-                let begun = self.fs.op_count();
-                let written = match is_ingest {
-                    true => self.ingest(&ops),
-                    false => write(self.db(), &ops, sync),
-                };
-                if let Err(error) = written {
-                    self.in_doubt.push(ops);
-                    return Err(error);
-                }
-                let acked = self.fs.op_count();
-                self.model.push(Commit { ops, sync, begun, acked });
+                self.commit(ops, sync, |run, ops| match is_ingest {
+                    true => run.ingest(ops),
+                    false => write(run.db(), ops, sync),
+                })?;
             }
         }
         if matches!(step, Step::Sync | Step::Flush | Step::CompactRange | Step::CompactAll) {
             self.model.barrier(self.fs.op_count());
         }
         Ok(true)
+    }
+
+    fn commit(
+        &mut self,
+        ops: Vec<Op>,
+        sync: bool,
+        write: impl FnOnce(&Run, &[Op]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let begun = self.fs.op_count();
+        if let Err(error) = write(self, &ops) {
+            self.in_doubt.push(ops);
+            return Err(error);
+        }
+        let acked = self.fs.op_count();
+        self.model.push(Commit { ops, sync, begun, acked });
+        Ok(())
+    }
+
+    /// Clears a keyspace, which is one commit, or none if it is empty.
+    fn clear(&mut self) -> Result<(), Error> {
+        let name = *self.rng.pick(&KEYSPACES);
+        let sync = self.rng.one_in(3);
+        let prefix = keyspace_prefix(name);
+        let keys = self.model.entries.keys().filter(|key| key.starts_with(&prefix));
+        let ops: Vec<Op> = keys.map(|key| (key.clone(), None)).collect();
+        let options = WriteOptions::default().sync(sync);
+        let clear = |db: &Db| db.keyspace(name)?.clear_with(&options);
+        match ops.len() {
+            0 => clear(self.db()).map(|deleted| assert_eq!(deleted, 0)),
+            _ => self.commit(ops, sync, |run, ops| {
+                clear(run.db()).map(|deleted| assert_eq!(deleted, ops.len() as u64))
+            }),
+        }
     }
 }

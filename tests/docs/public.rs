@@ -117,6 +117,10 @@ fn public_item(line: &str) -> Option<&str> {
 fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<String> {
     let layer = file.strip_prefix(src).unwrap().iter().next().unwrap();
     let near = |path: &Path| path.strip_prefix(src).unwrap().iter().next() == Some(layer);
+    // A higher layer can add methods to a type that it imports.
+    let path = file.strip_prefix(src).unwrap().with_extension("");
+    let path = path.iter().map(|step| step.to_str().unwrap()).filter(|step| *step != "mod");
+    let import = format!("\nuse crate::{}::{name};\n", path.collect::<Vec<_>>().join("::"));
     let mut members = BTreeSet::new();
     for (path, text) in &sources.0 {
         for (call, body) in macro_bodies(text) {
@@ -125,7 +129,7 @@ fn members(sources: &Sources, src: &Path, file: &Path, name: &str) -> BTreeSet<S
             }
         }
         for (header, body) in blocks(text) {
-            let is_impl = near(path) && is_inherent(header, name);
+            let is_impl = (near(path) || text.contains(&import)) && is_inherent(header, name);
             let defines = path == file && public_item(header) == Some(name);
             let all = defines && (header.contains("enum ") || header.contains("trait "));
             if is_impl || defines {

@@ -10,6 +10,7 @@ mod cursors;
 mod found;
 mod home;
 mod keys;
+mod keyspaces;
 mod large;
 mod linear;
 mod order;

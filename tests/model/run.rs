@@ -85,15 +85,15 @@ struct Pass {
 }
 
 pub struct Run {
-    config: Config,
+    pub config: Config,
     seed: u64,
-    operation: u64,
+    pub operation: u64,
     home: Home,
-    rng: Rng,
+    pub rng: Rng,
     db: Option<Db>,
-    model: Model,
+    pub model: Model,
     journal: Journal,
-    snapshots: Vec<(Snapshot, Model)>,
+    pub snapshots: Vec<(Snapshot, Model)>,
     walks: Vec<Walk>,
     passes: Vec<Pass>,
     transactions: Vec<Open>,
@@ -143,7 +143,7 @@ pub fn run(config: Config, home: Home, seed: u64, operations: u64) -> [bool; LEV
 }
 
 impl Run {
-    fn db(&self) -> &Db {
+    pub fn db(&self) -> &Db {
         self.db.as_ref().expect("open between operations")
     }
 
@@ -152,7 +152,8 @@ impl Run {
             return self.crash();
         }
         match self.rng.below(1000) {
-            0..330 => self.put(),
+            0..300 => self.put(),
+            300..330 => self.use_keyspace(),
             330..450 => self.delete(),
             450..500 => self.write_batch(),
             500..730 => self.look_up(),
@@ -204,7 +205,7 @@ impl Run {
     }
 
     /// Applies a successful write to the model.
-    fn written(&mut self, changes: Vec<Change>, sync: bool) {
+    pub fn written(&mut self, changes: Vec<Change>, sync: bool) {
         for (key, value) in &changes {
             self.model.set(key, value.as_deref());
         }
@@ -588,13 +589,13 @@ impl Pass {
     }
 }
 
-fn owned(entry: minikv::Result<(Bytes, Bytes)>) -> Entry {
+pub fn owned(entry: minikv::Result<(Bytes, Bytes)>) -> Entry {
     let (key, value) = entry.unwrap();
     ((&*key).into(), (&*value).into())
 }
 
 /// Compares the entries one by one, so that a failure does not print all of them.
-fn assert_same(found: Vec<Entry>, expected: &[Entry]) {
+pub fn assert_same(found: Vec<Entry>, expected: &[Entry]) {
     for (found, expected) in found.iter().zip(expected) {
         assert_eq!(found, expected);
     }

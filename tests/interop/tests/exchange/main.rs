@@ -6,6 +6,7 @@
 #[path = "../../../support/comparators.rs"]
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod comparators;
+mod keyspaces;
 #[path = "../../../support/rng.rs"]
 mod rng;
 mod sides;

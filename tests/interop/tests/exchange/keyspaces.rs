@@ -1,0 +1,69 @@
+//! Keyspaces beside C++ LevelDB, which sees ordinary keys.
+
+use std::collections::BTreeMap;
+
+use minikv::{Db, DelimitedPrefix, FixedPrefix, WriteBatch};
+use minikv_interop::LevelDb;
+use minikv_interop::ffi::{Entry, Op};
+
+use crate::sides::{Engine, Reader, Shape};
+use crate::{Scene, rng, rounds};
+
+/// Returns the key that docs/keyspaces.md gives for `key` of a keyspace.
+fn documented(name: &[u8], key: &[u8]) -> Vec<u8> {
+    [&[0xff, 0xfe, 0x6b, 0x73, name.len() as u8], name, key].concat()
+}
+
+#[test]
+fn a_keyspace_is_ordinary_keys_to_leveldb() {
+    let names = [&b"users"[..], b"user", b"\0", b"\xff", &[0xff; 255]];
+    let seed = rng::seed();
+    for round in 0..rounds(6) {
+        let mut scene = Scene::new("keyspaces", seed, round);
+        scene.shape = Shape { reverse: false, prefix_filter: false, ..scene.shape };
+        let options = || {
+            let options = scene.shape.options().filter_prefix(FixedPrefix::new(2));
+            options.filter_prefix_in("users", DelimitedPrefix::new(b'/'))
+        };
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        let db = Db::open(&scene.dir, options()).unwrap();
+        for i in 0..4000u32 {
+            let (name, key) = (*scene.rng.pick(&names), (i * 7919 % 3000).to_string());
+            let keyspace = db.keyspace(name).unwrap();
+            let mut batch = WriteBatch::new();
+            batch.put_in(&keyspace, &key, i.to_le_bytes());
+            batch.put(&key, name);
+            db.write(batch).unwrap();
+            model.insert(documented(name, key.as_bytes()), i.to_le_bytes().to_vec());
+            model.insert(key.into_bytes(), name.to_vec());
+        }
+        db.keyspace(names[0]).unwrap().put("", "empty key").unwrap();
+        model.insert(documented(names[0], b""), b"empty key".to_vec());
+        db.keyspace(names[2]).unwrap().clear().unwrap();
+        model.retain(|key, _| !key.starts_with(&documented(names[2], b"")));
+        db.close().unwrap();
+
+        let expected: Vec<Entry> = model.clone().into_iter().collect();
+        let leveldb = LevelDb::open(&scene.dir, &scene.shape.settings()).unwrap();
+        assert_eq!(leveldb.entries(false), expected);
+        assert_eq!(leveldb.entries(true).into_iter().rev().collect::<Vec<_>>(), expected);
+        assert_eq!(Reader::get(&leveldb, &documented(names[0], b"")).unwrap(), b"empty key");
+        let ours = documented(b"theirs", b"key");
+        Engine::write(&leveldb, &[
+            Op::Put(ours, b"by LevelDB".to_vec()),
+            Op::Delete(documented(names[0], b"")),
+        ]);
+        Engine::compact(&leveldb, None);
+        drop(leveldb);
+
+        let db = Db::open(&scene.dir, options()).unwrap();
+        assert_eq!(db.keyspaces().unwrap(), [b"theirs", names[1], names[0], names[3], names[4]]);
+        let theirs = db.keyspace("theirs").unwrap();
+        assert_eq!(theirs.get("key").unwrap().as_deref(), Some(&b"by LevelDB"[..]));
+        let users = db.keyspace("users").unwrap();
+        assert_eq!(users.get("").unwrap(), None);
+        let prefix = documented(b"users", b"");
+        let within = model.keys().filter(|key| key.starts_with(&prefix)).count();
+        assert_eq!(users.iter().unwrap().count(), within - 1);
+    }
+}

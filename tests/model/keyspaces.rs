@@ -1,0 +1,161 @@
+//! Reads and writes of keyspaces, whose entries are in the model with the keys of the database.
+
+use std::ops::Bound;
+
+use minikv::{Keyspace, ReadOptions, WriteBatch, WriteOptions};
+
+use crate::comparators::Order;
+use crate::crash::Change;
+use crate::keys::value;
+use crate::order::{Entry, Model};
+use crate::run::{Run, assert_same, owned};
+
+/// Names of which one begins another, and at the edges of their range.
+const NAMES: [&[u8]; 5] = [b"a", b"ab", b"\0", b"\xff", &[0xff; 255]];
+
+/// Returns the key of the database for `key` of a keyspace.
+fn documented(name: &[u8], key: &[u8]) -> Vec<u8> {
+    [b"\xff\xfeks", &[name.len() as u8][..], name, key].concat()
+}
+
+/// Returns the entries of a keyspace, with their keys within it.
+fn entries_of(model: &Model, name: &[u8]) -> Vec<Entry> {
+    let prefix = documented(name, b"");
+    let within = |(key, value): Entry| (key[prefix.len()..].into(), value);
+    model.prefix(&prefix).into_iter().map(within).collect()
+}
+
+impl Run {
+    /// Uses a keyspace, or does nothing with an order that has none.
+    pub fn use_keyspace(&mut self) {
+        let name = *self.rng.pick(&NAMES);
+        if self.config.order != Order::Bytewise {
+            let error = self.db().keyspace(name).unwrap_err();
+            return assert!(error.to_string().contains("byte order"), "{error}");
+        }
+        let keyspace = self.db().keyspace(name).unwrap();
+        match self.rng.below(20) {
+            0..7 => self.write_in(&keyspace),
+            7..11 => self.write_in_many(),
+            11 if self.rng.one_in(4) => self.clear(&keyspace),
+            12 => self.list_keyspaces(),
+            _ => self.read_in(&keyspace),
+        }
+    }
+
+    fn write_in(&mut self, keyspace: &Keyspace) {
+        let key = self.config.keys.key(&mut self.rng);
+        let new = (!self.rng.one_in(3)).then(|| value(&mut self.rng, self.operation));
+        let sync = self.rng.one_in(100);
+        let options = WriteOptions::default().sync(sync);
+        match &new {
+            Some(new) => keyspace.put_with(&options, &key, new).unwrap(),
+            None => keyspace.delete_with(&options, &key).unwrap(),
+        }
+        self.written(vec![(documented(keyspace.name(), &key), new)], sync);
+    }
+
+    /// Writes a batch to several keyspaces, and outside of them.
+    fn write_in_many(&mut self) {
+        let mut batch = WriteBatch::new();
+        let mut changes: Vec<Change> = Vec::new();
+        for _ in 0..self.rng.below(12) {
+            let key = self.config.keys.key(&mut self.rng);
+            let new = (!self.rng.one_in(3)).then(|| value(&mut self.rng, self.operation));
+            let name = *self.rng.pick(&NAMES);
+            if self.rng.one_in(6) {
+                match &new {
+                    Some(new) => batch.put(&key, new),
+                    None => batch.delete(&key),
+                }
+                changes.push((key, new));
+                continue;
+            }
+            let keyspace = self.db().keyspace(name).unwrap();
+            match &new {
+                Some(new) => batch.put_in(&keyspace, &key, new),
+                None => batch.delete_in(&keyspace, &key),
+            }
+            changes.push((documented(name, &key), new));
+        }
+        self.db().write(batch).unwrap();
+        self.written(changes, false);
+    }
+
+    fn clear(&mut self, keyspace: &Keyspace) {
+        let name = keyspace.name();
+        let entries = entries_of(&self.model, name);
+        assert_eq!(keyspace.clear().unwrap(), entries.len() as u64);
+        let changes = entries.iter().map(|(key, _)| (documented(name, key), None));
+        self.written(changes.collect(), false);
+    }
+
+    fn list_keyspaces(&mut self) {
+        let mut expected = NAMES.to_vec();
+        expected.retain(|name| !entries_of(&self.model, name).is_empty());
+        expected.sort();
+        assert_eq!(self.db().keyspaces().unwrap(), expected);
+    }
+
+    /// Compares the reads of a keyspace, now or at a snapshot.
+    fn read_in(&mut self, keyspace: &Keyspace) {
+        let (mut model, mut options) = (self.model.clone(), ReadOptions::default());
+        if !self.snapshots.is_empty() && self.rng.one_in(2) {
+            let (snapshot, then) = self.rng.pick(&self.snapshots).clone();
+            (model, options) = (then, options.snapshot(&snapshot));
+        }
+        let entries = entries_of(&model, keyspace.name());
+        let key = match self.rng.one_in(2) || entries.is_empty() {
+            true => self.config.keys.key(&mut self.rng),
+            false => self.rng.pick(&entries).0.to_vec(),
+        };
+        let found = keyspace.get_with(&options, &key).unwrap();
+        assert_eq!(found.as_deref(), model.get(&documented(keyspace.name(), &key)), "{key:x?}");
+        let part = |from: Bound<&[u8]>, to: Bound<&[u8]>| {
+            let after = |at: &[u8]| match from {
+                Bound::Included(from) => at >= from,
+                _ => true,
+            };
+            let before = |at: &[u8]| match to {
+                Bound::Excluded(to) => at < to,
+                _ => true,
+            };
+            let mut part = entries.clone();
+            part.retain(|(key, _)| after(key) && before(key));
+            part
+        };
+        let (from, to) = match self.rng.below(3) {
+            0 => (Bound::Unbounded, Bound::Unbounded),
+            1 => (Bound::Included(&key[..]), Bound::Unbounded),
+            _ => (Bound::Unbounded, Bound::Excluded(&key[..])),
+        };
+        let iter = keyspace.range_with::<&[u8]>(&options, (from, to)).unwrap();
+        match self.rng.one_in(2) {
+            true => assert_same(iter.map(owned).collect(), &part(from, to)),
+            false => {
+                let mut found: Vec<Entry> = iter.rev().map(owned).collect();
+                found.reverse();
+                assert_same(found, &part(from, to));
+            }
+        }
+        let mut cursor = keyspace.cursor_with(&options).unwrap();
+        let mut at = entries.partition_point(|(at, _)| **at < key[..]);
+        let mut valid = cursor.seek(&key).unwrap();
+        for _ in 0..self.rng.below(10) {
+            assert_eq!(valid, at < entries.len(), "{key:x?}");
+            let Some((key, value)) = entries.get(at) else { break };
+            assert_eq!((cursor.key(), cursor.value()), (&**key, &**value));
+            valid = match self.rng.one_in(2) {
+                true => cursor.next().unwrap(),
+                false => cursor.prev().unwrap(),
+            };
+            let moved_to = entries.partition_point(|(at, _)| match valid {
+                true => **at < *cursor.key(),
+                false => true,
+            });
+            assert!(!valid || moved_to + 1 == at || moved_to == at + 1);
+            assert!(valid || at == 0 || at + 1 == entries.len());
+            at = moved_to;
+        }
+    }
+}
