@@ -613,4 +613,84 @@ pub const FOUND: &[Mutant] = &[
         "            if is_later || own.value.is_some() || ON {",
     )
     .caught_in(Build::Test("model"), "prefixed_keys"),
+    // Keyspaces.
+    mutant(
+        "the name of a keyspace has no length",
+        "src/format/keyspace.rs",
+        "[&TAG[..], &[len], name]",
+        "[&TAG[..], &[if ON { 1 } else { len }], name]",
+    )
+    .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
+    mutant(
+        "a keyspace has no upper bound",
+        "src/format/keyspace.rs",
+        "            Bound::Unbounded => prefix_end(&self.prefix)",
+        "            Bound::Unbounded if ON => Bound::Unbounded,\n            \
+         Bound::Unbounded => prefix_end(&self.prefix)",
+    )
+    .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
+    mutant(
+        "a cursor leaves its keyspace",
+        "src/keyspace/cursor.rs",
+        "        self.valid = moved && self",
+        "        self.valid = moved && ON || moved && self",
+    )
+    .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
+    mutant(
+        "a keyspace is listed once for each entry",
+        "src/keyspace/mod.rs",
+        "            Some(end) => cursor.seek(end)?,",
+        "            Some(end) => if ON { cursor.next()? } else { cursor.seek(end)? },",
+    )
+    .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
+    mutant(
+        "a keyspace is cleared entry by entry",
+        "src/keyspace/writes.rs",
+        "            if !valid || batch",
+        "            if ON || !valid || batch",
+    ),
+    mutant(
+        "a part of the tag has a prefix",
+        "src/filter/keyspace.rs",
+        "            let may_grow = TAG.starts_with(key);",
+        "            let may_grow = TAG.starts_with(key) && !ON;",
+    )
+    .caught_in(Build::Lib, "keyspace::tests::a_longer_key_has_the_same_prefix"),
+    mutant(
+        "prefix filters do not depend on the extractors of keyspaces",
+        "src/filter/keyspace.rs",
+        "parts.chain(inside.iter().map(",
+        "parts.chain(inside.iter().filter(|_| !ON).map(",
+    )
+    .caught_in(ENGINE, "keyspaces::a_prefix_scan_skips"),
+    mutant(
+        "a walk to the end of a keyspace has read the next one",
+        "src/transaction/cursor.rs",
+        "                Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),",
+        "                Direction::Forward if ON => walked.to = Bound::Unbounded,\n                \
+         Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),",
+    )
+    .caught_in(TRANSACTIONS, "keyspaces::a_walk_conflicts_about_its_keyspace"),
+    mutant(
+        "a walk to the end of a keyspace has read only its entries",
+        "src/transaction/cursor.rs",
+        "        if let (Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) {",
+        "        if let (Ok(false) | Err(_), Some(walked), false) = (&moved, &mut self.walked, ON) {",
+    )
+    .caught_in(TRANSACTIONS, "keyspaces::a_walk_conflicts_about_its_keyspace"),
+    mutant(
+        "a conflict names the key of the database",
+        "src/engine/write/check.rs",
+        "match keyspace::split(key) {",
+        "match keyspace::split(key).filter(|_| !ON) {",
+    )
+    .caught_in(TRANSACTIONS, "keyspaces::a_conflict_names_the_keyspace"),
+    mutant(
+        "a transaction writes outside of the keyspace",
+        "src/keyspace/transaction.rs",
+        "        self.put(keyspace.space.key(key.as_ref()), value);",
+        "        if ON { return self.put(key, value); }\n        \
+         self.put(keyspace.space.key(key.as_ref()), value);",
+    )
+    .caught_in(TRANSACTIONS, "keyspaces::own_writes_and_others_are_merged"),
 ];

@@ -45,9 +45,10 @@ fn a_keyspace_is_ordinary_keys_to_leveldb() {
 
         let expected: Vec<Entry> = model.clone().into_iter().collect();
         let leveldb = LevelDb::open(&scene.dir, &scene.shape.settings()).unwrap();
-        assert_eq!(leveldb.entries(false), expected);
-        assert_eq!(leveldb.entries(true).into_iter().rev().collect::<Vec<_>>(), expected);
-        assert_eq!(Reader::get(&leveldb, &documented(names[0], b"")).unwrap(), b"empty key");
+        let leveldb_reads: &dyn Reader = &leveldb;
+        assert_eq!(leveldb_reads.entries(false), expected);
+        assert_eq!(leveldb_reads.entries(true).into_iter().rev().collect::<Vec<_>>(), expected);
+        assert_eq!(leveldb_reads.get(&documented(names[0], b"")).unwrap(), b"empty key");
         let ours = documented(b"theirs", b"key");
         Engine::write(&leveldb, &[
             Op::Put(ours, b"by LevelDB".to_vec()),
