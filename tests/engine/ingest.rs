@@ -134,7 +134,7 @@ fn snapshots_iterators_and_transactions_that_exist_do_not_see_the_tables() {
     assert_eq!(db.iter().unwrap().count(), 1000);
     reader.put("conclusion", "1");
     let error = reader.commit().unwrap_err();
-    assert!(matches!(&error, Error::Conflict { key: k } if *k == key(6)), "{error}");
+    assert!(matches!(&error, Error::Conflict { key: k, .. } if *k == key(6)), "{error}");
     other.put("conclusion", "1");
     other.commit().unwrap();
 }
