@@ -666,16 +666,16 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a walk to the end of a keyspace has read the next one",
         "src/transaction/cursor.rs",
-        "                Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),",
-        "                Direction::Forward if ON => walked.to = Bound::Unbounded,\n                \
+        "Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),",
+        "Direction::Forward if ON => walked.to = Bound::Unbounded,\n                \
          Direction::Forward => walked.to = self.space.upper(Bound::Unbounded),",
     )
     .caught_in(TRANSACTIONS, "keyspaces::a_walk_conflicts_about_its_keyspace"),
     mutant(
         "a walk to the end of a keyspace has read only its entries",
         "src/transaction/cursor.rs",
-        "        if let (Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) {",
-        "        if let (Ok(false) | Err(_), Some(walked), false) = (&moved, &mut self.walked, ON) {",
+        "(Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) {",
+        "(Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) && !ON {",
     )
     .caught_in(TRANSACTIONS, "keyspaces::a_walk_conflicts_about_its_keyspace"),
     mutant(
