@@ -461,6 +461,11 @@ fn a_keyspace_has_keys_of_its_own() {
     place.feed(&["load", "--keyspace", "copy \\\\ of"], &dump).ok();
     assert_eq!(place.ok(&["dump", "--keyspace", "copy \\\\ of"]), dump);
     assert_eq!(place.text(&["dump"]).lines().count(), 5);
+    for option in ["--sorted", "--sort"] {
+        place.feed(&["load", option, "--keyspace", "tables"], &dump).ok();
+        assert_eq!(place.ok(&["dump", "--keyspace", "tables"]), dump);
+        place.ok(&["delete", "--keyspace", "tables", "--prefix", ""]);
+    }
     place.ok(&["compact"]);
     let listed = place.text(&["keyspaces"]);
     let words: Vec<&str> = listed.split_whitespace().collect();
