@@ -120,6 +120,8 @@ pub use bulk::writer::TableWriter;
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};
+pub use engine::follow::Refreshed;
+pub use engine::follow::poll::Follow;
 pub use engine::health::{Health, HealthState};
 pub use engine::open::replay::{LostLog, Recovery};
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
