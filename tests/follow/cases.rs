@@ -1,0 +1,1 @@
+//! One test for each thing that can happen to the files.
