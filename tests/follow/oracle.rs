@@ -24,6 +24,8 @@ struct Scene {
     writer: Option<Db>,
     follower: ReadOnlyDb,
     held: Vec<Held>,
+    /// The sequence number of the last refresh, unless writes were lost since.
+    least: u64,
     counts: BTreeMap<&'static str, u64>,
 }
 
@@ -35,7 +37,7 @@ impl Scene {
         let writer = Db::open(DIR, options.clone()).unwrap();
         let follower = Db::open_read_only(DIR, options.clone()).unwrap();
         let (held, counts) = (Vec::new(), BTreeMap::new());
-        Scene { rng, fs, options, writer: Some(writer), follower, held, counts }
+        Scene { rng, fs, options, writer: Some(writer), follower, held, least: 0, counts }
     }
 
     fn count(&mut self, what: &'static str) {
@@ -149,6 +151,8 @@ impl Scene {
             assert!(value == fresh.get(&key).unwrap(), "after {step}: {key}");
         }
         let refreshed = refreshed.unwrap();
+        assert!(refreshed.sequence >= self.least, "after {step}: {refreshed:?} is less");
+        self.least = refreshed.sequence;
         assert!(refreshed.changed || shown == before, "after {step}: changed unnoticed");
         self.count(if refreshed.restarted { "from the start" } else { "read on" });
         if self.rng.one_in(4) {
@@ -174,6 +178,9 @@ fn a_refresh_shows_what_a_new_open_shows() {
         let mut scene = Scene::new(seed);
         for _ in 0..400 {
             let step = scene.step();
+            if ["power loss", "repair", "another database"].contains(&step) {
+                scene.least = 0;
+            }
             scene.count(step);
             // Sometimes many steps pass between two refreshes.
             if !scene.rng.one_in(3) {
