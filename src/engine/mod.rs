@@ -23,7 +23,7 @@
 //!
 //! | lock | guards | held |
 //! | --- | --- | --- |
-//! | `Followed::place` | how far a follower has read | while it reads on |
+//! | `Followed::progress` | how far the files were read | during a refresh |
 //! | `Inner::workers` | handles of the threads of a `Db` | by `close`, until they have ended |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
 //! | `WriteQueue::line` | who waits to write | for a few instructions |

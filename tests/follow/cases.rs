@@ -83,11 +83,12 @@ fn iterators_and_snapshots_keep_their_view() {
 fn a_refresh_sees_a_prefix_whatever_the_writer_does_between_two_of_its_operations() {
     for (at, puts) in (0..40).flat_map(|at| [1, 3, 9, 30].map(|puts| (at, puts))) {
         let fs = SimFs::new(1);
-        let writer = Db::open(DIR, options(&fs, at)).unwrap();
+        let options = options(&fs, at).manifest_rotate_bytes(1 << 30);
+        let writer = Db::open(DIR, options.clone()).unwrap();
         let put = move |number: u64| writer.put(format!("{number:03}"), [7; 300]).unwrap();
         let before = 3 + at % 7;
         (0..before).for_each(&put);
-        let follower = Db::open_read_only(DIR, options(&fs, at)).unwrap();
+        let follower = Db::open_read_only(DIR, options).unwrap();
         put(before);
         // The writer's own operations do not count.
         let (count, is_writing) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -99,6 +100,7 @@ fn a_refresh_sees_a_prefix_whatever_the_writer_does_between_two_of_its_operation
             }
         });
         let refreshed = follower.refresh().unwrap();
+        assert!(!refreshed.restarted, "at {at}, {puts} puts");
         let (shown, sequence) = (entries(&follower), refreshed.sequence);
         fs.clear_hook();
         let expected = (0..sequence).map(|number| format!("{number:03}").into_bytes());

@@ -22,7 +22,7 @@
 //! open. That is so after a change of the MANIFEST's name, a repair, or if another database has
 //! taken the place of this one. Sequence numbers may then be lower than before. Readers must not
 //! see the visible number go back, so the records of logs get higher numbers from then on
-//! (`Follower::shift`): above those in tables, and in the same order.
+//! (`Progress::shift`): above those in tables, and in the same order.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -76,11 +76,11 @@ pub(crate) struct Followed {
     pub recovery: Recovery,
     dir: PathBuf,
     options: Options,
-    follower: Mutex<Follower>,
+    progress: Mutex<Progress>,
 }
 
 #[derive(Debug)]
-struct Follower {
+struct Progress {
     /// `None` if everything must be read again.
     place: Option<Place>,
     /// The number added to the sequence numbers of records: the visible sequence number is that of
@@ -111,8 +111,8 @@ impl Followed {
         let Opened { dir, state, recovery, survey, .. } = opened;
         let edits = Edits::after(&dir, survey)?;
         let place = logs.map(|logs| Place { edits, logs });
-        let follower = Mutex::ranked(LockRank::Follower, Follower { place, shift: 0 });
-        Ok(Followed { state, recovery, dir, options, follower })
+        let progress = Mutex::ranked(LockRank::Follow, Progress { place, shift: 0 });
+        Ok(Followed { state, recovery, dir, options, progress })
     }
 
     /// Moves the view to the present state of the files.
@@ -121,16 +121,16 @@ impl Followed {
     /// Those of an opening, after which the view is as before; corruption of a log, from which an
     /// opening would leave out records.
     pub(crate) fn refresh(&self) -> Result<Refreshed> {
-        let mut follower = self.follower.lock();
+        let mut progress = self.progress.lock();
         // After an error, or a panic of a filesystem, the place is not known.
-        if let Some(mut place) = follower.place.take()
-            && let Ok(Some(changed)) = self.read_on(&mut place, follower.shift)
+        if let Some(mut place) = progress.place.take()
+            && let Ok(Some(changed)) = self.read_on(&mut place, progress.shift)
         {
-            follower.place = Some(place);
-            return Ok(self.refreshed(follower.shift, changed, false));
+            progress.place = Some(place);
+            return Ok(self.refreshed(progress.shift, changed, false));
         }
-        let (place, shift) = self.start_over(follower.shift)?;
-        *follower = Follower { place: Some(place), shift };
+        let (place, shift) = self.start_over(progress.shift)?;
+        *progress = Progress { place: Some(place), shift };
         Ok(self.refreshed(shift, true, true))
     }
 
@@ -224,8 +224,10 @@ impl Followed {
         let mut mems = place.logs.memtables();
         let empty = || Arc::new(Memtable::new(self.state.order.user(), 0));
         let mem = mems.next().unwrap_or_else(empty);
-        self.state.set_visible_seq(place.last_seq() + shift);
-        self.state.set_view(ReadView { mem, imm: mems.collect(), version });
+        let (view, last) =
+            (ReadView { mem, imm: mems.collect(), version }, place.last_seq() + shift);
+        self.state.set_visible_seq(last);
+        self.state.set_view(view);
     }
 
     /// Returns a snapshot of the present view.
