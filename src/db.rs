@@ -19,6 +19,7 @@ use crate::bulk::sorted::{
     Ingested, SortedTable, {self},
 };
 use crate::engine::Engine;
+use crate::engine::follow::changes::Changes;
 use crate::engine::follow::poll::Follow;
 use crate::engine::follow::{Followed, Refreshed};
 use crate::engine::health::Health;
@@ -594,6 +595,46 @@ impl ReadOnlyDb {
     /// ```
     pub fn follow(&self, poll_interval: Duration) -> Follow {
         Follow::new(self.opened.clone(), poll_interval)
+    }
+
+    /// Returns the sequence number of the last write that this handle shows; 0 if there is none.
+    pub fn sequence(&self) -> u64 {
+        self.opened.sequence()
+    }
+
+    /// Returns an iterator over the batches that the writer committed after the sequence number
+    /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]). A batch may
+    /// hold several writes: those that were written to the log as one record. The first one may
+    /// begin before `sequence`.
+    ///
+    /// It reads the writer's logs, and ends with what is there now; after that, it can be asked
+    /// again. Each time it comes to the end, it refreshes this handle ([`ReadOnlyDb::refresh`]).
+    /// A writer removes a log once it has flushed its writes: begin at
+    /// [`ReadOnlyDb::sequence`], and ask again before the writer fills its write buffer and the
+    /// next one, which is a few megabytes.
+    ///
+    /// ```
+    /// # use minikv::{BatchOp, Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path();
+    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// let reader = Db::open_read_only(path, Options::default())?;
+    /// let mut changes = reader.changes_since(reader.sequence())?;
+    /// assert!(changes.next().is_none());
+    /// writer.put("price", "12")?;
+    /// let batch = changes.next().unwrap()?;
+    /// assert_eq!(batch.sequence(), 1);
+    /// assert_eq!(batch.iter().next().unwrap()?, BatchOp::Put { key: b"price", value: b"12" });
+    /// assert!(changes.next().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Corruption and I/O errors. Later ones are items of the iterator, which yields the same error
+    /// from then on, and so is [`Error::ChangesLost`](crate::Error::ChangesLost): changes are
+    /// never left out without it.
+    pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
+        Changes::new(self.opened.clone(), sequence)
     }
 
     /// Returns a snapshot: the database as this handle shows it now, to read from after a

@@ -121,6 +121,7 @@ pub use bulk::writer::TableWriter;
 pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};
 pub use engine::follow::Refreshed;
+pub use engine::follow::changes::Changes;
 pub use engine::follow::poll::Follow;
 pub use engine::health::{Health, HealthState};
 pub use engine::open::replay::{LostLog, Recovery};

@@ -84,6 +84,15 @@ pub enum Error {
         /// A key that was read, or that lies in a range that was read, and was written since.
         key: Bytes,
     },
+    /// Changes that were asked for are in no log any more: the database was replaced, or they were
+    /// flushed to tables, or never written to a log.
+    ChangesLost {
+        /// The sequence number after which changes are missing.
+        after: u64,
+        /// The sequence number of the next change that is there, or of the database's last one if
+        /// there is none.
+        next: u64,
+    },
     /// The database has been closed.
     Closed,
 }
@@ -230,6 +239,11 @@ impl fmt::Display for Error {
                 let key = key.escape_ascii();
                 write!(f, "another write changed \"{key}\" after this transaction had read it")
             }
+            Error::ChangesLost { after, next } => write!(
+                f,
+                "the changes after sequence number {after} are in no log any more; the database \
+                 is at {next}"
+            ),
             Error::Closed => f.write_str("the database is closed"),
         }
     }

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! | --- | --- |
 //! | `oracle` | after each step of a writer, a refresh shows what a new open shows |
+//! | `changes` | the batches that a writer commits |
 //! | `cost` | the operations and bytes that a refresh reads |
 //! | `cases` | one test for each thing that can happen to the files |
 //! | `switched` | a filesystem that a crash replaces by what is left of it |
@@ -11,6 +12,7 @@
 //! first seed.
 
 mod cases;
+mod changes;
 mod cost;
 mod oracle;
 mod switched;

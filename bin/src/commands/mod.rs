@@ -27,6 +27,7 @@ mod restore;
 mod scan;
 mod stats;
 mod verify;
+mod watch;
 
 use std::path::Path;
 
@@ -47,6 +48,7 @@ pub enum Command {
     Scan(scan::Args),
     Load(load::Args),
     Batch(batch::Args),
+    Watch(watch::Args),
     Dump(dump::Args),
     Explain(explain::Args),
     Stats(stats::Args),
@@ -76,6 +78,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Scan(args) => scan::run(global, args),
         Command::Load(args) => load::run(global, args),
         Command::Batch(args) => batch::run(global, args),
+        Command::Watch(args) => watch::run(global, args),
         Command::Dump(args) => dump::run(global, args),
         Command::Explain(args) => explain::run(global, args),
         Command::Stats(args) => stats::run(global, args),

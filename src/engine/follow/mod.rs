@@ -3,6 +3,7 @@
 //!
 //! | file | contents |
 //! | --- | --- |
+//! | `changes` | the batches in the logs, in order |
 //! | `edits` | the MANIFEST, read on from its last edit |
 //! | `logs` | the logs, read on from their last record |
 //! | `poll` | refreshes at an interval |
@@ -46,6 +47,7 @@ use crate::engine::version::Version;
 use crate::format::edit::{NewFile, VersionEdit};
 use crate::format::key::SeqNo;
 
+pub(crate) mod changes;
 mod edits;
 mod logs;
 pub(crate) mod poll;
@@ -228,6 +230,12 @@ impl Followed {
             (ReadView { mem, imm: mems.collect(), version }, place.last_seq() + shift);
         self.state.set_visible_seq(last);
         self.state.set_view(view);
+    }
+
+    /// Returns the sequence number of the last write that the present view shows.
+    pub(crate) fn sequence(&self) -> SeqNo {
+        let progress = self.progress.lock();
+        self.state.visible_seq() - progress.shift
     }
 
     /// Returns a snapshot of the present view.
