@@ -80,7 +80,7 @@ fn changes_that_are_missing_are_an_error_and_never_left_out() {
         let (mut written, mut found) = (Vec::new(), Vec::new());
         let mut changes = follower.changes_since(0).unwrap();
         for _ in 0..5 {
-            for _ in 0..rng.below(40) {
+            for _ in 0..rng.below(14) {
                 write(&db, &mut rng, &mut written);
             }
             if rng.one_in(4) {
