@@ -8,7 +8,7 @@
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod others;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -54,7 +54,7 @@ fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command)
     drop(Db::open(dir, Options::default().create_if_missing(true)).unwrap());
     let db = Db::open_read_only(dir, Options::default()).unwrap();
     let (mut last, mut refreshes, mut restarts) = (0, 0, 0);
-    let mut logs = BTreeMap::new();
+    let mut logs = BTreeSet::new();
     for kill in 0..kills {
         let _ = fs::remove_file(acks);
         let mut child = command(last + 1).stdout(Stdio::null()).spawn().unwrap();
@@ -79,7 +79,7 @@ fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command)
             last = now;
             refreshes += 1;
             restarts += u64::from(refreshed.restarted);
-            numbers(dir, ".log").into_iter().for_each(|log| drop(logs.insert(log, ())));
+            logs.extend(numbers(dir, ".log"));
         }
     }
     let fresh = Db::open_read_only(dir, Options::default()).unwrap();
