@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use minikv::fs::sim::CrashPlan;
-use minikv::{Db, Iter, Options, ReadOnlyDb, Snapshot, WriteBatch, WriteOptions};
+use minikv::{Db, Iter, Options, ReadOnlyDb, Snapshot, TableWriter, WriteBatch, WriteOptions};
 
 use crate::rng::{Rng, seed};
 use crate::switched::SwitchedFs;
@@ -99,6 +99,16 @@ impl Scene {
                 self.writer = None;
                 minikv::repair(DIR, &self.options, Default::default()).unwrap();
                 return "repair";
+            }
+            198 => {
+                let dir = format!("/tables{}", self.rng.next());
+                let mut tables = TableWriter::create(dir, &self.options).unwrap();
+                let first = self.rng.below(60);
+                for key in first..(first + 1 + self.rng.below(9)).min(60) {
+                    tables.put(format!("key{key:03}"), self.rng.bytes(30)).unwrap();
+                }
+                writer.ingest(&tables.finish().unwrap()).unwrap();
+                return "ingest";
             }
             _ => {
                 drop(writer);

@@ -626,9 +626,10 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a log is left for the next before it was read to its end",
         "src/engine/follow/logs.rs",
-        "        let Some(mut changed) = self.read_current(source)? else { return Ok(None) };",
+        "        let Some(mut changed) = self.read_current(source, in_tables)? else { return \
+         Ok(None) };",
         "        let Some(mut changed) = (if ON && !begun.is_empty() { Some(false) } else { \
-         self.read_current(source)? }) else { return Ok(None) };",
+         self.read_current(source, in_tables)? }) else { return Ok(None) };",
     )
     .caught_in(FOLLOW, "cases::a_refresh_sees_a_prefix"),
     mutant(

@@ -30,8 +30,8 @@ impl Edits {
         Ok(Edits { name: survey.manifest_name, path, reader, numbers })
     }
 
-    /// Reads the edits appended since, and merges them into `net`. Returns false if `CURRENT` names
-    /// another MANIFEST by now, or another file has taken its name.
+    /// Reads the edits appended since, and merges them into `net`. Returns whether there were any;
+    /// `None` if `CURRENT` names another MANIFEST by now, or another file has taken its name.
     ///
     /// # Errors
     /// Corruption of `CURRENT` or the MANIFEST; another comparator; I/O errors.
@@ -41,13 +41,14 @@ impl Edits {
         dir: &Path,
         comparator: &str,
         net: &mut VersionEdit,
-    ) -> Result<bool> {
+    ) -> Result<Option<bool>> {
         let (name, file) = manifest::open_manifest(fs, dir)?;
         let failed = |error| Error::io("read", &self.path, error);
         let was = self.reader.file().identity().map_err(failed)?;
         if name != self.name || file.identity().map_err(failed)? != was {
-            return Ok(false);
+            return Ok(None);
         }
+        let mut changed = false;
         self.reader.resume()?;
         while let Some(record) = self.reader.next()? {
             let edit = VersionEdit::decode(record)
@@ -60,8 +61,9 @@ impl Edits {
             numbers.prev_log_number = edit.prev_log_number.unwrap_or(numbers.prev_log_number);
             numbers.last_seq = edit.last_seq.unwrap_or(numbers.last_seq);
             merge(net, edit);
+            changed = true;
         }
-        Ok(true)
+        Ok(Some(changed))
     }
 }
 

@@ -104,14 +104,14 @@ impl Logs {
         let after = self.current.as_ref().map(|current| current.number);
         let newer = live.iter().copied().filter(|&number| Some(number) > after);
         let begun = open_begun(source, newer.collect())?;
-        let Some(mut changed) = self.read_current(source)? else { return Ok(None) };
-        let last = begun.last().map(|(number, _)| *number);
+        let in_tables = numbers.last_seq;
+        let Some(mut changed) = self.read_current(source, in_tables)? else { return Ok(None) };
         for (number, file) in begun {
-            let before = self.last_seq.max(numbers.last_seq);
-            if !self.begin(source, number, file, before, Some(number) == last)? {
-                break;
+            let before = self.last_seq.max(in_tables);
+            if !self.begin(source, number, file, before)? {
+                continue;
             }
-            match self.read_current(source)? {
+            match self.read_current(source, in_tables)? {
                 None => return Ok(None),
                 Some(_) => changed = true,
             }
@@ -136,28 +136,26 @@ impl Logs {
         self.current.take_if(|current| current.number < log_number);
     }
 
-    /// Makes the log `number` the current one, with a memtable of its own. Returns false if it is
-    /// the last one, states that the previous log continues after `before`, and has no record
-    /// after that: then it has not begun.
+    /// Makes the log `number` the current one, with a memtable of its own. Returns false if its only
+    /// record states that writes after `before` come before it: then there is nothing to read.
     ///
     /// # Errors
-    /// Corruption if it states so and has records; I/O errors.
+    /// Corruption if its first record states so and another one follows; I/O errors.
     fn begin(
         &mut self,
         source: &Source<'_>,
         number: u64,
         file: Arc<dyn ReadFile>,
         before: SeqNo,
-        is_last: bool,
     ) -> Result<bool> {
         let path = source.dir.join(name::log_name(number));
         let mut reader = LogReader::of_batches(file.clone(), &path)?.beside_writer(true);
         reader.resume()?;
-        let gap = reader.next()?.and_then(|first| gap_before(first, before));
+        let gap = reader.next()?.and_then(|first| gap_before(first, before, true));
         if let Some(gap) = gap {
             return match reader.next()? {
-                None if is_last => Ok(false),
-                _ => Err(Error::corruption(format!("log {gap}")).in_file(&path).at(0)),
+                None => Ok(false),
+                Some(_) => Err(Error::corruption(format!("log {gap}")).in_file(&path).at(0)),
             };
         }
         let bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
@@ -168,15 +166,26 @@ impl Logs {
         Ok(true)
     }
 
-    /// Inserts what was appended to the current log into its memtable. Returns whether there was
-    /// anything; `None` if the records do not follow those that readers may have seen.
-    fn read_current(&mut self, source: &Source<'_>) -> Result<Option<bool>> {
+    /// Inserts what was appended to the current log into its memtable. `in_tables` is the last
+    /// sequence number in tables. Returns whether there was anything; `None` if the records do not
+    /// follow those that readers may have seen.
+    ///
+    /// # Errors
+    /// I/O errors; corruption, also if a record states that writes come before it which were not
+    /// found, and another record follows it.
+    fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
         let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {
             return Ok(Some(false));
         };
-        let mut changed = false;
+        let (mut changed, mut gap) = (false, None);
         current.reader.resume()?;
         while let Some(record) = current.reader.next()? {
+            if let Some(gap) = gap {
+                let error = Error::corruption(format!("log {gap}"));
+                return Err(error.in_file(&current.path).at(current.reader.record_offset()));
+            }
+            // Tables with the writes in between may have been ingested since the MANIFEST was read.
+            gap = gap_before(record, self.last_seq.max(in_tables), false);
             let (first, last) = match check(record, source.shift) {
                 Ok(None) => continue,
                 Ok(Some(seqs)) => seqs,

@@ -11,7 +11,9 @@
 //! A refresh takes these steps:
 //! 1. List the files. Each log that the MANIFEST of the next step needs is then listed, or created
 //!    later.
-//! 2. Read the edits appended to the MANIFEST, and open the tables that they add.
+//! 2. Read the edits appended to the MANIFEST. If there are any, list the files again: what the
+//!    edits add may be newer than what is in a log that was created meanwhile. Open the tables that
+//!    the edits add.
 //! 3. Append the records that were added to the logs to the memtable of their log, where nobody
 //!    sees them yet. A memtable goes once its log is in tables.
 //! 4. Make the new sequence number visible, and then show the new view. A reader that still has the
@@ -150,9 +152,11 @@ impl Followed {
         let version = self.state.view_owned().version.clone();
         let (mut edit, mut held) = (VersionEdit::default(), Files::new());
         for _ in 0..MAX_TRIES {
-            let files = directory::list(fs, &self.dir)?;
-            if !place.edits.read_on(fs, &self.dir, comparator, &mut edit)? {
-                return Ok(None);
+            let mut files = directory::list(fs, &self.dir)?;
+            match place.edits.read_on(fs, &self.dir, comparator, &mut edit)? {
+                None => return Ok(None),
+                Some(false) => {}
+                Some(true) => files.extend(directory::list(fs, &self.dir)?),
             }
             let read = hold_tables(fs, &self.dir, &added(&version, &edit), &mut held)
                 .and_then(|()| place.logs.read_on(&source, &files, &place.edits.numbers));

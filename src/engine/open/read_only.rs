@@ -57,8 +57,9 @@ pub(crate) struct LastLog {
 /// The files of a database at one moment, and the MANIFEST's contents.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// The names of the files, listed before the MANIFEST was read. Each log that the MANIFEST
-    /// needs is either listed or was created later.
+    /// The names of the files, listed before the MANIFEST was read and again after it. Each log
+    /// that the MANIFEST needs is listed or was created later, and each log with writes older than
+    /// the tables is listed.
     pub files: Vec<(String, FileName)>,
     /// The name of the MANIFEST.
     pub manifest_name: String,
@@ -135,13 +136,15 @@ pub(crate) fn state_of(
 /// I/O errors.
 pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<Survey> {
     let fs = &*options.fs;
-    let files = directory::list(fs, dir)?;
+    let mut files = directory::list(fs, dir)?;
     let (manifest_name, manifest) = manifest::open_manifest(fs, dir)?;
     let comparator = options.comparator.name();
     let recovered =
         manifest::read_manifest(&manifest_name, manifest.clone(), dir, comparator, true)?;
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
     hold_tables(fs, dir, &recovered.edit.new_files, held)?;
+    // Tables may be newer than what is in a log that was created meanwhile.
+    files.extend(directory::list(fs, dir)?);
     Ok(Survey { files, manifest_name, manifest, recovered })
 }
 
