@@ -133,7 +133,7 @@ impl Followed {
             progress.place = Some(place);
             return Ok(self.refreshed(progress.shift, changed, false));
         }
-        let (place, shift) = self.start_over(progress.shift)?;
+        let (place, shift) = self.start_over()?;
         *progress = Progress { place: Some(place), shift };
         Ok(self.refreshed(shift, true, true))
     }
@@ -165,6 +165,10 @@ impl Followed {
                 Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {}
                 Err(error) => return Err(error),
                 Ok(None) => return Ok(None),
+                // Shifts must not add up, because sequence numbers end at 2^56.
+                Ok(_) if shift > 0 && place.last_seq() >= self.state.visible_seq() => {
+                    return Ok(None);
+                }
                 Ok(Some(has_records)) => {
                     let next = self.apply(version, &edit, held)?;
                     let changed = has_records || !is_empty(&edit) || place.last_seq() > seen;
@@ -195,9 +199,9 @@ impl Followed {
 
     /// Reads everything again, and shows it. Returns the place up to which it was read, and the
     /// shift of sequence numbers from now on.
-    fn start_over(&self, shift: SeqNo) -> Result<(Place, SeqNo)> {
+    fn start_over(&self) -> Result<(Place, SeqNo)> {
         let visible = self.state.visible_seq();
-        let mut shift = shift;
+        let mut shift = 0;
         loop {
             let mut held = Files::new();
             let load = || self.load(shift, &mut held);
