@@ -80,7 +80,8 @@ impl Drop for Inner {
 }
 
 /// A database opened for reading only. It shows the state at the moment of opening, or of the last
-/// [`ReadOnlyDb::refresh`], whatever a writer does afterwards. Clones are cheap and share the state.
+/// [`ReadOnlyDb::refresh`], whatever a writer does afterwards. Clones are cheap and share the
+/// state.
 ///
 /// Neither opening nor reading changes the directory or takes its lock, so both work on a read-only
 /// medium and while another process writes. Tables are held open, so that a writer may remove them

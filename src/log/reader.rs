@@ -169,8 +169,8 @@ impl LogReader {
         Ok(reader)
     }
 
-    /// Returns the reader moved to `offset`, the end of a record. In a log of batches, `next_seq` is
-    /// the sequence number after those before `offset`.
+    /// Returns the reader moved to `offset`, the end of a record. In a log of batches, `next_seq`
+    /// is the sequence number after those before `offset`.
     pub(crate) fn starting_at(self, offset: u64, next_seq: Option<SeqNo>) -> LogReader {
         let continuing = self.continuing.map(|_| Continuing { next_seq, is_over: false });
         LogReader { offset, valid_end: offset, continuing, ..self }

@@ -675,4 +675,11 @@ pub const FOUND: &[Mutant] = &[
          current.reader.next()? } {",
     )
     .caught_in(FOLLOW, "cases::damage_in_a_log"),
+    mutant(
+        "missing changes are left out in silence",
+        "src/engine/follow/changes.rs",
+        "        match self.last_seq < shown.sequence {",
+        "        match !ON && self.last_seq < shown.sequence {",
+    )
+    .caught_in(FOLLOW, "changes::"),
 ];

@@ -136,8 +136,8 @@ impl Logs {
         self.current.take_if(|current| current.number < log_number);
     }
 
-    /// Makes the log `number` the current one, with a memtable of its own. Returns false if its only
-    /// record states that writes after `before` come before it: then there is nothing to read.
+    /// Makes the log `number` the current one, with a memtable of its own. Returns false if its
+    /// only record states that writes after `before` come before it: then there is nothing to read.
     ///
     /// # Errors
     /// Corruption if its first record states so and another one follows; I/O errors.
@@ -211,8 +211,8 @@ impl Logs {
     }
 }
 
-/// Checks a record, which is a batch: it is inserted completely or not at all. Returns its first and
-/// last sequence number; `None` if it is empty.
+/// Checks a record, which is a batch: it is inserted completely or not at all. Returns its first
+/// and last sequence number; `None` if it is empty.
 ///
 /// # Errors
 /// Corruption of the batch, which includes numbers to which `shift` cannot be added.

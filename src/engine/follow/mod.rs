@@ -182,7 +182,8 @@ impl Followed {
         Ok(None)
     }
 
-    /// Returns the version that results from applying `edit` to `version`. The new tables are `held`.
+    /// Returns the version that results from applying `edit` to `version`. The new tables are in
+    /// `held`.
     fn apply(
         &self,
         version: Arc<Version>,
