@@ -304,8 +304,9 @@ fn check_copies(home: &Path) -> u64 {
 /// refreshes, and of those that read everything again.
 fn follow_processes(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> (u64, u64) {
     let db = loop {
+        let least = acked.load(Relaxed);
         match Db::open_read_only(dir, kill::options()) {
-            Err(Error::DatabaseMissing { .. }) if acked.load(Relaxed) == 0 => {}
+            Err(Error::DatabaseMissing { .. }) if least == 0 => {}
             db => break db.unwrap(),
         }
     };
