@@ -659,7 +659,7 @@ pub const FOUND: &[Mutant] = &[
         "        HeldFs::new(self.options.fs.clone(), held).give_to(&next, &self.dir);",
         "        if !ON { HeldFs::new(self.options.fs.clone(), held).give_to(&next, &self.dir); }",
     )
-    .caught_in(FOLLOW, "oracle::"),
+    .caught_in(FOLLOW, "cases::iterators_and_snapshots"),
     mutant(
         "the zeros of a preallocated log are read at every refresh",
         "src/log/reader.rs",
