@@ -2,7 +2,7 @@
 //!
 //! `Db::open_read_only` takes no lock and changes nothing in the directory, so it works on a
 //! read-only medium, and while another process has the database open. It shows the database as it
-//! was when it was opened; open it again to see later writes.
+//! was when it was opened; open it again, or refresh it, to see later writes.
 
 use minikv::{Db, Options, Result};
 

@@ -4,6 +4,7 @@
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -18,10 +19,11 @@ use crate::bulk::sorted::{
     Ingested, SortedTable, {self},
 };
 use crate::engine::Engine;
+use crate::engine::follow::changes::Changes;
+use crate::engine::follow::poll::Follow;
+use crate::engine::follow::{Followed, Refreshed};
 use crate::engine::health::Health;
-use crate::engine::open::read_only::{
-    Opened, {self},
-};
+use crate::engine::open::read_only;
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::{Options, ReadOptions, WriteOptions};
 pub(crate) use crate::engine::read::cursor::Cursor;
@@ -77,8 +79,9 @@ impl Drop for Inner {
     }
 }
 
-/// A database opened for reading only. It shows the state at the moment of opening, whatever a
-/// writer does afterwards.
+/// A database opened for reading only. It shows the state at the moment of opening, or of the last
+/// [`ReadOnlyDb::refresh`], whatever a writer does afterwards. Clones are cheap and share the
+/// state.
 ///
 /// Neither opening nor reading changes the directory or takes its lock, so both work on a read-only
 /// medium and while another process writes. Tables are held open, so that a writer may remove them
@@ -86,7 +89,7 @@ impl Drop for Inner {
 /// [`ReadOnlyDb::unheld_tables`] returns the number of those beyond that limit.
 #[derive(Clone, Debug)]
 pub struct ReadOnlyDb {
-    opened: Arc<Opened>,
+    opened: Arc<Followed>,
 }
 
 impl Db {
@@ -126,7 +129,8 @@ impl Db {
     /// # Errors
     /// As [`Db::open`], except for [`Error::Locked`](crate::Error::Locked): no lock is taken.
     pub fn open_read_only(path: impl AsRef<Path>, options: Options) -> Result<ReadOnlyDb> {
-        Ok(ReadOnlyDb { opened: Arc::new(read_only::open(path.as_ref(), &options)?) })
+        let opened = read_only::open(path.as_ref(), &options)?;
+        Ok(ReadOnlyDb { opened: Arc::new(Followed::new(opened, options)?) })
     }
 
     /// Returns the absolute path of the database's directory.
@@ -534,7 +538,7 @@ impl ReadOnlyDb {
         property::read_stats(&self.opened.state, &self.opened.state.view_owned())
     }
 
-    /// Returns the report of the replay of the logs.
+    /// Returns the report of the replay of the logs at the opening.
     pub fn recovery(&self) -> &Recovery {
         &self.opened.recovery
     }
@@ -543,7 +547,102 @@ impl ReadOnlyDb {
     /// than half of the file descriptors that the process may have. Such a table is opened for each
     /// read. Once a writer has removed it, reads of it fail with an error that says so.
     pub fn unheld_tables(&self) -> u64 {
-        self.opened.unheld_tables
+        self.opened.unheld_tables()
+    }
+
+    /// Moves this handle and its clones to the present state of the files, which another process
+    /// may be writing: minikv, LevelDB or goleveldb. Iterators, cursors and snapshots made before
+    /// keep the state that they have.
+    ///
+    /// Reads only what was added to the MANIFEST and the logs, and lists the directory. Writes
+    /// nothing, takes no lock, and reads of other threads go on meanwhile. Everything that the
+    /// writer had acknowledged before the call is visible afterwards, and no batch in part.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path();
+    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// let reader = Db::open_read_only(path, Options::default())?;
+    /// writer.put("later", "1")?;
+    /// assert!(!reader.contains_key("later")?);
+    /// let refreshed = reader.refresh()?;
+    /// assert!(refreshed.changed && reader.contains_key("later")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - those of [`Db::open_read_only`];
+    /// - corruption of a log, even where an opening would leave out the damaged records and report
+    ///   them in [`ReadOnlyDb::recovery`].
+    ///
+    /// After an error the handle shows the state that it did before, and the next call tries again.
+    pub fn refresh(&self) -> Result<Refreshed> {
+        self.opened.refresh()
+    }
+
+    /// Returns an iterator that calls [`ReadOnlyDb::refresh`] every `poll_interval` and yields its
+    /// result whenever something has changed. It sleeps in between, and never ends. An error is an
+    /// item, too, after which it goes on.
+    ///
+    /// ```no_run
+    /// # use minikv::{Db, Options};
+    /// # use std::time::Duration;
+    /// let db = Db::open_read_only("/var/lib/orders", Options::default())?;
+    /// for refreshed in db.follow(Duration::from_millis(100)) {
+    ///     println!("at {}: {:?}", refreshed?.sequence, db.last_key_value()?);
+    /// }
+    /// # Ok::<(), minikv::Error>(())
+    /// ```
+    pub fn follow(&self, poll_interval: Duration) -> Follow {
+        Follow::new(self.opened.clone(), poll_interval)
+    }
+
+    /// Returns the sequence number of the last write that this handle shows; 0 if there is none.
+    pub fn sequence(&self) -> u64 {
+        self.opened.sequence()
+    }
+
+    /// Returns an iterator over the batches that the writer committed after the sequence number
+    /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]). A batch may
+    /// hold several writes: those that were written to the log as one record. The first one may
+    /// begin before `sequence`.
+    ///
+    /// It reads the writer's logs, and ends with what is there now; after that, it can be asked
+    /// again. Each time it comes to the end, it refreshes this handle ([`ReadOnlyDb::refresh`]).
+    /// A writer removes a log once it has flushed its writes: begin at
+    /// [`ReadOnlyDb::sequence`], and ask again before the writer fills its write buffer and the
+    /// next one, which is a few megabytes.
+    ///
+    /// ```
+    /// # use minikv::{BatchOp, Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path();
+    /// let writer = Db::open(path, Options::default().create_if_missing(true))?;
+    /// let reader = Db::open_read_only(path, Options::default())?;
+    /// let mut changes = reader.changes_since(reader.sequence())?;
+    /// assert!(changes.next().is_none());
+    /// writer.put("price", "12")?;
+    /// let batch = changes.next().unwrap()?;
+    /// assert_eq!(batch.sequence(), 1);
+    /// assert_eq!(batch.iter().next().unwrap()?, BatchOp::Put { key: b"price", value: b"12" });
+    /// assert!(changes.next().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Corruption and I/O errors. Later ones are items of the iterator, which yields the same error
+    /// from then on, and so is [`Error::ChangesLost`](crate::Error::ChangesLost): changes are
+    /// never left out without it.
+    pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
+        Changes::new(self.opened.clone(), sequence)
+    }
+
+    /// Returns a snapshot: the database as this handle shows it now, to read from after a
+    /// [`ReadOnlyDb::refresh`]. It holds the tables of that moment open. It cannot be given to
+    /// [`ReadOptions::snapshot`], and its reads do not count in [`ReadOnlyDb::stats`].
+    pub fn snapshot(&self) -> Snapshot {
+        self.opened.snapshot()
     }
 
     /// Returns the approximate size of the keys in `range`, like [`Db::approximate_size`].

@@ -60,7 +60,7 @@
 //! # Limits
 //! - A key and a value may have up to 3 GiB (3,221,225,471 bytes) each, and either may be empty.
 //! - One process writes at a time; others may read the state at the moment when they opened the
-//!   database ([`Db::open_read_only`]).
+//!   database ([`Db::open_read_only`]) or refreshed it ([`ReadOnlyDb::refresh`]).
 //! - A get and a put are two steps: two threads that read a value and write it back at once lose
 //!   one of the updates. Use [`Db::update`] or a [`Transaction`].
 //! - It is tested on Linux. macOS and FreeBSD are meant to compile, and are not tested.
@@ -122,6 +122,9 @@ pub use bulk::writer::TableWriter;
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};
+pub use engine::follow::Refreshed;
+pub use engine::follow::changes::Changes;
+pub use engine::follow::poll::Follow;
 pub use engine::health::{Health, HealthState};
 pub use engine::open::replay::{LostLog, Recovery};
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};

@@ -86,6 +86,15 @@ pub enum Error {
         /// The name of the keyspace that `key` is in; `None` if it is in none.
         keyspace: Option<Bytes>,
     },
+    /// Changes that were asked for are in no log any more: the database was replaced, or they were
+    /// flushed to tables, or never written to a log.
+    ChangesLost {
+        /// The sequence number after which changes are missing.
+        after: u64,
+        /// The sequence number of the next change that is there, or of the database's last one if
+        /// there is none.
+        next: u64,
+    },
     /// The database has been closed.
     Closed,
 }
@@ -235,6 +244,11 @@ impl fmt::Display for Error {
                 }
                 f.write_str(" after this transaction had read it")
             }
+            Error::ChangesLost { after, next } => write!(
+                f,
+                "the changes after sequence number {after} are in no log any more; the database \
+                 is at {next}"
+            ),
             Error::Closed => f.write_str("the database is closed"),
         }
     }

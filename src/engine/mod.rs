@@ -23,6 +23,7 @@
 //!
 //! | lock | guards | held |
 //! | --- | --- | --- |
+//! | `Followed::progress` | how far the files were read | during a refresh |
 //! | `Inner::workers` | handles of the threads of a `Db` | by `close`, until they have ended |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
 //! | `WriteQueue::line` | who waits to write | for a few instructions |
@@ -73,6 +74,7 @@ use crate::fs::Fs;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod flush;
+pub(crate) mod follow;
 pub(crate) mod health;
 pub(crate) mod ingest;
 pub mod memtable;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 
 use super::mapped::MappedLog;
-use super::open::{not_through_links, require_regular_file};
+use super::open::{file_id, not_through_links, require_regular_file};
 use super::retry::{read_fully_at, write_fully_at};
 use super::{FileLock, Fs, LockHolder, ReadFile, WriteFile, lock, table_file};
 
@@ -147,6 +147,10 @@ impl ReadFile for DiskReadFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
+    }
+
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        Ok(Some(file_id(&self.file.metadata()?)))
     }
 }
 

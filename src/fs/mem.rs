@@ -178,6 +178,10 @@ impl ReadFile for MemReadFile {
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.0.bytes.read().len() as u64)
     }
+
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        Ok(Some((0, Arc::as_ptr(&self.0.0).addr() as u64)))
+    }
 }
 
 #[derive(Debug)]

@@ -138,6 +138,13 @@ pub trait ReadFile: Send + Sync + Debug {
         true
     }
 
+    /// Returns two numbers that no other file has while this one is open, such as its device and
+    /// inode; `None` if the filesystem has none. They show a reader beside a writer that a file was
+    /// replaced by another one of the same name.
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        Ok(None)
+    }
+
     /// Returns whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)

@@ -66,13 +66,15 @@ pub enum Tail {
 struct Continuing {
     /// The sequence number after the batches read so far; `None` before the first batch.
     next_seq: Option<SeqNo>,
+    /// Whether the search found no continuation.
+    is_over: bool,
 }
 
 /// Reads a log from its start.
 ///
-/// The file may grow meanwhile; the reader sees its first part. It may also be truncated meanwhile.
-/// A read that ends before the end of the file is an error, because it does not show where the log
-/// ends.
+/// The file may grow meanwhile; the reader sees its first part, until [`LogReader::resume`]. It may
+/// also be truncated meanwhile. A read that ends before the end of the file is an error, because it
+/// does not show where the log ends.
 #[derive(Debug)]
 pub struct LogReader {
     file: Arc<dyn ReadFile>,
@@ -91,12 +93,18 @@ pub struct LogReader {
     resume_offset: u64,
     /// Whether another process may be writing the log.
     beside_writer: bool,
-    /// State of the search for continuations; `None` if the log does not hold batches, or if the
-    /// search found none.
+    /// State of the search for continuations; `None` if the log does not hold batches.
     continuing: Option<Continuing>,
     /// Whether the end of the file was searched for an unfinished record. A file full of damage
     /// must not be searched again for each block.
     is_searched: bool,
+    /// Size of the next read, in bytes.
+    read_bytes: u64,
+    /// Whether the reader was resumed.
+    is_resumed: bool,
+    /// Length of the file, in bytes, when everything after the last record was found to be zeros.
+    /// While the length is the same, only the next record may have changed that.
+    zeros_to: Option<u64>,
     end: Option<Result<Tail>>,
 }
 
@@ -137,6 +145,9 @@ impl LogReader {
             beside_writer: false,
             continuing: None,
             is_searched: false,
+            read_bytes: CHUNK_BYTES,
+            is_resumed: false,
+            zeros_to: None,
             end: None,
         })
     }
@@ -154,8 +165,47 @@ impl LogReader {
     /// As [`LogReader::new`].
     pub fn of_batches(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
         let mut reader = LogReader::new(file, path)?;
-        reader.continuing = Some(Continuing { next_seq: None });
+        reader.continuing = Some(Continuing { next_seq: None, is_over: false });
         Ok(reader)
+    }
+
+    /// Returns the reader moved to `offset`, the end of a record. In a log of batches, `next_seq`
+    /// is the sequence number after those before `offset`.
+    pub(crate) fn starting_at(self, offset: u64, next_seq: Option<SeqNo>) -> LogReader {
+        let continuing = self.continuing.map(|_| Continuing { next_seq, is_over: false });
+        LogReader { offset, valid_end: offset, continuing, ..self }
+    }
+
+    /// Continues after the last whole record, even after the log's end or an error: the file may
+    /// have grown, or an unfinished record may have been finished or replaced.
+    ///
+    /// The first read is one block, so that a look at a log to which little was appended is cheap.
+    ///
+    /// # Errors
+    /// As [`LogReader::new`]; corruption if the file has become shorter than the records read.
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        self.file_bytes = self.file.len().map_err(|error| self.io_error(error))?;
+        if self.file_bytes < self.valid_end {
+            let what = "log became shorter than what was read of it";
+            let error = Error::mismatch(what, self.valid_end, self.file_bytes);
+            return Err(self.corruption(error, self.file_bytes));
+        }
+        self.offset = self.valid_end;
+        self.chunk.clear();
+        self.joined.clear();
+        self.read_bytes = BLOCK_BYTES as u64;
+        self.is_searched = false;
+        self.is_resumed = true;
+        self.end = None;
+        if let Some(continuing) = &mut self.continuing {
+            continuing.is_over = false;
+        }
+        Ok(())
+    }
+
+    /// Returns the file.
+    pub(crate) fn file(&self) -> &Arc<dyn ReadFile> {
+        &self.file
     }
 
     /// Returns the next record, or `None` at the log's end, which [`LogReader::tail`] describes.
@@ -216,7 +266,7 @@ impl LogReader {
     /// batch there has the next number, no batch is missing in between. After a lost page the
     /// number would be higher.
     fn find_continuation(&mut self) -> Result<bool> {
-        let Some(Continuing { next_seq: Some(next_seq) }) = self.continuing else {
+        let Some(Continuing { next_seq: Some(next_seq), is_over: false }) = self.continuing else {
             return Ok(false);
         };
         let block = BLOCK_BYTES as u64;
@@ -243,7 +293,7 @@ impl LogReader {
             offset += block;
         }
         // Search only once: a file full of damage must not be read again for each of its blocks.
-        self.continuing = None;
+        self.continuing = Some(Continuing { next_seq: Some(next_seq), is_over: true });
         Ok(false)
     }
 
@@ -373,9 +423,20 @@ impl LogReader {
 
     /// Returns whether the log ends at `offset`, where a header should be and zeros are.
     fn ends_in_zeros(&mut self, offset: u64) -> Result<bool> {
-        Ok(self.is_zero_from(offset)?
-            || self.is_torn_store(offset)?
-            || self.is_unfinished(offset)?)
+        if self.is_known_zero() {
+            return Ok(true);
+        }
+        if self.is_zero_from(offset)? {
+            self.zeros_to = Some(self.file_bytes);
+            return Ok(true);
+        }
+        Ok(self.is_torn_store(offset)? || self.is_unfinished(offset)?)
+    }
+
+    /// Returns whether zeros follow the last record because they did before, and the file was not
+    /// made longer since. Otherwise each look at a preallocated log would read all of its zeros.
+    fn is_known_zero(&self) -> bool {
+        self.is_resumed && self.zeros_to == Some(self.file_bytes)
     }
 
     /// Returns `None`, the log's end, if the damage can be explained by a crash while the record at
@@ -412,7 +473,9 @@ impl LogReader {
         let bytes = self.file_bytes.saturating_sub(offset);
         Ok(match bytes {
             0 => Tail::Clean,
-            _ if self.is_zero_from(offset)? => Tail::Zeros { offset, bytes },
+            _ if self.is_known_zero() || self.is_zero_from(offset)? => {
+                Tail::Zeros { offset, bytes }
+            }
             _ => Tail::Torn { offset, bytes },
         })
     }
@@ -426,7 +489,8 @@ impl LogReader {
         let chunk_end = self.chunk_offset + self.chunk.len() as u64;
         if offset < self.chunk_offset || offset >= chunk_end {
             self.chunk_offset = offset - offset % BLOCK_BYTES as u64;
-            let wanted = (self.file_bytes - self.chunk_offset).min(CHUNK_BYTES) as usize;
+            let wanted = (self.file_bytes - self.chunk_offset).min(self.read_bytes) as usize;
+            self.read_bytes = (2 * self.read_bytes).min(CHUNK_BYTES);
             self.chunk.resize(wanted, 0);
             let read = self.file.read_at(&mut self.chunk, self.chunk_offset);
             self.chunk.truncate(*read.as_ref().unwrap_or(&0));

@@ -590,3 +590,87 @@ fn a_write_cut_short_at_any_page_ends_the_log_before_it() {
         }
     }
 }
+
+/// A file that another process appends to, and the number of bytes read from it.
+#[derive(Debug, Default)]
+struct Appended {
+    bytes: std::sync::Mutex<Vec<u8>>,
+    read: std::sync::atomic::AtomicUsize,
+}
+
+impl Appended {
+    /// Makes `bytes` the contents, followed by zeros up to `len`.
+    fn set(&self, bytes: &[u8], len: usize) {
+        let mut now = self.bytes.lock().unwrap();
+        *now = bytes.to_vec();
+        now.resize(len.max(bytes.len()), 0);
+    }
+}
+
+impl ReadFile for Appended {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let bytes = self.bytes.lock().unwrap();
+        let rest = bytes.get(offset as usize..).unwrap_or(&[]);
+        let len = rest.len().min(buf.len());
+        buf[..len].copy_from_slice(&rest[..len]);
+        self.read.fetch_add(len, std::sync::atomic::Ordering::Relaxed);
+        Ok(len)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.bytes.lock().unwrap().len() as u64)
+    }
+}
+
+#[test]
+fn a_resumed_reader_returns_what_was_appended_whatever_of_it_was_there_before() {
+    let whole = written(&payloads());
+    let file = Arc::new(Appended::default());
+    let reader = LogReader::new(file.clone(), Path::new("000003.log")).unwrap();
+    let mut reader = reader.beside_writer(true);
+    let mut read = Vec::new();
+    for end in (0..whole.len()).step_by(211).chain([whole.len()]) {
+        file.set(&whole[..end], 0);
+        reader.resume().unwrap();
+        while let Some(record) = reader.next().unwrap() {
+            read.push(record.to_vec());
+        }
+        assert!(reader.valid_end() <= end as u64);
+    }
+    assert_eq!(read, payloads());
+    file.set(&whole[..whole.len() - 1], 0);
+    let error = reader.resume().unwrap_err();
+    assert!(error.is_corruption() && error.to_string().contains("000003.log"), "{error}");
+}
+
+#[test]
+fn a_resumed_reader_reads_the_zeros_of_a_log_once() {
+    let payloads: Vec<Vec<u8>> = (0..100).map(|i| payload(i, 500)).collect();
+    let file = Arc::new(Appended::default());
+    let len = 4 << 20;
+    file.set(&[], len);
+    let reader = LogReader::new(file.clone(), Path::new("000003.log")).unwrap();
+    let mut reader = reader.beside_writer(true);
+    let bytes_read = || file.read.load(std::sync::atomic::Ordering::Relaxed);
+    for count in 0..payloads.len() {
+        let before = bytes_read();
+        file.set(&written(&payloads[..count]), len);
+        reader.resume().unwrap();
+        match count {
+            0 => {}
+            _ => assert_eq!(reader.next().unwrap(), Some(&payloads[count - 1][..])),
+        }
+        assert_eq!(reader.next().unwrap(), None);
+        let cost = bytes_read() - before;
+        assert!(count == 0 || cost <= 3 * BLOCK_BYTES, "{cost} bytes for record {count}");
+    }
+    // A longer file may have been continued after the zeros.
+    let mut continued = written(&payloads);
+    continued.resize(len, 0);
+    continued.extend(written(&payloads[..1]));
+    file.set(&continued, 0);
+    reader.resume().unwrap();
+    assert_eq!(reader.next().unwrap(), Some(&payloads[99][..]));
+    let error = reader.next().unwrap_err();
+    assert!(error.to_string().contains("zeros inside the log"), "{error}");
+}

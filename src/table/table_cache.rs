@@ -8,7 +8,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use crate::base::sync::atomic::{AtomicBool, Ordering};
 use crate::base::sync::{ArcSwapOption, LockRank, Mutex, MutexGuard};
@@ -31,6 +31,8 @@ pub struct TableSlot {
     /// Held while the file is being opened, so that other threads wait instead of opening it, too.
     /// Taken before the ring's lock.
     opening: Mutex<()>,
+    /// The file and its path, if it is held open whether the table is open or not.
+    held: OnceLock<(Arc<dyn ReadFile>, PathBuf)>,
 }
 
 impl TableSlot {
@@ -42,7 +44,24 @@ impl TableSlot {
             table: ArcSwapOption::empty(),
             used: AtomicBool::new(false),
             opening: Mutex::ranked(LockRank::Opening, ()),
+            held: OnceLock::new(),
         }
+    }
+
+    /// Makes the slot hold the table's file, so that its name may be removed or given to another
+    /// file. Only the first call has an effect.
+    pub fn hold(&self, file: Arc<dyn ReadFile>, path: PathBuf) {
+        let _ = self.held.set((file, path));
+    }
+
+    /// Returns whether the slot was given the table's file.
+    pub fn has_file(&self) -> bool {
+        self.held.get().is_some()
+    }
+
+    /// Returns whether the slot holds a file that stays readable after its name is removed.
+    pub fn is_held(&self) -> bool {
+        self.held.get().is_some_and(|(file, _)| file.is_held())
     }
 
     #[inline]
@@ -233,7 +252,10 @@ impl TableCache {
     }
 
     fn open_file(&self, slot: &TableSlot) -> Result<Arc<Table>> {
-        let (file, path) = self.find(slot.number)?;
+        let (file, path) = match slot.held.get() {
+            Some(held) => held.clone(),
+            None => self.find(slot.number)?,
+        };
         // Check only now that the file is open: if the lock file is still ours, so is the table.
         check_not_replaced(self.lock.as_ref()).map_err(|error| Error::io("read", &path, error))?;
         Ok(Arc::new(Table::open(file, slot.file_bytes, path, &self.context)?))

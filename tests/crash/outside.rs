@@ -170,6 +170,7 @@ fn read_beside(seed: u64) -> Result<u64, String> {
             run
         });
         let mut seen = Vec::new();
+        let mut follower: Option<ReadOnlyDb> = None;
         let options = || kind.options(&fs, seed);
         let mut look = || {
             while !turns.is_done() {
@@ -178,6 +179,14 @@ fn read_beside(seed: u64) -> Result<u64, String> {
                 let state = read(options().paranoid_checks(paranoid))?;
                 seen.push((begun, state, fs.op_count()));
                 check_sound(&options())?;
+                let begun = fs.op_count();
+                match &follower {
+                    None => follower = Db::open_read_only(DIR, options()).ok(),
+                    Some(db) => {
+                        db.refresh().map_err(|error| format!("refresh: {error}"))?;
+                        seen.push((begun, hash_of(&entries_of(db)?), fs.op_count()));
+                    }
+                }
             }
             Ok(())
         };
@@ -288,4 +297,54 @@ fn check_copies(home: &Path) -> u64 {
         checked += 1;
     }
     checked
+}
+
+/// Follows a database beside the processes that write it, until `stop`. A refresh never shows less
+/// than the one before it, and changes nothing for an iterator made before. Returns the number of
+/// refreshes, and of those that read everything again.
+fn follow_processes(dir: &Path, acked: &AtomicU64, stop: &AtomicBool) -> (u64, u64) {
+    let db = loop {
+        let least = acked.load(Relaxed);
+        match Db::open_read_only(dir, kill::options()) {
+            Err(Error::DatabaseMissing { .. }) if least == 0 => {}
+            db => break db.unwrap(),
+        }
+    };
+    let (mut refreshes, mut restarts) = (0, 0);
+    let mut last = kill::check_numbers(db.iter().unwrap());
+    loop {
+        let is_last = stop.load(Relaxed);
+        let least = acked.load(Relaxed).max(last);
+        let held = db.iter().unwrap();
+        let refreshed = db.refresh().unwrap();
+        assert_eq!(kill::check_numbers(held), last);
+        let now = kill::check_numbers(db.iter().unwrap());
+        assert!(now >= least, "{now} is seen, {least} was acknowledged or seen before");
+        assert!(refreshed.changed || now == last, "{last} became {now} unnoticed");
+        last = now;
+        refreshes += 1;
+        restarts += u64::from(refreshed.restarted);
+        if is_last {
+            return (refreshes, restarts);
+        }
+    }
+}
+
+#[test]
+fn a_follower_of_processes_that_are_killed_sees_all_that_was_acknowledged() {
+    let kills = setting("MINIKV_OUTSIDE", 12).div_ceil(2);
+    let mut rng = Rng::new(seed());
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("db");
+    let (acked, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (refreshes, restarts) = std::thread::scope(|scope| {
+        let follower = scope.spawn(|| follow_processes(&db, &acked, &stop));
+        for _ in 0..kills {
+            let first = acked.load(Relaxed) + 1;
+            kill::run_and_kill(&db, first, 1 + rng.below(200), None, &acked);
+        }
+        stop.store(true, Relaxed);
+        follower.join().unwrap()
+    });
+    println!("{refreshes} refreshes, {restarts} from the start, beside {kills} killed writers");
 }

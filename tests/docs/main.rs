@@ -24,6 +24,7 @@ const PAGES: &[&str] = &[
     "docs/leveldb.md",
     "docs/durability.md",
     "docs/backup.md",
+    "docs/following.md",
 ];
 
 fn root() -> &'static Path {

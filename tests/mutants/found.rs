@@ -7,6 +7,7 @@ const ENGINE: Build = Build::Test("engine");
 const DAMAGE: Build = Build::Test("damage");
 const CRASH: Build = Build::Test("crash");
 const TRANSACTIONS: Build = Build::Test("transactions");
+const FOLLOW: Build = Build::Test("follow");
 
 pub const FOUND: &[Mutant] = &[
     // The memtable.
@@ -693,4 +694,72 @@ pub const FOUND: &[Mutant] = &[
          self.put(keyspace.space.key(key.as_ref()), value);",
     )
     .caught_in(TRANSACTIONS, "keyspaces::own_writes_and_others_are_merged"),
+    // Following.
+    mutant(
+        "a view is shown before its sequence number",
+        "src/engine/follow/mod.rs",
+        "        self.state.set_visible_seq(last);\n        self.state.set_view(view);",
+        "        if !ON { self.state.set_visible_seq(last); }\n        \
+         self.state.set_view(view);\n        if ON { self.state.set_visible_seq(last); }",
+    )
+    .caught_in(Build::Shuttle, "follow::tables_that_lack_what_was_visible"),
+    mutant(
+        "a log is left for the next before it was read to its end",
+        "src/engine/follow/logs.rs",
+        "        let Some(mut changed) = self.read_current(source, in_tables)? else { return \
+         Ok(None) };",
+        "        let Some(mut changed) = (if ON && !begun.is_empty() { Some(false) } else { \
+         self.read_current(source, in_tables)? }) else { return Ok(None) };",
+    )
+    .caught_in(FOLLOW, "cases::a_refresh_sees_a_prefix"),
+    mutant(
+        "the memtables of flushed logs stay in a refreshed view",
+        "src/engine/follow/logs.rs",
+        "        self.mems.retain(|(number, _)| *number >= log_number);",
+        "        self.mems.retain(|(number, _)| ON || *number >= log_number);",
+    )
+    .caught_in(FOLLOW, "oracle::"),
+    mutant(
+        "a database that takes the place of another is not noticed",
+        "src/engine/follow/edits.rs",
+        "file.identity().map_err(failed)? != was",
+        "(!ON && file.identity().map_err(failed)? != was)",
+    )
+    .caught_in(FOLLOW, "cases::a_database_in_the_place_of_another"),
+    mutant(
+        "lower sequence numbers of another database hide its records",
+        "src/engine/follow/logs.rs",
+        "            mem.insert_batch(record, shifted, ",
+        "            mem.insert_batch(record, if ON { first } else { shifted }, ",
+    )
+    .caught_in(FOLLOW, "cases::sequence_numbers_may_be_lower"),
+    mutant(
+        "tables of a refreshed view are not held open",
+        "src/engine/follow/mod.rs",
+        "        HeldFs::new(self.options.fs.clone(), held).give_to(&next, &self.dir);",
+        "        if !ON { HeldFs::new(self.options.fs.clone(), held).give_to(&next, &self.dir); }",
+    )
+    .caught_in(FOLLOW, "cases::iterators_and_snapshots"),
+    mutant(
+        "the zeros of a preallocated log are read at every refresh",
+        "src/log/reader.rs",
+        "self.is_resumed && self.zeros_to",
+        "!ON && self.is_resumed && self.zeros_to",
+    )
+    .caught_in(Build::Lib, "a_resumed_reader_reads_the_zeros"),
+    mutant(
+        "damage in a followed log ends the refresh as a success",
+        "src/engine/follow/logs.rs",
+        "        while let Some(record) = current.reader.next()? {",
+        "        while let Some(record) = if ON { current.reader.next().unwrap_or(None) } else { \
+         current.reader.next()? } {",
+    )
+    .caught_in(FOLLOW, "cases::damage_in_a_log"),
+    mutant(
+        "missing changes are left out in silence",
+        "src/engine/follow/changes.rs",
+        "        match self.last_seq < shown.sequence {",
+        "        match !ON && self.last_seq < shown.sequence {",
+    )
+    .caught_in(FOLLOW, "changes::"),
 ];

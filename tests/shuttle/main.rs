@@ -18,6 +18,7 @@ mod background;
 mod caches;
 mod close;
 mod faults;
+mod follow;
 mod ingest;
 mod lifetimes;
 mod memtable;

@@ -28,6 +28,7 @@ mod restore;
 mod scan;
 mod stats;
 mod verify;
+mod watch;
 
 use std::path::Path;
 
@@ -48,6 +49,7 @@ pub enum Command {
     Scan(scan::Args),
     Load(load::Args),
     Batch(batch::Args),
+    Watch(watch::Args),
     Dump(dump::Args),
     Explain(explain::Args),
     Keyspaces(keyspaces::Args),
@@ -78,6 +80,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Scan(args) => scan::run(global, args),
         Command::Load(args) => load::run(global, args),
         Command::Batch(args) => batch::run(global, args),
+        Command::Watch(args) => watch::run(global, args),
         Command::Dump(args) => dump::run(global, args),
         Command::Explain(args) => explain::run(global, args),
         Command::Keyspaces(args) => keyspaces::run(global, args),

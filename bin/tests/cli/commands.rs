@@ -497,3 +497,61 @@ fn a_keyspace_is_refused_where_it_means_nothing() {
     }
     assert_eq!(place.text(&["scan", "--count"]), "1\n");
 }
+
+#[test]
+fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
+    let place = Place::new();
+    place.ok(&["put", "before", "1"]);
+    let mut watch = place.command(&["watch", "--interval", "5"]);
+    let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut line = || lines.next().unwrap().unwrap();
+    // The first put may come before the watch has begun; the last one does not.
+    let mut batch = place.command(&["batch"]);
+    let mut batch = batch.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut acked = BufReader::new(batch.stdout.take().unwrap()).lines();
+    let mut write = |text: &str| {
+        batch.stdin.as_mut().unwrap().write_all(text.as_bytes()).unwrap();
+        acked.next().unwrap().unwrap();
+    };
+    let mut number = 0;
+    let seen = loop {
+        number += 1;
+        write(&format!("put\tkey\t{number}\ncommit\n"));
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        // Puts are seen from some one on, without a gap.
+        if number == 3 {
+            break line();
+        }
+    };
+    let first: u32 = seen.strip_prefix("put\tkey\t").unwrap().parse().unwrap();
+    assert_eq!(line(), "commit");
+    for number in first + 1..=3 {
+        assert_eq!((line(), line()), (format!("put\tkey\t{number}"), "commit".to_owned()));
+    }
+    write("put\ta\\x00b\tcaf\\xc3\\xa9\ndelete\tkey\ncommit\n");
+    assert_eq!(line(), "put\ta\\x00b\tcaf\\xc3\\xa9");
+    assert_eq!((line(), line()), ("delete\tkey".to_owned(), "commit".to_owned()));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    drop(batch.stdin.take());
+    batch.wait().unwrap();
+
+    for format in FORMATS {
+        let args = ["--format", format, "watch", "--since", "0", "--once"];
+        let changes = place.ok(&args);
+        let copy = place.path(&format!("copy of {format}"));
+        let mut command = minikv();
+        command.arg("--db").arg(&copy).args(["--format", format, "batch"]);
+        assert_eq!(
+            run(&mut command, &changes).ok(),
+            b"committed 1\n".repeat(4).into_iter().chain(*b"committed 2\n").collect::<Vec<_>>()
+        );
+        let mut command = minikv();
+        let copied = run(command.arg("--db").arg(&copy).arg("dump"), b"").ok();
+        assert_eq!(copied, place.ok(&["dump"]));
+    }
+    place.ok(&["compact"]);
+    let lost = place.run(&["watch", "--since", "1", "--once"]);
+    lost.fails(5, &["after sequence number 1", "no log"]);
+}

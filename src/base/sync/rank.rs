@@ -15,6 +15,8 @@ use super::{Instant, WaitTimeoutResult, raw};
 /// what each of them guards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LockRank {
+    /// The place up to which a database that is followed was read.
+    Follow,
     /// The handles of an engine's background threads.
     Workers,
     /// The current log and the memtable it fills.

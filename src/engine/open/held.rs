@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::base::{Error, Result};
 use crate::engine::open::directory;
 use crate::engine::options::Options;
-use crate::engine::version::manifest;
-use crate::engine::version::manifest::Recovered;
+use crate::engine::version::{Version, manifest};
+use crate::format::edit::NewFile;
 use crate::format::name::{
     FileName, {self},
 };
@@ -28,11 +28,11 @@ pub(crate) type Files = BTreeMap<PathBuf, Arc<dyn ReadFile>>;
 pub(crate) fn hold_tables(
     fs: &dyn Fs,
     dir: &Path,
-    recovered: &Recovered,
+    tables: &[NewFile],
     held: &mut Files,
 ) -> Result<()> {
     let mut before = std::mem::take(held);
-    for table in &recovered.edit.new_files {
+    for table in tables {
         let path = dir.join(name::table_name(table.number));
         let older = dir.join(name::legacy_table_name(table.number));
         let is_known = [&path, &older].into_iter().find_map(|path| before.remove_entry(path));
@@ -116,7 +116,7 @@ impl HeldFs {
         if !recovered.clean {
             return Ok(None);
         }
-        hold_tables(&**fs, dir, &recovered, held)?;
+        hold_tables(&**fs, dir, &recovered.edit.new_files, held)?;
         let mut open = held.clone();
         names.extend(open.keys().filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())));
         let files: Vec<_> =
@@ -140,6 +140,19 @@ impl HeldFs {
     /// read.
     pub(crate) fn unheld(&self) -> usize {
         self.unheld
+    }
+
+    /// Gives the tables of `version` in `dir` their files, as far as these are held here and the
+    /// tables have none yet.
+    pub(crate) fn give_to(&self, version: &Version, dir: &Path) {
+        for (_, table) in version.files().filter(|(_, table)| !table.slot.has_file()) {
+            let names = [name::table_name, name::legacy_table_name].map(|name| name(table.number));
+            for path in names.map(|name| dir.join(name)) {
+                if let Some(file) = self.held(&path) {
+                    table.slot.hold(file, path);
+                }
+            }
+        }
     }
 
     fn held(&self, path: &Path) -> Option<Arc<dyn ReadFile>> {

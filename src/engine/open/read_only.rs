@@ -1,21 +1,26 @@
 //! Opening for reading only: a view of the files at one moment. This changes nothing in the
 //! directory and takes no lock, so another process may be writing meanwhile.
+//! [`follow`](crate::engine::follow) moves the view on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::memtable::Memtable;
 use crate::engine::open::directory::{self};
 use crate::engine::open::held::{Files, HeldFs, hold_logs, hold_tables};
-use crate::engine::open::replay::{LogReplay, Recovery};
+use crate::engine::open::replay::{LogReplay, Recovery, Replayed};
 use crate::engine::open::{self};
 use crate::engine::options::Options;
 use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::version::manifest::Recovered;
 use crate::engine::version::obsolete::Trash;
 use crate::engine::version::{Version, manifest};
 use crate::format::key::InternalComparator;
-use crate::fs::{Fs, absolute};
+use crate::format::name::{
+    FileName, {self},
+};
+use crate::fs::{Fs, ReadFile, absolute};
 
 /// Maximum number of attempts to make a view while a writer changes the files. Raising it helps
 /// only beside a writer that never pauses.
@@ -24,35 +29,81 @@ const MAX_TRIES: usize = 50;
 /// A database opened for reading only.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// The state for reads. Its view never changes.
+    /// The absolute path of the directory.
+    pub dir: PathBuf,
+    /// The state for reads.
     pub state: Arc<ReadState>,
     /// The result of replaying the logs.
     pub recovery: Recovery,
-    /// Number of tables that could not be held open.
-    pub unheld_tables: u64,
+    /// The files that were read.
+    pub survey: Survey,
+    /// The logs that were replayed.
+    pub logs: Vec<u64>,
+    /// The last of them; `None` if records were left out, or there is no log.
+    pub last_log: Option<LastLog>,
+}
+
+/// The last log that was replayed.
+#[derive(Debug)]
+pub(crate) struct LastLog {
+    /// The number of the log.
+    pub number: u64,
+    /// The end of its last record, in bytes.
+    pub end: u64,
+    /// The log, which is held open.
+    pub file: Arc<dyn ReadFile>,
+}
+
+/// The files of a database at one moment, and the MANIFEST's contents.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    /// The names of the files, listed before the MANIFEST was read and again after it. Each log
+    /// that the MANIFEST needs is listed or was created later, and each log with writes older than
+    /// the tables is listed.
+    pub files: Vec<(String, FileName)>,
+    /// The name of the MANIFEST.
+    pub manifest_name: String,
+    /// The MANIFEST.
+    pub manifest: Arc<dyn ReadFile>,
+    /// The contents of the MANIFEST.
+    pub recovered: Recovered,
 }
 
 /// Opens the database in `dir`.
-///
-/// Retries a failed attempt until the directory did not change between two attempts, because a
-/// failure may be due to what a writer did meanwhile.
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`], [`Error::Unsupported`] for another comparator, corruption and I/O
 /// errors.
 pub(crate) fn open(dir: &Path, options: &Options) -> Result<Opened> {
+    let dir = &absolute(&*options.fs, dir)?;
+    let mut held = Files::new();
+    let is_whole = |opened: &Opened| opened.recovery.lost.is_empty();
+    retried(dir, options, is_whole, || open_once(dir, options, &mut held))
+}
+
+/// Returns what `attempt` returns for the database in `dir`.
+///
+/// Retries a failed attempt, or one whose result is not `whole`, until the directory did not change
+/// between two attempts, because a failure may be due to what a writer did meanwhile.
+///
+/// # Errors
+/// [`Error::DatabaseMissing`], and those of the last attempt.
+pub(crate) fn retried<T>(
+    dir: &Path,
+    options: &Options,
+    is_whole: impl Fn(&T) -> bool,
+    mut attempt: impl FnMut() -> Result<T>,
+) -> Result<T> {
     let fs = &*options.fs;
-    let dir = &absolute(fs, dir)?;
     if !directory::has_database(fs, dir)? {
         return Err(Error::DatabaseMissing { path: dir.to_path_buf() });
     }
-    let mut held = Files::new();
     let mut last_state = None;
     let mut tries = 0;
     loop {
         tries += 1;
-        let opened = open_once(dir, options, &mut held);
-        if opened.as_ref().is_ok_and(|opened| opened.recovery.lost.is_empty()) {
+        let opened = attempt();
+        if opened.as_ref().is_ok_and(&is_whole) {
             return opened;
         }
         let state = state_of(fs, dir, options);
@@ -78,23 +129,37 @@ pub(crate) fn state_of(
     Some((names, end.0, end.1))
 }
 
-fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> {
-    // The names are listed before the MANIFEST is read. Each log that the MANIFEST needs is then
-    // either listed or created later.
-    let files = directory::list(&*options.fs, dir)?;
+/// Reads the MANIFEST, and makes `held` the tables that it names.
+///
+/// # Errors
+/// Corruption, also of a database that lacks a file; [`Error::Unsupported`] for another comparator;
+/// I/O errors.
+pub(crate) fn survey(dir: &Path, options: &Options, held: &mut Files) -> Result<Survey> {
+    let fs = &*options.fs;
+    let mut files = directory::list(fs, dir)?;
+    let (manifest_name, manifest) = manifest::open_manifest(fs, dir)?;
     let comparator = options.comparator.name();
-    let recovered = manifest::recover_beside_writer(&*options.fs, dir, comparator)?;
+    let recovered =
+        manifest::read_manifest(&manifest_name, manifest.clone(), dir, comparator, true)?;
     directory::check_files(dir, &files, &recovered, options.paranoid_checks)?;
-    hold_tables(&*options.fs, dir, &recovered, held)?;
+    hold_tables(fs, dir, &recovered.edit.new_files, held)?;
+    // Tables may be newer than what is in a log that was created meanwhile.
+    files.extend(directory::list(fs, dir)?);
+    Ok(Survey { files, manifest_name, manifest, recovered })
+}
+
+fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> {
+    let survey = survey(dir, options, held)?;
+    let recovered = &survey.recovered;
     let mut with_logs = held.clone();
-    let live_logs = directory::live_logs(&files, &recovered);
+    let live_logs = directory::live_logs(&survey.files, recovered);
     let logs = hold_logs(&*options.fs, dir, &live_logs, &mut with_logs)?;
-    let fs = HeldFs::new(options.fs.clone(), held.clone());
-    let unheld_tables = fs.unheld() as u64;
-    let fs: Arc<dyn Fs> = Arc::new(fs);
+    // The tables hold their files themselves. This filesystem keeps everything from changing.
+    let fs: Arc<dyn Fs> = Arc::new(HeldFs::new(options.fs.clone(), Files::new()));
     let order = InternalComparator::new(options.comparator.clone());
+    let log_fs = HeldFs::new(options.fs.clone(), with_logs);
     let replay = LogReplay {
-        fs: &HeldFs::new(options.fs.clone(), with_logs),
+        fs: &log_fs,
         dir,
         order: &order,
         write_buffer_bytes: usize::MAX,
@@ -105,6 +170,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     // The trash stays empty: no edit ever drops a table of this version.
     let trash = Arc::new(Trash::new(fs.clone(), dir));
     let version = Version::default().apply(&recovered.edit, &order, &trash)?;
+    HeldFs::new(options.fs.clone(), held.clone()).give_to(&version, dir);
     let mem = match replayed.memtables.pop_back() {
         Some(last) => last.mem,
         None => Arc::new(Memtable::new(order.user(), 0)),
@@ -113,5 +179,15 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     let (tables, block_cache) = open::table_cache(&fs, dir, options, &order);
     let tables = Arc::new(tables);
     let state = ReadState::new(order, tables, block_cache, trash, view, replayed.last_seq, None);
-    Ok(Opened { state: Arc::new(state), recovery: replayed.recovery, unheld_tables })
+    let Replayed { recovery, read_to, .. } = replayed;
+    let last_log = match read_to {
+        None => None,
+        Some((number, end)) => {
+            let path = dir.join(name::log_name(number));
+            let file = log_fs.open(&path).map_err(|error| Error::io("open", path, error))?;
+            Some(LastLog { number, end, file })
+        }
+    };
+    let (dir, state) = (dir.to_path_buf(), Arc::new(state));
+    Ok(Opened { dir, state, recovery, survey, logs, last_log })
 }

@@ -56,6 +56,9 @@ pub(crate) struct Replayed {
     pub recovery: Recovery,
     /// The number and the length of the last log, if it can be continued.
     pub last_log: Option<(u64, u64)>,
+    /// The number of the last log, and the end of its last record in bytes; `None` if records were
+    /// left out, or there is no log.
+    pub read_to: Option<(u64, u64)>,
 }
 
 impl Replayed {
@@ -106,6 +109,7 @@ impl LogReplay<'_> {
             last_seq,
             recovery: Recovery::default(),
             last_log: None,
+            read_to: None,
         };
         debug_assert!(logs.is_sorted_by(|a, b| a < b), "logs are replayed out of order");
         let mut arena = Arena::default();
@@ -143,9 +147,11 @@ impl LogReplay<'_> {
         let end = self.replay_records(&log, &mut reader, replayed, arena, full)?;
         replayed.recovery.logs += 1;
         replayed.last_log = None;
+        replayed.read_to = None;
         let (offset, why) = match end {
             LogEnd::Whole { sync_failed } => {
                 let is_clean = reader.tail() == Tail::Clean;
+                replayed.read_to = Some((number, reader.valid_end()));
                 let can_continue = is_clean && !sync_failed;
                 replayed.last_log = can_continue.then_some((number, reader.valid_end()));
                 return Ok(());
@@ -257,7 +263,7 @@ enum LogEnd {
 
 /// Returns a description of the gap, if a record without operations states that writes after
 /// `last_seq` come before it.
-fn gap_before(record: &[u8], last_seq: SeqNo, is_first: bool) -> Option<String> {
+pub(crate) fn gap_before(record: &[u8], last_seq: SeqNo, is_first: bool) -> Option<String> {
     match decode_header(record) {
         Ok((next_seq, 0)) if next_seq > last_seq + 1 => Some(match is_first {
             true => {
@@ -364,6 +370,7 @@ mod tests {
             Frozen { mem, first_log, bytes: 0 }
         };
         let memtables = VecDeque::from([frozen(5), frozen(4)]);
-        Replayed { memtables, last_seq: 0, recovery: Recovery::default(), last_log: None }.check();
+        let recovery = Recovery::default();
+        Replayed { memtables, last_seq: 0, recovery, last_log: None, read_to: None }.check();
     }
 }

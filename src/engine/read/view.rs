@@ -104,6 +104,22 @@ impl ReadState {
         }
     }
 
+    /// Returns a state whose view stays the current one, with the same tables and cache, and with
+    /// counters of its own. For a database opened for reading only, where no lock is held.
+    pub(crate) fn frozen(&self) -> Arc<ReadState> {
+        let ReadView { mem, imm, version } = &*self.view_owned();
+        let view = ReadView { mem: mem.clone(), imm: imm.clone(), version: version.clone() };
+        Arc::new(ReadState::new(
+            self.order.clone(),
+            self.tables.clone(),
+            self.block_cache.clone(),
+            self.trash.clone(),
+            view,
+            self.visible_seq(),
+            None,
+        ))
+    }
+
     /// Returns the current view, for a short read: the guard may delay the release of old views.
     #[inline]
     pub(crate) fn view(&self) -> Guard<Arc<ReadView>> {

@@ -279,6 +279,10 @@ impl ReadFile for SimReadFile {
         let file = self.0.file;
         self.0.fs.run(self.0.operation(OpKind::Len), |inner, _| Ok(inner.file_len(file)))
     }
+
+    fn identity(&self) -> io::Result<Option<(u64, u64)>> {
+        Ok(Some((0, self.0.file)))
+    }
 }
 
 #[derive(Debug)]

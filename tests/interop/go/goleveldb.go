@@ -1,10 +1,13 @@
-// goleveldb on a directory, for tests/killed.
+// goleveldb on a directory, for tests/killed and tests/follow.
 //
 //	goleveldb dump DIR default|strict         prints every key and value, in hex
 //	goleveldb write DIR default|strict ACKS PREFIX COUNT
+//	goleveldb cycle DIR default|strict ACKS FIRST COUNT
 //
-// write puts COUNT entries, synced, notes in the file ACKS how many are done, and closes. What the
-// library answers to a failed open goes to standard output, after "refused: ".
+// write puts COUNT entries, synced, notes in the file ACKS how many are done, and closes. cycle
+// puts COUNT numbers from FIRST on under 500 keys in turn, unsynced and with a small write buffer,
+// so that logs and tables come and go; ACKS has the last number. What the library answers to a
+// failed open goes to standard output, after "refused: ".
 package main
 
 import (
@@ -14,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/syndtr/goleveldb/leveldb"
 	"github.com/syndtr/goleveldb/leveldb/filter"
@@ -31,6 +35,9 @@ func main() {
 	options := &opt.Options{ErrorIfMissing: true, Filter: filter.NewBloomFilter(10)}
 	if os.Args[3] == "strict" {
 		options.Strict = opt.StrictAll
+	}
+	if os.Args[1] == "cycle" {
+		options.WriteBuffer = 64 << 10
 	}
 	db, err := leveldb.OpenFile(dir, options)
 	if err != nil {
@@ -50,9 +57,20 @@ func main() {
 		check(err)
 		count, err := strconv.Atoi(os.Args[6])
 		check(err)
-		for i := 1; i <= count; i++ {
+		first := 1
+		if os.Args[1] == "cycle" {
+			first, err = strconv.Atoi(os.Args[5])
+			check(err)
+		}
+		for i := first; i < first+count; i++ {
 			key := fmt.Sprintf("%s%08d", os.Args[5], i)
-			check(db.Put([]byte(key), []byte("value of "+key), &opt.WriteOptions{Sync: true}))
+			value := "value of " + key
+			if os.Args[1] == "cycle" {
+				key = fmt.Sprintf("%04d", i%500)
+				value = fmt.Sprintf("%d:%s", i, strings.Repeat("v", i%900))
+			}
+			sync := os.Args[1] == "write"
+			check(db.Put([]byte(key), []byte(value), &opt.WriteOptions{Sync: sync}))
 			var done [8]byte
 			binary.LittleEndian.PutUint64(done[:], uint64(i))
 			_, err = acks.WriteAt(done[:], 0)

@@ -1,9 +1,13 @@
 //! Writes to a database in a process of its own, until it is done or killed:
-//! `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`.
+//! `writer minikv|plain-minikv|leveldb|paranoid|reuse DIR ACKS PREFIX COUNT KIND`,
+//! `writer cycle|cycle-reuse DIR ACKS FIRST COUNT 0`.
 //!
 //! KIND determines the size of minikv's values and how often they are synced; LevelDB's are small
 //! and all synced. The number of acknowledged puts is written to the file ACKS. If an open fails,
 //! the library's error goes to standard output, after `refused: `.
+//!
+//! With `cycle`, LevelDB writes the numbers from FIRST on to 500 keys in turn, unsynced and with a
+//! small write buffer, so that logs and tables come and go.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -35,6 +39,21 @@ fn main() {
                 _ => number / 300 % 2 == 1,
             };
             db.put_with(&WriteOptions::default().sync(sync), key, value).expect("a put");
+            done(number);
+        }
+        return;
+    }
+    if program.starts_with("cycle") {
+        let settings = Settings {
+            write_buffer_bytes: 64 << 10,
+            reuse_logs: program == "cycle-reuse",
+            ..Settings::default()
+        };
+        let db = LevelDb::open(dir, &settings).expect("it opens");
+        let first: u64 = prefix.parse().expect("a number");
+        for number in first..first + count {
+            let value = format!("{number}:{}", "v".repeat(number as usize % 900));
+            db.put(format!("{:04}", number % 500).as_bytes(), value.as_bytes()).expect("a put");
             done(number);
         }
         return;

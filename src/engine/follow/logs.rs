@@ -1,0 +1,248 @@
+//! The logs of a database that is followed, read on as records are appended to them.
+//!
+//! A writer finishes a log before it begins the next one. So once a later log has begun, the
+//! current one is read to its end, and only then the later one: a view never has a record without
+//! all records before it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::engine::memtable::{Arena, Memtable};
+use crate::engine::open::directory;
+use crate::engine::open::read_only::{LastLog, Opened};
+use crate::engine::open::replay::gap_before;
+use crate::engine::version::manifest::Recovered;
+use crate::format::batch::{decode_header, decode_ops};
+use crate::format::key::{InternalComparator, MAX_SEQ_NO, SeqNo};
+use crate::format::name::{
+    FileName, {self},
+};
+use crate::format::record::HEADER_BYTES;
+use crate::fs::{Fs, ReadFile};
+use crate::log::LogReader;
+
+/// The logs that were read, and the place up to which the last of them was.
+#[derive(Debug, Default)]
+pub(super) struct Logs {
+    /// The memtables of the logs, oldest first, each with the number of the last log in it.
+    mems: Vec<(u64, Arc<Memtable>)>,
+    /// The last log that has begun. It fills the last memtable.
+    current: Option<Current>,
+    /// The live logs up to the current one.
+    known: BTreeSet<u64>,
+    /// The sequence number of the last write read from a log.
+    pub last_seq: SeqNo,
+}
+
+#[derive(Debug)]
+struct Current {
+    number: u64,
+    path: PathBuf,
+    reader: LogReader,
+    arena: Arena,
+}
+
+/// The files to read, and how to read them.
+pub(super) struct Source<'a> {
+    /// The filesystem.
+    pub fs: &'a dyn Fs,
+    /// The directory of the database.
+    pub dir: &'a Path,
+    /// The order of keys.
+    pub order: &'a InternalComparator,
+    /// The number to add to each sequence number.
+    pub shift: SeqNo,
+    /// The last sequence number that readers may have seen; `None` while there are no readers.
+    pub seen: Option<SeqNo>,
+}
+
+impl Logs {
+    /// Returns the logs as they were read when the database was opened; `None` if they cannot be
+    /// read on from there.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn after(opened: &Opened) -> Result<Option<Logs>> {
+        if opened.logs.is_empty() {
+            return Ok(Some(Logs::default()));
+        }
+        let Some(LastLog { number, end, file }) = &opened.last_log else { return Ok(None) };
+        let last_seq = opened.state.visible_seq();
+        let path = opened.dir.join(name::log_name(*number));
+        let reader = LogReader::of_batches(file.clone(), &path)?.beside_writer(true);
+        let reader = reader.starting_at(*end, Some(last_seq + 1));
+        let current = Current { number: *number, path, reader, arena: Arena::default() };
+        Ok(Some(Logs {
+            mems: vec![(*number, opened.state.view_owned().mem.clone())],
+            current: Some(current),
+            known: opened.logs.iter().copied().collect(),
+            last_seq,
+        }))
+    }
+
+    /// Reads everything that was appended to the logs and is not in tables. `files` were listed
+    /// before the MANIFEST was read, whose numbers are `numbers`. Returns whether anything was
+    /// read; `None` if the logs do not continue those read before.
+    ///
+    /// # Errors
+    /// Corruption of a log, and I/O errors: `NotFound` for a log that the writer has removed since.
+    pub(super) fn read_on(
+        &mut self,
+        source: &Source<'_>,
+        files: &[(String, FileName)],
+        numbers: &Recovered,
+    ) -> Result<Option<bool>> {
+        let live = directory::live_logs(files, numbers);
+        // Only early versions of LevelDB had a second live log.
+        let is_old = numbers.prev_log_number != 0;
+        if source.seen.is_some() && (is_old || !self.are_continued_by(&live, numbers)) {
+            return Ok(None);
+        }
+        self.drop_flushed(numbers.log_number);
+        let after = self.current.as_ref().map(|current| current.number);
+        let newer = live.iter().copied().filter(|&number| Some(number) > after);
+        let begun = open_begun(source, newer.collect())?;
+        let in_tables = numbers.last_seq;
+        let Some(mut changed) = self.read_current(source, in_tables)? else { return Ok(None) };
+        for (number, file) in begun {
+            let before = self.last_seq.max(in_tables);
+            if !self.begin(source, number, file, before)? {
+                continue;
+            }
+            match self.read_current(source, in_tables)? {
+                None => return Ok(None),
+                Some(_) => changed = true,
+            }
+        }
+        if let Some(current) = &self.current {
+            self.known = live.into_iter().filter(|&number| number <= current.number).collect();
+        }
+        Ok(Some(changed))
+    }
+
+    /// Returns whether the live logs are those read before that are not in tables, and newer ones.
+    fn are_continued_by(&self, live: &[u64], numbers: &Recovered) -> bool {
+        let Some(current) = &self.current else { return true };
+        let is_there = current.number < numbers.log_number || live.contains(&current.number);
+        let is_known = |&number: &u64| number > current.number || self.known.contains(&number);
+        is_there && live.iter().all(is_known)
+    }
+
+    /// Forgets the logs before the first one that is not in tables.
+    fn drop_flushed(&mut self, log_number: u64) {
+        self.mems.retain(|(number, _)| *number >= log_number);
+        self.current.take_if(|current| current.number < log_number);
+    }
+
+    /// Makes the log `number` the current one, with a memtable of its own. Returns false if its
+    /// only record states that writes after `before` come before it: then there is nothing to read.
+    ///
+    /// # Errors
+    /// Corruption if its first record states so and another one follows; I/O errors.
+    fn begin(
+        &mut self,
+        source: &Source<'_>,
+        number: u64,
+        file: Arc<dyn ReadFile>,
+        before: SeqNo,
+    ) -> Result<bool> {
+        let path = source.dir.join(name::log_name(number));
+        let mut reader = LogReader::of_batches(file.clone(), &path)?.beside_writer(true);
+        reader.resume()?;
+        let gap = reader.next()?.and_then(|first| gap_before(first, before, true));
+        if let Some(gap) = gap {
+            return match reader.next()? {
+                None => Ok(false),
+                Some(_) => Err(Error::corruption(format!("log {gap}")).in_file(&path).at(0)),
+            };
+        }
+        let bytes = file.len().map_err(|error| Error::io("read", &path, error))?;
+        let expected = usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.mems.push((number, Arc::new(Memtable::new(source.order.user(), expected))));
+        let reader = reader.starting_at(0, None);
+        self.current = Some(Current { number, path, reader, arena: Arena::default() });
+        Ok(true)
+    }
+
+    /// Inserts what was appended to the current log into its memtable. `in_tables` is the last
+    /// sequence number in tables. Returns whether there was anything; `None` if the records do not
+    /// follow those that readers may have seen.
+    ///
+    /// # Errors
+    /// I/O errors; corruption, also if a record states that writes come before it which were not
+    /// found, and another record follows it.
+    fn read_current(&mut self, source: &Source<'_>, in_tables: SeqNo) -> Result<Option<bool>> {
+        let (Some(current), Some((_, mem))) = (&mut self.current, self.mems.last()) else {
+            return Ok(Some(false));
+        };
+        let (mut changed, mut gap) = (false, None);
+        current.reader.resume()?;
+        while let Some(record) = current.reader.next()? {
+            if let Some(gap) = gap {
+                let error = Error::corruption(format!("log {gap}"));
+                return Err(error.in_file(&current.path).at(current.reader.record_offset()));
+            }
+            // Tables with the writes in between may have been ingested since the MANIFEST was read.
+            gap = gap_before(record, self.last_seq.max(in_tables), false);
+            let (first, last) = match check(record, source.shift) {
+                Ok(None) => continue,
+                Ok(Some(seqs)) => seqs,
+                Err(error) => {
+                    return Err(error.in_file(&current.path).at(current.reader.record_offset()));
+                }
+            };
+            let shifted = first + source.shift;
+            let is_next = |seen| first > seen && (mem.is_empty() || shifted > mem.last_seq());
+            if !source.seen.is_none_or(is_next) {
+                return Ok(None);
+            }
+            mem.insert_batch(record, shifted, &mut current.arena)?;
+            self.last_seq = self.last_seq.max(last);
+            changed = true;
+        }
+        Ok(Some(changed))
+    }
+
+    /// Returns the memtables, newest first.
+    pub(super) fn memtables(&self) -> impl Iterator<Item = Arc<Memtable>> {
+        self.mems.iter().rev().map(|(_, mem)| mem.clone())
+    }
+}
+
+/// Checks a record, which is a batch: it is inserted completely or not at all. Returns its first
+/// and last sequence number; `None` if it is empty.
+///
+/// # Errors
+/// Corruption of the batch, which includes numbers to which `shift` cannot be added.
+fn check(record: &[u8], shift: SeqNo) -> Result<Option<(SeqNo, SeqNo)>> {
+    decode_ops(record).try_for_each(|op| op.map(drop))?;
+    let (first, count) = decode_header(record)?;
+    let last = (first + u64::from(count)).saturating_sub(1);
+    match MAX_SEQ_NO.checked_sub(shift) {
+        Some(most) if last <= most => Ok((count > 0).then_some((first, last))),
+        most => Err(Error::mismatch("sequence number too large", most.unwrap_or(0), last)),
+    }
+}
+
+/// Opens those of `logs`, whose numbers ascend, up to the last one that has begun.
+pub(super) fn open_begun(
+    source: &Source<'_>,
+    logs: Vec<u64>,
+) -> Result<Vec<(u64, Arc<dyn ReadFile>)>> {
+    let mut begun = Vec::new();
+    for number in logs.into_iter().rev() {
+        let path = source.dir.join(name::log_name(number));
+        let file = source.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        let mut header = [0; HEADER_BYTES];
+        let is_read = file.read_at(&mut header, 0);
+        is_read.map_err(|error| Error::io("read", &path, error))?;
+        // A writer may create a log ahead of its use, and allocate zeros for it.
+        if !begun.is_empty() || header != [0; HEADER_BYTES] {
+            begun.push((number, file));
+        }
+    }
+    begun.reverse();
+    Ok(begun)
+}

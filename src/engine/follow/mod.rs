@@ -1,0 +1,280 @@
+//! Following a database that another process writes: [`Followed::refresh`] moves the view of a
+//! read-only open on, by reading only what was added to the files.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `changes` | the batches in the logs, in order |
+//! | `edits` | the MANIFEST, read on from its last edit |
+//! | `logs` | the logs, read on from their last record |
+//! | `poll` | refreshes at an interval |
+//!
+//! A refresh takes these steps:
+//! 1. List the files. Each log that the MANIFEST of the next step needs is then listed, or created
+//!    later.
+//! 2. Read the edits appended to the MANIFEST. If there are any, list the files again: what the
+//!    edits add may be newer than what is in a log that was created meanwhile. Open the tables that
+//!    the edits add.
+//! 3. Append the records that were added to the logs to the memtable of their log, where nobody
+//!    sees them yet. A memtable goes once its log is in tables.
+//! 4. Make the new sequence number visible, and then show the new view. A reader that still has the
+//!    old view may use the new number: the old view has the old tables and whole logs in order, so
+//!    that it shows a state in between. In the other order a reader could use the old number with
+//!    new tables, in which a compaction has dropped what was visible at that number.
+//!
+//! If what is found does not continue what was read before, everything is read again, as by an
+//! open. That is so after a change of the MANIFEST's name, a repair, or if another database has
+//! taken the place of this one. Sequence numbers may then be lower than before. Readers must not
+//! see the visible number go back, so the records of logs get higher numbers from then on
+//! (`Progress::shift`): above those in tables, and in the same order.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::Result;
+use crate::base::sync::{LockRank, Mutex};
+use crate::engine::follow::edits::Edits;
+use crate::engine::follow::logs::{Logs, Source};
+use crate::engine::memtable::Memtable;
+use crate::engine::open::directory;
+use crate::engine::open::held::{Files, HeldFs, hold_tables};
+use crate::engine::open::read_only::{Opened, retried, survey};
+use crate::engine::open::replay::Recovery;
+use crate::engine::options::Options;
+use crate::engine::read::snapshot::Snapshot;
+use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::version::Version;
+use crate::format::edit::{NewFile, VersionEdit};
+use crate::format::key::SeqNo;
+
+pub(crate) mod changes;
+mod edits;
+mod logs;
+pub(crate) mod poll;
+
+/// Number of times that the files are listed again because a file was removed before it was opened.
+/// After that, everything is read again. Raising it helps beside a writer that compacts all the
+/// time.
+const MAX_TRIES: usize = 20;
+
+/// The result of a refresh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refreshed {
+    /// Whether anything was written, flushed or compacted since the last refresh or the opening.
+    pub changed: bool,
+    /// The sequence number of the last write that reads show now.
+    pub sequence: u64,
+    /// Whether all files were read again, as by an opening, because they did not continue those
+    /// read before: the writer began a new MANIFEST, or the database was repaired or replaced.
+    pub restarted: bool,
+}
+
+/// A database opened for reading only, and the place up to which its files were read.
+pub(crate) struct Followed {
+    /// The state for reads.
+    pub state: Arc<ReadState>,
+    /// The result of replaying the logs at the opening.
+    pub recovery: Recovery,
+    dir: PathBuf,
+    options: Options,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug)]
+struct Progress {
+    /// `None` if everything must be read again.
+    place: Option<Place>,
+    /// The number added to the sequence numbers of records: the visible sequence number is that of
+    /// the files and this.
+    shift: SeqNo,
+}
+
+/// The place up to which the files were read.
+#[derive(Debug)]
+struct Place {
+    edits: Edits,
+    logs: Logs,
+}
+
+impl fmt::Debug for Followed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Followed").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Followed {
+    /// Returns the database that was opened.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(crate) fn new(opened: Opened, options: Options) -> Result<Followed> {
+        let logs = Logs::after(&opened)?;
+        let Opened { dir, state, recovery, survey, .. } = opened;
+        let edits = Edits::after(&dir, survey)?;
+        let place = logs.map(|logs| Place { edits, logs });
+        let progress = Mutex::ranked(LockRank::Follow, Progress { place, shift: 0 });
+        Ok(Followed { state, recovery, dir, options, progress })
+    }
+
+    /// Moves the view to the present state of the files.
+    ///
+    /// # Errors
+    /// Those of an opening, after which the view is as before; corruption of a log, from which an
+    /// opening would leave out records.
+    pub(crate) fn refresh(&self) -> Result<Refreshed> {
+        let mut progress = self.progress.lock();
+        // After an error, or a panic of a filesystem, the place is not known.
+        if let Some(mut place) = progress.place.take()
+            && let Ok(Some(changed)) = self.read_on(&mut place, progress.shift)
+        {
+            progress.place = Some(place);
+            return Ok(self.refreshed(progress.shift, changed, false));
+        }
+        let (place, shift) = self.start_over()?;
+        *progress = Progress { place: Some(place), shift };
+        Ok(self.refreshed(shift, true, true))
+    }
+
+    fn refreshed(&self, shift: SeqNo, changed: bool, restarted: bool) -> Refreshed {
+        Refreshed { changed, sequence: self.state.visible_seq() - shift, restarted }
+    }
+
+    /// Reads what was appended to the files, and shows it. Returns whether anything was; `None` if
+    /// the files do not continue those read before.
+    fn read_on(&self, place: &mut Place, shift: SeqNo) -> Result<Option<bool>> {
+        let fs = &*self.options.fs;
+        let comparator = self.options.comparator.name();
+        let seen = self.state.visible_seq() - shift;
+        let source = self.source(shift, Some(seen));
+        let version = self.state.view_owned().version.clone();
+        let (mut edit, mut held) = (VersionEdit::default(), Files::new());
+        for _ in 0..MAX_TRIES {
+            let mut files = directory::list(fs, &self.dir)?;
+            match place.edits.read_on(fs, &self.dir, comparator, &mut edit)? {
+                None => return Ok(None),
+                Some(false) => {}
+                Some(true) => files.extend(directory::list(fs, &self.dir)?),
+            }
+            let read = hold_tables(fs, &self.dir, &added(&version, &edit), &mut held)
+                .and_then(|()| place.logs.read_on(&source, &files, &place.edits.numbers));
+            match read {
+                // The writer has removed a file since, and says so in the MANIFEST.
+                Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {}
+                Err(error) => return Err(error),
+                Ok(None) => return Ok(None),
+                // Shifts must not add up, because sequence numbers end at 2^56.
+                Ok(_) if shift > 0 && place.last_seq() >= self.state.visible_seq() => {
+                    return Ok(None);
+                }
+                Ok(Some(has_records)) => {
+                    let next = self.apply(version, &edit, held)?;
+                    let changed = has_records || !is_empty(&edit) || place.last_seq() > seen;
+                    if changed {
+                        self.show(place, next, shift);
+                    }
+                    return Ok(Some(changed));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the version that results from applying `edit` to `version`. The new tables are in
+    /// `held`.
+    fn apply(
+        &self,
+        version: Arc<Version>,
+        edit: &VersionEdit,
+        held: Files,
+    ) -> Result<Arc<Version>> {
+        if is_empty(edit) {
+            return Ok(version);
+        }
+        let next = version.apply(edit, &self.state.order, &self.state.trash)?;
+        HeldFs::new(self.options.fs.clone(), held).give_to(&next, &self.dir);
+        Ok(Arc::new(next))
+    }
+
+    /// Reads everything again, and shows it. Returns the place up to which it was read, and the
+    /// shift of sequence numbers from now on.
+    fn start_over(&self) -> Result<(Place, SeqNo)> {
+        let visible = self.state.visible_seq();
+        let mut shift = 0;
+        loop {
+            let mut held = Files::new();
+            let load = || self.load(shift, &mut held);
+            let (place, version) = retried(&self.dir, &self.options, |_| true, load)?;
+            let last = place.last_seq();
+            if last + shift >= visible {
+                self.show(&place, version, shift);
+                return Ok((place, shift));
+            }
+            shift = visible - last;
+        }
+    }
+
+    /// Reads everything once.
+    fn load(&self, shift: SeqNo, held: &mut Files) -> Result<(Place, Arc<Version>)> {
+        let survey = survey(&self.dir, &self.options, held)?;
+        let version = self.apply(Arc::default(), &survey.recovered.edit, held.clone())?;
+        let mut logs = Logs::default();
+        logs.read_on(&self.source(shift, None), &survey.files, &survey.recovered)?;
+        Ok((Place { edits: Edits::after(&self.dir, survey)?, logs }, version))
+    }
+
+    fn source(&self, shift: SeqNo, seen: Option<SeqNo>) -> Source<'_> {
+        let order = &self.state.order;
+        Source { fs: &*self.options.fs, dir: &self.dir, order, shift, seen }
+    }
+
+    /// Shows what was read.
+    fn show(&self, place: &Place, version: Arc<Version>, shift: SeqNo) {
+        let mut mems = place.logs.memtables();
+        let empty = || Arc::new(Memtable::new(self.state.order.user(), 0));
+        let mem = mems.next().unwrap_or_else(empty);
+        let (view, last) =
+            (ReadView { mem, imm: mems.collect(), version }, place.last_seq() + shift);
+        self.state.set_visible_seq(last);
+        self.state.set_view(view);
+    }
+
+    /// Returns the sequence number of the last write that the present view shows.
+    pub(crate) fn sequence(&self) -> SeqNo {
+        let progress = self.progress.lock();
+        self.state.visible_seq() - progress.shift
+    }
+
+    /// Returns a snapshot of the present view.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::now(&self.state.frozen())
+    }
+
+    /// Returns the number of tables of the view that could not be held open.
+    pub(crate) fn unheld_tables(&self) -> u64 {
+        let view = self.state.view_owned();
+        view.version.files().filter(|(_, table)| !table.slot.is_held()).count() as u64
+    }
+}
+
+impl Place {
+    /// Returns the sequence number of the last write.
+    fn last_seq(&self) -> SeqNo {
+        self.edits.numbers.last_seq.max(self.logs.last_seq)
+    }
+}
+
+fn is_empty(edit: &VersionEdit) -> bool {
+    edit.new_files.is_empty() && edit.deleted_files.is_empty()
+}
+
+/// Returns the tables that `edit` adds to `version`, without those that it moves from one level to
+/// another.
+fn added(version: &Version, edit: &VersionEdit) -> Vec<NewFile> {
+    let deleted: BTreeSet<u64> = edit.deleted_files.iter().map(|(_, number)| *number).collect();
+    let tables = version.files().map(|(_, table)| table.number);
+    let moved: BTreeSet<u64> = tables.filter(|number| deleted.contains(number)).collect();
+    edit.new_files.iter().filter(|new| !moved.contains(&new.number)).cloned().collect()
+}

@@ -1,0 +1,134 @@
+//! The batches that a writer commits, read from its logs.
+
+use minikv::fs::sim::SimFs;
+use minikv::{BatchOp, Changes, Db, Error, WriteBatch, destroy};
+
+use crate::rng::{Rng, seed};
+use crate::{DIR, options};
+
+/// One write: its sequence number, its key, and its value unless it is a deletion.
+type Write = (u64, Vec<u8>, Option<Vec<u8>>);
+
+/// Appends the writes that there are now.
+fn read(changes: &mut Changes, writes: &mut Vec<Write>) -> Result<(), Error> {
+    for batch in changes {
+        let batch = batch?;
+        for (operation, sequence) in batch.iter().zip(batch.sequence()..) {
+            let operation = operation.unwrap();
+            let value = match operation {
+                BatchOp::Put { value, .. } => Some(value.to_vec()),
+                BatchOp::Delete { .. } => None,
+            };
+            writes.push((sequence, operation.key().to_vec(), value));
+        }
+    }
+    Ok(())
+}
+
+/// Commits a random batch, and appends its writes.
+fn write(db: &Db, rng: &mut Rng, writes: &mut Vec<Write>) {
+    let mut batch = WriteBatch::new();
+    for _ in 0..1 + rng.below(3) {
+        let key = rng.bytes(3);
+        let value = if rng.one_in(5) { None } else { Some(rng.bytes(100)) };
+        match &value {
+            None => batch.delete(&key),
+            Some(value) => batch.put(&key, value),
+        }
+        writes.push((writes.len() as u64 + 1, key, value));
+    }
+    db.write(batch).unwrap();
+}
+
+#[test]
+fn changes_are_complete_and_in_order_whatever_becomes_of_the_logs() {
+    let mut rng = Rng::new(seed());
+    for round in 0..20 {
+        let fs = SimFs::new(round);
+        let options = options(&fs, round).reuse_logs(round % 2 == 0);
+        let mut db = Db::open(DIR, options.clone()).unwrap();
+        let follower = Db::open_read_only(DIR, options.clone()).unwrap();
+        let (mut written, mut found) = (Vec::new(), Vec::new());
+        let mut changes = follower.changes_since(0).unwrap();
+        for _ in 0..300 {
+            write(&db, &mut rng, &mut written);
+            if rng.one_in(40) {
+                drop(db);
+                db = Db::open(DIR, options.clone()).unwrap();
+            }
+            read(&mut changes, &mut found).unwrap();
+            assert!(found == written, "round {round}");
+            assert_eq!(changes.sequence(), written.len() as u64);
+        }
+        // They may be continued by another handle.
+        let middle = written.len() as u64;
+        write(&db, &mut rng, &mut written);
+        let other = Db::open_read_only(DIR, options).unwrap();
+        read(&mut other.changes_since(middle).unwrap(), &mut found).unwrap();
+        assert!(found == written, "round {round}, another handle");
+    }
+}
+
+#[test]
+fn changes_that_are_missing_are_an_error_and_never_left_out() {
+    let mut rng = Rng::new(seed());
+    let mut lost = 0;
+    for round in 0..200 {
+        let fs = SimFs::new(round);
+        let db = Db::open(DIR, options(&fs, round)).unwrap();
+        let follower = Db::open_read_only(DIR, options(&fs, round)).unwrap();
+        let (mut written, mut found) = (Vec::new(), Vec::new());
+        let mut changes = follower.changes_since(0).unwrap();
+        for _ in 0..5 {
+            for _ in 0..rng.below(14) {
+                write(&db, &mut rng, &mut written);
+            }
+            if rng.one_in(4) {
+                db.flush().unwrap();
+            }
+            let all = read(&mut changes, &mut found);
+            assert!(written.starts_with(&found), "round {round}");
+            match all {
+                Ok(()) => assert!(found == written, "round {round}: left out in silence"),
+                Err(Error::ChangesLost { after, next }) => {
+                    assert_eq!(after, found.len() as u64);
+                    assert!(next > after + 1 || next == written.len() as u64);
+                    assert!(read(&mut changes, &mut found).is_err(), "it goes on after a gap");
+                    lost += 1;
+                    break;
+                }
+                Err(error) => panic!("round {round}: {error}"),
+            }
+        }
+    }
+    assert!((10..190).contains(&lost), "{lost} of 200");
+}
+
+#[test]
+fn changes_of_the_past_are_there_or_lost() {
+    let fs = SimFs::new(1);
+    let db = Db::open(DIR, options(&fs, 1).write_buffer_bytes(1 << 20)).unwrap();
+    let (mut rng, mut written) = (Rng::new(1), Vec::new());
+    (0..20).for_each(|_| write(&db, &mut rng, &mut written));
+    let follower = Db::open_read_only(DIR, options(&fs, 1)).unwrap();
+    let last = follower.sequence();
+    assert_eq!(last, written.len() as u64);
+    for since in 0..=last {
+        let mut found = Vec::new();
+        read(&mut follower.changes_since(since).unwrap(), &mut found).unwrap();
+        // The first batch may begin before.
+        let first = found.first().map_or(since, |write| write.0 - 1);
+        assert!(first <= since && since - first < 3);
+        assert!(found == written[first as usize..]);
+    }
+    db.flush().unwrap();
+    let error = follower.changes_since(last - 1).unwrap().next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::ChangesLost { .. }), "{error}");
+    assert!(follower.changes_since(last).unwrap().next().is_none());
+    let mut changes = follower.changes_since(last).unwrap();
+    drop(db);
+    destroy(DIR, &options(&fs, 1)).unwrap();
+    Db::open(DIR, options(&fs, 1)).unwrap().put("another", "database").unwrap();
+    let error = changes.next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::ChangesLost { next: 1, .. }), "{error}");
+}

@@ -1,0 +1,52 @@
+//! Handles opened for reading only that follow a writer.
+//!
+//! | file | contents |
+//! | --- | --- |
+//! | `oracle` | after each step of a writer, a refresh shows what a new open shows |
+//! | `changes` | the batches that a writer commits |
+//! | `cost` | the operations and bytes that a refresh reads |
+//! | `cases` | one test for each thing that can happen to the files |
+//! | `switched` | a filesystem that a crash replaces by what is left of it |
+//!
+//! `MINIKV_FOLLOW` is the number of writers that the oracle follows (default 40), `MINIKV_SEED` the
+//! first seed.
+
+mod cases;
+mod changes;
+mod cost;
+mod oracle;
+mod switched;
+
+use std::sync::Arc;
+
+use minikv::fs::Fs;
+use minikv::{Compression, Options, ReadOnlyDb};
+
+#[path = "../support/rng.rs"]
+#[allow(dead_code, reason = "tests share it, and each uses a part")]
+mod rng;
+
+const DIR: &str = "/db";
+
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Returns options with which a few hundred puts make several levels and MANIFESTs.
+fn options(fs: &(impl Fs + Clone), seed: u64) -> Options {
+    Options::default()
+        .create_if_missing(true)
+        .fs(Arc::new(fs.clone()))
+        .compression(Compression::None)
+        .block_bytes(256)
+        .max_file_bytes(2 << 10)
+        .write_buffer_bytes(2 << 10)
+        .manifest_rotate_bytes(2 << 10)
+        .inline_background(Some(seed))
+}
+
+fn entries(db: &ReadOnlyDb) -> Entries {
+    of_iter(db.iter().unwrap())
+}
+
+fn of_iter(iter: impl Iterator<Item = minikv::Result<(minikv::Bytes, minikv::Bytes)>>) -> Entries {
+    iter.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
