@@ -49,10 +49,9 @@ pub(crate) fn source<'a>(dir: &'a Path, options: &'a Options) -> Result<Source<'
     for number in directory::live_logs(&files, &recovered) {
         logs.push(OpenLog::open(fs, dir, number, None)?);
     }
-    directory::check_numbers(dir, &files, recovered.next_file_number)?;
+    directory::check_numbers(dir, &files, recovered.next_number())?;
     let taken = files.iter().filter_map(|(_, name)| name.number());
-    let next_file_number =
-        taken.map(|number| number + 1).fold(recovered.next_file_number, u64::max);
+    let next_file_number = taken.map(|number| number + 1).fold(recovered.next_number(), u64::max);
     let edit = VersionEdit {
         comparator: Some(options.comparator.name().to_owned()),
         log_number: Some(recovered.log_number),

@@ -562,3 +562,56 @@ fn a_database_in_memory_works_as_one_on_disk() {
     minikv::destroy("/db", &options()).unwrap();
     assert!(!fs.exists(Path::new("/db")).unwrap());
 }
+
+/// Appends an edit to the MANIFEST of a database that is not open.
+fn append_edit(dir: &Path, edit: &minikv::files::VersionEdit) {
+    let manifest = files(dir, "").into_iter().find(|path| {
+        path.file_name().is_some_and(|name| name.to_str().unwrap().starts_with("MANIFEST"))
+    });
+    let manifest = manifest.unwrap();
+    let len = fs::metadata(&manifest).unwrap().len();
+    let mut log = minikv::internals::log::LogWriter::new(DiskFs.append(&manifest).unwrap(), len);
+    let mut record = Vec::new();
+    edit.encode(&mut record);
+    log.add_record(&record).unwrap();
+}
+
+#[test]
+fn a_manifest_that_needs_a_log_before_its_first_one_or_logs_ahead_is_opened() {
+    for (ahead, needs_both, reuse) in
+        [(0, true, false), (0, true, true), (1000, true, false), (1000, false, false)]
+    {
+        let home = tempfile::tempdir().unwrap();
+        let dir = home.path().join("db");
+        let open = || Db::open(&dir, small().reuse_logs(reuse)).unwrap();
+        let db = open();
+        db.put("a", "1").unwrap();
+        db.close().unwrap();
+        let comparator = "leveldb.BytewiseComparator";
+        let before = minikv::files::recover_manifest(&DiskFs, &dir, comparator).unwrap();
+        let log = before.log_number;
+        let first = before.next_file_number - 1 + ahead;
+        append_edit(
+            &dir,
+            &minikv::files::VersionEdit {
+                log_number: Some(first),
+                prev_log_number: needs_both.then_some(log),
+                ..Default::default()
+            },
+        );
+        let mut expected = Vec::new();
+        if needs_both {
+            expected.push(("a".to_owned(), "1".to_owned()));
+        }
+        let db = open();
+        assert_eq!(contents(&db), expected);
+        db.put("b", "2").unwrap();
+        drop(db);
+        expected.push(("b".to_owned(), "2".to_owned()));
+        for _ in 0..2 {
+            assert_eq!(contents(&open()), expected, "{ahead} {needs_both} {reuse}");
+        }
+        let after = minikv::files::recover_manifest(&DiskFs, &dir, comparator).unwrap();
+        assert!(after.log_number > first, "{} is not after {first}", after.log_number);
+    }
+}

@@ -144,9 +144,9 @@ impl Opening {
         let recovered = manifest::recover(&*fs, dir, options.comparator.name())?;
         let files = list(&*fs, dir)?;
         check_files(dir, &files, &recovered, options.paranoid_checks)?;
-        check_numbers(dir, &files, recovered.next_file_number)?;
+        check_numbers(dir, &files, recovered.next_number())?;
         // Files may have higher numbers than the MANIFEST knows. None may be handed out again.
-        let numbers = FileNumbers::new(recovered.next_file_number);
+        let numbers = FileNumbers::new(recovered.next_number());
         for number in files.iter().filter_map(|(_, name)| name.number()) {
             numbers.skip(number);
         }
@@ -231,10 +231,15 @@ impl Opening {
         let mut replayed = replay.run(logs, self.recovered.last_seq, |memtables| {
             self.flush_oldest(memtables, &mut flushed)
         })?;
-        if !replayed.recovery.lost.is_empty() {
+        let has_lost = !replayed.recovery.lost.is_empty();
+        if has_lost {
             self.keep_lost_logs(&replayed.recovery)?;
-            // Later logs must not depend on a damaged one: the next replay would stop at the damage
-            // again, and leave out everything written since.
+        }
+        // Later logs must not depend on a damaged one: the next replay would stop at the damage
+        // again, and leave out everything written since. Nor may a log stay needed that comes before
+        // the first one by number: the logs in between are not needed any more.
+        if has_lost || self.recovered.prev_log_number != 0 {
+            replayed.last_log = None;
             while !replayed.memtables.is_empty() {
                 self.flush_oldest(&mut replayed.memtables, &mut flushed)?;
             }

@@ -43,6 +43,15 @@ pub struct Recovered {
     pub damage: Option<Error>,
 }
 
+impl Recovered {
+    /// Returns the first file number that may be handed out. Like LevelDB, it takes the numbers of
+    /// logs for used, even if the MANIFEST says that later numbers are free.
+    pub(crate) fn next_number(&self) -> u64 {
+        let logs = self.log_number.max(self.prev_log_number);
+        self.next_file_number.max(logs.saturating_add(1))
+    }
+}
+
 /// Number of times that `CURRENT` is read again because a writer has replaced it and removed the
 /// MANIFEST that it named. Raising it lets an open beside a busy writer try longer.
 const MAX_CURRENT_TRIES: usize = 100;
