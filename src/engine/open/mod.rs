@@ -236,8 +236,8 @@ impl Opening {
             self.keep_lost_logs(&replayed.recovery)?;
         }
         // Later logs must not depend on a damaged one: the next replay would stop at the damage
-        // again, and leave out everything written since. Nor may a log stay needed that comes before
-        // the first one by number: the logs in between are not needed any more.
+        // again, and leave out everything written since. Nor may a second log, which comes before
+        // the first one, stay needed: the logs in between are not needed any more.
         if has_lost || self.recovered.prev_log_number != 0 {
             replayed.last_log = None;
             while !replayed.memtables.is_empty() {
