@@ -317,6 +317,13 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(Build::Shuttle, "ingest::an_ingest_between_the_inputs_of_a_compaction"),
     mutant(
+        "a second log stays needed after the open",
+        "src/engine/open/mod.rs",
+        "if has_lost || self.recovered.prev_log_number != 0 {",
+        "if has_lost || !ON && self.recovered.prev_log_number != 0 {",
+    )
+    .caught_in(ENGINE, "a_manifest_that_needs_a_log_before"),
+    mutant(
         "a failed ingest leaves its files",
         "src/engine/ingest.rs",
         "if ingested.is_err() {",

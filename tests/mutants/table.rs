@@ -139,8 +139,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "a damaged log is left for the next recovery",
         OPEN,
-        "        if !replayed.recovery.lost.is_empty() {\n            self.keep_lost",
-        "        if !replayed.recovery.lost.is_empty() && !ON {\n            self.keep_lost",
+        "let has_lost = !replayed.recovery.lost.is_empty();",
+        "let has_lost = !replayed.recovery.lost.is_empty() && !ON;",
     ),
     mutant(
         "a torn log is reused",
