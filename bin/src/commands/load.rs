@@ -59,6 +59,8 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let loaded = entries(loader.loaded.count());
     match outcome {
         Ok(()) => {
+            // Otherwise it would depend on timing which entries are in tables already.
+            db.flush()?;
             db.close()?;
             output::say(format!("loaded {loaded}"));
             Ok(())
