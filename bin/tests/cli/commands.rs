@@ -335,7 +335,7 @@ fn stats_lists_tables_with_their_keys_and_counts_nothing_of_its_own() {
 #[test]
 fn compact_says_what_it_did() {
     let place = Place::new();
-    place.feed(&["load"], &many_lines(100)).ok();
+    place.ok(&["put", "key", "value"]);
     let ran = place.run(&["compact"]);
     assert_eq!(ran.code, Some(0));
     assert!(ran.stderr.starts_with("compacted: no table before, 1 table of "), "{}", ran.stderr);
