@@ -72,7 +72,7 @@ struct Continuing {
 
 /// Reads a log from its start.
 ///
-/// The file may grow meanwhile; the reader sees its first part, until [`LogReader::resume`]. It may
+/// The file may grow meanwhile; the reader sees the part that was there when it was opened. It may
 /// also be truncated meanwhile. A read that ends before the end of the file is an error, because it
 /// does not show where the log ends.
 #[derive(Debug)]
