@@ -50,10 +50,10 @@ fn a_keyspace_is_ordinary_keys_to_leveldb() {
         assert_eq!(leveldb_reads.entries(true).into_iter().rev().collect::<Vec<_>>(), expected);
         assert_eq!(leveldb_reads.get(&documented(names[0], b"")).unwrap(), b"empty key");
         let ours = documented(b"theirs", b"key");
-        Engine::write(&leveldb, &[
-            Op::Put(ours, b"by LevelDB".to_vec()),
-            Op::Delete(documented(names[0], b"")),
-        ]);
+        Engine::write(
+            &leveldb,
+            &[Op::Put(ours, b"by LevelDB".to_vec()), Op::Delete(documented(names[0], b""))],
+        );
         Engine::compact(&leveldb, None);
         drop(leveldb);
 
