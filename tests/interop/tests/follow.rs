@@ -11,7 +11,7 @@ mod others;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use minikv::{Db, Options, ReadOnlyDb};
@@ -47,6 +47,22 @@ fn acked(acks: &Path) -> Option<u64> {
     fs::read(acks).ok()?.try_into().ok().map(u64::from_le_bytes)
 }
 
+/// A process that writes; killed when dropped.
+struct Writer(Child);
+
+impl Writer {
+    fn end(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 /// Follows writers that are killed. `command` makes a writer of the numbers from the given one on.
 fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command) {
     let kills: u64 =
@@ -57,17 +73,16 @@ fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command)
     let mut logs = BTreeSet::new();
     for kill in 0..kills {
         let _ = fs::remove_file(acks);
-        let mut child = command(last + 1).stdout(Stdio::null()).spawn().unwrap();
+        let mut writer = Writer(command(last + 1).stdout(Stdio::null()).spawn().unwrap());
         let began = Instant::now();
         let after = Duration::from_millis(150 + 100 * (kill % 4));
         let mut is_over = false;
         while !is_over {
             if began.elapsed() > after && acked(acks).is_some() {
-                child.kill().unwrap();
-                child.wait().unwrap();
+                writer.end();
                 is_over = true;
             }
-            assert!(is_over || child.try_wait().unwrap().is_none(), "{name} has ended");
+            assert!(is_over || writer.0.try_wait().unwrap().is_none(), "{name} has ended");
             let least = acked(acks).unwrap_or(0).max(last);
             let held = db.snapshot();
             let refreshed = db.refresh().unwrap();
