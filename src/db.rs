@@ -444,8 +444,7 @@ impl Db {
     /// newer writes than the tables, because other tables that were begun later were ingested
     /// before, they are written anew.
     ///
-    /// Writes wait while the tables are added, and while earlier writes to the range of a table are
-    /// flushed.
+    /// Writes wait while the tables are added, and while earlier writes are flushed.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the ranges of two tables

@@ -6,17 +6,16 @@
 //! anew. The database then goes on after the highest number of the tables.
 //!
 //! 1. The files get names in the directory, by a link, a copy, or a new table.
-//! 2. Memtables that have a key in the range of a table are flushed: a flush after the ingest would
-//!    put older entries into a newer table of level 0.
-//! 3. With the commit lock held, so that nothing is written, the log is synced. Compactions end or
-//!    go on, but none begins.
+//! 2. With the commit lock held, so that nothing is written, all memtables are flushed. A flush
+//!    after the ingest would put older entries into a newer table of level 0. And goleveldb drops
+//!    records of logs whose sequence numbers are below the one in the MANIFEST.
+//! 3. Compactions end or go on, but none begins.
 //! 4. Each table gets the lowest level that fits ([`lowest_level`]).
 //! 5. One edit adds all tables, with the new last sequence number. Readers see the new version, and
 //!    then the new number. A view without the number, or the number without the view, shows nothing
 //!    of the tables.
-//! 6. The memtable is frozen and a new log begun, which says with which number it goes on. If the
-//!    memtable is empty, an empty batch in the log says it. So no reader of a log takes the gap for
-//!    records that are lost.
+//! 6. An empty batch in the log says with which number it goes on. So a reader of the log knows
+//!    that something comes before its next record, and takes the gap for nothing else.
 //!
 //! A crash before 5 leaves tables that no MANIFEST names, which the next open removes.
 
@@ -27,7 +26,6 @@ use std::time::SystemTime;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::checkpoint::link_or_copy;
-use crate::engine::memtable::Memtable;
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{KeyRange, TableFile};
@@ -35,9 +33,7 @@ use crate::engine::write::CommitState;
 use crate::engine::write::wal::empty_batch;
 use crate::engine::{Engine, State};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
-use crate::format::key::{
-    KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key, user_key,
-};
+use crate::format::key::{KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key, user_key};
 use crate::format::name;
 use crate::fs::sync_dir;
 use crate::table::Table;
@@ -175,7 +171,7 @@ impl Engine {
             self.stage(table, self.reads.visible_seq(), staged, &mut done)?;
         }
         // The rest of the flush, under the lock below, is short then.
-        if self.meets_memtables(staged) {
+        if self.has_memtable_entries() {
             self.flush()?;
         }
         for _ in 0..MAX_TRIES {
@@ -261,13 +257,10 @@ impl Engine {
         if self.has_failed.load(Relaxed) {
             return Err(self.read_only_error());
         }
-        if self.meets_memtables(staged) {
+        if self.has_memtable_entries() {
             self.make_room(commit, true)?;
             self.wait_until_flushed()?;
         }
-        debug_assert!(!self.meets_memtables(staged), "a flush would hide the tables");
-        // A crash must not keep the tables and lose writes before them.
-        self.sync_earlier(commit)?;
         let pause = Pause::new(self);
         self.choose_levels(staged)?;
         sync_dir(&*self.fs, &self.dir)?;
@@ -281,31 +274,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Keeps the log without a gap in its sequence numbers, after the last one was moved ahead.
+    /// Says in the log that its next record comes after the tables.
     fn skip_to_last_seq(&self, commit: &mut CommitState) -> Result<()> {
-        if !commit.mem.is_empty() {
-            return self.freeze(commit);
-        }
+        debug_assert!(commit.mem.is_empty(), "the log holds writes before the tables");
         let marker = empty_batch(commit.last_seq + 1);
         let added = commit.log.add_record(marker.contents());
         added.map_err(|error| Error::io("append to", &commit.log_path, error))
     }
 
-    /// Returns whether a memtable has a key in the range of a table.
-    fn meets_memtables(&self, staged: &[Staged<'_>]) -> bool {
-        let view = self.reads.view_owned();
-        let order = self.reads.order.user();
-        let meets = |mem: &Arc<Memtable>| {
-            let mut cursor = mem.cursor();
-            staged.iter().any(|table| {
-                let KeyRange { from: Some(from), to: Some(to) } = table.range() else {
-                    return true;
-                };
-                cursor.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))
-                    && order.compare(user_key(cursor.key()), to).is_le()
-            })
-        };
-        view.memtables().filter(|mem| !mem.is_empty()).any(meets)
+    /// Returns whether something that was written is not in a table.
+    fn has_memtable_entries(&self) -> bool {
+        self.reads.view_owned().memtables().any(|mem| !mem.is_empty())
     }
 
     /// Chooses the level of each table. A table of level 0 gets the highest number there.

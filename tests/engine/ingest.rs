@@ -377,6 +377,7 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
         let fs = SimFs::new(9);
         let db = Db::open("/db", on(&fs)).unwrap();
         (0..earlier_puts).for_each(|i| db.put(format!("before{i}"), "1").unwrap());
+        db.flush().unwrap();
         let written = tables("/tables", &on(&fs), 0..500, "new ");
         let names = fs.list(Path::new("/db")).unwrap();
         let manifest = names.into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();

@@ -214,7 +214,7 @@ impl Engine {
     }
 
     /// Makes all earlier writes durable, if any of them is not yet.
-    pub(super) fn sync_earlier(&self, commit: &mut CommitState) -> Result<()> {
+    fn sync_earlier(&self, commit: &mut CommitState) -> Result<()> {
         if !commit.unsynced && commit.outgoing.is_empty() && commit.replayed_log.is_none() {
             return Ok(());
         }
