@@ -1,6 +1,6 @@
 //! Bulk load: entries that come sorted are written into tables outside of the database, which then
-//! become tables of the database in one step. They pass neither the log nor the memtable, and no
-//! compaction.
+//! become tables of the database in one step. They pass neither the log nor the memtable and, if
+//! their range of keys is new, no compaction.
 //!
 //! | file | what is in it |
 //! | --- | --- |

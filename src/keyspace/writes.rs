@@ -103,11 +103,11 @@ impl Keyspace<Db> {
     /// # use minikv::{Db, Options};
     /// # let dir = tempfile::tempdir()?;
     /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
-    /// let sessions = db.keyspace("sessions")?;
-    /// sessions.put("a1", "ann")?;
-    /// sessions.put("b7", "bob")?;
-    /// assert_eq!(sessions.clear()?, 2);
-    /// assert!(sessions.is_empty()? && db.keyspaces()?.is_empty());
+    /// let carts = db.keyspace("carts")?;
+    /// carts.put("a1", "ann")?;
+    /// carts.put("b7", "bob")?;
+    /// assert_eq!(carts.clear()?, 2);
+    /// assert!(carts.is_empty()? && db.keyspaces()?.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 1 << 20;
 /// stay. Creates the database if there is none.
 ///
 /// With --sorted or --sort, all entries are loaded at once or none: they are written into tables,
-/// which then become tables of the database. That is faster, and leaves no work for compactions.
+/// which then become tables of the database. Where a range of keys is new, no compaction follows.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to read [default: stdin, also `-`]
