@@ -19,6 +19,7 @@ use crate::bulk::sorted::{
     Ingested, SortedTable, {self},
 };
 use crate::engine::Engine;
+use crate::engine::delete_range::DeletedRange;
 use crate::engine::follow::changes::Changes;
 use crate::engine::follow::poll::Follow;
 use crate::engine::follow::{Followed, Refreshed};
@@ -30,6 +31,7 @@ pub(crate) use crate::engine::read::cursor::Cursor;
 pub(crate) use crate::engine::read::iter::Iter;
 use crate::engine::read::reader::{Reader, key_range};
 pub(crate) use crate::engine::read::snapshot::Snapshot;
+use crate::engine::span::Span;
 use crate::engine::stats::property::{
     Stats, {self},
 };
@@ -452,6 +454,48 @@ impl Db {
     /// the MANIFEST: the next open shows all of them or none.
     pub fn ingest(&self, tables: &[SortedTable]) -> Result<Ingested> {
         sorted::ingest(&self.inner.engine, tables)
+    }
+
+    /// Deletes all entries with keys in `range`, as one write: reads show all of them or none, and
+    /// after a crash the database has all of them or none. Snapshots, iterators and cursors that
+    /// exist go on to show them. Returns what was done.
+    ///
+    /// A range with few entries is deleted by a batch of deletions. From a larger one, tables that
+    /// lie within it are dropped whole, and only keys of the tables across its ends are deleted one
+    /// by one: the cost depends on these, not on the number of entries, and the space is free at
+    /// once, except for what a snapshot or an iterator shows. Then everything written before is
+    /// flushed, writes wait meanwhile, and the deletion is durable in any case.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// for day in 1..=30 {
+    ///     db.put(format!("log/2026-06-{day:02}"), "...")?;
+    /// }
+    /// db.delete_range("log/2026-06-01".."log/2026-06-11")?;
+    /// assert_eq!(db.prefix("log/")?.count(), 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::put`]; corruption and I/O errors of the tables across the ends of the range. The
+    /// database has all of the entries then, unless the error is one of the MANIFEST: the next open
+    /// shows all of them or none.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<DeletedRange> {
+        self.delete_range_with(&WriteOptions::default(), range)
+    }
+
+    /// Like [`delete_range`](Db::delete_range), with options.
+    ///
+    /// # Errors
+    /// As [`delete_range`](Db::delete_range).
+    pub fn delete_range_with<K: AsRef<[u8]>>(
+        &self,
+        options: &WriteOptions,
+        range: impl RangeBounds<K>,
+    ) -> Result<DeletedRange> {
+        self.inner.engine.delete_range(options, &Span::new(&range))
     }
 
     /// Waits until no flush or compaction is running or due.

@@ -121,6 +121,16 @@ impl CompactionState {
         }
         self.damaged.clear();
     }
+
+    /// Forgets the damaged tables that are not in `version` any more, and the failure with the last
+    /// of them.
+    pub(super) fn forget_dropped(&mut self, version: &Version) {
+        let known = self.damaged.len();
+        self.damaged.retain(|number, _| version.files().any(|(_, file)| file.number == *number));
+        if self.damaged.is_empty() && known > 0 {
+            self.succeeded();
+        }
+    }
 }
 
 impl Lifecycle {

@@ -5,37 +5,23 @@
 //! database. Most tables have such numbers when they come ([`fresh_seq`]); the others are written
 //! anew. The database then goes on after the highest number of the tables.
 //!
-//! 1. The files get names in the directory, by a link, a copy, or a new table.
-//! 2. With the commit lock held, so that nothing is written, all memtables are flushed. A flush
-//!    after the ingest would put older entries into a newer table of level 0. And goleveldb drops
-//!    records of logs whose sequence numbers are below the one in the MANIFEST.
-//! 3. Compactions end or go on, but none begins.
-//! 4. Each table gets the lowest level that fits ([`lowest_level`]).
-//! 5. One edit adds all tables, with the new last sequence number. Readers see the new version, and
-//!    then the new number. A view without the number, or the number without the view, shows nothing
-//!    of the tables.
-//! 6. An empty batch in the log says with which number it goes on. So a reader of the log knows
-//!    that something comes before its next record, and takes the gap for nothing else.
-//!
-//! A crash before 5 leaves tables that no MANIFEST names, which the next open removes.
+//! The files get names in the directory, by a link, a copy, or a new table; then they are added
+//! with the commit lock held ([`table_change`](crate::engine::table_change)).
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
+use crate::engine::Engine;
 use crate::engine::checkpoint::link_or_copy;
+use crate::engine::table_change::{NewTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::tombstones::EntryCounts;
-use crate::engine::version::{KeyRange, TableFile};
 use crate::engine::write::CommitState;
-use crate::engine::write::wal::empty_batch;
-use crate::engine::{Engine, State};
-use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
-use crate::format::key::{KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key, user_key};
+use crate::format::edit::{NUM_LEVELS, NewFile};
+use crate::format::key::{KeyKind, MAX_SEQ_NO, SeqNo, internal_key, user_key};
 use crate::format::name;
-use crate::fs::sync_dir;
 use crate::table::Table;
 
 /// Level of the tables that come from outside. It decides which filters they are written with.
@@ -83,22 +69,11 @@ pub(crate) struct Incoming {
     pub newest: SeqNo,
 }
 
-/// A table in the database's directory that no version has yet.
+/// A table on its way into the database.
 struct Staged<'a> {
     from: &'a Incoming,
-    /// Its line in the edit; the level is chosen last.
-    file: NewFile,
-    counts: EntryCounts,
+    table: NewTable,
     oldest: SeqNo,
-}
-
-impl Staged<'_> {
-    fn range(&self) -> KeyRange<'_> {
-        KeyRange {
-            from: Some(user_key(&self.file.smallest)),
-            to: Some(user_key(&self.file.largest)),
-        }
-    }
 }
 
 /// What an ingest did.
@@ -106,25 +81,6 @@ impl Staged<'_> {
 pub(crate) struct Done {
     /// Number of tables that were written anew.
     pub rewritten: u64,
-}
-
-/// Keeps compactions from beginning; those that run go on. Ends when dropped.
-struct Pause<'a>(&'a Engine);
-
-impl<'a> Pause<'a> {
-    fn new(engine: &'a Engine) -> Pause<'a> {
-        let before = std::mem::replace(&mut engine.state.lock().compactions.paused, true);
-        debug_assert!(!before, "two ingests at a time");
-        Pause(engine)
-    }
-}
-
-impl Drop for Pause<'_> {
-    fn drop(&mut self) {
-        self.0.state.lock().compactions.paused = false;
-        self.0.changed.notify_all();
-        self.0.reads.work.notify_all();
-    }
 }
 
 impl Engine {
@@ -155,7 +111,7 @@ impl Engine {
             let ingested = self.ingest_sorted(&sorted, &mut staged);
             if ingested.is_err() {
                 // What cannot be removed is removed by the next open: no MANIFEST names it.
-                self.trash.remove(staged.iter().map(|table| table.file.number));
+                self.trash.remove(staged.iter().map(|staged| staged.table.file.number));
             }
             ingested
         })
@@ -186,7 +142,7 @@ impl Engine {
                 match table.oldest > last_seq {
                     true => staged.push(table),
                     false => {
-                        self.trash.remove([table.file.number].into_iter());
+                        self.trash.remove([table.table.file.number].into_iter());
                         self.stage(table.from, last_seq, staged, &mut done)?;
                     }
                 }
@@ -214,7 +170,7 @@ impl Engine {
         };
         let counts = EntryCounts { entries: from.entries, newest: from.newest, ..<_>::default() };
         // Listed before its file is there, so that it is removed after a failure.
-        staged.push(Staged { from, file, counts, oldest: from.oldest });
+        staged.push(Staged { from, table: NewTable { file, counts }, oldest: from.oldest });
         if from.oldest > last_seq {
             let to = self.dir.join(name::table_name(number));
             return link_or_copy(&*self.fs, &from.path, &to);
@@ -225,7 +181,7 @@ impl Engine {
         let (file, counts) = self.write_anew(from, number, seq)?;
         done.rewritten += 1;
         staged.pop();
-        staged.push(Staged { from, file, counts, oldest: seq });
+        staged.push(Staged { from, table: NewTable { file, counts }, oldest: seq });
         Ok(())
     }
 
@@ -254,107 +210,15 @@ impl Engine {
 
     /// Adds the tables, all of which are newer than everything written, and makes them visible.
     fn add_staged(&self, commit: &mut CommitState, staged: &mut Vec<Staged<'_>>) -> Result<()> {
-        if self.has_failed.load(Relaxed) {
-            return Err(self.read_only_error());
+        self.flush_before_change(commit)?;
+        let pause = Pause::new(self, commit);
+        let newest = staged.iter().map(|staged| staged.table.counts.newest).max().unwrap_or(0);
+        let add = staged.drain(..).map(|staged| staged.table).collect();
+        let mut change = TableChange { add, drop: Vec::new() };
+        let added = self.change_tables(commit, &pause, &mut change, newest);
+        if added.is_err() {
+            self.trash.remove(change.add.iter().map(|table| table.file.number));
         }
-        if self.has_memtable_entries() {
-            self.make_room(commit, true)?;
-            self.wait_until_flushed()?;
-        }
-        let pause = Pause::new(self);
-        self.choose_levels(staged)?;
-        sync_dir(&*self.fs, &self.dir)?;
-        let newest = staged.iter().map(|table| table.counts.newest).max().unwrap_or(0);
-        self.install_staged(commit, staged, newest)?;
-        drop(pause);
-        // The tables are there, whatever becomes of the log.
-        if let Err(error) = self.skip_to_last_seq(commit) {
-            self.fail(error);
-        }
-        Ok(())
+        added
     }
-
-    /// Says in the log that its next record comes after the tables.
-    fn skip_to_last_seq(&self, commit: &mut CommitState) -> Result<()> {
-        debug_assert!(commit.mem.is_empty(), "the log holds writes before the tables");
-        let marker = empty_batch(commit.last_seq + 1);
-        let added = commit.log.add_record(marker.contents());
-        added.map_err(|error| Error::io("append to", &commit.log_path, error))
-    }
-
-    /// Returns whether something that was written is not in a table.
-    fn has_memtable_entries(&self) -> bool {
-        self.reads.view_owned().memtables().any(|mem| !mem.is_empty())
-    }
-
-    /// Chooses the level of each table. A table of level 0 gets the highest number there.
-    fn choose_levels(&self, staged: &mut [Staged<'_>]) -> Result<()> {
-        let order = self.reads.order.user();
-        let levels: Vec<_> = {
-            let state = self.state.lock();
-            staged.iter().map(|table| lowest_level(&state, order, table.range())).collect()
-        };
-        for (table, level) in staged.iter_mut().zip(levels) {
-            table.file.level = level;
-            if level == 0 {
-                let number = self.numbers.take();
-                let path = |number| self.dir.join(name::table_name(number));
-                let (from, to) = (path(table.file.number), path(number));
-                self.fs.rename(&from, &to).map_err(|error| Error::io("rename", from, error))?;
-                table.file.number = number;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes the tables durable and visible, with the sequence numbers up to `newest`. After a
-    /// failure, `staged` has the tables that the next open will not need.
-    fn install_staged(
-        &self,
-        commit: &mut CommitState,
-        staged: &mut Vec<Staged<'_>>,
-        newest: SeqNo,
-    ) -> Result<()> {
-        let edit = VersionEdit {
-            last_seq: Some(newest),
-            new_files: staged.iter().map(|table| table.file.clone()).collect(),
-            ..VersionEdit::default()
-        };
-        let mut manifest = self.manifest.lock();
-        self.assert_in_step(&manifest, &self.state.lock());
-        let version = match manifest.commit(edit) {
-            Ok(version) => version,
-            Err(error) => {
-                if manifest.is_in_doubt() {
-                    staged.clear();
-                }
-                drop(manifest);
-                self.fail(error.clone());
-                return Err(error);
-            }
-        };
-        for table in &*staged {
-            version.set_counts(table.file.level, &[(table.file.number, table.counts)]);
-        }
-        let mut state = self.state.lock();
-        state.version = version;
-        self.show(&state);
-        commit.last_seq = newest;
-        self.reads.set_visible_seq(newest);
-        Ok(())
-    }
-}
-
-/// Returns the lowest level for a table with the keys of `range`: no table of that level or of the
-/// levels above has a key range that meets it, nor will an output of a compaction under way. It is
-/// level 0 if there is no such level.
-fn lowest_level(state: &State, order: &UserComparator, range: KeyRange<'_>) -> usize {
-    let meets = |file: &Arc<TableFile>| range.overlaps(order, file);
-    let is_taken = |level: usize| {
-        state.version.level(level).iter().any(meets)
-            || state.compactions.running.iter().any(|compaction| {
-                compaction.output_level() == level && compaction.meets(order, range)
-            })
-    };
-    (0..NUM_LEVELS).take_while(|&level| !is_taken(level)).last().unwrap_or(0)
 }

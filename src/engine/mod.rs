@@ -14,7 +14,10 @@
 //! | `state` | what the state lock guards |
 //! | `worker`, `health` | background threads; failures and recovery from them |
 //! | `checkpoint` | a consistent copy of an open database |
+//! | `table_change` | tables that come or go between two writes |
 //! | `ingest` | tables from outside become tables of the database |
+//! | `delete_range` | everything in a range of keys goes, mostly by whole tables |
+//! | `span` | a range of keys with any bounds |
 //!
 //! # Locks
 //! A thread takes locks in this order only: none while it holds one of the same line or of a line
@@ -73,6 +76,7 @@ use crate::fs::Fs;
 
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
+pub(crate) mod delete_range;
 pub(crate) mod flush;
 pub(crate) mod follow;
 pub(crate) mod health;
@@ -81,8 +85,10 @@ pub mod memtable;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod read;
+pub(crate) mod span;
 mod state;
 pub(crate) mod stats;
+mod table_change;
 pub(crate) mod table_writer;
 pub(crate) mod version;
 pub(crate) mod worker;

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::base::Result;
-use crate::engine::write::read_set::Span;
+use crate::engine::span::Span;
 use crate::format::keyspace::Space;
 use crate::transaction::merged::{Direction, MergedCursor};
 use crate::transaction::reads::Walk;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::base::Result;
 use crate::engine::read::iter::{IterSource, outside_of_space};
-use crate::engine::write::read_set::Span;
+use crate::engine::span::Span;
 use crate::format::keyspace::Space;
 use crate::transaction::merged::MergedCursor;
 use crate::transaction::own::OwnWrites;

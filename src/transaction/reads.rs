@@ -6,7 +6,8 @@
 //! (`std::mem::forget`).
 
 use crate::base::sync::{LockRank, Mutex};
-use crate::engine::write::read_set::{ReadSet, Span, merge_keys, merge_spans};
+use crate::engine::span::Span;
+use crate::engine::write::read_set::{ReadSet, merge_keys, merge_spans};
 use crate::format::key::UserComparator;
 
 /// Number of keys, and of ranges, above which duplicates are removed from the record before it

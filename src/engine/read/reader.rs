@@ -12,7 +12,7 @@ use crate::engine::read::cursor::Cursor;
 use crate::engine::read::get;
 use crate::engine::read::iter::Iter;
 use crate::engine::read::snapshot::Snapshot;
-use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::read::view::{ReadSeq, ReadState, ReadView};
 use crate::engine::stats::trace::ReadTrace;
 use crate::engine::version::{KeyRange, Version};
 use crate::format::edit::NUM_LEVELS;
@@ -22,8 +22,8 @@ use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, SeqNo, internal_key};
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     state: &'a Arc<ReadState>,
-    /// The sequence number to read at; `None` for the newest.
-    at: Option<SeqNo>,
+    /// The moment of the snapshot to read at; `None` for the newest.
+    at: Option<&'a ReadSeq>,
 }
 
 impl<'a> Reader<'a> {
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
 
     /// Returns a reader of the database as it was when `snapshot` was taken.
     pub(crate) fn at(snapshot: &'a Snapshot) -> Reader<'a> {
-        Reader { state: snapshot.seq.state(), at: Some(snapshot.seq.seq()) }
+        Reader { state: snapshot.seq.state(), at: Some(&snapshot.seq) }
     }
 
     /// Returns the state of the database.
@@ -42,31 +42,35 @@ impl<'a> Reader<'a> {
         self.state
     }
 
-    /// Returns the sequence number to read at. Must be called after the view was loaded: see
-    /// [`view`](crate::engine::read::view).
+    /// Returns the view and the sequence number to read at. `current` is the current view, which
+    /// must be loaded before: see [`view`](crate::engine::read::view).
     #[inline]
-    fn seq(&self, options: &ReadOptions) -> Result<SeqNo> {
-        let seq = self.seq_of(options)?;
-        debug_assert!(seq <= self.state.visible_seq(), "a read of writes that are not visible yet");
-        Ok(seq)
-    }
-
-    #[inline]
-    fn seq_of(&self, options: &ReadOptions) -> Result<SeqNo> {
-        match &options.snapshot {
-            None => Ok(self.at.unwrap_or_else(|| self.state.visible_seq())),
-            Some(snapshot) if Arc::ptr_eq(snapshot.seq.state(), self.state) => {
-                Ok(snapshot.seq.seq())
-            }
-            Some(_) => Err(Error::invalid("the snapshot belongs to another database")),
-        }
+    fn moment<'v>(
+        &self,
+        options: &'v ReadOptions,
+        current: &'v Arc<ReadView>,
+    ) -> Result<(&'v Arc<ReadView>, SeqNo)>
+    where
+        'a: 'v,
+    {
+        let held = match &options.snapshot {
+            None => self.at,
+            Some(snapshot) if Arc::ptr_eq(snapshot.seq.state(), self.state) => Some(&*snapshot.seq),
+            Some(_) => return Err(Error::invalid("the snapshot belongs to another database")),
+        };
+        let Some(held) = held else { return Ok((current, self.state.visible_seq())) };
+        debug_assert!(
+            held.seq() <= self.state.visible_seq(),
+            "a read of writes that are not visible yet"
+        );
+        Ok((held.view_or(current), held.seq()))
     }
 
     /// Returns the value of `key`.
     pub(crate) fn get(&self, options: &ReadOptions, key: &[u8]) -> Result<Option<Bytes>> {
-        let view = self.state.view();
-        let seq = self.seq(options)?;
-        get::counted_get(self.state, &view, seq, key, &options.block_options())
+        let current = self.state.view();
+        let (view, seq) = self.moment(options, &current)?;
+        get::counted_get(self.state, view, seq, key, &options.block_options())
     }
 
     /// Returns the value of `key`, and counts of the work that it took to find it.
@@ -75,11 +79,11 @@ impl<'a> Reader<'a> {
         options: &ReadOptions,
         key: &[u8],
     ) -> Result<(Option<Bytes>, ReadTrace)> {
-        let view = self.state.view();
-        let seq = self.seq(options)?;
+        let current = self.state.view();
+        let (view, seq) = self.moment(options, &current)?;
         let mut trace = ReadTrace::default();
         let options = &options.block_options();
-        let value = get::traced_get(self.state, &view, seq, key, options, &mut trace)?;
+        let value = get::traced_get(self.state, view, seq, key, options, &mut trace)?;
         Ok((value, trace))
     }
 
@@ -89,9 +93,9 @@ impl<'a> Reader<'a> {
         options: &ReadOptions,
         keys: &[K],
     ) -> Result<Vec<Option<Bytes>>> {
-        let view = self.state.view();
-        let seq = self.seq(options)?;
-        get::multi_get(self.state, &view, seq, keys, &options.block_options())
+        let current = self.state.view();
+        let (view, seq) = self.moment(options, &current)?;
+        get::multi_get(self.state, view, seq, keys, &options.block_options())
     }
 
     /// Returns a cursor, at no entry.
@@ -122,11 +126,11 @@ impl<'a> Reader<'a> {
         Iter::with_prefix(self.state.clone(), view, seq, options.block_options(), prefix, from)
     }
 
-    /// Returns the current view, to keep, and the sequence number to read at.
+    /// Returns the view to read, to keep, and the sequence number to read at.
     pub(crate) fn read_point(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {
-        let view = self.state.view_owned();
-        let seq = self.seq(options)?;
-        Ok((view, seq))
+        let current = self.state.view_owned();
+        let (view, seq) = self.moment(options, &current)?;
+        Ok((view.clone(), seq))
     }
 
     /// Returns the approximate number of bytes of table files that hold the keys in `range`.

@@ -6,10 +6,16 @@
 //! harmless: the view holds every write up to the moment at which it was replaced, and that came
 //! after the read began. In the opposite order, a compaction between the two loads could have
 //! dropped versions that the older sequence number needs.
+//!
+//! A snapshot reads the current view, too, at its own sequence number: compactions keep what it
+//! shows. A change that cannot keep it, such as a range delete that drops whole tables, leaves the
+//! snapshots the view from before it ([`ReadState::publish`]). A reader looks for such a view after
+//! it has loaded the current one: then, if the current one comes after the change, the other is
+//! there.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{ArcSwap, Condvar, Guard, LockRank, Mutex};
@@ -17,6 +23,7 @@ use crate::engine::memtable::Memtable;
 use crate::engine::stats::sample::LookupSample;
 use crate::engine::stats::totals::ReadTotals;
 use crate::engine::version::Version;
+use crate::engine::version::deleted_ranges::DeletedRanges;
 use crate::engine::version::obsolete::Trash;
 use crate::format::key::{InternalComparator, SeqNo};
 use crate::fs::FileLock;
@@ -65,6 +72,8 @@ pub(crate) struct ReadState {
     pub sample: LookupSample,
     /// Obsolete tables to remove.
     pub trash: Arc<Trash>,
+    /// Ranges deleted by a change of the tables, for the checks of transactions.
+    pub deleted_ranges: DeletedRanges,
     /// Notified when there may be background work, and at close. Background threads wait on it
     /// under the engine's state lock. Readers notify it without that lock, so their notification
     /// can be missed; the next one makes up for it.
@@ -72,10 +81,22 @@ pub(crate) struct ReadState {
     view: ArcSwap<ReadView>,
     /// Sequence number of the last visible write. Never decreases.
     visible_seq: AtomicU64,
-    /// Sequence numbers that snapshots hold, each with the number of snapshots that hold it.
-    snapshots: Mutex<BTreeMap<SeqNo, usize>>,
+    /// Sequence numbers that snapshots hold.
+    snapshots: Mutex<BTreeMap<SeqNo, Held>>,
     _lock: Option<Arc<dyn FileLock>>,
 }
+
+/// A sequence number that snapshots hold.
+#[derive(Debug, Default)]
+struct Held {
+    /// Number of snapshots that hold it.
+    count: usize,
+    kept_view: KeptView,
+}
+
+/// The view that a snapshot reads instead of the current one; empty while the current one has
+/// everything that the snapshot shows.
+type KeptView = Arc<OnceLock<Arc<ReadView>>>;
 
 impl ReadState {
     /// Returns a state with the view `view`, in which writes up to `visible_seq` are visible.
@@ -94,6 +115,7 @@ impl ReadState {
             tables,
             block_cache,
             trash,
+            deleted_ranges: DeletedRanges::new(),
             work: Condvar::new(),
             totals: ReadTotals::default(),
             sample: LookupSample::default(),
@@ -137,6 +159,23 @@ impl ReadState {
         self.view.store(Arc::new(view));
     }
 
+    /// Makes `view` the one that reads use from now on, and writes up to `seq` visible, as one
+    /// change: no read and no snapshot sees a part of it. If `drops_versions`, the view lacks
+    /// entries that snapshots show: they keep the view from before.
+    pub(crate) fn publish(&self, view: ReadView, seq: SeqNo, drops_versions: bool) {
+        // No snapshot is taken while this lock is held. A read without one sees the old view, which
+        // has nothing of the change, or the new view and then the new number.
+        let snapshots = self.snapshots.lock();
+        if drops_versions {
+            let before = self.view_owned();
+            for held in snapshots.values() {
+                held.kept_view.get_or_init(|| before.clone());
+            }
+        }
+        self.set_visible_seq(seq);
+        self.set_view(view);
+    }
+
     /// Returns the sequence number of the last visible write. Must be loaded after the view.
     #[inline]
     pub(crate) fn visible_seq(&self) -> SeqNo {
@@ -174,7 +213,7 @@ impl ReadState {
     /// Returns the number of snapshots, and the sequence number of the oldest one.
     pub(crate) fn snapshots_held(&self) -> (usize, Option<SeqNo>) {
         let snapshots = self.snapshots.lock();
-        (snapshots.values().sum(), snapshots.keys().next().copied())
+        (snapshots.values().map(|held| held.count).sum(), snapshots.keys().next().copied())
     }
 }
 
@@ -200,12 +239,14 @@ impl Drop for Sweep {
     }
 }
 
-/// A sequence number that a snapshot holds. Until it is dropped, compactions keep everything that
-/// is visible at that sequence number.
+/// A sequence number that a snapshot holds. Until it is dropped, everything that is visible at that
+/// sequence number is in the current view, or in the one that the snapshot keeps.
 #[derive(Debug)]
 pub(crate) struct ReadSeq {
-    state: Arc<ReadState>,
     seq: SeqNo,
+    kept_view: KeptView,
+    // Must stay the last field: it removes the tables that only the kept view kept.
+    sweep: Sweep,
 }
 
 impl ReadSeq {
@@ -220,30 +261,39 @@ impl ReadSeq {
             snapshots.keys().next_back().is_none_or(|&newest| newest <= seq),
             "a snapshot is newer than the last visible write"
         );
-        *snapshots.entry(seq).or_insert(0) += 1;
-        ReadSeq { state: state.clone(), seq }
+        let held = snapshots.entry(seq).or_default();
+        held.count += 1;
+        ReadSeq { seq, kept_view: held.kept_view.clone(), sweep: Sweep(state.clone()) }
     }
 
     /// Returns the state of the database.
     pub(crate) fn state(&self) -> &Arc<ReadState> {
-        &self.state
+        &self.sweep.0
     }
 
     /// Returns the sequence number.
     pub(crate) fn seq(&self) -> SeqNo {
         self.seq
     }
+
+    /// Returns the view to read instead of `current`, if there is one. `current` must be loaded
+    /// before: see the [module](self).
+    pub(crate) fn view_or<'a>(&'a self, current: &'a Arc<ReadView>) -> &'a Arc<ReadView> {
+        self.kept_view.get().unwrap_or(current)
+    }
 }
 
 impl Drop for ReadSeq {
     fn drop(&mut self) {
-        let mut snapshots = self.state.snapshots.lock();
+        let mut snapshots = self.state().snapshots.lock();
         debug_assert!(snapshots.contains_key(&self.seq), "a held sequence number is not listed");
-        if let Some(count) = snapshots.get_mut(&self.seq) {
-            *count -= 1;
-            if *count == 0 {
-                snapshots.remove(&self.seq);
-            }
-        }
+        let ended = snapshots.get_mut(&self.seq).is_some_and(|held| {
+            held.count -= 1;
+            held.count == 0
+        });
+        // The view, if one was kept, is dropped with the last snapshot that holds the number, and
+        // not under the lock.
+        let _kept = ended.then(|| snapshots.remove(&self.seq));
+        drop(snapshots);
     }
 }

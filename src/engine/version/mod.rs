@@ -28,6 +28,7 @@ use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
 use crate::format::key::{InternalComparator, UserComparator, user_key};
 use crate::table::table_cache::TableSlot;
 
+pub(crate) mod deleted_ranges;
 pub(crate) mod manifest;
 pub(crate) mod numbers;
 pub(crate) mod obsolete;
@@ -239,12 +240,15 @@ impl Version {
     ) -> Result<Version> {
         let mut levels = self.levels.clone();
         let mut moved = Vec::new();
+        let mut dropped: [BTreeSet<u64>; NUM_LEVELS] = Default::default();
         for &(level, number) in &edit.deleted_files {
-            let files = levels.get_mut(level).ok_or_else(|| bad_level(level))?;
             // The MANIFEST of a repaired database may drop a file twice. LevelDB ignores the second
             // time, and nothing is lost by it.
-            if let Some(at) = files.iter().position(|file| file.number == number) {
-                moved.push(files.remove(at));
+            dropped.get_mut(level).ok_or_else(|| bad_level(level))?.insert(number);
+        }
+        for (files, dropped) in levels.iter_mut().zip(&dropped) {
+            if !dropped.is_empty() {
+                moved.extend(files.extract_if(.., |file| dropped.contains(&file.number)));
             }
         }
         for new in &edit.new_files {

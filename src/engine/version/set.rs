@@ -8,6 +8,7 @@
 //! A MANIFEST that has grown too long, or that failed, is replaced: the new one begins with the
 //! whole current version, and is durable under its name before `CURRENT` is replaced by a rename.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -162,10 +163,10 @@ impl VersionSet {
         written?;
         self.log_number = log_number;
         self.last_seq = last_seq;
-        for &(level, number) in &edit.deleted_files {
-            let moved = edit.new_files.iter().any(|new| new.number == number);
-            let old = self.current.level(level).iter().find(|file| file.number == number);
-            if let (false, Some(file)) = (moved, old) {
+        let dropped: BTreeSet<_> = edit.deleted_files.iter().copied().collect();
+        for (level, file) in self.current.files() {
+            let moved = || edit.new_files.iter().any(|new| new.number == file.number);
+            if dropped.contains(&(level, file.number)) && !moved() {
                 file.set_obsolete();
             }
         }
@@ -183,10 +184,11 @@ impl VersionSet {
     /// Checks that the tables dropped by an edit are in the current version. If two compactions had
     /// an input in common, the second would bring back entries that the first dropped.
     fn check_dropped(&self, edit: &VersionEdit) -> Result<()> {
-        let is_there = |&(level, number): &(usize, u64)| {
-            self.current.level(level).iter().any(|file| file.number == number)
-        };
-        match edit.deleted_files.iter().find(|dropped| !is_there(dropped)) {
+        let mut missing: BTreeSet<_> = edit.deleted_files.iter().copied().collect();
+        for (level, file) in self.current.files() {
+            missing.remove(&(level, file.number));
+        }
+        match missing.first() {
             None => Ok(()),
             Some((level, number)) => Err(Error::corruption(format!(
                 "an edit drops the table {number:06} of level {level}, which does not exist"

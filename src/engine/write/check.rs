@@ -30,7 +30,6 @@
 //!
 //! [`Tombstones::newest`]: crate::engine::version::tombstones::Tombstones::newest
 
-use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -42,8 +41,9 @@ use crate::engine::options::ReadOptions;
 use crate::engine::read::get::LookupKey;
 use crate::engine::read::snapshot::Snapshot;
 use crate::engine::read::view::{ReadState, ReadView};
+use crate::engine::span::Span;
 use crate::engine::version::{KeyRange, TableFile, Version};
-use crate::engine::write::read_set::{ReadSet, Span};
+use crate::engine::write::read_set::ReadSet;
 use crate::format::batch::decode_ops;
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{
@@ -118,6 +118,11 @@ impl Check {
 
     /// Checks everything that the view has, except for entries of memtables after `last`.
     fn run_up_to(&self, last: SeqNo, state: &ReadState, view: &ReadView) -> Result<()> {
+        let order = state.order.user();
+        let deleted = |span: &Span| self.reads.key_in(order, span);
+        if let Some(key) = state.deleted_ranges.find(self.horizon.seq, last, deleted) {
+            return Err(conflict(&key));
+        }
         for mem in view.memtables() {
             if mem.last_seq() > self.horizon.seq {
                 self.check_memtable(state.order.user(), mem, last)?;
@@ -181,7 +186,7 @@ impl Check {
     }
 
     fn check_span_in_tables(&self, state: &ReadState, view: &ReadView, span: &Span) -> Result<()> {
-        let range = KeyRange { from: key_of(&span.from), to: key_of(&span.to) };
+        let range = span.hull();
         for level in 0..NUM_LEVELS {
             for file in view.version.overlapping(level, state.order.user(), range) {
                 if self.is_newer(&file) {
@@ -196,7 +201,7 @@ impl Check {
         let order = state.order.user();
         let table = state.tables.table(&file.slot)?;
         let mut cursor = table.cursor(ReadOptions::default().block_options());
-        let mut valid = match key_of(&span.from) {
+        let mut valid = match span.hull().from {
             Some(from) => cursor.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))?,
             None => cursor.seek_to_first()?,
         };
@@ -211,13 +216,6 @@ impl Check {
             valid = cursor.next()?;
         }
         Ok(())
-    }
-}
-
-fn key_of(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
-    match bound {
-        Bound::Included(key) | Bound::Excluded(key) => Some(key),
-        Bound::Unbounded => None,
     }
 }
 

@@ -164,7 +164,7 @@ impl Engine {
     }
 
     /// Appends the batch to the log, inserts it into the memtable and makes it visible.
-    fn commit_batch(
+    pub(super) fn commit_batch(
         &self,
         commit: &mut CommitState,
         sync: bool,

@@ -1,105 +1,10 @@
 //! What a transaction has read: keys and ranges of keys, sorted, so that a key is found among them
 //! in a logarithmic number of steps.
 
-use std::cmp::Ordering;
 use std::ops::Bound;
 
+use crate::engine::span::{Span, compare_from, ends_below};
 use crate::format::key::UserComparator;
-
-/// A range of keys that was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
-    /// Lower bound.
-    pub from: Bound<Vec<u8>>,
-    /// Upper bound.
-    pub to: Bound<Vec<u8>>,
-}
-
-impl Span {
-    /// The range of all keys.
-    pub(crate) const ALL: Span = Span { from: Bound::Unbounded, to: Bound::Unbounded };
-
-    /// Extends the range so that it contains `key`.
-    pub(crate) fn extend_to(&mut self, order: &UserComparator, key: &[u8]) {
-        if !self.begins_by(order, key) {
-            self.from = Bound::Included(key.to_vec());
-        }
-        if self.ends_before(order, key) {
-            self.to = Bound::Included(key.to_vec());
-        }
-    }
-
-    /// Returns whether the range begins at or before `key`.
-    fn begins_by(&self, order: &UserComparator, key: &[u8]) -> bool {
-        match &self.from {
-            Bound::Unbounded => true,
-            Bound::Included(from) => order.compare(from, key).is_le(),
-            Bound::Excluded(from) => order.compare(from, key).is_lt(),
-        }
-    }
-
-    /// Returns whether the range ends before `key`.
-    pub(super) fn ends_before(&self, order: &UserComparator, key: &[u8]) -> bool {
-        match &self.to {
-            Bound::Unbounded => false,
-            Bound::Included(to) => order.compare(to, key).is_lt(),
-            Bound::Excluded(to) => order.compare(to, key).is_le(),
-        }
-    }
-
-    /// Returns whether `key` is in the range.
-    pub(crate) fn contains(&self, order: &UserComparator, key: &[u8]) -> bool {
-        self.begins_by(order, key) && !self.ends_before(order, key)
-    }
-
-    /// Returns whether no key is in the range, because it ends before it begins.
-    fn is_empty(&self, order: &UserComparator) -> bool {
-        let (Bound::Included(from) | Bound::Excluded(from)) = &self.from else { return false };
-        match &self.to {
-            Bound::Unbounded => false,
-            Bound::Included(to) if matches!(self.from, Bound::Included(_)) => {
-                order.compare(from, to).is_gt()
-            }
-            Bound::Included(to) | Bound::Excluded(to) => order.compare(from, to).is_ge(),
-        }
-    }
-
-    /// Returns whether there may be a key between the end of this range and the beginning of
-    /// `next`, which does not begin before this one.
-    fn is_apart_from(&self, order: &UserComparator, next: &Span) -> bool {
-        match (&self.to, &next.from) {
-            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-            (Bound::Excluded(to), Bound::Excluded(from)) => order.compare(to, from).is_le(),
-            (Bound::Included(to) | Bound::Excluded(to), Bound::Included(from))
-            | (Bound::Included(to), Bound::Excluded(from)) => order.compare(to, from).is_lt(),
-        }
-    }
-}
-
-/// Compares two lower bounds.
-fn compare_from(order: &UserComparator, a: &Bound<Vec<u8>>, b: &Bound<Vec<u8>>) -> Ordering {
-    match (a, b) {
-        (Bound::Unbounded, Bound::Unbounded) => Ordering::Equal,
-        (Bound::Unbounded, _) => Ordering::Less,
-        (_, Bound::Unbounded) => Ordering::Greater,
-        (Bound::Included(x) | Bound::Excluded(x), Bound::Included(y) | Bound::Excluded(y)) => {
-            let excluded = |bound: &Bound<_>| matches!(bound, Bound::Excluded(_));
-            order.compare(x, y).then(excluded(a).cmp(&excluded(b)))
-        }
-    }
-}
-
-/// Returns whether the upper bound `a` is below `b`.
-fn ends_below(order: &UserComparator, a: &Bound<Vec<u8>>, b: &Bound<Vec<u8>>) -> bool {
-    match (a, b) {
-        (Bound::Unbounded, _) => false,
-        (_, Bound::Unbounded) => true,
-        (Bound::Included(x) | Bound::Excluded(x), Bound::Included(y) | Bound::Excluded(y)) => {
-            let included = |bound: &Bound<_>| matches!(bound, Bound::Included(_));
-            order.compare(x, y).then(included(a).cmp(&included(b))).is_lt()
-        }
-    }
-}
 
 /// Sorts `spans` and merges those that overlap or touch.
 pub(crate) fn merge_spans(order: &UserComparator, spans: &mut Vec<Span>) {
@@ -151,6 +56,21 @@ impl ReadSet {
     /// Returns whether `key` was read, by itself or as a part of a range.
     pub(super) fn has(&self, order: &UserComparator, key: &[u8]) -> bool {
         self.has_key(order, key) || self.has_in_range(order, key)
+    }
+
+    /// Returns a key that was read and is in `span`; if a range was read that may have one, a bound
+    /// of their common part.
+    pub(super) fn key_in(&self, order: &UserComparator, span: &Span) -> Option<Vec<u8>> {
+        let at = self.keys.partition_point(|key| !span.begins_by(order, key));
+        let key = self.keys.get(at).filter(|key| !span.ends_before(order, key));
+        let common = || {
+            let common = self.spans.iter().map(|read| read.intersection(order, span));
+            common.filter(|common| !common.is_empty(order)).find_map(|common| {
+                let key = common.hull();
+                Some(key.from.or(key.to).unwrap_or_default().to_vec())
+            })
+        };
+        key.cloned().or_else(common)
     }
 
     fn has_key(&self, order: &UserComparator, key: &[u8]) -> bool {

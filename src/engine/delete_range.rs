@@ -1,0 +1,269 @@
+//! Range deletes. Tables with no key outside of the range are dropped whole; only the others, which
+//! lie across an end of it, get a deletion for each key.
+//!
+//! So the cost depends on the tables at the two ends, of which each sorted level has at most one
+//! each, and not on the number of entries in between. A range with few entries is deleted by a
+//! batch of deletions, which needs no flush.
+//!
+//! LevelDB's files have no entry that deletes a range. Nothing here needs one: a table that is
+//! dropped takes all its entries along, in whichever level, and what stays is hidden by ordinary
+//! deletions, newer than everything else, in a table of their own.
+//!
+//! # Who still sees the entries
+//! Iterators and cursors keep their view. Snapshots keep the view from before
+//! ([`ReadState::publish`](crate::engine::read::view::ReadState::publish)), and with it the files.
+//!
+//! # Transactions
+//! A transaction that read in the range must fail, but a table that was dropped leaves no entry to
+//! find. So the deleted ranges are listed
+//! ([`DeletedRanges`](crate::engine::version::deleted_ranges::DeletedRanges)) for as long as there
+//! is a snapshot from before.
+
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::engine::Engine;
+use crate::engine::options::{ReadOptions, WriteOptions};
+use crate::engine::read::merge::{MergeCursor, Source};
+use crate::engine::read::reader::Reader;
+use crate::engine::span::Span;
+use crate::engine::table_change::{NewTable, Pause, TableChange};
+use crate::engine::table_writer::TableRun;
+use crate::engine::version::{TableFile, Version};
+use crate::engine::write::CommitState;
+use crate::format::batch::WriteBatch;
+use crate::format::edit::NUM_LEVELS;
+use crate::format::key::{KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key};
+
+/// Part of the write buffer that a batch of deletions may take. With a higher divisor, ranges with
+/// fewer entries are deleted by tables, after a flush; with a lower one, other writes wait longer
+/// for the search.
+const BATCH_DIVISOR: usize = 64;
+
+/// Size of the tables' part of a range, relative to the write buffer, up to which the range is
+/// searched for a batch of deletions. It bounds the search where a range holds few entries among
+/// many deletions.
+const SEARCH_DIVISOR: usize = 4;
+
+/// What a range delete did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct DeletedRange {
+    /// Number of tables that were dropped whole.
+    pub tables: u64,
+    /// Total length of these tables, in bytes.
+    pub file_bytes: u64,
+    /// Number of keys that were deleted one by one.
+    pub keys: u64,
+}
+
+impl Engine {
+    /// Deletes all entries with keys in `span`.
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`](crate::Db::delete_range).
+    pub(crate) fn delete_range(&self, options: &WriteOptions, span: &Span) -> Result<DeletedRange> {
+        if span.is_empty(self.reads.order.user()) {
+            return Ok(DeletedRange::default());
+        }
+        self.contain("a range delete", || {
+            // Ranges with more entries are found out before the lock is taken.
+            if self.batch_of_deletions(span)?.is_some() {
+                let mut commit = self.commit.lock();
+                self.make_room(&mut commit, false)?;
+                if let Some(batch) = self.batch_of_deletions(span)? {
+                    return self.delete_by_batch(&mut commit, options.sync, batch);
+                }
+            }
+            self.trash.check_directory()?;
+            let deleted = self.delete_by_tables(span);
+            self.trash.empty();
+            deleted
+        })
+    }
+
+    /// Returns a batch that deletes everything in `span`; `None` if it would be too long, or takes
+    /// too long to find, or if a table there is damaged.
+    fn batch_of_deletions(&self, span: &Span) -> Result<Option<WriteBatch>> {
+        let bounds = (span.from.as_ref(), span.to.as_ref());
+        let buffer = self.options.write_buffer_bytes;
+        let (searched, most) = ((buffer / SEARCH_DIVISOR) as u64, buffer / BATCH_DIVISOR);
+        let search = || -> Result<Option<WriteBatch>> {
+            if Reader::now(&self.reads).approximate_size::<Vec<u8>>(bounds)? > searched {
+                return Ok(None);
+            }
+            let options = ReadOptions::default().fill_cache(false);
+            let mut batch = WriteBatch::new();
+            for entry in Reader::now(&self.reads).range::<Vec<u8>>(&options, bounds)? {
+                batch.delete(entry?.0);
+                if batch.approximate_bytes() > most {
+                    return Ok(None);
+                }
+            }
+            Ok(Some(batch))
+        };
+        match search() {
+            Err(error) if error.is_corruption() => Ok(None),
+            found => found,
+        }
+    }
+
+    fn delete_by_batch(
+        &self,
+        commit: &mut CommitState,
+        sync: bool,
+        mut batch: WriteBatch,
+    ) -> Result<DeletedRange> {
+        let keys = batch.len() as u64;
+        self.commit_batch(commit, sync, &mut batch)?;
+        Ok(DeletedRange { keys, ..DeletedRange::default() })
+    }
+
+    fn delete_by_tables(&self, span: &Span) -> Result<DeletedRange> {
+        // What takes long is mostly waited for here, where no writer waits for it.
+        if self.has_memtable_entries() {
+            self.flush()?;
+        }
+        self.wait_for_merges_in(span)?;
+        let mut commit = self.commit.lock();
+        self.flush_before_change(&mut commit)?;
+        let pause = Pause::new(self, &commit);
+        self.wait_for_merges_in(span)?;
+        let version = self.state.lock().version.clone();
+        let Cut { inside, across } = Cut::new(&version, self.reads.order.user(), span);
+        let seq = commit.last_seq + 1;
+        if seq >= MAX_SEQ_NO {
+            return Err(Error::invalid("the database has used up its sequence numbers"));
+        }
+        let add = self.write_deletions(across, span, seq)?;
+        let deleted = DeletedRange {
+            tables: inside.len() as u64,
+            file_bytes: inside.iter().map(|(_, file)| file.file_bytes).sum(),
+            keys: add.iter().map(|table| table.counts.entries).sum(),
+        };
+        if deleted == DeletedRange::default() {
+            return Ok(deleted);
+        }
+        self.reads.deleted_ranges.add(seq, span, self.reads.oldest_read_seq());
+        let mut change = TableChange { add, drop: inside };
+        let changed = self.change_tables(&mut commit, &pause, &mut change, seq);
+        if changed.is_err() {
+            self.trash.remove(change.add.iter().map(|table| table.file.number));
+        }
+        changed.map(|()| deleted)
+    }
+
+    /// Waits until no compaction has keys in `span`.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    fn wait_for_merges_in(&self, span: &Span) -> Result<()> {
+        let order = self.reads.order.user();
+        let mut state = self.state.lock();
+        while state.compactions.running.iter().any(|merge| merge.meets(order, span.hull())) {
+            if state.lifecycle.closing {
+                return Err(Error::Closed);
+            }
+            self.wait_for_change(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Writes tables with a deletion, at the sequence number `seq`, of each key in `span` that has
+    /// a value in the tables `files`.
+    ///
+    /// # Errors
+    /// I/O errors, and corruption of the tables.
+    fn write_deletions(
+        &self,
+        files: Vec<Arc<TableFile>>,
+        span: &Span,
+        seq: SeqNo,
+    ) -> Result<Vec<NewTable>> {
+        let mut numbers = Vec::new();
+        let mut run = TableRun::new(0, self.options.max_file_bytes);
+        let write = || {
+            self.each_key_with_value(files, span, |key| {
+                let number = || {
+                    let number = self.numbers.take();
+                    numbers.push(number);
+                    number
+                };
+                let key = internal_key(key, seq, KeyKind::Deletion);
+                run.add(&self.table_target(), number, &key, b"")
+            })?;
+            run.end()
+        };
+        if let Err(error) = write() {
+            drop(run);
+            self.trash.remove(numbers.into_iter());
+            return Err(error);
+        }
+        Ok(run.done.into_iter().map(|(file, counts)| NewTable { file, counts }).collect())
+    }
+
+    /// Calls `each` for every key in `span` whose newest version in `files` is a value, in order.
+    fn each_key_with_value(
+        &self,
+        files: Vec<Arc<TableFile>>,
+        span: &Span,
+        mut each: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let order = self.reads.order.user();
+        let options = ReadOptions::default().fill_cache(false).block_options();
+        let mut sources = Vec::new();
+        for file in files {
+            let cursor = self.reads.tables.table(&file.slot)?.cursor(options);
+            sources.push(Source::Table(Box::new(cursor), file));
+        }
+        let mut merge = MergeCursor::new(self.reads.order.clone(), sources);
+        let mut valid = match span.hull().from {
+            Some(from) => merge.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))?,
+            None => merge.seek_to_first()?,
+        };
+        let mut last_key: Option<Vec<u8>> = None;
+        while valid {
+            let entry = merge.parsed_key()?;
+            if span.ends_before(order, entry.user_key) {
+                break;
+            }
+            let is_older =
+                last_key.as_deref().is_some_and(|last| order.compare(last, entry.user_key).is_eq());
+            if !is_older && span.contains(order, entry.user_key) {
+                if entry.kind == KeyKind::Value {
+                    each(entry.user_key)?;
+                }
+                let last = last_key.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(entry.user_key);
+            }
+            valid = merge.next()?;
+        }
+        Ok(())
+    }
+}
+
+/// The tables of a version that have keys in a range.
+struct Cut {
+    /// Those without any other key, each with its level.
+    inside: Vec<(usize, Arc<TableFile>)>,
+    /// The others.
+    across: Vec<Arc<TableFile>>,
+}
+
+impl Cut {
+    fn new(version: &Version, order: &UserComparator, span: &Span) -> Cut {
+        let mut cut = Cut { inside: Vec::new(), across: Vec::new() };
+        for level in 0..NUM_LEVELS {
+            for file in version.overlapping(level, order, span.hull()) {
+                let ends = [file.first_key(), file.last_key()];
+                match ends.iter().all(|key| span.contains(order, key)) {
+                    true => cut.inside.push((level, file)),
+                    false => cut.across.push(file),
+                }
+            }
+        }
+        cut
+    }
+}

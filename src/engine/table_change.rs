@@ -1,0 +1,201 @@
+//! Changes of the tables that are writes of their own: an ingest adds entries in whole tables, a
+//! range delete removes entries with their tables. Both have a place among the other writes, and a
+//! sequence number, but no record in the log.
+//!
+//! With the commit lock held, so that nothing else is written:
+//!
+//! 1. All memtables are flushed. Flushed later, they would put older entries into a newer table of
+//!    level 0. And goleveldb drops records of logs whose sequence numbers are below the one in the
+//!    MANIFEST.
+//! 2. Compactions end or go on, but none begins ([`Pause`]).
+//! 3. New tables get the lowest level that fits ([`lowest_level`]).
+//! 4. One edit makes the change, with the new last sequence number. It is shown to readers together
+//!    with that number ([`ReadState::publish`](crate::engine::read::view::ReadState::publish)).
+//! 5. An empty batch in the log says with which number it goes on. So a reader of the log knows
+//!    that something comes before its next record, and takes the gap for nothing else.
+//!
+//! A crash before 4 leaves tables that no MANIFEST names, which the next open removes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::{Error, Result};
+use crate::engine::version::tombstones::EntryCounts;
+use crate::engine::version::{KeyRange, TableFile};
+use crate::engine::write::CommitState;
+use crate::engine::write::wal::empty_batch;
+use crate::engine::{Engine, State};
+use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
+use crate::format::key::{SeqNo, UserComparator, user_key};
+use crate::format::name;
+use crate::fs::sync_dir;
+
+/// A table in the database's directory that no version has yet.
+pub(super) struct NewTable {
+    /// Its line in the edit. The level is chosen when the change is made.
+    pub file: NewFile,
+    pub counts: EntryCounts,
+}
+
+/// What a change does to the tables, as one edit.
+#[derive(Default)]
+pub(super) struct TableChange {
+    /// Tables to add. Their entries are newer than everything written, and their key ranges are
+    /// disjoint. After a failure, these are the files that the next open will not need.
+    pub add: Vec<NewTable>,
+    /// Tables to drop, which no compaction uses, each with its level.
+    pub drop: Vec<(usize, Arc<TableFile>)>,
+}
+
+/// Keeps compactions from beginning; those that run go on. Ends when dropped. The commit lock must
+/// be held, so that no writer waits for a compaction meanwhile.
+pub(super) struct Pause<'a>(&'a Engine);
+
+impl<'a> Pause<'a> {
+    pub(super) fn new(engine: &'a Engine, _commit: &CommitState) -> Pause<'a> {
+        let before = std::mem::replace(&mut engine.state.lock().compactions.paused, true);
+        debug_assert!(!before, "two changes of the tables at a time");
+        Pause(engine)
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().compactions.paused = false;
+        self.0.changed.notify_all();
+        self.0.reads.work.notify_all();
+    }
+}
+
+impl Engine {
+    /// Makes a table of everything written.
+    ///
+    /// # Errors
+    /// As [`Engine::flush`].
+    pub(super) fn flush_before_change(&self, commit: &mut CommitState) -> Result<()> {
+        if self.has_failed.load(Relaxed) {
+            return Err(self.read_only_error());
+        }
+        if self.has_memtable_entries() {
+            self.make_room(commit, true)?;
+            self.wait_until_flushed()?;
+        }
+        Ok(())
+    }
+
+    /// Returns whether something that was written is not in a table.
+    pub(super) fn has_memtable_entries(&self) -> bool {
+        self.reads.view_owned().memtables().any(|mem| !mem.is_empty())
+    }
+
+    /// Makes the change durable and visible, at the sequence number `seq`, which is that of its
+    /// newest entry. Everything written before must have been flushed.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub(super) fn change_tables(
+        &self,
+        commit: &mut CommitState,
+        _pause: &Pause<'_>,
+        change: &mut TableChange,
+        seq: SeqNo,
+    ) -> Result<()> {
+        debug_assert!(seq > commit.last_seq, "a change has no number of its own");
+        self.choose_levels(change)?;
+        sync_dir(&*self.fs, &self.dir)?;
+        self.install_change(change, seq)?;
+        commit.last_seq = seq;
+        // The change is made, whatever becomes of the log.
+        if let Err(error) = self.skip_to_last_seq(commit) {
+            self.fail(error);
+        }
+        Ok(())
+    }
+
+    /// Says in the log that its next record comes after the change.
+    fn skip_to_last_seq(&self, commit: &mut CommitState) -> Result<()> {
+        debug_assert!(commit.mem.is_empty(), "the log holds writes before the change");
+        let marker = empty_batch(commit.last_seq + 1);
+        let added = commit.log.add_record(marker.contents());
+        added.map_err(|error| Error::io("append to", &commit.log_path, error))
+    }
+
+    /// Chooses the level of each new table. A table of level 0 gets the highest number there.
+    fn choose_levels(&self, change: &mut TableChange) -> Result<()> {
+        let order = self.reads.order.user();
+        let levels: Vec<_> = {
+            let state = self.state.lock();
+            let dropped: BTreeSet<u64> = change.drop.iter().map(|(_, file)| file.number).collect();
+            let stays = |file: &TableFile| !dropped.contains(&file.number);
+            let ranges = change.add.iter().map(|table| range_of(&table.file));
+            ranges.map(|range| lowest_level(&state, order, range, &stays)).collect()
+        };
+        for (table, level) in change.add.iter_mut().zip(levels) {
+            table.file.level = level;
+            if level == 0 {
+                let number = self.numbers.take();
+                let path = |number| self.dir.join(name::table_name(number));
+                let (from, to) = (path(table.file.number), path(number));
+                self.fs.rename(&from, &to).map_err(|error| Error::io("rename", from, error))?;
+                table.file.number = number;
+            }
+        }
+        Ok(())
+    }
+
+    fn install_change(&self, change: &mut TableChange, seq: SeqNo) -> Result<()> {
+        let edit = VersionEdit {
+            last_seq: Some(seq),
+            deleted_files: change.drop.iter().map(|(level, file)| (*level, file.number)).collect(),
+            new_files: change.add.iter().map(|table| table.file.clone()).collect(),
+            ..VersionEdit::default()
+        };
+        let mut manifest = self.manifest.lock();
+        self.assert_in_step(&manifest, &self.state.lock());
+        let version = match manifest.commit(edit) {
+            Ok(version) => version,
+            Err(error) => {
+                if manifest.is_in_doubt() {
+                    change.add.clear();
+                }
+                drop(manifest);
+                self.fail(error.clone());
+                return Err(error);
+            }
+        };
+        for table in &change.add {
+            version.set_counts(table.file.level, &[(table.file.number, table.counts)]);
+        }
+        let mut state = self.state.lock();
+        state.compactions.forget_dropped(&version);
+        state.version = version;
+        debug_assert_eq!(state.check(), Ok(()));
+        self.reads.publish(state.view(), seq, !change.drop.is_empty());
+        Ok(())
+    }
+}
+
+/// Returns the closed range of a table's user keys.
+pub(super) fn range_of(file: &NewFile) -> KeyRange<'_> {
+    KeyRange { from: Some(user_key(&file.smallest)), to: Some(user_key(&file.largest)) }
+}
+
+/// Returns the lowest level for a table with the keys of `range`: no table of that level or of the
+/// levels above that `stays` has a key range that meets it, nor will an output of a compaction
+/// under way. It is level 0 if there is no such level.
+fn lowest_level(
+    state: &State,
+    order: &UserComparator,
+    range: KeyRange<'_>,
+    stays: &impl Fn(&TableFile) -> bool,
+) -> usize {
+    let is_taken = |level: usize| {
+        let mut files = state.version.level(level).iter();
+        files.any(|file| range.overlaps(order, file) && stays(file))
+            || state.compactions.running.iter().any(|compaction| {
+                compaction.output_level() == level && compaction.meets(order, range)
+            })
+    };
+    (0..NUM_LEVELS).take_while(|&level| !is_taken(level)).last().unwrap_or(0)
+}
