@@ -64,9 +64,6 @@ impl Engine {
     /// # Errors
     /// As [`Db::delete_range`](crate::Db::delete_range).
     pub(crate) fn delete_range(&self, options: &WriteOptions, span: &Span) -> Result<DeletedRange> {
-        if span.is_empty(self.reads.order.user()) {
-            return Ok(DeletedRange::default());
-        }
         self.contain("a range delete", || {
             // Ranges with more entries are found out before the lock is taken.
             if self.batch_of_deletions(span)?.is_some() {

@@ -7,14 +7,11 @@ use bytes::Bytes;
 use crate::base::Result;
 use crate::bulk::writer::TableWriter;
 use crate::db::Db;
-use crate::engine::options::{ReadOptions, WriteOptions};
+use crate::engine::delete_range::DeletedRange;
+use crate::engine::options::WriteOptions;
 use crate::format::batch::WriteBatch;
 use crate::keyspace::Keyspace;
 use crate::keyspace::reads::range_in;
-
-/// Size of a batch of deletions at which [`Keyspace::clear`] writes it, in bytes. A higher limit
-/// clears larger keyspaces in one step, and takes several times as much memory.
-const CLEAR_BATCH_BYTES: usize = 32 << 20;
 
 /// The writes. Each is that of [`Db`] with the same name, with keys within the keyspace.
 impl Keyspace<Db> {
@@ -80,8 +77,7 @@ impl Keyspace<Db> {
         self.handle.update_with(options, self.space.key(key.as_ref()), change)
     }
 
-    /// Compacts everything in `range` into one level, like [`Db::compact_range`]. After a
-    /// [`clear`](Self::clear), `..` gives the space back.
+    /// Compacts everything in `range` into one level, like [`Db::compact_range`].
     ///
     /// # Errors
     /// As [`Db::compact_range`].
@@ -89,15 +85,28 @@ impl Keyspace<Db> {
         self.handle.compact_range(range_in(&self.space, &range))
     }
 
-    /// Deletes all entries that the keyspace has at the moment of the call. Returns their number.
+    /// Deletes all entries with keys in `range`, like [`Db::delete_range`].
     ///
-    /// They go in one batch, which readers see as a whole and which survives a crash as a whole, as
-    /// long as their keys need less than 32 MiB: a million keys of 20 bytes. Beyond that they go in
-    /// several such batches, in key order; a reader, or a crash, can come in between. Entries that
-    /// other threads put meanwhile may stay.
+    /// # Errors
+    /// As [`Db::delete_range`].
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<DeletedRange> {
+        self.delete_range_with(&WriteOptions::default(), range)
+    }
+
+    /// Like [`delete_range`](Self::delete_range), with options.
     ///
-    /// It reads all keys and writes one deletion for each. The space comes back by compactions, as
-    /// after [`delete`](Self::delete).
+    /// # Errors
+    /// As [`Db::delete_range`].
+    pub fn delete_range_with<K: AsRef<[u8]>>(
+        &self,
+        options: &WriteOptions,
+        range: impl RangeBounds<K>,
+    ) -> Result<DeletedRange> {
+        self.handle.delete_range_with(options, range_in(&self.space, &range))
+    }
+
+    /// Deletes all entries of the keyspace, by a [`delete_range`](Self::delete_range) of all of its
+    /// keys.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -106,35 +115,23 @@ impl Keyspace<Db> {
     /// let carts = db.keyspace("carts")?;
     /// carts.put("a1", "ann")?;
     /// carts.put("b7", "bob")?;
-    /// assert_eq!(carts.clear()?, 2);
+    /// carts.clear()?;
     /// assert!(carts.is_empty()? && db.keyspaces()?.is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Db::put`], and those of [`get`](Self::get).
-    pub fn clear(&self) -> Result<u64> {
-        self.clear_with(&WriteOptions::default())
+    /// As [`Db::delete_range`].
+    pub fn clear(&self) -> Result<DeletedRange> {
+        self.delete_range::<&[u8]>(..)
     }
 
-    /// Like [`clear`](Self::clear), with options for the writes.
+    /// Like [`clear`](Self::clear), with options.
     ///
     /// # Errors
-    /// As [`clear`](Self::clear).
-    pub fn clear_with(&self, options: &WriteOptions) -> Result<u64> {
-        let mut cursor = self.cursor_with(&ReadOptions::default().fill_cache(false))?;
-        let mut batch = WriteBatch::new();
-        let mut deleted = 0;
-        let mut valid = cursor.seek_to_first()?;
-        while valid {
-            batch.delete_in(self, cursor.key());
-            deleted += 1;
-            valid = cursor.next()?;
-            if !valid || batch.approximate_bytes() >= CLEAR_BATCH_BYTES {
-                self.handle.write_with(options, std::mem::take(&mut batch))?;
-            }
-        }
-        Ok(deleted)
+    /// As [`Db::delete_range`].
+    pub fn clear_with(&self, options: &WriteOptions) -> Result<DeletedRange> {
+        self.delete_range_with::<&[u8]>(options, ..)
     }
 
     /// Removes the keyspace: all its entries, like [`clear`](Self::clear), and so its name from

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use minikv::fs::sim::SimFs;
-use minikv::{Compression, Db, Error, Keyspace, Options, TableWriter, WriteBatch, WriteOptions};
+use minikv::{
+    Compression, Db, DeletedRange, Error, Keyspace, Options, TableWriter, WriteBatch, WriteOptions,
+};
 
 use crate::model::{Commit, Model, Op};
 use crate::rng::Rng;
@@ -30,6 +32,7 @@ enum Step {
     Reopen,
     /// Clears a keyspace.
     Clear,
+    DeleteRange,
 }
 
 /// A kind of workload.
@@ -144,6 +147,26 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: false,
         keyspaces: false,
         write_buffer_bytes: 1500,
+    },
+    Kind {
+        name: "range deletes",
+        weights: &[
+            (Step::Put, 36),
+            (Step::Delete, 3),
+            (Step::Batch, 4),
+            (Step::DeleteRange, 5),
+            (Step::Flush, 1),
+            (Step::CompactRange, 1),
+            (Step::CompactAll, 1),
+            (Step::WaitIdle, 2),
+            (Step::Reopen, 1),
+        ],
+        steps: 90,
+        keys: 120,
+        sync_one_in: 9,
+        reuse_logs: false,
+        keyspaces: false,
+        write_buffer_bytes: 1200,
     },
     Kind {
         name: "keyspaces",
@@ -400,8 +423,10 @@ impl Run {
         self.steps_left -= 1;
         let step = self.kind.draw_step(&mut self.rng);
         let ops = self.kind.ops(step, &mut self.rng);
-        if let Step::Clear = step {
-            return self.clear().map(|()| true);
+        match step {
+            Step::Clear => return self.clear().map(|()| true),
+            Step::DeleteRange => return self.delete_range().map(|()| true),
+            _ => {}
         }
         match step {
             Step::Sync => self.db().sync()?,
@@ -440,30 +465,67 @@ impl Run {
         sync: bool,
         write: impl FnOnce(&Run, &[Op]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let begun = self.fs.op_count();
-        if let Err(error) = write(self, &ops) {
-            self.in_doubt.push(ops);
-            return Err(error);
-        }
-        let acked = self.fs.op_count();
-        self.model.push(Commit { ops, sync, begun, acked });
-        Ok(())
+        self.commit_durably(ops, |run, ops| write(run, ops).map(|()| sync))
     }
 
-    /// Clears a keyspace, which is one commit, or none if it is empty.
+    /// Commits by `write`, which returns whether the commit is durable.
+    fn commit_durably(
+        &mut self,
+        ops: Vec<Op>,
+        write: impl FnOnce(&Run, &[Op]) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
+        let begun = self.fs.op_count();
+        match write(self, &ops) {
+            Ok(sync) => {
+                let acked = self.fs.op_count();
+                self.model.push(Commit { ops, sync, begun, acked });
+                Ok(())
+            }
+            Err(error) => {
+                self.in_doubt.push(ops);
+                Err(error)
+            }
+        }
+    }
+
+    /// Clears a keyspace.
     fn clear(&mut self) -> Result<(), Error> {
         let name = *self.rng.pick(&KEYSPACES);
-        let sync = self.rng.one_in(3);
         let prefix = keyspace_prefix(name);
-        let keys = self.model.entries.keys().filter(|key| key.starts_with(&prefix));
-        let ops: Vec<Op> = keys.map(|key| (key.clone(), None)).collect();
+        self.delete(
+            |key| key.starts_with(&prefix),
+            |db, options| db.keyspace(name)?.clear_with(options),
+        )
+    }
+
+    /// Deletes a range of keys.
+    fn delete_range(&mut self) -> Result<(), Error> {
+        let (a, b) = (self.kind.key(&mut self.rng), self.kind.key(&mut self.rng));
+        let (from, to) = (a.clone().min(b.clone()), a.max(b));
+        self.delete(
+            |key| (&from..&to).contains(&key),
+            |db, options| db.delete_range_with(options, &from[..]..&to[..]),
+        )
+    }
+
+    /// Deletes the keys that are `chosen`, which is one commit, or none if there are none.
+    fn delete(
+        &mut self,
+        chosen: impl Fn(&Vec<u8>) -> bool,
+        delete: impl Fn(&Db, &WriteOptions) -> Result<DeletedRange, Error>,
+    ) -> Result<(), Error> {
+        let sync = self.rng.one_in(3);
         let options = WriteOptions::default().sync(sync);
-        let clear = |db: &Db| db.keyspace(name)?.clear_with(&options);
+        let keys = self.model.entries.keys().filter(|key| chosen(key));
+        let ops: Vec<Op> = keys.map(|key| (key.clone(), None)).collect();
+        let delete = |run: &Run, ops: &[Op]| {
+            let done = delete(run.db(), &options)?;
+            assert!(done.tables > 0 || done.keys >= ops.len() as u64, "{done:?}");
+            Ok(sync || done.tables > 0)
+        };
         match ops.len() {
-            0 => clear(self.db()).map(|deleted| assert_eq!(deleted, 0)),
-            _ => self.commit(ops, sync, |run, ops| {
-                clear(run.db()).map(|deleted| assert_eq!(deleted, ops.len() as u64))
-            }),
+            0 => delete(self, &ops).map(drop),
+            _ => self.commit_durably(ops, delete),
         }
     }
 }

@@ -249,7 +249,8 @@ fn keyspaces_hold_what_maps_hold_through_flushes_compactions_and_reopens() {
             2 => twin.reopen(),
             3..6 => {
                 let at = rng.below(twin.names.len());
-                assert_eq!(twin.space(at).clear().unwrap(), twin.maps[at].len() as u64);
+                let done = twin.space(at).clear().unwrap();
+                assert!(done.tables > 0 || done.keys >= twin.maps[at].len() as u64, "{done:?}");
                 twin.maps[at].clear();
             }
             6 => {
@@ -368,7 +369,7 @@ fn incomplete_keys_under_the_tag_are_in_no_keyspace_and_hide_none() {
     db.put("\u{10ffff}", "text").unwrap();
     assert_eq!(db.keyspaces().unwrap(), [&b"ab"[..], &[0xff; 255]]);
     assert_eq!(db.last_key_value().unwrap().unwrap().1, "empty key");
-    assert_eq!(last.clear().unwrap(), 1);
+    assert_eq!(last.clear().unwrap().keys, 1);
     assert_eq!(db.keyspaces().unwrap(), ["ab"]);
     assert_eq!(db.iter().unwrap().count(), 4 + 2);
 }
@@ -394,9 +395,10 @@ fn a_keyspace_is_updated_cleared_removed_and_measured() {
     let half = users.approximate_size("00250"..).unwrap();
     assert!((bytes / 3..bytes * 2 / 3).contains(&half), "{half} of {bytes}");
     let iter = users.iter().unwrap();
-    assert_eq!(users.clear_with(&sync).unwrap(), 501);
+    assert_eq!(users.clear_with(&sync).unwrap().keys, 501);
     assert_eq!(iter.count(), 501, "an iterator is not affected");
-    assert_eq!((users.clear().unwrap(), db.keyspaces().unwrap()), (0, vec!["usert".into()]));
+    assert_eq!(users.clear().unwrap().keys, 0);
+    assert_eq!(db.keyspaces().unwrap(), ["usert"]);
     users.compact_range::<&str>(..).unwrap();
     assert_eq!(users.approximate_size::<&str>(..).unwrap(), 0);
     let again = users.clone();

@@ -85,9 +85,11 @@ impl Run {
     fn clear(&mut self, keyspace: &Keyspace) {
         let name = keyspace.name();
         let entries = entries_of(&self.model, name);
-        assert_eq!(keyspace.clear().unwrap(), entries.len() as u64);
-        let changes = entries.iter().map(|(key, _)| (documented(name, key), None));
-        self.written(changes.collect(), false);
+        let done = keyspace.clear().unwrap();
+        let end = [&documented(name, b"")[..], &[0xff; 300]].concat();
+        let all = (Bound::Included(documented(name, b"")), Bound::Excluded(end));
+        let keys = entries.iter().map(|(key, _)| documented(name, key));
+        self.deleted(&all, keys.collect(), done, false);
     }
 
     fn list_keyspaces(&mut self) {

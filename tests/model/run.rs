@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{
-    BloomFilterPolicy, Compression, Cursor, Db, FilterPolicy, Iter, Options, ReadOptions, Snapshot,
-    TableWriter, WriteBatch, WriteOptions,
+    BloomFilterPolicy, Compression, Cursor, Db, DeletedRange, FilterPolicy, Iter, Options,
+    ReadOptions, Snapshot, TableWriter, WriteBatch, WriteOptions,
 };
 
 use crate::comparators::Order;
@@ -18,7 +18,7 @@ use crate::keys::{KeySpace, value};
 use crate::order::{Entry, Model};
 use crate::reads::Reads;
 use crate::rng::Rng;
-use crate::transactions::Open;
+use crate::transactions::{Bounds, Open};
 
 const LEVELS: usize = 7;
 
@@ -168,6 +168,7 @@ impl Run {
             964..976 => self.go_on_passing(),
             976..985 => self.take_snapshot(),
             985..992 => self.drop_a_view(),
+            992 if self.rng.one_in(2) => self.delete_range(),
             992 => self.sync(),
             993 | 994 => self.flush(),
             995 => self.ingest(),
@@ -255,6 +256,37 @@ impl Run {
         let sync = self.rng.one_in(300);
         self.db().write_with(&WriteOptions::default().sync(sync), batch).unwrap();
         self.written(changes, sync);
+    }
+
+    /// Deletes a range of keys: a few of them, or all between two.
+    fn delete_range(&mut self) {
+        let (a, b) = (self.key(), self.key());
+        let few = |from: &[u8], model: &Model| {
+            let end = model.range(Bound::Included(from), Bound::Unbounded);
+            end.get(20).map_or(b.clone(), |(key, _)| key.to_vec())
+        };
+        let to = if self.rng.one_in(2) { few(&a, &self.model) } else { b.clone() };
+        let mut bound = |key| match self.rng.below(12) {
+            0 => Bound::Unbounded,
+            1..6 => Bound::Excluded(key),
+            _ => Bound::Included(key),
+        };
+        let range: Bounds = (bound(a), bound(to));
+        let sync = self.rng.one_in(10);
+        let options = WriteOptions::default().sync(sync);
+        let done = self.db().delete_range_with(&options, range.clone()).unwrap();
+        let keys =
+            self.model.range(range.0.as_ref().map(|k| &k[..]), range.1.as_ref().map(|k| &k[..]));
+        let keys = keys.into_iter().map(|(key, _)| key.to_vec());
+        self.deleted(&range, keys.collect(), done, sync);
+    }
+
+    /// Records that a range with `keys` was deleted.
+    pub fn deleted(&mut self, range: &Bounds, keys: Vec<Vec<u8>>, done: DeletedRange, sync: bool) {
+        assert!(done.tables > 0 || done.keys >= keys.len() as u64, "{done:?}");
+        self.transactions.iter_mut().for_each(|open| open.note_range(range));
+        let deleted = keys.into_iter().map(|key| (key, None));
+        self.written(deleted.collect(), sync || done.tables > 0);
     }
 
     /// Adds tables that were written outside of the database.

@@ -11,7 +11,7 @@ use crate::keys::value;
 use crate::order::{Entry, Model};
 use crate::rng::Rng;
 
-type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// An open transaction.
 pub struct Open {
@@ -24,6 +24,9 @@ pub struct Open {
     reads: Vec<Bounds>,
     /// The keys that others have written since its beginning.
     written: Vec<Vec<u8>>,
+    /// The ranges that others have deleted since. They may conflict with reads that found nothing
+    /// there, too.
+    deleted: Vec<Bounds>,
 }
 
 impl Open {
@@ -35,12 +38,18 @@ impl Open {
             changes: Vec::new(),
             reads: Vec::new(),
             written: Vec::new(),
+            deleted: Vec::new(),
         }
     }
 
     /// Records what another write has changed.
     pub fn note(&mut self, changes: &[Change]) {
         self.written.extend(changes.iter().map(|(key, _)| key.clone()));
+    }
+
+    /// Records that another write has deleted a range.
+    pub fn note_range(&mut self, range: &Bounds) {
+        self.deleted.push(range.clone());
     }
 
     /// Reads or writes `key`, or reads the range from it to `other`.
@@ -106,20 +115,42 @@ impl Open {
         self.order.compare(a, b).is_eq()
     }
 
+    fn is_in(&self, key: &[u8], (from, to): &Bounds) -> bool {
+        self.begins_by(from, key) && self.ends_at_or_after(to, key)
+    }
+
+    fn begins_by(&self, from: &Bound<Vec<u8>>, key: &[u8]) -> bool {
+        match from {
+            Bound::Unbounded => true,
+            Bound::Included(from) => self.order.compare(from, key).is_le(),
+            Bound::Excluded(from) => self.order.compare(from, key).is_lt(),
+        }
+    }
+
+    fn ends_at_or_after(&self, to: &Bound<Vec<u8>>, key: &[u8]) -> bool {
+        match to {
+            Bound::Unbounded => true,
+            Bound::Included(to) => self.order.compare(key, to).is_le(),
+            Bound::Excluded(to) => self.order.compare(key, to).is_lt(),
+        }
+    }
+
     fn has_read(&self, key: &[u8]) -> bool {
-        self.reads.iter().any(|(from, to)| {
-            let after = match from {
-                Bound::Unbounded => true,
-                Bound::Included(from) => self.order.compare(from, key).is_le(),
-                Bound::Excluded(from) => self.order.compare(from, key).is_lt(),
-            };
-            let before = match to {
-                Bound::Unbounded => true,
-                Bound::Included(to) => self.order.compare(key, to).is_le(),
-                Bound::Excluded(to) => self.order.compare(key, to).is_lt(),
-            };
-            after && before
-        })
+        self.reads.iter().any(|read| self.is_in(key, read))
+    }
+
+    /// Returns whether one range may begin before the other ends, and the other way around.
+    fn meet(&self, a: &Bounds, b: &Bounds) -> bool {
+        let begins_by_end = |(from, _): &Bounds, (_, to): &Bounds| match to {
+            Bound::Unbounded => true,
+            Bound::Included(key) | Bound::Excluded(key) => self.begins_by(from, key),
+        };
+        begins_by_end(a, b) && begins_by_end(b, a)
+    }
+
+    fn may_conflict(&self) -> bool {
+        let mut deleted = self.deleted.iter();
+        deleted.any(|range| self.reads.iter().any(|read| self.meet(range, read)))
     }
 
     /// Returns whether a commit must fail because of what others have written.
@@ -129,14 +160,14 @@ impl Open {
 
     /// Commits. Returns the changes, unless it conflicts, as it should.
     pub fn commit(self, sync: bool) -> Option<Vec<Change>> {
-        let conflicts = self.conflicts();
+        let (conflicts, may_conflict) = (self.conflicts(), self.may_conflict());
         match self.transaction.commit_with(&WriteOptions::default().sync(sync)) {
             Ok(()) => {
                 assert!(!conflicts, "{:x?} were written and read", self.written);
                 Some(self.changes)
             }
             Err(error) => {
-                assert!(conflicts && error.is_conflict(), "{error}");
+                assert!((conflicts || may_conflict) && error.is_conflict(), "{error}");
                 None
             }
         }
@@ -145,10 +176,13 @@ impl Open {
     /// Commits to a database that was closed.
     pub fn commit_after_close(self) {
         let (conflicts, writes) = (self.conflicts(), !self.changes.is_empty());
+        let may_conflict = self.may_conflict();
         match self.transaction.commit() {
             Ok(()) => assert!(!writes, "a write to a closed database"),
             Err(Error::Closed) => assert!(!conflicts && writes),
-            Err(error) => assert!(conflicts && error.is_conflict(), "{error}"),
+            Err(error) => {
+                assert!((conflicts || may_conflict) && error.is_conflict(), "{error}");
+            }
         }
     }
 }
