@@ -5,7 +5,8 @@ use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 
 use minikv::{
-    Bytes, Db, Explanation, Iter, Keyspace, ReadOnlyDb, TableWriter, Transaction, WriteBatch,
+    Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, ReadOnlyDb, TableWriter, Transaction,
+    WriteBatch, WriteOptions,
 };
 
 use crate::args::Global;
@@ -145,10 +146,14 @@ impl Target {
         }
     }
 
-    pub fn range(&self, range: (Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<Iter> {
+    pub fn delete_range(
+        &self,
+        options: &WriteOptions,
+        range: (Bound<Vec<u8>>, Bound<Vec<u8>>),
+    ) -> Result<DeletedRange> {
         Ok(match self {
-            Target::All(db) => db.range(range)?,
-            Target::Keyspace(keyspace) => keyspace.range(range)?,
+            Target::All(db) => db.delete_range_with(options, range)?,
+            Target::Keyspace(keyspace) => keyspace.delete_range_with(options, range)?,
         })
     }
 

@@ -395,7 +395,8 @@ fn a_keyspace_is_updated_cleared_removed_and_measured() {
     let half = users.approximate_size("00250"..).unwrap();
     assert!((bytes / 3..bytes * 2 / 3).contains(&half), "{half} of {bytes}");
     let iter = users.iter().unwrap();
-    assert_eq!(users.clear_with(&sync).unwrap().keys, 501);
+    assert!(users.clear_with(&sync).unwrap().tables > 0, "most go with their tables");
+    assert!(users.is_empty().unwrap());
     assert_eq!(iter.count(), 501, "an iterator is not affected");
     assert_eq!(users.clear().unwrap().keys, 0);
     assert_eq!(db.keyspaces().unwrap(), ["usert"]);

@@ -77,7 +77,14 @@ impl Scene {
                 return "put";
             }
             150..165 => writer.flush().unwrap(),
-            165..175 => writer.compact_range::<&str>(..).unwrap(),
+            165..168 => {
+                let from = self.rng.below(60);
+                let to = from + 1 + self.rng.below(30);
+                let range = format!("key{from:03}")..format!("key{to:03}");
+                writer.delete_range(range).unwrap();
+                return "range delete";
+            }
+            168..175 => writer.compact_range::<&str>(..).unwrap(),
             175..180 => writer.compact_range("key010".."key030").unwrap(),
             180..185 => {
                 drop(writer);

@@ -17,6 +17,7 @@
 mod background;
 mod caches;
 mod close;
+mod delete_range;
 mod faults;
 mod follow;
 mod ingest;

@@ -102,6 +102,10 @@ impl Store for Redb {
         Ok(())
     }
 
+    fn delete_range(&mut self, from: &[u8], to: &[u8]) -> Result<()> {
+        self.write(true, |table| Ok(table.retain_in(from..to, |_, _| false)?))
+    }
+
     fn compact(&mut self) -> Result<()> {
         self.db.compact()?;
         Ok(())

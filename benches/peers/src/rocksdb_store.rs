@@ -83,6 +83,12 @@ impl Store for RocksDb {
         Ok(iter.status()?)
     }
 
+    fn delete_range(&mut self, from: &[u8], to: &[u8]) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        batch.delete_range(from, to);
+        Ok(self.db.write(batch)?)
+    }
+
     fn compact(&mut self) -> Result<()> {
         self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
         Ok(())

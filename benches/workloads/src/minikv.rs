@@ -70,6 +70,11 @@ impl Store for Minikv {
         Ok(())
     }
 
+    fn delete_range(&mut self, from: &[u8], to: &[u8]) -> Result<()> {
+        self.db.delete_range(from..to)?;
+        Ok(())
+    }
+
     fn compact(&mut self) -> Result<()> {
         Ok(self.db.compact_range::<&[u8]>(..)?)
     }

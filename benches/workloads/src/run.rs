@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use crate::data::{Shuffle, Values};
+use crate::data::{Shuffle, Values, key};
 use crate::measure::{
     Better, Figure, Outcome, disk_bytes, peak_memory_mib, reset_peak_memory, wait_until_quiet,
     written_bytes,
@@ -260,6 +260,7 @@ impl Current {
             }
             "fillsync" | "fillsync8" => self.fill_synced(name),
             "compact" => self.compact(name, dir),
+            "deleterange" => self.delete_range(name, dir),
             "overwrite" | "ycsb-a" | "ycsb-b" | "readwhilewriting" => self.change(name),
             "deleterandom" => {
                 self.stage = Stage::Spent;
@@ -332,6 +333,34 @@ impl Current {
             figures.push(Figure::new("written per byte put", written, "", lower));
         }
         Ok(Outcome { workload: name.to_string(), operations: 1, seconds, latency: None, figures })
+    }
+
+    /// Deletes all but the first and the last twentieth of the entries.
+    fn delete_range(&mut self, name: &str, dir: &Path) -> Result<Outcome> {
+        let entries = self.plan.entries;
+        let kept = entries.div_ceil(20);
+        let (from, to) = (key(kept), key(entries - kept));
+        self.stage = Stage::Spent;
+        let start = Instant::now();
+        self.store.delete_range(&from, &to)?;
+        let seconds = start.elapsed().as_secs_f64();
+        self.rest()?;
+        let mut left = 0;
+        self.store.scan(None, Direction::Forward, &mut |_, _| {
+            left += 1;
+            true
+        })?;
+        if left != 2 * kept {
+            return Err(format!("{left} entries are left, not {}", 2 * kept).into());
+        }
+        let lower = Better::Lower;
+        let disk = disk_bytes(dir)? as f64 / MIB;
+        let figures = vec![
+            Figure::new(name, seconds, "s", lower),
+            Figure::new(format!("{name}, disk after"), disk, "MiB", lower),
+        ];
+        let operations = entries - 2 * kept;
+        Ok(Outcome { workload: name.to_string(), operations, seconds, latency: None, figures })
     }
 
     fn change(&mut self, name: &str) -> Result<Outcome> {

@@ -48,6 +48,23 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn delete(&self, key: &[u8]) -> Result<()>;
 
+    /// Deletes all keys from `from` on, up to `to`, which is excluded. An engine without such an
+    /// operation deletes them one by one.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn delete_range(&mut self, from: &[u8], to: &[u8]) -> Result<()> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        self.scan(Some(from), Direction::Forward, &mut |key, _| {
+            let is_in = key < to;
+            if is_in {
+                keys.push(key.to_vec());
+            }
+            is_in
+        })?;
+        keys.iter().try_for_each(|key| self.delete(key))
+    }
+
     /// Passes the value of `key` to `found`. Returns whether there is one.
     ///
     /// # Errors

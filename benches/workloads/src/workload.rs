@@ -75,6 +75,7 @@ pub const WORKLOADS: &[Workload] = &[
     workload("readwhilewriting", Group::Random, Start::Compacted, "one thread gets, one puts"),
     workload("overwrite", Group::Random, Start::Compacted, "put over what is there"),
     workload("deleterandom", Group::Random, Start::Compacted, "delete in random order"),
+    workload("deleterange", Group::Random, Start::Compacted, "delete nine tenths at once"),
     workload("readrandom-cache8m", Group::SmallCache, Start::Compacted, "8 MiB cache: get"),
     workload("readmissing-cache8m", Group::SmallCache, Start::Compacted, "the same, not there"),
     workload("fillrandom-4k", Group::LargeValues, Start::Empty, "4 KiB values: put"),

@@ -2,28 +2,22 @@
 
 use std::ffi::{OsStr, OsString};
 
-use minikv::{Db, WriteBatch, WriteOptions};
+use minikv::{WriteBatch, WriteOptions};
 
 use super::condition::Condition;
-use super::count;
 use super::put::{ValueFormat, read_value};
-use super::range::{PrefixBounds, Range};
+use super::range::PrefixBounds;
+use super::{count, size};
 use crate::args::Global;
 use crate::error::{CliError, Result};
-use crate::interrupt::Tally;
-use crate::keyspace::{InKeyspace, Target};
-use crate::output::{
-    Progress, {self},
-};
-
-const BATCH_ENTRIES: usize = 1000;
-const BATCH_BYTES: usize = 1 << 20;
+use crate::keyspace::InKeyspace;
+use crate::output;
 
 /// Delete keys
 ///
 /// KEYs are deleted in one atomic batch. Deleting an absent key is not an error. With --prefix,
-/// --from or --to, deletes every key that meets all of these conditions, in batches of up to 1000,
-/// of which the last is synced. `scan` with the same options shows these keys.
+/// --from or --to, deletes every key that meets all of these conditions, in one durable step, which
+/// drops tables without other keys as a whole. `scan` with the same options shows these keys.
 ///
 /// With --if-value, deletes the one KEY only if it has that value; otherwise the exit code is 1. No
 /// other write comes between the comparison and the deletion.
@@ -85,34 +79,16 @@ fn delete_range(global: &Global, args: &Args) -> Result<()> {
     let range = args.range.range(global)?;
     let name = args.keyspace.name(global)?;
     let db = super::open(global, false)?;
-    let target = name.of_writer(&db)?;
-    let tally = Tally::default();
-    let deleted = |n| format!("deleted {}", count(n, "entry", "entries"));
-    let guard = tally.say_on_interrupt(move |n| deleted(n) + "; the others stay");
-    let outcome = delete_all(&db, &target, range, &tally);
-    drop(guard);
-    let deleted = deleted(tally.count());
-    outcome.map_err(|error| error.after(format!("{deleted} before it")))?;
+    let sync = WriteOptions::default().sync(true);
+    let done = name.of_writer(&db)?.delete_range(&sync, range.bounds())?;
     db.close()?;
-    output::say(deleted);
-    Ok(())
-}
-
-fn delete_all(db: &Db, target: &Target, range: Range, tally: &Tally) -> Result<()> {
-    let progress = Progress::counter("deleting");
-    let write = |batch: &mut WriteBatch, sync: bool| {
-        let batch = std::mem::take(batch);
-        let options = WriteOptions::default().sync(sync);
-        tally.write(batch.len() as u64, || Ok(db.write_with(&options, batch)?))
-    };
-    let mut batch = WriteBatch::new();
-    // The iterator does not see these deletions, because it reads the state at its creation.
-    for entry in target.range(range.bounds())? {
-        target.delete(&mut batch, &entry?.0);
-        if batch.len() >= BATCH_ENTRIES || batch.approximate_bytes() >= BATCH_BYTES {
-            write(&mut batch, false)?;
-            progress.set(tally.count());
+    let keys = count(done.keys, "entry", "entries");
+    output::say(match done.tables {
+        0 => format!("deleted {keys}"),
+        tables => {
+            let tables = count(tables, "table", "tables");
+            format!("deleted {tables} ({}) and {keys} beside them", size(done.file_bytes))
         }
-    }
-    write(&mut batch, true)
+    });
+    Ok(())
 }
