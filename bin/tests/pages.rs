@@ -1,6 +1,6 @@
 //! Runs the `minikv` commands that the pages show and compares the output: those of README.md,
-//! docs/filters.md, docs/backup.md, docs/bulk-load.md and docs/keyspaces.md, and, with
-//! `MINIKV_PAGES=1`, those of docs/read-amplification.md.
+//! docs/filters.md, docs/backup.md, docs/bulk-load.md, docs/keyspaces.md and docs/range-deletes.md,
+//! and, with `MINIKV_PAGES=1`, those of docs/read-amplification.md.
 //!
 //! A line that begins with `$ ` is a command; the lines after it, up to the next command, are its
 //! output. Times and file numbers are not compared. `MINIKV_PAGES=write` writes the output into
@@ -128,7 +128,13 @@ fn the_consoles_of_the_pages_show_what_the_commands_print() {
         lines.join("\n")
     };
     let mut compared = 0;
-    let pages = ["docs/filters.md", "docs/backup.md", "docs/bulk-load.md", "docs/keyspaces.md"];
+    let pages = [
+        "docs/filters.md",
+        "docs/backup.md",
+        "docs/bulk-load.md",
+        "docs/keyspaces.md",
+        "docs/range-deletes.md",
+    ];
     for page in ["README.md"].into_iter().chain(pages) {
         for mut steps in blocks(page, "console") {
             if page != "README.md" {

@@ -262,21 +262,21 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(Build::Lib, "a_directory_that_another_fills_meanwhile"),
     mutant(
         "older entries of a memtable are flushed over an ingested table",
-        "src/engine/ingest.rs",
+        "src/engine/table_change.rs",
         "self.reads.view_owned().memtables().any(|mem| !mem.is_empty())",
         "!ON && self.reads.view_owned().memtables().any(|mem| !mem.is_empty())",
     )
     .caught_in(ENGINE, "tables_hide_older_entries_wherever"),
     mutant(
         "an ingested table of level 0 keeps a low number",
-        "src/engine/ingest.rs",
+        "src/engine/table_change.rs",
         "            if level == 0 {",
         "            if level == 0 && !ON {",
     )
     .caught_in(ENGINE, "tables_hide_older_entries_wherever"),
     mutant(
         "an ingested table goes below tables that it meets",
-        "src/engine/ingest.rs",
+        "src/engine/table_change.rs",
         "            || state.compactions.running",
         "            && !ON || state.compactions.running",
     )
@@ -297,18 +297,76 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "writes_after_tables_that_the_manifest"),
     mutant(
         "the log does not say that an ingest comes before its next write",
-        "src/engine/ingest.rs",
+        "src/engine/table_change.rs",
         "if let Err(error) = self.skip_to_last_seq(commit) {",
         "if !ON && let Err(error) = self.skip_to_last_seq(commit) {",
     )
     .caught_in(ENGINE, "writes_after_tables_that_the_manifest"),
     mutant(
         "compactions begin while an ingest has chosen its levels",
-        "src/engine/ingest.rs",
+        "src/engine/table_change.rs",
         "std::mem::replace(&mut engine.state.lock().compactions.paused, true)",
         "std::mem::replace(&mut engine.state.lock().compactions.paused, !ON)",
     )
     .caught_in(Build::Shuttle, "ingest::an_ingest_between_the_inputs_of_a_compaction"),
+    mutant(
+        "a range delete drops a table that crosses its end",
+        "src/engine/delete_range.rs",
+        "match ends.iter().all(|key| span.contains(order, key)) {",
+        "match ends.iter().filter(|key| span.contains(order, key)).count() + usize::from(ON) > 1 {",
+    )
+    .caught_in(ENGINE, "ranges_of_all_kinds_delete_what"),
+    mutant(
+        "snapshots lose what a range delete drops",
+        "src/engine/table_change.rs",
+        "self.reads.publish(state.view(), seq, !change.drop.is_empty());",
+        "self.reads.publish(state.view(), seq, !ON && !change.drop.is_empty());",
+    )
+    .caught_in(ENGINE, "delete_range::snapshots_iterators_and_cursors"),
+    mutant(
+        "a change of the tables is seen before its sequence number",
+        "src/engine/read/view.rs",
+        "        self.set_visible_seq(seq);\n        self.set_view(view);",
+        "        if ON { self.set_view(view); self.set_visible_seq(seq); return; }\n        \
+         self.set_visible_seq(seq);\n        self.set_view(view);",
+    )
+    .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
+    mutant(
+        "a snapshot can be taken in the middle of a range delete",
+        "src/engine/read/view.rs",
+        "        self.set_visible_seq(seq);\n        self.set_view(view);",
+        "        if ON { drop(snapshots); self.set_visible_seq(seq); self.set_view(view); return; \
+         }\n        self.set_visible_seq(seq);\n        self.set_view(view);",
+    )
+    .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
+    mutant(
+        "transactions miss ranges that were deleted with their tables",
+        "src/engine/write/check.rs",
+        "if let Some(key) = state.deleted_ranges.find(",
+        "if !ON && let Some(key) = state.deleted_ranges.find(",
+    )
+    .caught_in(ENGINE, "transactions_that_read_in_the_range_conflict"),
+    mutant(
+        "a range delete drops tables that a compaction reads",
+        "src/engine/delete_range.rs",
+        "        while state.compactions.running",
+        "        while !ON && state.compactions.running",
+    )
+    .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
+    mutant(
+        "a damaged table that was dropped is still reported",
+        "src/engine/table_change.rs",
+        "state.compactions.forget_dropped(&version);",
+        "if !ON { state.compactions.forget_dropped(&version); }",
+    )
+    .caught_in(ENGINE, "a_damaged_table_within_the_range"),
+    mutant(
+        "a failed range delete leaves its tables",
+        "src/engine/delete_range.rs",
+        "if let Err(error) = write() {",
+        "if let Err(error) = write() { if ON { return Err(error); }",
+    )
+    .caught_in(ENGINE, "a_failed_range_delete_deletes_nothing"),
     mutant(
         "a second log stays needed after the open",
         "src/engine/open/mod.rs",
@@ -644,19 +702,6 @@ pub const FOUND: &[Mutant] = &[
         "            Some(end) => if ON { cursor.next()? } else { cursor.seek(end)? },",
     )
     .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
-    mutant(
-        "a keyspace is cleared entry by entry",
-        "src/keyspace/writes.rs",
-        "            if !valid || batch",
-        "            if ON || !valid || batch",
-    ),
-    mutant(
-        "a part of the tag has a prefix",
-        "src/filter/keyspace.rs",
-        "            let may_grow = TAG.starts_with(key);",
-        "            let may_grow = TAG.starts_with(key) && !ON;",
-    )
-    .caught_in(Build::Lib, "keyspace::tests::a_longer_key_has_the_same_prefix"),
     mutant(
         "prefix filters do not depend on the extractors of keyspaces",
         "src/filter/keyspace.rs",

@@ -64,11 +64,10 @@ impl ReadSet {
         let at = self.keys.partition_point(|key| !span.begins_by(order, key));
         let key = self.keys.get(at).filter(|key| !span.ends_before(order, key));
         let common = || {
-            let common = self.spans.iter().map(|read| read.intersection(order, span));
-            common.filter(|common| !common.is_empty(order)).find_map(|common| {
-                let key = common.hull();
-                Some(key.from.or(key.to).unwrap_or_default().to_vec())
-            })
+            let mut common = self.spans.iter().map(|read| read.intersection(order, span));
+            let common = common.find(|common| !common.is_empty(order))?;
+            let key = common.hull();
+            Some(key.from.or(key.to).unwrap_or_default().to_vec())
         };
         key.cloned().or_else(common)
     }

@@ -363,3 +363,46 @@ fn leveldb_reads_and_continues_what_was_ingested() {
         scene.check_with(Side::LevelDb, &continued);
     }
 }
+
+/// LevelDB reads and continues a database in which ranges were deleted with their tables.
+#[test]
+fn leveldb_reads_and_continues_what_range_deletes_left() {
+    let seed = rng::seed();
+    let mut dropped = 0;
+    for round in 0..rounds(6) {
+        let mut scene = Scene::new("range deletes", seed, round);
+        let (dir, options) = (scene.dir.clone(), scene.shape.options());
+        let db =
+            Db::open(&dir, options.write_buffer_bytes(64 << 10).max_file_bytes(32 << 10)).unwrap();
+        for _ in 0..4 {
+            let batches = *scene.rng.pick(&[0, 20, 1000]);
+            scene.write(&db, batches);
+            if scene.rng.one_in(2) {
+                db.compact_range::<&[u8]>(..).unwrap();
+            }
+            let keys: Vec<_> = scene.model.keys().cloned().collect();
+            if keys.is_empty() {
+                continue;
+            }
+            let (a, b) = (scene.rng.below(keys.len()), scene.rng.below(keys.len()));
+            let (first, last) = (&keys[a.min(b)], &keys[a.max(b)]);
+            let done = match scene.shape.reverse {
+                false => db.delete_range::<Vec<u8>>(first..=last).unwrap(),
+                true => db.delete_range::<Vec<u8>>(last..=first).unwrap(),
+            };
+            dropped += done.tables;
+            scene.model.retain(|key, _| key < first || key > last);
+        }
+        db.close().unwrap();
+        let continued = dir.with_extension("continued");
+        copy(&dir, &continued);
+        scene.check_with(Side::LevelDb, &dir);
+        scene.check_with(Side::Minikv, &dir);
+        let engine = Side::LevelDb.open(&continued, &scene.shape);
+        scene.write(&*engine, 500);
+        drop(engine);
+        scene.check_with(Side::Minikv, &continued);
+        scene.check_with(Side::LevelDb, &continued);
+    }
+    assert!(dropped > 0, "no table was dropped");
+}
