@@ -83,8 +83,13 @@ impl Store for Fjall {
     }
 
     fn compact(&mut self) -> Result<()> {
+        self.compact_beside().map(drop)
+    }
+
+    fn compact_beside(&self) -> Result<bool> {
         self.keys.rotate_memtable_and_wait()?;
-        Ok(self.keys.major_compact()?)
+        self.keys.major_compact()?;
+        Ok(true)
     }
 
     fn wait_idle(&self) -> Result<bool> {

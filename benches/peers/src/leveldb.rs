@@ -173,9 +173,13 @@ impl Store for LevelDb {
     }
 
     fn compact(&mut self) -> Result<()> {
-        // SAFETY: the database is open, and null stands for both ends.
+        self.compact_beside().map(drop)
+    }
+
+    fn compact_beside(&self) -> Result<bool> {
+        // SAFETY: the database is open, and null stands for both ends. LevelDB is thread-safe.
         unsafe { leveldb_compact_range(self.db, null(), 0, null(), 0) };
-        Ok(())
+        Ok(true)
     }
 
     fn describe(&self) -> String {

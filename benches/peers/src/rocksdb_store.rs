@@ -90,8 +90,12 @@ impl Store for RocksDb {
     }
 
     fn compact(&mut self) -> Result<()> {
+        self.compact_beside().map(drop)
+    }
+
+    fn compact_beside(&self) -> Result<bool> {
         self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
-        Ok(())
+        Ok(true)
     }
 
     fn wait_idle(&self) -> Result<bool> {

@@ -76,7 +76,12 @@ impl Store for Minikv {
     }
 
     fn compact(&mut self) -> Result<()> {
-        Ok(self.db.compact_range::<&[u8]>(..)?)
+        self.compact_beside().map(drop)
+    }
+
+    fn compact_beside(&self) -> Result<bool> {
+        self.db.compact_range::<&[u8]>(..)?;
+        Ok(true)
     }
 
     fn wait_idle(&self) -> Result<bool> {

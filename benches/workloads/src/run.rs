@@ -2,6 +2,8 @@
 //! it.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::data::{Shuffle, Values, key};
@@ -261,7 +263,9 @@ impl Current {
             "fillsync" | "fillsync8" => self.fill_synced(name),
             "compact" => self.compact(name, dir),
             "deleterange" => self.delete_range(name, dir),
-            "overwrite" | "ycsb-a" | "ycsb-b" | "readwhilewriting" => self.change(name),
+            "overwrite" | "overwrite-compacting" | "ycsb-a" | "ycsb-b" | "readwhilewriting" => {
+                self.change(name)
+            }
             "deleterandom" => {
                 self.stage = Stage::Spent;
                 let done = self.all().delete(self.order(2));
@@ -374,6 +378,15 @@ impl Current {
                 self.generations.0 = generation;
                 speed(name, &done)
             }
+            "overwrite-compacting" => {
+                let done = self.put_beside_compactions(generation)?;
+                self.generations.0 = generation;
+                let mut outcome = speed(name, &done);
+                let longest = outcome.latency.expect("puts are timed").max / 1000.0;
+                let longest = Figure::new(format!("{name}, longest"), longest, "ms", Better::Lower);
+                outcome.figures.push(longest);
+                outcome
+            }
             "ycsb-a" => speed(name, &self.all().ycsb(plan.operations(2), 50, generation)?),
             "ycsb-b" => speed(name, &self.all().ycsb(plan.operations(2), 95, generation)?),
             _ => {
@@ -388,6 +401,21 @@ impl Current {
         };
         self.all().check_some()?;
         Ok(outcome)
+    }
+
+    /// Puts over all entries while another thread compacts everything, again and again.
+    fn put_beside_compactions(&self, generation: u32) -> Result<Done> {
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            let compacting = threads.spawn(|| {
+                while !ended.load(Relaxed) && self.store.compact_beside()? {}
+                Ok(())
+            });
+            let done = self.all().put(self.order(1), generation);
+            ended.store(true, Relaxed);
+            let compacted: Result<()> = compacting.join().map_err(|_| "a compaction panicked")?;
+            compacted.and(done)
+        })
     }
 
     fn read(&self, name: &str) -> Result<Done> {

@@ -90,6 +90,15 @@ pub trait Store: Send + Sync {
     /// Errors of the engine.
     fn compact(&mut self) -> Result<()>;
 
+    /// Like [`compact`](Store::compact), while other threads use the database. Returns false if the
+    /// engine cannot.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn compact_beside(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Waits until background work is done. Returns false if the engine does not support that; the
     /// runner then waits until the process uses no processor time.
     ///

@@ -81,6 +81,7 @@ pub const WORKLOADS: &[Workload] = &[
     workload("fillrandom-4k", Group::LargeValues, Start::Empty, "4 KiB values: put"),
     workload("readrandom-4k", Group::LargeValues, Start::Compacted, "4 KiB values: get"),
     workload("fillrandom-buffer4m", Group::SmallBuffer, Start::Empty, "4 MiB write buffer: put"),
+    workload("overwrite-compacting", Group::SmallBuffer, Start::Rested, "put beside compactions"),
     workload("open", Group::Open, Start::Empty, "open with a full log"),
 ];
 
