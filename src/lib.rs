@@ -122,6 +122,7 @@ pub use bulk::writer::TableWriter;
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};
+pub use engine::compact::filter::CompactionDecision;
 pub use engine::delete_range::DeletedRange;
 pub use engine::follow::Refreshed;
 pub use engine::follow::changes::Changes;

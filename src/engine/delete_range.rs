@@ -11,7 +11,7 @@
 //!
 //! # Who still sees the entries
 //! Iterators and cursors keep their view. Snapshots keep the view from before
-//! ([`ReadState::publish`](crate::engine::read::view::ReadState::publish)), and with it the files.
+//! ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)), and with it the files.
 //!
 //! # Transactions
 //! A transaction that read in the range must fail, but a table that was dropped leaves no entry to

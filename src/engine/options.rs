@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::base::{BytewiseComparator, Comparator, Error, Result};
+use crate::engine::compact::filter::{CompactionDecision, CompactionFilter};
 use crate::engine::read::snapshot::Snapshot;
 use crate::filter::keyspace::KeyspacePrefixes;
 use crate::filter::whole_table::MAX_BITS_PER_KEY;
@@ -47,6 +48,7 @@ pub struct Options {
     outer_prefix: Option<Arc<dyn PrefixExtractor>>,
     /// The extractors of keyspaces, with the keyspaces' names.
     keyspace_prefixes: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,
+    pub(crate) compaction_filter: Option<CompactionFilter>,
     pub(crate) reuse_logs: bool,
     pub(crate) preallocate_logs: bool,
     pub(crate) comparator: Arc<dyn Comparator>,
@@ -113,6 +115,7 @@ impl Default for Options {
             prefix_extractor: None,
             outer_prefix: None,
             keyspace_prefixes: Vec::new(),
+            compaction_filter: None,
             reuse_logs: false,
             preallocate_logs: true,
             comparator: Arc::new(BytewiseComparator),
@@ -345,6 +348,49 @@ impl Options {
     #[must_use]
     pub fn comparator(mut self, comparator: Arc<dyn Comparator>) -> Options {
         self.comparator = comparator;
+        self
+    }
+
+    /// Rule about the entries that compactions read: it gets a key and its value, and decides
+    /// whether to keep the entry, to remove it or to change its value. Default: none.
+    ///
+    /// ```
+    /// use minikv::{CompactionDecision, Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = Options::default().create_if_missing(true).compaction_filter(|key, _value| {
+    ///     match key.starts_with(b"tmp/") {
+    ///         true => CompactionDecision::Remove,
+    ///         false => CompactionDecision::Keep,
+    ///     }
+    /// });
+    /// let db = Db::open(dir.path(), options)?;
+    /// db.put("tmp/1", "")?;
+    /// db.put("user/1", "")?;
+    /// db.compact_range::<&str>(..)?;
+    /// assert_eq!(db.iter()?.count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Until a compaction reads an entry, and again while only memtables and tables that it need
+    /// not read hold it, reads show the entry as it was put. [`Db::compact_range`] reads every
+    /// entry of its range. The rule is not asked about deletions, overwritten versions, and what a
+    /// snapshot shows that exists when the compaction begins; a snapshot that is taken later, an
+    /// iterator or a cursor goes on to show what it showed.
+    ///
+    /// What the rule does is no write: it conflicts with no transaction, and no log has it. It is
+    /// called by several threads at once, with the keys of keyspaces as the database has them, and
+    /// may be asked again about entries that it kept. If it panics, the
+    /// compaction fails with [`Error::Panicked`], and the database takes no more writes until
+    /// [`Db::resume`].
+    ///
+    /// [`Db::compact_range`]: crate::Db::compact_range
+    /// [`Db::resume`]: crate::Db::resume
+    #[must_use]
+    pub fn compaction_filter(
+        mut self,
+        filter: impl Fn(&[u8], &[u8]) -> CompactionDecision + Send + Sync + 'static,
+    ) -> Options {
+        self.compaction_filter = Some(CompactionFilter::new(filter));
         self
     }
 

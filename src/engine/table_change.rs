@@ -10,7 +10,7 @@
 //! 2. Compactions end or go on, but none begins ([`Pause`]).
 //! 3. New tables get the lowest level that fits ([`lowest_level`]).
 //! 4. One edit makes the change, with the new last sequence number. It is shown to readers together
-//!    with that number ([`ReadState::publish`](crate::engine::read::view::ReadState::publish)).
+//!    with that number ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //! 5. An empty batch in the log says with which number it goes on. So a reader of the log knows
 //!    that something comes before its next record, and takes the gap for nothing else.
 //!
@@ -171,7 +171,8 @@ impl Engine {
         state.compactions.forget_dropped(&version);
         state.version = version;
         debug_assert_eq!(state.check(), Ok(()));
-        self.reads.publish(state.view(), seq, !change.drop.is_empty());
+        let lost_after = (!change.drop.is_empty()).then_some(0);
+        self.reads.show_view(state.view(), lost_after, Some(seq));
         Ok(())
     }
 }

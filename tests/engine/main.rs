@@ -3,6 +3,7 @@
 mod advice;
 mod backup;
 mod compaction;
+mod compaction_filter;
 mod delete_range;
 mod explain;
 mod filters;

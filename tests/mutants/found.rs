@@ -319,24 +319,23 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "snapshots lose what a range delete drops",
         "src/engine/table_change.rs",
-        "self.reads.publish(state.view(), seq, !change.drop.is_empty());",
-        "self.reads.publish(state.view(), seq, !ON && !change.drop.is_empty());",
+        "let lost_after = (!change.drop.is_empty()).then_some(0);",
+        "let lost_after = (!ON && !change.drop.is_empty()).then_some(0);",
     )
     .caught_in(ENGINE, "delete_range::snapshots_iterators_and_cursors"),
     mutant(
         "a change of the tables is seen before its sequence number",
         "src/engine/read/view.rs",
-        "        self.set_visible_seq(seq);\n        self.set_view(view);",
-        "        if ON { self.set_view(view); self.set_visible_seq(seq); return; }\n        \
-         self.set_visible_seq(seq);\n        self.set_view(view);",
+        "        if let Some(seq) = seq {\n",
+        "        if ON { self.set_view(view); seq.into_iter().for_each(|seq| \
+         self.set_visible_seq(seq)); return; }\n        if let Some(seq) = seq {\n",
     )
     .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
     mutant(
         "a snapshot can be taken in the middle of a range delete",
         "src/engine/read/view.rs",
-        "        self.set_visible_seq(seq);\n        self.set_view(view);",
-        "        if ON { drop(snapshots); self.set_visible_seq(seq); self.set_view(view); return; \
-         }\n        self.set_visible_seq(seq);\n        self.set_view(view);",
+        "        if let Some(seq) = seq {\n",
+        "        if ON { drop(snapshots); }\n        if let Some(seq) = seq {\n",
     )
     .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
     mutant(
@@ -367,6 +366,27 @@ pub const FOUND: &[Mutant] = &[
         "if let Err(error) = write() { if ON { return Err(error); }",
     )
     .caught_in(ENGINE, "a_failed_range_delete_deletes_nothing"),
+    mutant(
+        "snapshots taken during a compaction see what its filter did",
+        "src/engine/compact/mod.rs",
+        "(merged.filtered > 0).then_some",
+        "(!ON && merged.filtered > 0).then_some",
+    )
+    .caught_in(ENGINE, "compaction_filter::what_a_snapshot_an_iterator"),
+    mutant(
+        "a compaction filter is asked about what a snapshot shows",
+        "src/engine/compact/filter.rs",
+        "entry.seq > self.newest_snapshot",
+        "(ON || entry.seq > self.newest_snapshot)",
+    )
+    .caught_in(ENGINE, "compaction_filter::what_a_snapshot_an_iterator"),
+    mutant(
+        "an entry that a compaction filter removes leaves no tombstone",
+        "src/engine/compact/parts.rs",
+        "CompactionDecision::Remove if self.hides_nothing(entry, order)",
+        "CompactionDecision::Remove if ON || self.hides_nothing(entry, order)",
+    )
+    .caught_in(ENGINE, "compaction_filter::older_versions_in_deeper"),
     mutant(
         "a second log stays needed after the open",
         "src/engine/open/mod.rs",

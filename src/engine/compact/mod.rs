@@ -8,7 +8,8 @@
 //! 4. The merge reads the entries of all inputs in internal key order and leaves out those that no
 //!    reader needs:
 //!    - a version of a key for which every reader sees a newer one ([`retention`]);
-//!    - a tombstone †.
+//!    - a tombstone †;
+//!    - what a program's own rule removes ([`filter`]).
 //! 5. The rest is written into new tables ([`output`]). A table ends between two user keys, when it
 //!    is large enough or overlaps too much of the level below its own
 //!    ([`plan::MAX_GRANDPARENT_FACTOR`]).
@@ -35,8 +36,10 @@ use crate::engine::compact::plan::Compaction;
 use crate::engine::stats::metrics::micros_of;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::VersionEdit;
+use crate::format::key::SeqNo;
 use crate::fs::sync_dir;
 
+pub(crate) mod filter;
 pub(crate) mod manual;
 pub(crate) mod output;
 pub(crate) mod parts;
@@ -85,12 +88,13 @@ impl Engine {
         let moved = compaction.inputs.files().map(|(_, file)| file.to_edit(output_level));
         let moved: Vec<_> = moved.collect();
         self.metrics.levels[output_level].moves.fetch_add(moved.len() as u64, Relaxed);
-        self.install(compaction.edit(moved), output_level, &[])
+        self.install(compaction.edit(moved), output_level, &[], None)
     }
 
     /// Merges the inputs into new tables, which replace them.
     fn merge_down(&self, compaction: &Compaction, began: Instant) -> Result<()> {
         let merged = self.merge(compaction)?;
+        let filtered_after = (merged.filtered > 0).then_some(merged.newest_snapshot);
         if let Err(error) = sync_dir(&*self.fs, &self.dir) {
             self.trash.remove(merged.files.iter().map(|file| file.number));
             return Err(error);
@@ -98,7 +102,8 @@ impl Engine {
         let dropped = merged.dropped;
         let written = merged.files.iter().map(|done| done.file_bytes).sum();
         // After a failed commit the MANIFEST may or may not name the outputs, so they stay.
-        self.install(compaction.edit(merged.files), compaction.output_level, &merged.counts)?;
+        let (edit, level) = (compaction.edit(merged.files), compaction.output_level);
+        self.install(edit, level, &merged.counts, filtered_after)?;
         let metrics = &self.metrics.levels[compaction.output_level];
         metrics.compactions.fetch_add(1, Relaxed);
         metrics.bytes_read.fetch_add(compaction.inputs.bytes(), Relaxed);
@@ -109,12 +114,14 @@ impl Engine {
     }
 
     /// Makes `edit` durable and shows its version to readers. `written` are the counts of the
-    /// tables that were written at `level`, by number.
+    /// tables that were written at `level`, by number. With `filtered_after`, the version lacks
+    /// entries that snapshots after this sequence number show.
     fn install(
         &self,
         edit: VersionEdit,
         level: usize,
         written: &[(u64, EntryCounts)],
+        filtered_after: Option<SeqNo>,
     ) -> Result<()> {
         let mut manifest = self.manifest.lock();
         self.assert_in_step(&manifest, &self.state.lock());
@@ -129,7 +136,8 @@ impl Engine {
         version.set_counts(level, written);
         let mut state = self.state.lock();
         state.version = version;
-        self.show(&state);
+        debug_assert_eq!(state.check(), Ok(()));
+        self.reads.show_view(state.view(), filtered_after, None);
         Ok(())
     }
 }

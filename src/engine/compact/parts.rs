@@ -8,6 +8,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::thread;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
+use crate::engine::compact::filter::{CompactionDecision, FilterRule};
 use crate::engine::compact::output::{Follower, OutputSplitter, Outputs};
 use crate::engine::compact::plan::Compaction;
 use crate::engine::compact::retention::Retention;
@@ -57,6 +58,10 @@ pub(super) struct Merged {
     pub(super) counts: Vec<(u64, EntryCounts)>,
     /// Number of entries that the merge left out.
     pub(super) dropped: u64,
+    /// Number of entries that the compaction filter removed or changed.
+    pub(super) filtered: u64,
+    /// Sequence number of the newest snapshot that the filter left alone; 0 if there was none.
+    pub(super) newest_snapshot: SeqNo,
     /// Position in each input before the merge.
     begin: Vec<Position>,
     /// Position in each input after the merge.
@@ -73,9 +78,11 @@ impl Engine {
     /// The first error of a part; the outputs of the others are removed then.
     pub(super) fn merge(&self, compaction: &Compaction) -> Result<Merged> {
         let parts = self.parts_of(compaction)?;
-        let read_seqs = self.reads.read_seqs();
+        let (newest_snapshot, read_seqs) = self.reads.newest_snapshot_and_read_seqs();
+        let filter =
+            FilterRule { filter: self.options.compaction_filter.as_ref(), newest_snapshot };
         let gave_up = AtomicBool::new(false);
-        let merge = |part| self.merge_part(compaction, part, read_seqs.clone(), &gave_up);
+        let merge = |part| self.merge_part(compaction, part, read_seqs.clone(), filter, &gave_up);
         let merged: Vec<Result<Merged>> = match parts.split_last() {
             Some((last, others)) if self.inline.is_none() => thread::scope(|scope| {
                 let thread = |part| {
@@ -94,7 +101,7 @@ impl Engine {
             }),
             _ => parts.iter().map(merge).collect(),
         };
-        self.joined(merged)
+        Ok(Merged { newest_snapshot, ..self.joined(merged)? })
     }
 
     /// Returns the results of all parts as one. If a part failed, removes the outputs of the
@@ -117,6 +124,7 @@ impl Engine {
             all.files.extend(part.files);
             all.counts.extend(part.counts);
             all.dropped += part.dropped;
+            all.filtered += part.filtered;
             // In tables whose keys ascend, a part begins at the entry where the previous part ends.
             // If the keys do not ascend, entries between the two could be lost.
             if last_end.is_some_and(|last_end| last_end != part.begin) {
@@ -146,6 +154,7 @@ impl Engine {
         compaction: &Compaction,
         part: &Part,
         read_seqs: Vec<SeqNo>,
+        filter: FilterRule<'_>,
         gave_up: &AtomicBool,
     ) -> Result<Merged> {
         let mut outputs = Outputs::new(self, compaction.output_level());
@@ -158,16 +167,17 @@ impl Engine {
             let begin = merge.positions();
             let stop = || gave_up.load(Relaxed) || self.closing.load(Relaxed);
             let to = part.to.as_deref();
-            let dropped =
-                self.merge_into(compaction, &mut merge, to, read_seqs, stop, &mut outputs)?;
-            Ok((dropped, begin, merge.positions()))
+            let retention = Retention::new(read_seqs, self.reads.order.user().clone());
+            let rule = DropRule::new(compaction, retention, filter);
+            let left_out = self.merge_into(compaction, &mut merge, to, rule, stop, &mut outputs)?;
+            Ok((left_out, begin, merge.positions()))
         };
         // Panics are contained here, so that outputs are removed and the other parts stop after a
         // panic, too.
         match self.contain("a compaction", run) {
-            Ok((dropped, begin, end)) => {
+            Ok(((dropped, filtered), begin, end)) => {
                 let (files, counts) = outputs.into_files();
-                Ok(Merged { files, counts, dropped, begin, end })
+                Ok(Merged { files, counts, dropped, filtered, begin, end, ..Merged::default() })
             }
             Err(error) => {
                 gave_up.store(true, Relaxed);
@@ -205,7 +215,7 @@ impl Engine {
     }
 
     /// Merges from the cursor's position up to the user key `to` (exclusive) into `outputs`.
-    /// Returns the number of entries left out.
+    /// Returns the numbers of entries that were left out, and that the filter removed or changed.
     ///
     /// # Errors
     /// [`Error::Closed`] once `stop` returns true; corruption of an input; I/O errors.
@@ -214,14 +224,13 @@ impl Engine {
         compaction: &Compaction,
         merge: &mut MergeCursor,
         to: Option<&[u8]>,
-        read_seqs: Vec<SeqNo>,
+        mut rule: DropRule<'_>,
         stop: impl Fn() -> bool,
         outputs: &mut Outputs<'_>,
-    ) -> Result<u64> {
+    ) -> Result<(u64, u64)> {
         let order = self.reads.order.user();
-        let mut rule = DropRule::new(compaction, Retention::new(read_seqs, order.clone()));
         let mut splitter = OutputSplitter::new(compaction, self.options.max_file_bytes);
-        let mut dropped = 0;
+        let (mut dropped, mut filtered) = (0, 0);
         let mut entries = 0u64;
         let mut valid = merge.valid();
         while valid {
@@ -233,19 +242,30 @@ impl Engine {
             if to.is_some_and(|to| order.compare(entry.user_key, to).is_ge()) {
                 break;
             }
-            if rule.is_useless(&entry, order).map_err(|error| merge.locate(error))? {
-                dropped += 1;
-            } else {
-                if splitter.ends_table(outputs, order, entry.user_key) {
-                    outputs.end_table()?;
+            let fate = rule.fate_of(&entry, merge.value(), order);
+            let fate = fate.map_err(|error| merge.locate(error))?;
+            dropped += u64::from(matches!(fate, Fate::LeaveOut | Fate::FilterOut));
+            let is_filtered = matches!(fate, Fate::FilterOut | Fate::Bury | Fate::Change(_));
+            filtered += u64::from(is_filtered);
+            if !matches!(fate, Fate::LeaveOut | Fate::FilterOut)
+                && splitter.ends_table(outputs, order, entry.user_key)
+            {
+                outputs.end_table()?;
+            }
+            match fate {
+                Fate::LeaveOut | Fate::FilterOut => {}
+                Fate::Keep => outputs.add(merge.key(), &entry, merge.value())?,
+                Fate::Change(value) => outputs.add(merge.key(), &entry, &value)?,
+                Fate::Bury => {
+                    let key = internal_key(entry.user_key, entry.seq, KeyKind::Deletion);
+                    outputs.add(&key, &ParsedKey { kind: KeyKind::Deletion, ..entry }, b"")?;
                 }
-                outputs.add(merge.key(), &entry, merge.value())?;
             }
             valid = merge.next()?;
         }
         outputs.end_table()?;
         debug_assert!(dropped <= entries, "{dropped} of {entries} entries were left out");
-        Ok(dropped)
+        Ok((dropped, filtered))
     }
 
     /// Returns ranges of about the same size in bytes, in key order, that together contain all
@@ -288,31 +308,69 @@ impl Engine {
     }
 }
 
-/// The rule that decides which entries a merge leaves out.
+/// What becomes of an entry in a merge.
+enum Fate {
+    Keep,
+    /// No reader needs it.
+    LeaveOut,
+    /// The compaction filter removes it, and it hides nothing.
+    FilterOut,
+    /// The compaction filter removes it, and a tombstone must go on to hide what it hides.
+    Bury,
+    /// The compaction filter gives it this value.
+    Change(Vec<u8>),
+}
+
+/// The rule that decides what becomes of each entry.
 struct DropRule<'a> {
     retention: Retention,
+    filter: FilterRule<'a>,
     /// The levels below the output level.
     deeper: Vec<Follower<'a>>,
 }
 
 impl<'a> DropRule<'a> {
-    fn new(compaction: &'a Compaction, retention: Retention) -> DropRule<'a> {
+    fn new(
+        compaction: &'a Compaction,
+        retention: Retention,
+        filter: FilterRule<'a>,
+    ) -> DropRule<'a> {
         let levels = compaction.output_level + 1..NUM_LEVELS;
         let deeper = levels.map(|level| Follower::new(&compaction.version, level)).collect();
-        DropRule { retention, deeper }
+        DropRule { retention, filter, deeper }
     }
 
-    /// Returns whether no reader needs the entry: it is shadowed, or a tombstone that every reader
-    /// sees and that hides nothing further down.
+    /// Returns what becomes of the next entry.
     ///
     /// # Errors
     /// Corruption if the entries do not ascend.
-    fn is_useless(&mut self, entry: &ParsedKey<'_>, order: &UserComparator) -> Result<bool> {
-        let DropRule { retention, deeper } = self;
-        Ok(retention.is_shadowed(entry)?
-            || (entry.kind == KeyKind::Deletion
-                && retention.all_see(entry.seq)
-                && !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))))
+    #[inline]
+    fn fate_of(
+        &mut self,
+        entry: &ParsedKey<'_>,
+        value: &[u8],
+        order: &UserComparator,
+    ) -> Result<Fate> {
+        if self.retention.is_shadowed(entry)? {
+            return Ok(Fate::LeaveOut);
+        }
+        if entry.kind == KeyKind::Deletion {
+            let is_useless = self.hides_nothing(entry, order);
+            return Ok(if is_useless { Fate::LeaveOut } else { Fate::Keep });
+        }
+        Ok(match self.filter.decide(entry, value) {
+            CompactionDecision::Keep => Fate::Keep,
+            CompactionDecision::Change(value) => Fate::Change(value),
+            CompactionDecision::Remove if self.hides_nothing(entry, order) => Fate::FilterOut,
+            CompactionDecision::Remove => Fate::Bury,
+        })
+    }
+
+    /// Returns whether a tombstone in the place of the entry would have no effect: every reader
+    /// would see it, and it would hide nothing further down.
+    fn hides_nothing(&mut self, entry: &ParsedKey<'_>, order: &UserComparator) -> bool {
+        self.retention.all_see(entry.seq)
+            && !self.deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))
     }
 }
 

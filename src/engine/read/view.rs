@@ -9,12 +9,13 @@
 //!
 //! A snapshot reads the current view, too, at its own sequence number: compactions keep what it
 //! shows. A change that cannot keep it, such as a range delete that drops whole tables, leaves the
-//! snapshots the view from before it ([`ReadState::publish`]). A reader looks for such a view after
+//! snapshots the view from before it ([`ReadState::show_view`]). A reader looks for such a view after
 //! it has loaded the current one: then, if the current one comes after the change, the other is
 //! there.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
@@ -159,20 +160,24 @@ impl ReadState {
         self.view.store(Arc::new(view));
     }
 
-    /// Makes `view` the one that reads use from now on, and writes up to `seq` visible, as one
-    /// change: no read and no snapshot sees a part of it. If `drops_versions`, the view lacks
-    /// entries that snapshots show: they keep the view from before.
-    pub(crate) fn publish(&self, view: ReadView, seq: SeqNo, drops_versions: bool) {
+    /// Like [`set_view`](ReadState::set_view), as one change with what else there is: no read and
+    /// no snapshot sees a part of it.
+    ///
+    /// With `lost_after`, the view lacks entries that snapshots after this sequence number show:
+    /// they keep the view from before. With `seq`, writes up to that become visible.
+    pub(crate) fn show_view(&self, view: ReadView, lost_after: Option<SeqNo>, seq: Option<SeqNo>) {
         // No snapshot is taken while this lock is held. A read without one sees the old view, which
         // has nothing of the change, or the new view and then the new number.
         let snapshots = self.snapshots.lock();
-        if drops_versions {
+        if let Some(after) = lost_after {
             let before = self.view_owned();
-            for held in snapshots.values() {
+            for (_, held) in snapshots.range((Excluded(after), Unbounded)) {
                 held.kept_view.get_or_init(|| before.clone());
             }
         }
-        self.set_visible_seq(seq);
+        if let Some(seq) = seq {
+            self.set_visible_seq(seq);
+        }
         self.set_view(view);
     }
 
@@ -202,6 +207,13 @@ impl ReadState {
             "a snapshot is newer than the last visible write"
         );
         seqs
+    }
+
+    /// Returns the sequence number of the newest snapshot, 0 if there is none, and
+    /// [`ReadState::read_seqs`]. A snapshot taken in between is newer than the first.
+    pub(crate) fn newest_snapshot_and_read_seqs(&self) -> (SeqNo, Vec<SeqNo>) {
+        let newest = self.snapshots.lock().keys().next_back().copied().unwrap_or(0);
+        (newest, self.read_seqs())
     }
 
     /// Returns the lowest of [`ReadState::read_seqs`].

@@ -1,0 +1,240 @@
+//! Compaction filters: what they remove and change, and who does not see it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use minikv::fs::sim::CrashPlan;
+use minikv::fs::{MemFs, SimFs};
+use minikv::{CompactionDecision, Db, Error, HealthState, Options, Snapshot};
+
+use crate::small;
+
+type Contents = BTreeMap<String, String>;
+
+fn key(i: u32) -> String {
+    format!("key{i:06}")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn contents(db: &Db) -> Contents {
+    db.iter().unwrap().map(Result::unwrap).map(|(key, value)| (text(&key), text(&value))).collect()
+}
+
+fn shown(snapshot: &Snapshot) -> Contents {
+    let entries = snapshot.iter().unwrap().map(Result::unwrap);
+    entries.map(|(key, value)| (text(&key), text(&value))).collect()
+}
+
+/// Removes values that begin with "old", and puts "seen " before values that begin with "new".
+fn rule(value: &[u8]) -> CompactionDecision {
+    match value {
+        [b'o', b'l', b'd', ..] => CompactionDecision::Remove,
+        [b'n', b'e', b'w', ..] => CompactionDecision::Change([b"seen ", value].concat()),
+        _ => CompactionDecision::Keep,
+    }
+}
+
+fn after_rule(before: &Contents) -> Contents {
+    let ruled = before.iter().filter_map(|(key, value)| match rule(value.as_bytes()) {
+        CompactionDecision::Remove => None,
+        CompactionDecision::Keep => Some((key.clone(), value.clone())),
+        CompactionDecision::Change(new) => Some((key.clone(), text(&new))),
+    });
+    ruled.collect()
+}
+
+fn fill(db: &Db, count: u32) {
+    for i in 0..count {
+        let kind = ["old", "new", "other"][i as usize % 3];
+        db.put(key(i), format!("{kind} {i} {i}")).unwrap();
+    }
+}
+
+#[test]
+fn a_compaction_removes_changes_and_keeps_as_the_filter_says() {
+    let asked = Arc::new(AtomicU32::new(0));
+    let count = asked.clone();
+    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |_, value| {
+        count.fetch_add(1, Ordering::Relaxed);
+        rule(value)
+    });
+    let db = Db::open("/db", options.clone()).unwrap();
+    fill(&db, 6000);
+    db.delete(key(2)).unwrap();
+    db.put(key(1), "other, at last").unwrap();
+    // In memory and in tables that no compaction has read, everything is as it was put.
+    assert_eq!(db.get(key(1)).unwrap().as_deref(), Some(&b"other, at last"[..]));
+    let mut expected = after_rule(&{
+        let mut all: Contents = (0..6000)
+            .map(|i| (key(i), format!("{} {i} {i}", ["old", "new", "other"][i as usize % 3])))
+            .collect();
+        all.remove(&key(2));
+        all.insert(key(1), "other, at last".into());
+        all
+    });
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(contents(&db), expected);
+    assert!(asked.load(Ordering::Relaxed) >= 5999 - 1);
+    for i in 0..100 {
+        let found = db.get(key(i)).unwrap().map(|value| text(&value));
+        assert_eq!(found.as_ref(), expected.get(&key(i)), "{i}");
+    }
+    db.put(key(3), "old again").unwrap();
+    db.flush().unwrap();
+    assert!(db.get(key(3)).unwrap().is_some(), "a flush does not ask");
+    db.close().unwrap();
+    let db = Db::open("/db", options.clone()).unwrap();
+    expected.insert(key(3), "old again".into());
+    assert_eq!(contents(&db), expected);
+    db.compact_range(key(0)..key(10)).unwrap();
+    expected.remove(&key(3));
+    assert_eq!(contents(&db), expected);
+    db.close().unwrap();
+    assert!(minikv::verify("/db", &options).unwrap().is_sound());
+}
+
+/// What lies in deeper levels stays hidden when the entry above it is removed.
+#[test]
+fn older_versions_in_deeper_levels_do_not_come_back() {
+    let is_on = Arc::new(AtomicBool::new(false));
+    let on = is_on.clone();
+    let options = small().write_buffer_bytes(8 << 10).max_file_bytes(4 << 10);
+    let options = options.fs(Arc::new(MemFs::new())).inline_background(Some(4));
+    let options = options.compaction_filter(move |_, value| match on.load(Ordering::Relaxed) {
+        true => rule(value),
+        false => CompactionDecision::Keep,
+    });
+    let db = Db::open("/db", options).unwrap();
+    for round in 0..3 {
+        (0..3000).for_each(|i| db.put(key(i), format!("{round} kept {i}")).unwrap());
+        db.compact_range::<&str>(..).unwrap();
+    }
+    is_on.store(true, Ordering::Relaxed);
+    // Compactions of the upper levels remove these, far above the versions from before.
+    for round in 0..8 {
+        (0..300).for_each(|i| db.put(key(i * 10), format!("old {round} {i}")).unwrap());
+        db.wait_idle().unwrap();
+    }
+    let stats = db.stats();
+    assert!(stats.levels.iter().skip(2).any(|level| level.files > 0), "{:?}", stats.levels);
+    for i in 0..3000 {
+        let found = db.get(key(i)).unwrap().map(|value| text(&value));
+        match i % 10 {
+            0 => assert!(found.is_none_or(|value| value.starts_with("old 7")), "{i}"),
+            _ => assert_eq!(found, Some(format!("2 kept {i}"))),
+        }
+    }
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 2700);
+}
+
+#[test]
+fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
+    let own: Arc<OnceLock<Db>> = Arc::default();
+    let taken: Arc<Mutex<Vec<(Snapshot, Contents)>>> = Arc::default();
+    let (db_of, snapshots) = (own.clone(), taken.clone());
+    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |key, value| {
+        // Snapshots are taken in the middle of the compaction, too.
+        if key.ends_with(b"00")
+            && let Some(db) = db_of.get()
+        {
+            let snapshot = db.snapshot();
+            let then = shown(&snapshot);
+            snapshots.lock().unwrap().push((snapshot, then));
+        }
+        rule(value)
+    });
+    let db = Db::open("/db", options).unwrap();
+    fill(&db, 2000);
+    let before = contents(&db);
+    let (snapshot, iter) = (db.snapshot(), db.iter().unwrap());
+    let mut transaction = db.transaction();
+    assert!(transaction.get(key(0)).unwrap().is_some());
+    db.put(key(3), "old, after the snapshot").unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    // The filter was not asked about what the snapshot shows.
+    let mut now = before.clone();
+    now.remove(&key(3));
+    assert_eq!(contents(&db), now);
+    assert_eq!(shown(&snapshot), before);
+    assert_eq!(iter.count(), 2000);
+    transaction.put("conclusion", "1");
+    transaction.commit().unwrap();
+    drop(snapshot);
+    own.set(db.clone()).unwrap();
+    now.insert("conclusion".into(), "1".into());
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(contents(&db), after_rule(&now));
+    let taken = std::mem::take(&mut *taken.lock().unwrap());
+    assert!(taken.len() >= 10, "{} snapshots", taken.len());
+    assert!(taken.iter().any(|(_, then)| *then == now), "all came after a change");
+    for _ in 0..2 {
+        for (snapshot, then) in &taken {
+            assert_eq!(shown(snapshot), *then, "a snapshot changes");
+        }
+        db.compact_range::<&str>(..).unwrap();
+    }
+}
+
+#[test]
+fn a_panic_of_the_filter_is_an_error_and_loses_nothing() {
+    let armed = Arc::new(AtomicBool::new(true));
+    let trap = armed.clone();
+    let options = small().fs(Arc::new(MemFs::new())).compaction_filter(move |key, value| {
+        if trap.load(Ordering::Relaxed) && key.ends_with(b"777") {
+            std::panic::resume_unwind(Box::new("the filter panics"));
+        }
+        rule(value)
+    });
+    let db = Db::open("/db", options).unwrap();
+    fill(&db, 900);
+    let before = contents(&db);
+    let error = db.compact_range::<&str>(..).unwrap_err();
+    assert!(matches!(error, Error::Panicked { .. }), "{error}");
+    assert!(error.to_string().contains("the filter panics"), "{error}");
+    assert_eq!(contents(&db), before);
+    assert!(matches!(db.health().state, HealthState::ReadOnly), "{:?}", db.health());
+    assert!(matches!(db.put("a", "b"), Err(Error::ReadOnly { .. })));
+    armed.store(false, Ordering::Relaxed);
+    db.resume().unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(contents(&db), after_rule(&before));
+}
+
+#[test]
+fn after_a_crash_each_entry_is_as_it_was_put_or_as_the_filter_left_it() {
+    let fs = SimFs::new(1);
+    let options = |fs: &SimFs| -> Options {
+        let options = small().fs(Arc::new(fs.clone())).preallocate_logs(false);
+        options.inline_background(Some(4)).compaction_filter(|_, value| rule(value))
+    };
+    let db = Db::open("/db", options(&fs)).unwrap();
+    fill(&db, 1000);
+    db.flush().unwrap();
+    let before = contents(&db);
+    fs.record_history();
+    let begins = fs.op_count();
+    db.compact_range::<&str>(..).unwrap();
+    let done = after_rule(&before);
+    assert_eq!(contents(&db), done);
+    let (mut old, mut new) = (0, 0);
+    for op in begins..=fs.op_count() {
+        for plan in [CrashPlan::strict(), CrashPlan::everything(), CrashPlan::random(op)] {
+            let image = fs.crash_image(&plan.at_op(op));
+            let db = Db::open(Path::new("/db"), options(&image)).unwrap();
+            let shown = contents(&db);
+            old += u32::from(shown == before);
+            new += u32::from(shown == done);
+            for (key, value) in &before {
+                let found = shown.get(key);
+                assert!(found == Some(value) || found == done.get(key), "{key} at {op}");
+            }
+        }
+    }
+    assert!(old > 3 && new > 3, "{old} before, {new} after");
+}
