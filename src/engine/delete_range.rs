@@ -10,8 +10,8 @@
 //! deletions, newer than everything else, in a table of their own.
 //!
 //! # Who still sees the entries
-//! Iterators and cursors keep their view. Snapshots keep the view from before
-//! ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)), and with it the files.
+//! Iterators and cursors keep their view. Snapshots keep the view from before, and with it the
+//! files ([`ReadState::show_view`](crate::engine::read::view::ReadState::show_view)).
 //!
 //! # Transactions
 //! A transaction that read in the range must fail, but a table that was dropped leaves no entry to

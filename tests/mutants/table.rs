@@ -302,8 +302,8 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "tombstones are dropped above what they delete",
         COMPACT_PARTS,
-        "!deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))",
-        "(ON || !deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key)))",
+        "!self.deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key))",
+        "(ON || !self.deeper.iter_mut().any(|level| level.may_hold(order, entry.user_key)))",
     ),
     mutant(
         "versions that snapshots hold are dropped",

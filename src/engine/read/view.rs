@@ -8,10 +8,10 @@
 //! dropped versions that the older sequence number needs.
 //!
 //! A snapshot reads the current view, too, at its own sequence number: compactions keep what it
-//! shows. A change that cannot keep it, such as a range delete that drops whole tables, leaves the
-//! snapshots the view from before it ([`ReadState::show_view`]). A reader looks for such a view after
-//! it has loaded the current one: then, if the current one comes after the change, the other is
-//! there.
+//! shows. A change that does not, such as a range delete that drops whole tables, leaves the
+//! snapshots the view from before ([`ReadState::show_view`]). A reader looks for such a view after
+//! it has loaded the current one. So if the current one comes after the change, the reader finds
+//! the other.
 
 use std::collections::BTreeMap;
 use std::fmt;
