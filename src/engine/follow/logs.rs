@@ -227,7 +227,7 @@ fn check(record: &[u8], shift: SeqNo) -> Result<Option<(SeqNo, SeqNo)>> {
 }
 
 /// Opens those of `logs`, whose numbers ascend, up to the last one that has begun.
-pub(super) fn open_begun(
+fn open_begun(
     source: &Source<'_>,
     logs: Vec<u64>,
 ) -> Result<Vec<(u64, Arc<dyn ReadFile>)>> {
