@@ -1,6 +1,7 @@
 //! Logs that are kept after their writes were flushed, and the changes in them.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use minikv::files::{self, FileName};
@@ -31,10 +32,23 @@ fn kept(fs: &dyn Fs) -> Vec<u64> {
     logs_in(fs, DIR)[0].iter().map(|(number, _)| *number).collect()
 }
 
-fn all_of(changes: minikv::Result<Changes>) -> (Vec<Write>, Option<Error>) {
+/// The end of changes.
+#[derive(Debug, PartialEq)]
+enum End {
+    Whole,
+    /// Changes after the first number are lost; the next one is the second.
+    Lost(u64, u64),
+    Failed(String),
+}
+
+fn all_of(changes: minikv::Result<Changes>) -> (Vec<Write>, End) {
     let mut found = Vec::new();
-    let error = read(&mut changes.unwrap(), &mut found).err();
-    (found, error)
+    let end = match read(&mut changes.unwrap(), &mut found) {
+        Ok(()) => End::Whole,
+        Err(Error::ChangesLost { after, next }) => End::Lost(after, next),
+        Err(error) => End::Failed(error.to_string()),
+    };
+    (found, end)
 }
 
 /// Puts one value a time, each in a log of its own, and returns the logs.
@@ -55,22 +69,20 @@ fn logs_are_kept_up_to_their_size_and_removed_beyond_it() {
         let options = options(&fs, 1).keep_logs_bytes(limit);
         let db = Db::open(DIR, options).unwrap();
         let (mut rng, mut written) = (Rng::new(seed()), Vec::new());
-        let mut largest = 0;
+        let first = logs_in(&fs, DIR)[1][0].0;
         for step in 0..300 {
             write(&db, &mut rng, &mut written);
             if rng.one_in(5) {
                 db.flush().unwrap();
             }
-            let [kept, live] = logs_in(&fs, DIR);
-            let bytes: u64 = kept.iter().map(|(_, bytes)| bytes).sum();
-            largest = live.iter().map(|(_, bytes)| *bytes).fold(largest, u64::max);
+            let bytes: u64 = logs_in(&fs, DIR)[0].iter().map(|(_, bytes)| bytes).sum();
             assert!(bytes <= limit, "step {step}: {bytes} of {limit}");
             // Nothing is removed before its space is needed.
-            let is_full = bytes + largest > limit;
+            let is_full = bytes + 3000 > limit;
             let all = all_of(db.changes_since(0));
-            assert!(is_full || all == (written.clone(), None), "step {step} of {limit}");
+            assert!(is_full || all == (written.clone(), End::Whole), "step {step} of {limit}");
         }
-        assert_eq!(limit < 5000, !kept(&fs).contains(&3), "{limit}");
+        assert_eq!(limit == 1 << 20, kept(&fs).contains(&first), "{limit}");
     }
 }
 
@@ -83,6 +95,8 @@ fn logs_are_kept_for_their_time() {
     let put = |db: &Db, key: &str| {
         db.put(key, "value").unwrap();
         db.flush().unwrap();
+        // Logs are removed after the flush.
+        db.wait_idle().unwrap();
     };
     let db = Db::open(dir, options.clone()).unwrap();
     ["a", "b", "c", "d"].iter().for_each(|key| put(&db, key));
@@ -95,12 +109,12 @@ fn logs_are_kept_for_their_time() {
     let file = std::fs::File::options().write(true).open(second).unwrap();
     file.set_modified(then).unwrap();
     let db = Db::open(dir, options.clone()).unwrap();
-    let (found, error) = all_of(db.changes_since(2));
-    assert_eq!((found.len(), error), (2, None));
+    let (found, end) = all_of(db.changes_since(2));
+    assert_eq!((found.len(), end), (2, End::Whole));
     assert_eq!(found[0].1, b"c");
-    let (found, error) = all_of(db.changes_since(1));
+    let (found, end) = all_of(db.changes_since(1));
     assert_eq!(found, []);
-    assert!(matches!(error, Some(Error::ChangesLost { after: 1, next: 3 })), "{error:?}");
+    assert_eq!(end, End::Lost(1, 3));
     db.close().unwrap();
     // Each log goes with the flush after its time.
     let short = plain.keep_logs_for(Duration::from_millis(30));
@@ -126,8 +140,8 @@ fn kept_logs_outlive_an_open_with_the_option_and_no_other() {
         for _ in 0..3 {
             let db = Db::open(DIR, keeping.clone()).unwrap();
             assert!(kept(&fs).starts_with(&logs));
-            let (found, error) = all_of(db.changes_since(0));
-            assert_eq!((found.len(), error), (5, None));
+            let (found, end) = all_of(db.changes_since(0));
+            assert_eq!((found.len(), end), (5, End::Whole));
             assert_eq!(found.last().unwrap().1, b"live");
         }
         // A lower limit counts at the open.
@@ -136,8 +150,8 @@ fn kept_logs_outlive_an_open_with_the_option_and_no_other() {
         drop(db);
         let db = Db::open(DIR, plain).unwrap();
         assert_eq!(kept(&fs), []);
-        let error = all_of(db.changes_since(0)).1;
-        assert!(matches!(error, Some(Error::ChangesLost { after: 0, .. })), "{error:?}");
+        let (_, end) = all_of(db.changes_since(0));
+        assert!(matches!(end, End::Lost(0, _)), "{end:?}");
         assert_eq!(db.iter().unwrap().count(), 5);
         drop(db);
         destroy(DIR, &keeping).unwrap();
@@ -155,16 +169,16 @@ fn a_gap_between_logs_is_an_error_where_it_is() {
     fs.remove(&Path::new(DIR).join(format!("{:06}.log", logs[2]))).unwrap();
     let both = || [db.changes_since(0), follower.changes_since(0)];
     for changes in both() {
-        let (found, error) = all_of(changes);
+        let (found, end) = all_of(changes);
         assert_eq!(found.iter().map(|write| write.0).collect::<Vec<_>>(), [1, 2]);
-        assert!(matches!(error, Some(Error::ChangesLost { after: 2, next: 4 })), "{error:?}");
+        assert_eq!(end, End::Lost(2, 4));
     }
     for changes in [db.changes_since(3), follower.changes_since(3)] {
-        let (found, error) = all_of(changes);
-        assert_eq!((found.len(), found[0].0, error), (2, 4, None));
+        let (found, end) = all_of(changes);
+        assert_eq!((found.len(), found[0].0, end), (2, 4, End::Whole));
     }
-    let error = all_of(db.changes_since(2)).1;
-    assert!(matches!(error, Some(Error::ChangesLost { after: 2, next: 4 })), "{error:?}");
+    let (_, end) = all_of(db.changes_since(2));
+    assert_eq!(end, End::Lost(2, 4));
     // What is in the current log was read by then.
     assert_eq!(begun.next().unwrap().unwrap().sequence(), 2);
     assert!(matches!(begun.next(), Some(Err(Error::ChangesLost { after: 2, .. }))));
@@ -180,14 +194,13 @@ fn tables_that_were_ingested_are_a_gap_although_logs_are_kept() {
     tables.put("ingested", "1").unwrap();
     db.ingest(&tables.finish().unwrap()).unwrap();
     let last = db.sequence();
-    let (found, error) = all_of(db.changes_since(0));
+    let (found, end) = all_of(db.changes_since(0));
     assert_eq!(found.len(), 2);
-    assert_eq!(error.unwrap().to_string(), Error::ChangesLost { after: 2, next: last }.to_string());
+    assert_eq!(end, End::Lost(2, last));
     db.put("after", "1").unwrap();
-    let error = all_of(db.changes_since(1)).1;
-    assert!(matches!(error, Some(Error::ChangesLost { after: 2, next }) if next == last + 1));
-    let (found, error) = all_of(db.changes_since(last));
-    assert_eq!((found.len(), error), (1, None));
+    assert_eq!(all_of(db.changes_since(1)).1, End::Lost(2, last + 1));
+    let (found, end) = all_of(db.changes_since(last));
+    assert_eq!((found.len(), end), (1, End::Whole));
 }
 
 #[test]
@@ -219,8 +232,8 @@ fn a_writer_reads_its_own_changes_as_soon_as_they_are_acknowledged() {
             if rng.one_in(10) {
                 let since = rng.below(written.len() + 1) as u64;
                 let both = [db.changes_since(since), follower.changes_since(since)];
-                let [(mine, error), (theirs, other)] = both.map(all_of);
-                assert!(error.is_none() && other.is_none() && mine == theirs);
+                let [(mine, end), theirs] = both.map(all_of);
+                assert!((&mine, &end) == (&theirs.0, &theirs.1) && end == End::Whole);
                 let first = mine.first().map_or(since, |write| write.0 - 1);
                 assert!(first <= since && since - first < 3);
                 assert!(mine == written[first as usize..], "round {round}, since {since}");
@@ -238,9 +251,7 @@ fn a_sequence_number_of_the_future_is_an_error() {
     db.put("a", "1").unwrap();
     for since in [2, u64::MAX] {
         for changes in [db.changes_since(since), follower.changes_since(since)] {
-            let error = all_of(changes).1;
-            let is_it = matches!(error, Some(Error::ChangesLost { after, next: 1 }) if after == since);
-            assert!(is_it, "{error:?}");
+            assert_eq!(all_of(changes), (Vec::new(), End::Lost(since, 1)));
         }
     }
 }
@@ -267,9 +278,39 @@ fn a_write_that_failed_is_never_among_the_changes() {
         db.flush().unwrap();
         let follower = Db::open_read_only(DIR, options(&fs, 1)).unwrap();
         for changes in [db.changes_since(0), follower.changes_since(0)] {
-            let (found, error) = all_of(changes);
-            assert!(error.is_none() && found[1..] == [expected.clone()], "{found:?} {error:?}");
+            let (found, end) = all_of(changes);
+            assert!(end == End::Whole && found[1..] == [expected.clone()], "{found:?} {end:?}");
         }
+    }
+}
+
+#[test]
+fn a_write_that_is_being_synced_is_no_change_yet() {
+    for fails in [false, true] {
+        let fs = SimFs::new(1);
+        let db = Db::open(DIR, options(&fs, 1)).unwrap();
+        db.put("a", "1").unwrap();
+        let changes = Arc::new(Mutex::new(db.changes_since(0).unwrap()));
+        let (of_hook, seen) = (changes.clone(), Arc::new(Mutex::new(Vec::new())));
+        let of_test = seen.clone();
+        fs.set_hook(move |operation| {
+            if operation.kind == OpKind::Sync
+                && let Ok(mut changes) = of_hook.try_lock()
+            {
+                of_test.lock().unwrap().extend((&mut *changes).map(|b| b.unwrap().sequence()));
+            }
+        });
+        if fails {
+            fs.inject(Fault::io_error().on(&[OpKind::Sync]).path("*.log"));
+        }
+        // The record of the second write is in the log by the time of the sync.
+        let put = db.put_with(&WriteOptions::default().sync(true), "b", "2");
+        assert_eq!(put.is_err(), fails);
+        assert_eq!(*seen.lock().unwrap(), [1]);
+        fs.clear_hook();
+        let mut changes = changes.lock().unwrap();
+        let left: Vec<u64> = (&mut *changes).map(|batch| batch.unwrap().sequence()).collect();
+        assert_eq!(left, if fails { vec![] } else { vec![2] });
     }
 }
 
@@ -334,13 +375,13 @@ fn kept_logs_are_no_part_of_the_database() {
         let copy = Db::open_read_only(copy, options.clone()).unwrap();
         assert_eq!(of_iter(copy.iter().unwrap()), entries);
         // A copy has no past.
-        assert!(matches!(all_of(copy.changes_since(0)).1, Some(Error::ChangesLost { .. })));
+        assert!(matches!(all_of(copy.changes_since(0)).1, End::Lost(0, _)));
     }
-    let (found, error) = all_of(db.changes_since(0));
+    let (found, end) = all_of(db.changes_since(0));
     assert_eq!(found.len(), 3);
-    let text = error.unwrap().to_string();
+    let End::Failed(text) = end else { panic!("{end:?}") };
     assert!(text.contains(damaged.to_str().unwrap()), "{text}");
-    assert_eq!(all_of(db.changes_since(4)).1, None);
+    assert_eq!(all_of(db.changes_since(4)).1, End::Whole);
     drop(db);
     destroy(DIR, &options).unwrap();
     assert_eq!(fs.list(Path::new(DIR)).unwrap_or_default(), [""; 0]);
@@ -367,12 +408,33 @@ fn a_repair_puts_no_kept_log_over_newer_tables() {
         let db = Db::open(DIR, options.clone()).unwrap();
         assert_eq!(of_iter(db.iter().unwrap()), entries, "{damaged:?}");
         assert_eq!(db.sequence(), 13);
-        let (_, error) = all_of(db.changes_since(0));
-        assert!(error.is_some() || damaged.is_none());
+        assert_ne!(all_of(db.changes_since(0)).1, End::Whole, "logs went to lost/");
         db.put("after", "1").unwrap();
         assert_eq!(all_of(db.changes_since(13)).0.len(), 1);
         assert!(verify(DIR, &options).unwrap().is_sound());
     }
+}
+
+#[test]
+fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
+    let fs = SimFs::new(1);
+    let options = options(&fs, 1).keep_logs_bytes(1 << 20);
+    let db = Db::open(DIR, options.clone()).unwrap();
+    let logs = put_and_flush(&db, &fs, 0..6);
+    db.put("live", "1").unwrap();
+    drop(db);
+    // The last table, its log and the MANIFEST are gone: the live log comes after a gap.
+    let of_db = |name: String| fs.remove(&Path::new(DIR).join(name)).unwrap();
+    of_db(format!("{:06}.log", logs[5]));
+    let names = fs.list(Path::new(DIR)).unwrap();
+    of_db(names.iter().filter(|name| name.ends_with(".ldb")).max().unwrap().clone());
+    names.into_iter().filter(|name| name.starts_with("MANIFEST") || name == "CURRENT").for_each(of_db);
+    fs.damage(&Path::new(DIR).join(format!("{:06}.log", logs[2])), 30, 1).unwrap();
+    let report = repair(DIR, &options, Default::default()).unwrap();
+    assert!(report.lost_logs.is_empty(), "{:?}", report.lost_logs);
+    let db = Db::open(DIR, options).unwrap();
+    let keys: Vec<_> = db.iter().unwrap().map(|entry| entry.unwrap().0).collect();
+    assert_eq!(keys, ["0", "1", "2", "3", "4", "live"]);
 }
 
 #[test]
@@ -387,7 +449,7 @@ fn logs_that_lost_writes_are_not_kept() {
     let live = logs_in(&fs, DIR)[1][0].0;
     let fs = fs.crash_image(&CrashPlan::process_kill());
     fs.damage(&Path::new(DIR).join(format!("{live:06}.log")), 600, 1).unwrap();
-    let options = options.fs(std::sync::Arc::new(fs.clone()));
+    let options = options.fs(Arc::new(fs.clone()));
     let db = Db::open(DIR, options).unwrap();
     assert_eq!(db.recovery().lost.len(), 1);
     let last = db.sequence();
@@ -396,10 +458,10 @@ fn logs_that_lost_writes_are_not_kept() {
     for key in 0..50 {
         db.put(key.to_string(), "new").unwrap();
     }
-    let (found, error) = all_of(db.changes_since(0));
-    assert!(found.len() <= last as usize && error.is_some(), "{found:?} {error:?}");
-    let (found, error) = all_of(db.changes_since(last));
-    assert_eq!((found.len(), error), (50, None));
+    let (found, end) = all_of(db.changes_since(0));
+    assert!(found.len() <= last as usize && end != End::Whole, "{found:?} {end:?}");
+    let (found, end) = all_of(db.changes_since(last));
+    assert_eq!((found.len(), end), (50, End::Whole));
     assert!(found.iter().all(|write| write.2.as_deref() == Some(b"new")));
 }
 
@@ -411,22 +473,23 @@ struct Past {
 
 /// Checks changes from a random place on against what was committed.
 fn check(past: &Past, changes: minikv::Result<Changes>, since: u64, step: &str) -> bool {
-    let (found, error) = all_of(changes);
+    let (found, end) = all_of(changes);
     let first = found.first().map_or(since, |write| write.0 - 1) as usize;
     assert!(first <= since as usize, "{step}: it begins after a gap");
     assert!(past.written[first..].starts_with(&found), "{step}: other changes since {since}");
-    match error {
-        None => assert_eq!(first + found.len(), past.written.len(), "{step}: left out in silence"),
-        Some(Error::ChangesLost { .. }) => assert!(past.may_be_lost, "{step}: since {since}"),
-        Some(error) => panic!("{step}: {error}"),
+    match &end {
+        End::Whole => assert_eq!(first + found.len(), past.written.len(), "{step}: left out"),
+        End::Lost(..) => assert!(past.may_be_lost, "{step}: since {since}"),
+        End::Failed(error) => panic!("{step}: {error}"),
     }
-    error.is_some()
+    end != End::Whole
 }
 
 #[test]
 fn changes_are_all_there_or_lost_whatever_becomes_of_the_writer() {
     let (mut lost, mut whole) = (0, 0);
-    for seed in seed()..seed() + 30 {
+    let first = seed();
+    for seed in first..first + 30 {
         let mut rng = Rng::new(seed);
         let fs = crate::switched::SwitchedFs::new(seed);
         let keep = |rng: &mut Rng| *rng.pick(&[0, 3000, 20_000, u64::MAX]);

@@ -551,6 +551,11 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
         let copied = run(command.arg("--db").arg(&copy).arg("dump"), b"").ok();
         assert_eq!(copied, place.ok(&["dump"]));
     }
+    let all = place.ok(&["watch", "--since", "0", "--once"]);
+    for keep in [["--keep-logs", "1MiB"], ["--keep-logs-for", "1h"]] {
+        place.ok(&["compact", keep[0], keep[1]]);
+        assert_eq!(place.ok(&["watch", "--since", "0", "--once"]), all, "{keep:?}");
+    }
     place.ok(&["compact"]);
     let lost = place.run(&["watch", "--since", "1", "--once"]);
     lost.fails(5, &["after sequence number 1", "no log"]);

@@ -130,13 +130,18 @@ impl Engine {
         if KeepLimits::of(&self.options).is_none() {
             return Vec::new();
         }
-        let numbers: Vec<u64> = {
+        let logs: Vec<(u64, Option<u64>)> = {
             let state = self.state.lock();
             let next = state.frozen.get(1).map_or(state.logs.mem_log, |next| next.first_log);
-            state.logs.on_disk.range(oldest.first_log..next).map(|(number, _)| *number).collect()
+            let logs = state.logs.on_disk.range(oldest.first_log..next);
+            logs.map(|(number, bytes)| (*number, *bytes)).collect()
         };
-        let durable = |&number: &u64| KeptLog::durable(&*self.fs, &self.dir, number).ok()?;
-        numbers.iter().filter_map(durable).collect()
+        let durable = |&(number, bytes): &(u64, Option<u64>)| {
+            let log = KeptLog::durable(&*self.fs, &self.dir, number).ok()??;
+            // The file may be longer until it is closed.
+            Some(KeptLog { bytes: bytes.unwrap_or(log.bytes), ..log })
+        };
+        logs.iter().filter_map(durable).collect()
     }
 
     /// Removes the logs `done`, whose records are all in tables, except those to keep, and the kept
