@@ -10,8 +10,8 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use minikv::{Db, Options};
 use minikv::fs::sim::{CrashPlan, Holes, SimFs};
+use minikv::{Db, Options};
 
 use crate::model::{Model, Op};
 use crate::rng::Rng;
@@ -88,8 +88,8 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Checks the changes after some sequence numbers, if all changes are in logs: they are those of
-    /// the workload that are left, in order, or lost.
+    /// Checks the changes after some sequence numbers, if the workload keeps logs: they are those
+    /// of its commits that are left, in order, or lost.
     fn check_changes(&self, image: &SimFs) -> Result<(), String> {
         if self.run.kind.keep_logs_bytes == 0 {
             return Ok(());

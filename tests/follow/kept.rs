@@ -22,7 +22,8 @@ fn logs_in(fs: &dyn Fs, dir: &str) -> [Vec<(u64, u64)>; 2] {
         FileName::Log(number) => Some((number, fs.len(&dir.join(name)).unwrap())),
         _ => None,
     };
-    let mut logs: Vec<_> = files::list_files(fs, dir).unwrap().into_iter().filter_map(log).collect();
+    let mut logs: Vec<_> =
+        files::list_files(fs, dir).unwrap().into_iter().filter_map(log).collect();
     logs.sort_unstable();
     let (kept, live) = logs.into_iter().partition(|(number, _)| *number < recovered.log_number);
     [kept, live]
@@ -428,13 +429,39 @@ fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
     of_db(format!("{:06}.log", logs[5]));
     let names = fs.list(Path::new(DIR)).unwrap();
     of_db(names.iter().filter(|name| name.ends_with(".ldb")).max().unwrap().clone());
-    names.into_iter().filter(|name| name.starts_with("MANIFEST") || name == "CURRENT").for_each(of_db);
+    names
+        .into_iter()
+        .filter(|name| name.starts_with("MANIFEST") || name == "CURRENT")
+        .for_each(of_db);
     fs.damage(&Path::new(DIR).join(format!("{:06}.log", logs[2])), 30, 1).unwrap();
     let report = repair(DIR, &options, Default::default()).unwrap();
     assert!(report.lost_logs.is_empty(), "{:?}", report.lost_logs);
     let db = Db::open(DIR, options).unwrap();
     let keys: Vec<_> = db.iter().unwrap().map(|entry| entry.unwrap().0).collect();
     assert_eq!(keys, ["0", "1", "2", "3", "4", "live"]);
+}
+
+#[test]
+fn kept_logs_make_up_for_the_last_edits_of_a_manifest() {
+    let fs = SimFs::new(1);
+    let options = options(&fs, 1).keep_logs_bytes(1 << 20).manifest_rotate_bytes(1 << 20);
+    let db = Db::open(DIR, options.clone()).unwrap();
+    put_and_flush(&db, &fs, 0..2);
+    db.put("3", "1").unwrap();
+    let names = fs.list(Path::new(DIR)).unwrap();
+    let name = names.into_iter().find(|name| name.starts_with("MANIFEST")).unwrap();
+    let path = Path::new(DIR).join(name);
+    let before = fs.len(&path).unwrap();
+    db.flush().unwrap();
+    db.put("4", "1").unwrap();
+    let entries = of_iter(db.iter().unwrap());
+    drop(db);
+    assert!(fs.len(&path).unwrap() > before);
+    fs.append(&path).unwrap().set_len(before).unwrap();
+    let db = Db::open(DIR, options).unwrap();
+    assert_eq!(of_iter(db.iter().unwrap()), entries);
+    let (found, end) = all_of(db.changes_since(0));
+    assert_eq!((found.len() as u64, end), (db.sequence(), End::Whole));
 }
 
 #[test]

@@ -163,8 +163,8 @@ impl Engine {
 mod tests {
     use super::*;
 
-    /// Returns the numbers of the logs that stay of logs of 100 bytes, the oldest of which is 5, and
-    /// each of which is a minute younger than the one before it. The newest has the age 0.
+    /// Returns the numbers of those of some logs that stay. Each has 100 bytes and is a minute
+    /// younger than the one before it. The oldest is 5, and the newest has the age 0.
     fn kept(logs: u64, bytes: u64, minutes: u64) -> Vec<u64> {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
         let log = |at| KeptLog {
