@@ -245,6 +245,43 @@ fn a_writer_reads_its_own_changes_as_soon_as_they_are_acknowledged() {
 }
 
 #[test]
+fn changes_on_the_disk_are_read_beside_threads_that_write() {
+    const WRITES: u64 = 20_000;
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::default().create_if_missing(true).write_buffer_bytes(128 << 10);
+    let options = options.keep_logs_bytes(1 << 30);
+    let db = Db::open(dir.path(), options.clone()).unwrap();
+    let follower = Db::open_read_only(dir.path(), options).unwrap();
+    let read = |mut changes: Changes| {
+        let mut last = 0;
+        while last < WRITES {
+            let least = db.sequence();
+            for batch in &mut changes {
+                let batch = batch.unwrap();
+                assert_eq!(batch.sequence(), last + 1);
+                last += batch.len() as u64;
+            }
+            assert!(last >= least && changes.sequence() == last);
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let db = db.clone();
+            scope.spawn(move || {
+                for number in 0..WRITES / 2 {
+                    let key = format!("{thread}{number:06}");
+                    db.put(key, vec![7; 20 + number as usize % 200]).unwrap();
+                }
+            });
+        }
+        scope.spawn(|| read(db.changes_since(0).unwrap()));
+        scope.spawn(|| read(follower.changes_since(0).unwrap()));
+    });
+    assert!(logs_in(&DiskFs, dir.path().to_str().unwrap())[0].len() > 5);
+    read(db.changes_since(0).unwrap());
+}
+
+#[test]
 fn a_sequence_number_of_the_future_is_an_error() {
     let fs = SimFs::new(1);
     let db = Db::open(DIR, options(&fs, 1)).unwrap();
@@ -290,8 +327,8 @@ fn a_write_that_is_being_synced_is_no_change_yet() {
     for fails in [false, true] {
         let fs = SimFs::new(1);
         let db = Db::open(DIR, options(&fs, 1)).unwrap();
-        db.put("a", "1").unwrap();
         let changes = Arc::new(Mutex::new(db.changes_since(0).unwrap()));
+        db.put("a", "1").unwrap();
         let (of_hook, seen) = (changes.clone(), Arc::new(Mutex::new(Vec::new())));
         let of_test = seen.clone();
         fs.set_hook(move |operation| {
@@ -490,6 +527,29 @@ fn logs_that_lost_writes_are_not_kept() {
     let (found, end) = all_of(db.changes_since(last));
     assert_eq!((found.len(), end), (50, End::Whole));
     assert!(found.iter().all(|write| write.2.as_deref() == Some(b"new")));
+}
+
+#[test]
+fn a_log_that_is_left_out_because_one_before_it_is_missing_is_not_kept() {
+    let fs = SimFs::new(1);
+    let options = options(&fs, 1).write_buffer_bytes(1 << 20).keep_logs_bytes(1 << 20);
+    // A log that begins at a higher sequence number comes from another database.
+    let other = Db::open("/other", options.clone()).unwrap();
+    (0..9).for_each(|key| other.put(key.to_string(), "other").unwrap());
+    other.flush().unwrap();
+    other.put("other", "1").unwrap();
+    let from = Path::new("/other").join(format!("{:06}.log", logs_in(&fs, "/other")[1][0].0));
+    let mut bytes = vec![0; fs.len(&from).unwrap() as usize];
+    fs.open(&from).unwrap().read_at(&mut bytes, 0).unwrap();
+    let db = Db::open(DIR, options.clone()).unwrap();
+    (0..3).for_each(|key| db.put(key.to_string(), "1").unwrap());
+    drop(db);
+    fs.create(&Path::new(DIR).join("000077.log")).unwrap().write(&bytes).unwrap();
+    let db = Db::open(DIR, options.clone()).unwrap();
+    assert_eq!((db.recovery().lost.len(), db.sequence()), (1, 3));
+    db.put("after", "1").unwrap();
+    let (found, end) = all_of(db.changes_since(0));
+    assert_eq!((found.len(), end), (4, End::Whole));
 }
 
 /// What a writer has committed, and whether some of it may be in no log.

@@ -182,7 +182,7 @@ impl Opening {
             flushed.last_seq <= commit.last_seq,
             "a flushed entry has a sequence number that will be used again"
         );
-        let mut kept = self.kept_logs(first_log, &replayed.recovery);
+        let kept = self.kept_logs(first_log, &replayed.recovery);
         let version = self.record(&mut manifest, first_log, flushed)?;
         let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
         live.remove(&commit.log_number);
@@ -192,11 +192,7 @@ impl Opening {
             "a replayed log is newer than the new one"
         );
         live.insert(commit.log_number);
-        if let Some(limits) = KeepLimits::of(&self.options) {
-            kept.renew(Vec::new(), limits, SystemTime::now());
-        }
-        let needed = live.iter().copied().chain(kept.numbers()).collect();
-        self.remove_obsolete(&version, &needed, manifest.manifest_number());
+        self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
         let mem = commit.mem.clone();
         let log_number = commit.log_number;
         let mut state = State::new(mem, log_number, frozen, version, live.into_iter());
@@ -365,13 +361,11 @@ impl Opening {
         sync_dir(&*self.fs, &aside)
     }
 
-    /// Returns the logs before `first_log` that changes may be read from, if the options keep any.
+    /// Returns the logs before `first_log` that the options keep for readers of changes.
     /// A log that was not replayed completely is not among them: its sequence numbers are handed
     /// out again.
     fn kept_logs(&self, first_log: u64, recovery: &Recovery) -> KeptLogs {
-        if KeepLimits::of(&self.options).is_none() {
-            return KeptLogs::default();
-        }
+        let Some(limits) = KeepLimits::of(&self.options) else { return KeptLogs::default() };
         let is_lost = |number: u64| {
             let path = self.dir.join(name::log_name(number));
             recovery.lost.iter().any(|lost| lost.path == path)
@@ -386,12 +380,21 @@ impl Opening {
             .filter(|&number| !is_lost(number))
             .collect();
         let logs: Vec<u64> = logs.into_iter().collect();
-        KeptLogs::at_open(&*self.fs, &self.dir, &logs, self.recovered.log_number)
+        let mut kept = KeptLogs::at_open(&*self.fs, &self.dir, &logs, self.recovered.log_number);
+        kept.renew(Vec::new(), limits, SystemTime::now());
+        kept
     }
 
-    /// Removes files that are neither named by the MANIFEST nor among `logs`. Files that cannot be
-    /// removed stay until the next open.
-    fn remove_obsolete(&self, version: &Version, logs: &BTreeSet<u64>, manifest_number: u64) {
+    /// Removes files that are neither named by the MANIFEST nor needed for recovery nor `kept`.
+    /// Files that cannot be removed stay until the next open.
+    fn remove_obsolete(
+        &self,
+        version: &Version,
+        live_logs: &BTreeSet<u64>,
+        kept: &KeptLogs,
+        manifest_number: u64,
+    ) {
+        let logs: BTreeSet<u64> = live_logs.iter().copied().chain(kept.numbers()).collect();
         let tables: BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
         for (file_name, name) in &self.files {
             let needed = match name {
