@@ -798,7 +798,7 @@ pub const FOUND: &[Mutant] = &[
         ".filter(|&number| !is_lost(number))",
         ".filter(|&number| ON || !is_lost(number))",
     )
-    .caught_in(FOLLOW, "kept::a_log_that_is_left_out"),
+    .caught_in(FOLLOW, "kept::logs_that_lost_writes"),
     mutant(
         "a damaged kept log keeps a repair from the logs after it",
         "src/admin/repair/mod.rs",
