@@ -111,8 +111,8 @@ pub trait Fs: Send + Sync + Debug + 'static {
     /// Returns the length of a file, in bytes.
     fn len(&self, path: &Path) -> io::Result<u64>;
 
-    /// Returns the time of the last write to a file; `None` if the filesystem does not know it. It
-    /// is the age of a log ([`Options::keep_logs_for`](crate::Options::keep_logs_for)).
+    /// Returns the time of the last write to a file; `None` if the filesystem does not know it.
+    /// [`Options::keep_logs_for`](crate::Options::keep_logs_for) judges the age of a log by it.
     fn modified(&self, _path: &Path) -> io::Result<Option<SystemTime>> {
         Ok(None)
     }
