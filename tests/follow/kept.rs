@@ -308,16 +308,16 @@ fn a_write_that_failed_is_never_among_the_changes() {
         db.resume().unwrap();
         assert!(changes.next().is_none());
         db.put("b", "3").unwrap();
-        let expected = (2, b"b".to_vec(), Some(b"3".to_vec()));
+        let expected = [(2, b"b".to_vec(), Some(b"3".to_vec()))];
         let mut found = Vec::new();
         read(&mut changes, &mut found).unwrap();
-        assert_eq!(found, [expected.clone()]);
+        assert_eq!(found, expected);
         // The log with the record of the failed write is kept.
         db.flush().unwrap();
         let follower = Db::open_read_only(DIR, options(&fs, 1)).unwrap();
         for changes in [db.changes_since(0), follower.changes_since(0)] {
             let (found, end) = all_of(changes);
-            assert!(end == End::Whole && found[1..] == [expected.clone()], "{found:?} {end:?}");
+            assert!(end == End::Whole && found[1..] == expected, "{found:?} {end:?}");
         }
     }
 }
