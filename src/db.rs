@@ -330,6 +330,43 @@ impl Db {
         self.inner.engine.write(&options, Write::Batch(WriteBatch::new()))
     }
 
+    /// Returns the sequence number of the last write; 0 if there is none. Every put and every
+    /// deletion takes one.
+    pub fn sequence(&self) -> u64 {
+        self.inner.engine.reads.visible_seq()
+    }
+
+    /// Returns an iterator over the batches that were committed after the sequence number
+    /// `sequence`, in order, with their sequence numbers ([`WriteBatch::sequence`]), like
+    /// [`ReadOnlyDb::changes_since`] but for the process that writes: writes count once they are
+    /// acknowledged, synced or not. It reads the logs, those that were kept
+    /// ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]) and those that are not flushed
+    /// yet, and ends with what is there now; after that, it can be asked again.
+    ///
+    /// It keeps the database's directory locked, as an iterator over entries does.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # let dir = tempfile::tempdir()?;
+    /// let options = Options::default().create_if_missing(true).keep_logs_bytes(64 << 20);
+    /// let db = Db::open(dir.path(), options)?;
+    /// db.put("price", "10")?;
+    /// db.put("price", "12")?;
+    /// db.flush()?;
+    /// let mut changes = db.changes_since(1)?;
+    /// assert_eq!(changes.next().unwrap()?.sequence(), 2);
+    /// assert!(changes.next().is_none());
+    /// db.delete("price")?;
+    /// assert_eq!(changes.next().unwrap()?.sequence(), db.sequence());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ReadOnlyDb::changes_since`].
+    pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
+        Changes::of_engine(&self.inner.engine, sequence)
+    }
+
     /// Returns a snapshot: the database as it is now, to read from later.
     ///
     /// ```
@@ -653,7 +690,8 @@ impl ReadOnlyDb {
     ///
     /// It reads the writer's logs, and ends with what is there now; after that, it can be asked
     /// again. Each time it comes to the end, it refreshes this handle ([`ReadOnlyDb::refresh`]).
-    /// A writer removes a log once it has flushed its writes: begin at
+    /// A writer removes a log once it has flushed its writes and no longer keeps it
+    /// ([`Options::keep_logs_bytes`], [`Options::keep_logs_for`]). If it keeps none, begin at
     /// [`ReadOnlyDb::sequence`], and ask again before the writer fills its write buffer and the
     /// next one, which is a few megabytes.
     ///
@@ -676,9 +714,10 @@ impl ReadOnlyDb {
     /// # Errors
     /// Corruption and I/O errors. Later ones are items of the iterator, which yields the same error
     /// from then on, and so is [`Error::ChangesLost`](crate::Error::ChangesLost): changes are
-    /// never left out without it.
+    /// never left out without it. A `sequence` that the database has not reached is such an error,
+    /// too, because writes were lost then.
     pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
-        Changes::new(self.opened.clone(), sequence)
+        Changes::of_followed(self.opened.clone(), sequence)
     }
 
     /// Returns a snapshot: the database as this handle shows it now, to read from after a

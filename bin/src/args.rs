@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{FromArgMatches, Parser, ValueEnum, ValueHint};
 use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
@@ -93,6 +94,18 @@ pub struct Shape {
     /// Never make logs longer than their records, for readers that take zeros at the end for damage
     #[arg(long, global = true)]
     pub plain_logs: bool,
+
+    /// Keep logs after a flush, up to this size, for `minikv watch --since` [default: 0]
+    ///
+    /// The limits of a command count for the logs of all commands before it: one that writes
+    /// without them removes all kept logs. With both limits, a log stays as long as either keeps
+    /// it.
+    #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
+    pub keep_logs: Option<usize>,
+
+    /// Keep logs after a flush for this time: seconds, or a number with s, m, h or d [default: 0]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration)]
+    pub keep_logs_for: Option<Duration>,
 
     /// Name of the database's comparator [default: byte order]
     ///
@@ -208,6 +221,12 @@ impl Shape {
         if let Some(bytes) = self.write_buffer {
             options = options.write_buffer_bytes(bytes);
         }
+        if let Some(bytes) = self.keep_logs {
+            options = options.keep_logs_bytes(bytes as u64);
+        }
+        if let Some(age) = self.keep_logs_for {
+            options = options.keep_logs_for(age);
+        }
         if let Some(bytes) = self.cache_size {
             options = options.block_cache_bytes(bytes);
         }
@@ -298,6 +317,23 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
     number.checked_mul(1 << shift).ok_or_else(|| "the size is too large".to_string())
 }
 
+/// Parses a duration: `90`, `90s`, `15m`, `12h`, `7d`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let is_wrong = || "a duration is a whole number of seconds, or with s, m, h or d".to_string();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let seconds = match unit.trim_start() {
+        "" | "s" => 1,
+        "m" => 60,
+        "h" => 60 * 60,
+        "d" => 24 * 60 * 60,
+        _ => return Err(is_wrong()),
+    };
+    let number: u64 = number.parse().map_err(|_| is_wrong())?;
+    let seconds = number.checked_mul(seconds).ok_or("the duration is too long")?;
+    Ok(Duration::from_secs(seconds))
+}
+
 fn parse_block_size(text: &str) -> Result<usize, String> {
     match parse_size(text)? {
         bytes @ 1..=MAX_BLOCK_BYTES => Ok(bytes),
@@ -315,6 +351,19 @@ fn parse_write_buffer(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_take_units() {
+        let parsed = |text| parse_duration(text).map(|duration| duration.as_secs());
+        assert_eq!(parsed("90"), Ok(90));
+        assert_eq!(parsed("90s"), Ok(90));
+        assert_eq!(parsed("15 m"), Ok(900));
+        assert_eq!(parsed("2h"), Ok(7200));
+        assert_eq!(parsed("7d"), Ok(604_800));
+        for bad in ["", "d", "-1", "1.5h", "1w", "1ms", "999999999999999999d"] {
+            assert!(parsed(bad).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn sizes_take_binary_units() {

@@ -80,6 +80,10 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
             return Some(option.help(help).hide_possible_values(name == "get"));
         }
         "key_format" => matches!(name, "scan" | "readamp"),
+        // The other commands that write make a database of their own, or repair one.
+        "keep_logs" | "keep_logs_for" => {
+            matches!(name, "put" | "delete" | "load" | "batch" | "compact")
+        }
         "cache_size" => {
             matches!(name, "get" | "scan" | "dump" | "explain" | "readamp" | "bench" | "demo")
         }

@@ -86,8 +86,9 @@ pub enum Error {
         /// The name of the keyspace that `key` is in; `None` if it is in none.
         keyspace: Option<Bytes>,
     },
-    /// Changes that were asked for are in no log any more: the database was replaced, or they were
-    /// flushed to tables, or never written to a log.
+    /// Changes that were asked for are in no log any more: they were flushed to tables, or never
+    /// written to a log, or the database was replaced. Or the database has not reached the sequence
+    /// number after which they were asked for.
     ChangesLost {
         /// The sequence number after which changes are missing.
         after: u64,

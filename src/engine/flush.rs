@@ -91,19 +91,17 @@ impl Engine {
             }
         };
         let file_bytes = new_file.as_ref().map_or(0, |file| file.file_bytes);
-        let dead = self.replace_oldest(&oldest, new_file, counts, progress)?;
+        let keep = self.logs_to_keep(&oldest);
+        let done = self.replace_oldest(&oldest, new_file, counts, progress)?;
         self.metrics.flush(file_bytes, began.elapsed());
         self.changed.notify_all();
         self.reads.work.notify_all();
-        for log in dead.into_keys() {
-            // If the removal fails, the next open removes the log.
-            let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
-        }
+        self.remove_logs(done.into_keys(), keep);
         Ok(())
     }
 
     /// Puts the table `new_file` in the place of the `oldest` frozen memtable, in the MANIFEST and
-    /// in the state. Returns the logs that nothing needs any longer.
+    /// in the state. Returns the logs whose records are all in tables by then.
     ///
     /// # Errors
     /// I/O errors of the MANIFEST; the memtable stays.
@@ -142,11 +140,11 @@ impl Engine {
             "the memtable that was flushed is the oldest"
         );
         let live = state.logs.on_disk.split_off(&log_number);
-        let dead = std::mem::replace(&mut state.logs.on_disk, live);
+        let done = std::mem::replace(&mut state.logs.on_disk, live);
         debug_assert_eq!(log_number, state.oldest_log(), "logs of memtables stay");
         progress.done();
         self.show(&state);
-        Ok(dead)
+        Ok(done)
     }
 
     /// Writes a table of `frozen` and reports the progress to the pace of writes. Returns the table

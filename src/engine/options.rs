@@ -1,6 +1,7 @@
 //! Options of opening, reading and writing. Sizes are in bytes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::{BytewiseComparator, Comparator, Error, Result};
 use crate::engine::compact::filter::{CompactionDecision, CompactionFilter};
@@ -51,6 +52,8 @@ pub struct Options {
     pub(crate) compaction_filter: Option<CompactionFilter>,
     pub(crate) reuse_logs: bool,
     pub(crate) preallocate_logs: bool,
+    pub(crate) keep_logs_bytes: u64,
+    pub(crate) keep_logs_for: Duration,
     pub(crate) comparator: Arc<dyn Comparator>,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) manifest_rotate_bytes: u64,
@@ -118,6 +121,8 @@ impl Default for Options {
             compaction_filter: None,
             reuse_logs: false,
             preallocate_logs: true,
+            keep_logs_bytes: 0,
+            keep_logs_for: Duration::ZERO,
             comparator: Arc::new(BytewiseComparator),
             fs: Arc::new(DiskFs),
             manifest_rotate_bytes: 1 << 20,
@@ -340,6 +345,42 @@ impl Options {
     #[must_use]
     pub fn preallocate_logs(mut self, yes: bool) -> Options {
         self.preallocate_logs = yes;
+        self
+    }
+
+    /// Total size in bytes up to which logs are kept after their writes were flushed, so that
+    /// [`Db::changes_since`](crate::Db::changes_since) and
+    /// [`ReadOnlyDb::changes_since`](crate::ReadOnlyDb::changes_since) can read further back. Logs
+    /// that are not flushed yet do not count. Default: 0, which removes a log at once, unless
+    /// [`Options::keep_logs_for`] keeps it.
+    ///
+    /// A log is kept as long as *either* option says so. Logs beyond both limits are removed at the
+    /// next flush and at the next open, the oldest first. An open without these options removes all
+    /// of them, and so does an open by LevelDB or goleveldb. Kept logs are read for changes only:
+    /// no open replays them, and no checkpoint or backup copies them. Each is synced once in the
+    /// background, before it counts as flushed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// // Readers may fall behind by 256 MiB of writes, or by an hour if more is written in that.
+    /// let options = minikv::Options::default()
+    ///     .keep_logs_bytes(256 << 20)
+    ///     .keep_logs_for(Duration::from_secs(3600));
+    /// ```
+    #[must_use]
+    pub fn keep_logs_bytes(mut self, bytes: u64) -> Options {
+        self.keep_logs_bytes = bytes;
+        self
+    }
+
+    /// Age up to which logs are kept after their writes were flushed, like
+    /// [`Options::keep_logs_bytes`]. It is the time since the last write to the log; on a
+    /// filesystem of your own that does not know it ([`Fs::modified`]), the time since the flush or
+    /// the open. Default: zero.
+    #[must_use]
+    pub fn keep_logs_for(mut self, age: Duration) -> Options {
+        self.keep_logs_for = age;
         self
     }
 

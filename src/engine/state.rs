@@ -13,6 +13,7 @@ use crate::engine::memtable::Memtable;
 use crate::engine::read::view::ReadView;
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::version::{TableFile, Version};
+use crate::engine::write::kept::KeptLogs;
 use crate::engine::write::wal::{OutgoingLog, SpareLog};
 
 /// The engine's own state, guarded by one lock.
@@ -52,6 +53,8 @@ pub(super) struct LogState {
     /// The logs on disk, by number, each with the size of its records in bytes: 0 before it becomes
     /// the current log, `None` if it was replayed.
     pub(super) on_disk: BTreeMap<u64, Option<u64>>,
+    /// The logs that are kept although their records are in tables. They are not in `on_disk`.
+    pub(super) kept: KeptLogs,
     /// The log after the current one, if it was created ahead.
     pub(super) spare: Option<SpareLog>,
     /// Whether the background is to create the spare log.
@@ -120,6 +123,7 @@ impl State {
             logs: LogState {
                 mem_log,
                 on_disk: on_disk.map(|log| (log, None)).collect(),
+                kept: KeptLogs::default(),
                 spare: None,
                 wants_spare: false,
                 done: Vec::new(),
@@ -150,6 +154,8 @@ impl State {
     pub(crate) fn check(&self) -> Result<(), String> {
         self.check_memtables()?;
         self.logs.check()?;
+        let is_live = |log| log >= self.oldest_log();
+        broken(self.logs.kept.numbers().any(is_live), "a kept log is needed for a memtable")?;
         self.compactions.check()?;
         let is_free_damage = |file: &Arc<TableFile>| {
             is_free(file) && self.compactions.damaged.contains_key(&file.number)

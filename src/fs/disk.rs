@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustix::fs::OFlags;
 
@@ -112,6 +113,10 @@ impl Fs for DiskFs {
 
     fn len(&self, path: &Path) -> io::Result<u64> {
         Ok(require_regular_file(path)?.len())
+    }
+
+    fn modified(&self, path: &Path) -> io::Result<Option<SystemTime>> {
+        fs::symlink_metadata(path)?.modified().map(Some)
     }
 
     fn has_other_names(&self, path: &Path) -> io::Result<bool> {

@@ -32,6 +32,7 @@ use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 
 pub use disk::DiskFs;
 pub(crate) use mapped::MAX_STORED_BYTES;
@@ -109,6 +110,12 @@ pub trait Fs: Send + Sync + Debug + 'static {
 
     /// Returns the length of a file, in bytes.
     fn len(&self, path: &Path) -> io::Result<u64>;
+
+    /// Returns the time of the last write to a file; `None` if the filesystem does not know it.
+    /// [`Options::keep_logs_for`](crate::Options::keep_logs_for) judges the age of a log by it.
+    fn modified(&self, _path: &Path) -> io::Result<Option<SystemTime>> {
+        Ok(None)
+    }
 
     /// Returns whether the file has another name (a hard link), which may be in the directory of
     /// another database. Such a file is not continued.

@@ -7,10 +7,10 @@ use std::path::Path;
 use minikv::files::FileName;
 use minikv::fs::Fs;
 use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
-use minikv::{Db, Options, WriteOptions, files};
+use minikv::{BatchOp, Changes, Db, Error, Options, WriteOptions, files};
 
-use crate::model::{Entries, hash_of};
-use crate::workload::{DIR, keyspace_prefix};
+use crate::model::{Entries, Op, hash_of};
+use crate::workload::{DIR, Kind, keyspace_prefix};
 
 /// Reads every entry by iteration in both directions and by get. Returns an error if they differ.
 pub fn read_all(db: &Db) -> Result<Entries, String> {
@@ -70,8 +70,8 @@ fn names(fs: &SimFs) -> BTreeSet<String> {
 }
 
 /// Checks that the tables and the MANIFEST are those in use, that the logs are those the MANIFEST
-/// does not cover, and that there are no other files.
-pub fn check_files(fs: &SimFs) -> Result<(), String> {
+/// does not cover and kept ones of up to `kept_bytes`, and that there are no other files.
+pub fn check_files(fs: &SimFs, mut kept_bytes: u64) -> Result<(), String> {
     let recovered = files::recover_manifest(fs, Path::new(DIR), "leveldb.BytewiseComparator")
         .map_err(|error| format!("the MANIFEST: {error}"))?;
     let tables: BTreeSet<u64> = recovered.edit.new_files.iter().map(|file| file.number).collect();
@@ -81,7 +81,13 @@ pub fn check_files(fs: &SimFs) -> Result<(), String> {
             Some(FileName::Table { number, .. }) => {
                 found.insert(number) && tables.contains(&number)
             }
-            Some(FileName::Log(number)) => number >= recovered.log_number,
+            Some(FileName::Log(number)) if number < recovered.log_number => {
+                let bytes = fs.len(&Path::new(DIR).join(&name)).unwrap();
+                let fits = bytes <= kept_bytes;
+                kept_bytes = kept_bytes.saturating_sub(bytes);
+                fits
+            }
+            Some(FileName::Log(_)) => true,
             Some(FileName::Manifest(number)) => number == recovered.manifest_number,
             Some(FileName::Temp(_)) => false,
             Some(_) => true,
@@ -140,13 +146,44 @@ fn check_durable(
     }
 }
 
+/// Checks that `changes` are those of `ops` after `since`, of which each has a sequence number.
+/// Returns false if changes are lost, after some of them or none.
+pub fn changes(changes: Changes, since: u64, ops: &[&Op]) -> Result<bool, String> {
+    let mut next = None;
+    for batch in changes {
+        let batch = match batch {
+            Err(Error::ChangesLost { .. }) => return Ok(false),
+            batch => batch.map_err(|error| format!("changes after {since}: {error}"))?,
+        };
+        let first = batch.sequence();
+        if first > since + 1 && next.is_none() || next.is_some_and(|next| next != first) {
+            return Err(format!("changes after {since}: {first} comes after a gap"));
+        }
+        for (operation, at) in batch.iter().zip(first as usize - 1..) {
+            let (key, value) = match operation.map_err(|error| error.to_string())? {
+                BatchOp::Put { key, value } => (key, Some(value)),
+                BatchOp::Delete { key } => (key, None),
+            };
+            let is_it = |op: &&Op| op.0 == key && op.1.as_deref() == value;
+            if !ops.get(at).is_some_and(is_it) {
+                return Err(format!("changes after {since}: {} is another one", at + 1));
+            }
+        }
+        next = Some(first + batch.len() as u64);
+    }
+    match next.unwrap_or(since + 1) == ops.len() as u64 + 1 {
+        true => Ok(true),
+        false => Err(format!("changes after {since} end before {}", ops.len())),
+    }
+}
+
 /// Opens the files that a crash left, checks them, and returns the hash of the entries.
 ///
 /// With `deep`, also opens it again, writes to it and checks its files.
 pub fn recover(
     image: &SimFs,
     options: &dyn Fn(&SimFs) -> Options,
-    keys: usize,
+    kind: &Kind,
     deep: bool,
 ) -> Result<u64, String> {
     let before = names(image);
@@ -155,7 +192,7 @@ pub fn recover(
     }
     let db = Db::open(DIR, options(image)).map_err(|error| format!("open: {error}"))?;
     let entries = read_all(&db)?;
-    check_absent(&db, &entries, keys)?;
+    check_absent(&db, &entries, kind.keys())?;
     if !deep {
         return Ok(hash_of(&entries));
     }
@@ -179,7 +216,7 @@ pub fn recover(
     }
     db.close().map_err(|error| format!("close: {error}"))?;
     check_durable(image, options, &after, "closed")?;
-    check_files(image)?;
+    check_files(image, kind.keep_logs_bytes)?;
     check_numbers(image, &before)?;
     let db = Db::open(DIR, options(image)).map_err(|error| format!("open at last: {error}"))?;
     if read_all(&db)? != after {

@@ -112,7 +112,7 @@ fn check_images(run: &Run, seed: u64) -> Result<u64, String> {
         let image = run.fs.crash_image(plan);
         let deep = seed as usize / 3 % 4 == at;
         let context = |error| format!("{error}; {plan}");
-        let state = check::recover(&image, &options, run.kind.keys(), deep).map_err(context)?;
+        let state = check::recover(&image, &options, &run.kind, deep).map_err(context)?;
         let (now, all) = (run.fs.op_count(), run.model.commits.len());
         let least = run.model.least(now, at > 0);
         if run.model.find(state, least, all).is_some() {

@@ -261,7 +261,7 @@ fn failed_resumes_leave_nothing_behind() {
         assert_eq!(keys(&db), found, "{what}");
         drop(db);
         drop(open(&fs));
-        crate::check::check_files(&fs).unwrap();
+        crate::check::check_files(&fs, 0).unwrap();
     }
 }
 

@@ -10,12 +10,12 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use minikv::Options;
 use minikv::fs::sim::{CrashPlan, Holes, SimFs};
+use minikv::{Db, Options};
 
-use crate::model::Model;
+use crate::model::{Model, Op};
 use crate::rng::Rng;
-use crate::workload::Run;
+use crate::workload::{DIR, Run};
 use crate::{check, outside, setting};
 
 /// Returns the crash plans of one crash point.
@@ -41,6 +41,9 @@ struct Tally {
     again: AtomicU64,
     points: AtomicU64,
     runs: AtomicU64,
+    /// Number of times that the changes of a workload were whole, and that some were lost.
+    whole: AtomicU64,
+    lost: AtomicU64,
 }
 
 struct Sweep<'a> {
@@ -66,8 +69,9 @@ impl Sweep<'_> {
             _ => {
                 self.tally.distinct.fetch_add(1, Relaxed);
                 let image = || self.run.fs.crash_image(&plan.clone().at_op(op));
-                let (keys, options) = (self.run.kind.keys(), self.options());
-                let state = check::recover(&image(), &options, keys, deep)?;
+                let options = self.options();
+                let state = check::recover(&image(), &options, &self.run.kind, deep)?;
+                self.check_changes(&image())?;
                 if deep || !power_loss {
                     outside::look(&image(), &options, state, !power_loss)?;
                 }
@@ -80,6 +84,27 @@ impl Sweep<'_> {
         let count = find(model, state, least, most)?;
         if again {
             self.crash_again(op, plan, power_loss.then_some(state), (least.min(count), most))?;
+        }
+        Ok(())
+    }
+
+    /// Checks the changes after some sequence numbers, if the workload keeps logs: they are those
+    /// of its commits that are left, in order, or lost.
+    fn check_changes(&self, image: &SimFs) -> Result<(), String> {
+        if self.run.kind.keep_logs_bytes == 0 {
+            return Ok(());
+        }
+        let db = Db::open(DIR, self.options()(image)).map_err(|error| format!("open: {error}"))?;
+        let last = db.sequence();
+        let ops = self.run.model.commits.iter().flat_map(|commit| &commit.ops);
+        let ops: Vec<&Op> = ops.take(last as usize).collect();
+        for since in [0, last / 2, last.saturating_sub(20), last] {
+            let changes = db.changes_since(since).map_err(|error| format!("changes: {error}"))?;
+            let is_whole = check::changes(changes, since, &ops)?;
+            if since < last {
+                let tally = if is_whole { &self.tally.whole } else { &self.tally.lost };
+                tally.fetch_add(1, Relaxed);
+            }
         }
         Ok(())
     }
@@ -97,7 +122,7 @@ impl Sweep<'_> {
         let image = self.run.fs.crash_image(&plan.clone().at_op(op));
         image.record_history();
         let options = self.options();
-        check::recover(&image, &options, self.run.kind.keys(), false)?;
+        check::recover(&image, &options, &self.run.kind, false)?;
         // After a killed process, unsynced writes may still be lost.
         let least = if state.is_some() { least } else { self.run.model.least(op, true) };
         let mut seen = BTreeMap::new();
@@ -114,7 +139,7 @@ impl Sweep<'_> {
                 self.tally.distinct.fetch_add(1, Relaxed);
                 let deep = second % 5 == 0;
                 let found =
-                    check::recover(&left, &options, self.run.kind.keys(), deep).map_err(context)?;
+                    check::recover(&left, &options, &self.run.kind, deep).map_err(context)?;
                 seen.insert(fingerprint, found);
                 match state {
                     Some(state) if state != found => {
@@ -207,6 +232,8 @@ fn sweep_of_crash_points() {
         failures.lock().unwrap().len(),
         began.elapsed(),
     );
+    let (whole, lost) = (tally.whole.load(Relaxed), tally.lost.load(Relaxed));
+    println!("the changes of kept logs were whole {whole} times, and lost {lost} times");
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }

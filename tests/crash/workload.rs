@@ -48,6 +48,8 @@ pub struct Kind {
     /// Whether most keys are in keyspaces.
     keyspaces: bool,
     write_buffer_bytes: usize,
+    /// Size up to which logs are kept, in bytes. All changes of such a workload are in logs.
+    pub keep_logs_bytes: u64,
 }
 
 const PUTS: &[(Step, usize)] = &[(Step::Put, 12), (Step::Delete, 3), (Step::Batch, 4)];
@@ -62,6 +64,7 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: false,
         keyspaces: false,
         write_buffer_bytes: 3000,
+        keep_logs_bytes: 0,
     },
     Kind {
         name: "overwrite and delete",
@@ -72,6 +75,7 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: false,
         keyspaces: false,
         write_buffer_bytes: 1500,
+        keep_logs_bytes: 0,
     },
     Kind {
         name: "unsynced over many logs",
@@ -82,6 +86,7 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: false,
         keyspaces: false,
         write_buffer_bytes: 900,
+        keep_logs_bytes: 0,
     },
     Kind {
         name: "everything",
@@ -102,6 +107,7 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: false,
         keyspaces: false,
         write_buffer_bytes: 2000,
+        keep_logs_bytes: 0,
     },
     Kind {
         name: "reopen",
@@ -112,6 +118,7 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: false,
         keyspaces: false,
         write_buffer_bytes: 1200,
+        keep_logs_bytes: 0,
     },
     Kind {
         name: "reopen and reuse logs",
@@ -129,6 +136,7 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: true,
         keyspaces: false,
         write_buffer_bytes: 2500,
+        keep_logs_bytes: 0,
     },
     Kind {
         name: "ingest",
@@ -147,6 +155,7 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: false,
         keyspaces: false,
         write_buffer_bytes: 1500,
+        keep_logs_bytes: 0,
     },
     Kind {
         name: "range deletes",
@@ -166,6 +175,7 @@ pub const KINDS: &[Kind] = &[
         sync_one_in: 9,
         reuse_logs: false,
         keyspaces: false,
+        keep_logs_bytes: 0,
         write_buffer_bytes: 1200,
     },
     Kind {
@@ -185,13 +195,37 @@ pub const KINDS: &[Kind] = &[
         reuse_logs: false,
         keyspaces: true,
         write_buffer_bytes: 1800,
+        keep_logs_bytes: 0,
+    },
+    Kind {
+        name: "kept logs",
+        // Each write is one batch, with an operation for each sequence number.
+        weights: &[
+            (Step::Put, 40),
+            (Step::Delete, 8),
+            (Step::LargeBatch, 1),
+            (Step::Sync, 2),
+            (Step::Flush, 2),
+            (Step::CompactAll, 1),
+            (Step::Reopen, 3),
+        ],
+        steps: 90,
+        keys: 40,
+        sync_one_in: 9,
+        reuse_logs: false,
+        keyspaces: false,
+        write_buffer_bytes: 1200,
+        keep_logs_bytes: 6000,
     },
 ];
 
 impl Kind {
     /// Returns the options of this kind for `fs`. The seed determines the order of background work.
     pub fn options(&self, fs: &SimFs, seed: u64) -> Options {
-        options(fs, seed).write_buffer_bytes(self.write_buffer_bytes).reuse_logs(self.reuse_logs)
+        options(fs, seed)
+            .write_buffer_bytes(self.write_buffer_bytes)
+            .reuse_logs(self.reuse_logs)
+            .keep_logs_bytes(self.keep_logs_bytes)
     }
 
     pub fn keys(&self) -> usize {

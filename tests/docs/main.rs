@@ -285,3 +285,21 @@ fn find_manifests(dir: &Path, found: &mut Vec<PathBuf>) {
     let own = dir.join("Cargo.toml");
     found.extend((own.exists() && !found.contains(&own)).then_some(own));
 }
+
+/// Before 1.9.5, `ArcSwap::load` may return a value that was stored in another instance, if the
+/// memory of the first was used again: a get then looks into the table of other keys. The lock
+/// file says nothing to the users of a library, so the requirement must say it too.
+#[test]
+fn arc_swap_is_one_whose_loads_are_right() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let numbers =
+        |text: &str| -> Vec<u64> { text.split('.').map(|part| part.parse().unwrap()).collect() };
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let required = manifest.lines().find_map(|line| line.strip_prefix("arc-swap = \"")).unwrap();
+    let lock = std::fs::read_to_string(root.join("Cargo.lock")).unwrap();
+    let (_, package) = lock.split_once("name = \"arc-swap\"\nversion = \"").unwrap();
+    for version in [required, package] {
+        let version = version.split('"').next().unwrap();
+        assert!(numbers(version) >= vec![1, 9, 5], "arc-swap {version}");
+    }
+}

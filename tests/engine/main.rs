@@ -15,6 +15,7 @@ mod reads;
 mod recovery;
 #[cfg(feature = "serde")]
 mod serialize;
+mod tables;
 mod tombstones;
 mod versions;
 mod writes;

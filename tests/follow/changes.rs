@@ -7,10 +7,10 @@ use crate::rng::{Rng, seed};
 use crate::{DIR, options};
 
 /// One write: its sequence number, its key, and its value unless it is a deletion.
-type Write = (u64, Vec<u8>, Option<Vec<u8>>);
+pub type Write = (u64, Vec<u8>, Option<Vec<u8>>);
 
 /// Appends the writes that there are now.
-fn read(changes: &mut Changes, writes: &mut Vec<Write>) -> Result<(), Error> {
+pub fn read(changes: &mut Changes, writes: &mut Vec<Write>) -> Result<(), Error> {
     for batch in changes {
         let batch = batch?;
         for (operation, sequence) in batch.iter().zip(batch.sequence()..) {
@@ -26,7 +26,7 @@ fn read(changes: &mut Changes, writes: &mut Vec<Write>) -> Result<(), Error> {
 }
 
 /// Commits a random batch, and appends its writes.
-fn write(db: &Db, rng: &mut Rng, writes: &mut Vec<Write>) {
+pub fn write(db: &Db, rng: &mut Rng, writes: &mut Vec<Write>) {
     let mut batch = WriteBatch::new();
     for _ in 0..1 + rng.below(3) {
         let key = rng.bytes(3);

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `oracle` | after each step of a writer, a refresh shows what a new open shows |
 //! | `changes` | the batches that a writer commits |
+//! | `kept` | logs that are kept after their writes were flushed, and the changes in them |
 //! | `cost` | the operations and bytes that a refresh reads |
 //! | `cases` | one test for each thing that can happen to the files |
 //! | `switched` | a filesystem that a crash replaces by what is left of it |
@@ -14,6 +15,7 @@
 mod cases;
 mod changes;
 mod cost;
+mod kept;
 mod oracle;
 mod switched;
 

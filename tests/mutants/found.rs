@@ -823,8 +823,52 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "missing changes are left out in silence",
         "src/engine/follow/changes.rs",
-        "        match self.last_seq < shown.sequence {",
-        "        match !ON && self.last_seq < shown.sequence {",
+        "let Some(next) = self.next.take() else { return Err(self.lost(self.committed)) };",
+        "let Some(next) = self.next.take() else { \
+         return if ON { Ok(None) } else { Err(self.lost(self.committed)) } };",
     )
     .caught_in(FOLLOW, "changes::"),
+    mutant(
+        "changes go on to the next log before the current one was read to its end",
+        "src/engine/follow/changes.rs",
+        "            self.find_next()?;\n            if let Some(current) = &mut self.current {",
+        "            self.find_next()?;\n            if let Some(current) = &mut self.current \
+         && !(ON && self.next.is_some()) {",
+    )
+    .caught_in(FOLLOW, "changes::changes_are_complete"),
+    mutant(
+        "a write whose sync failed is a change once the writer has resumed",
+        "src/engine/follow/changes.rs",
+        "if end.is_some_and(|end| first >= end)",
+        "if end.is_some_and(|end| !ON && first >= end)",
+    )
+    .caught_in(FOLLOW, "kept::a_write_that_failed"),
+    mutant(
+        "a write that is being synced is a change",
+        "src/engine/follow/changes.rs",
+        "            if last > self.committed {",
+        "            if !ON && last > self.committed {",
+    )
+    .caught_in(FOLLOW, "kept::a_write_that_is_being_synced"),
+    mutant(
+        "a log that is kept is not made durable",
+        "src/engine/write/kept.rs",
+        "        if log.is_some() {",
+        "        if log.is_some() && !ON {",
+    )
+    .caught_in(FOLLOW, "kept::changes_are_all_there"),
+    mutant(
+        "a log that lost writes is kept",
+        "src/engine/open/mod.rs",
+        ".filter(|&number| !is_lost(number))",
+        ".filter(|&number| ON || !is_lost(number))",
+    )
+    .caught_in(FOLLOW, "kept::logs_that_lost_writes"),
+    mutant(
+        "a damaged kept log keeps a repair from the logs after it",
+        "src/admin/repair/mod.rs",
+        "pair[0].is_damaged && is_gap(&pair[1])",
+        "pair[0].is_damaged && (ON || is_gap(&pair[1]))",
+    )
+    .caught_in(FOLLOW, "kept::a_damaged_kept_log"),
 ];

@@ -75,6 +75,38 @@ fn tables_that_lack_what_was_visible_are_not_read_with_an_old_sequence_number() 
 }
 
 #[test]
+fn a_writer_reads_its_own_changes_while_it_writes_and_flushes() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = Db::open(DIR, options(&fs).keep_logs_bytes(1 << 20)).unwrap();
+        put_both(&db, "1");
+        let mut changes = db.changes_since(0).unwrap();
+        let writer = db.clone();
+        let writer = thread::spawn(move || {
+            put_both(&writer, "2");
+            writer.flush().unwrap();
+            put_both(&writer, "3");
+        });
+        let mut last = 0;
+        let mut read = || {
+            let acknowledged = db.sequence();
+            for batch in &mut changes {
+                let batch = batch.unwrap();
+                assert_eq!(batch.sequence(), last + 1);
+                last += batch.len() as u64;
+                assert!(last <= db.sequence(), "a write that is not visible");
+            }
+            assert!(last >= acknowledged);
+            last
+        };
+        read();
+        read();
+        writer.join().unwrap();
+        assert_eq!(read(), 6);
+    });
+}
+
+#[test]
 fn a_writer_goes_on_while_readers_refresh() {
     check(|| {
         let fs = MemFs::new();

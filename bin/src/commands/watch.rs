@@ -21,8 +21,9 @@ use crate::output::{
 /// `minikv watch | minikv --db COPY batch` keeps a copy up to date. Takes no lock and changes
 /// nothing. Begins with what is written from now on, or after the sequence number --since.
 ///
-/// Reads the logs of the writer, which removes them when it has flushed them. If changes are
-/// missing, the command stops with an error, and prints no later ones. Writes that were committed
+/// Reads the logs of the writer, which removes them when it has flushed them, unless it keeps them
+/// (--keep-logs and --keep-logs-for of the commands that write). If changes are missing, the
+/// command stops with an error, and prints no later ones. Writes that were committed
 /// at the same time may be printed as one batch.
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -225,8 +225,13 @@ fn usage_errors_name_the_page_to_read_and_give_no_far_fetched_tip() {
 fn a_help_page_shows_the_options_that_concern_the_command() {
     for (command, shows, hides) in [
         ("get", &["--key-format", "--cache-size"][..], &["--block-size", "--bloom-bits"][..]),
-        ("load", &["--block-size", "--write-buffer"], &["--cache-size", "--key-format"]),
-        ("verify", &["--comparator"], &["--compression", "--cache-size", "--format"]),
+        (
+            "load",
+            &["--block-size", "--write-buffer", "--keep-logs <SIZE>", "--keep-logs-for"],
+            &["--cache-size", "--key-format"],
+        ),
+        ("verify", &["--comparator"], &["--compression", "--cache-size", "--keep-logs"]),
+        ("bench", &["--block-size"], &["--keep-logs", "--keep-logs-for"]),
         ("completions", &["zsh"], &["--db", "--bloom-bits"]),
         ("explain", &["--bloom-bits"], &["--block-size"]),
     ] {
@@ -550,6 +555,11 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
         let mut command = minikv();
         let copied = run(command.arg("--db").arg(&copy).arg("dump"), b"").ok();
         assert_eq!(copied, place.ok(&["dump"]));
+    }
+    let all = place.ok(&["watch", "--since", "0", "--once"]);
+    for keep in [["--keep-logs", "1MiB"], ["--keep-logs-for", "1h"]] {
+        place.ok(&["compact", keep[0], keep[1]]);
+        assert_eq!(place.ok(&["watch", "--since", "0", "--once"]), all, "{keep:?}");
     }
     place.ok(&["compact"]);
     let lost = place.run(&["watch", "--since", "1", "--once"]);

@@ -410,9 +410,11 @@ impl<'a> Repair<'a> {
     fn live_by_seq(&mut self, in_tables: SeqNo) -> Vec<&'a LogFacts> {
         let logs = &self.survey.logs;
         let first = logs.iter().position(|log| log.max_seq > in_tables).unwrap_or(logs.len());
-        // A log that is damaged before the first new write could have contained more new writes.
-        let damaged = logs[..first].iter().position(|log| log.is_damaged);
+        // A log that is damaged before the first new write could have contained more new writes,
+        // unless the log after it begins with a write that is in tables.
         let is_gap = |log: &LogFacts| log.begins_at.is_none_or(|next| next > in_tables + 1);
+        let mut pairs = logs.windows(2).take(first);
+        let damaged = pairs.position(|pair| pair[0].is_damaged && is_gap(&pair[1]));
         let first = match (damaged, logs.get(first)) {
             (Some(damaged), Some(log)) if is_gap(log) => damaged,
             _ => first,

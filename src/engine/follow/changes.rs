@@ -1,57 +1,117 @@
 //! The batches that a writer commits, read from its logs in order.
+//!
+//! A reader takes these steps, again and again:
+//! 1. Ask for the last sequence number that is committed. Everything up to it is in the logs, or
+//!    was removed with one of them, or was never in a log.
+//! 2. Find the log after the current one, if that has begun. The current log is then complete.
+//! 3. Yield the batches up to that number, and continue in the next log. A batch with a higher
+//!    number than expected comes after a gap; so does the committed number if no log is left.
+//!
+//! The first record of a log states the sequence number at which it begins. A batch at or after
+//! that number in an earlier log was never committed: its sync failed, and the writer resumed with
+//! a new log.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::engine::Engine;
 use crate::engine::follow::Followed;
-use crate::engine::follow::logs::open_begun;
 use crate::engine::open::directory;
+use crate::engine::read::view::ReadState;
 use crate::format::batch::{WriteBatch, decode_header};
 use crate::format::key::SeqNo;
 use crate::format::name::{
     FileName, {self},
 };
-use crate::fs::ReadFile;
+use crate::format::record::HEADER_BYTES;
+use crate::fs::{Fs, ReadFile};
 use crate::log::LogReader;
 
 /// Iterator over the batches that were committed after a sequence number, in order: see
+/// [`Db::changes_since`](crate::Db::changes_since) and
 /// [`ReadOnlyDb::changes_since`](crate::ReadOnlyDb::changes_since).
 #[derive(Debug)]
 pub struct Changes {
-    followed: Arc<Followed>,
+    writer: Writer,
+    fs: Arc<dyn Fs>,
+    dir: PathBuf,
     /// The sequence number of the last change yielded, or of the last one before the first.
     last_seq: SeqNo,
+    /// The last sequence number that is known to be committed.
+    committed: SeqNo,
     /// The log to read; `None` if none has begun.
     current: Option<Current>,
+    /// The log after it, if it has begun.
+    next: Option<Current>,
     /// The error that ended the iteration.
     failed: Option<Error>,
 }
 
+/// The database whose changes are read.
+#[derive(Debug)]
+enum Writer {
+    /// It is open in this process.
+    Here(Arc<ReadState>),
+    /// It is followed.
+    Elsewhere(Arc<Followed>),
+}
+
+impl Writer {
+    /// Returns the last sequence number that is committed. All records up to it are in files.
+    fn committed(&self) -> Result<SeqNo> {
+        match self {
+            Writer::Here(reads) => Ok(reads.visible_seq()),
+            Writer::Elsewhere(followed) => Ok(followed.refresh()?.sequence),
+        }
+    }
+
+    /// Checks that the directory is the one that the writer has locked.
+    fn check_directory(&self) -> Result<()> {
+        match self {
+            Writer::Here(reads) => reads.trash.check_directory(),
+            Writer::Elsewhere(_) => Ok(()),
+        }
+    }
+}
+
+/// A log that is read.
 #[derive(Debug)]
 struct Current {
     number: u64,
     path: PathBuf,
     reader: LogReader,
+    /// The sequence number that the first record states; `None` if that is not complete yet.
+    begins_at: Option<SeqNo>,
+    /// The last batch read, if it was not committed yet.
+    ahead: Option<WriteBatch>,
 }
 
 impl Changes {
-    /// Returns the changes after `sequence`.
+    /// Returns the changes after `sequence` of a database that is followed.
     ///
     /// # Errors
     /// Corruption and I/O errors of the logs.
-    pub(crate) fn new(followed: Arc<Followed>, sequence: SeqNo) -> Result<Changes> {
-        let mut changes = Changes { followed, last_seq: sequence, current: None, failed: None };
-        // The changes begin in the last log that begins with them or before them. If there is none,
-        // the first batch shows that some are missing.
-        for (number, file) in changes.newer_logs()? {
-            let log = Current::open(&changes.followed, number, file)?;
-            let first = log.first_seq()?;
-            if changes.current.is_none() || first.is_some_and(|first| first <= sequence + 1) {
-                changes.current = Some(log);
-            }
-        }
+    pub(crate) fn of_followed(followed: Arc<Followed>, sequence: SeqNo) -> Result<Changes> {
+        let (fs, dir) = (followed.options.fs.clone(), followed.dir.clone());
+        Changes::new(Writer::Elsewhere(followed), fs, dir, sequence)
+    }
+
+    /// Returns the changes after `sequence` of a database that is open for writing.
+    ///
+    /// # Errors
+    /// Corruption and I/O errors of the logs.
+    pub(crate) fn of_engine(engine: &Engine, sequence: SeqNo) -> Result<Changes> {
+        let writer = Writer::Here(engine.reads.clone());
+        Changes::new(writer, engine.fs.clone(), engine.dir.clone(), sequence)
+    }
+
+    fn new(writer: Writer, fs: Arc<dyn Fs>, dir: PathBuf, sequence: SeqNo) -> Result<Changes> {
+        let (current, next, failed) = (None, None, None);
+        let mut changes =
+            Changes { writer, fs, dir, last_seq: sequence, committed: 0, current, next, failed };
+        changes.current = changes.first_log()?;
         Ok(changes)
     }
 
@@ -63,75 +123,125 @@ impl Changes {
 
     /// Returns the next batch; `None` if there is none now.
     fn next_batch(&mut self) -> Result<Option<WriteBatch>> {
-        if let Some(batch) = self.read_on()? {
-            return Ok(Some(batch));
-        }
-        // Everything that the view shows by then must be in the logs.
-        let shown = self.followed.refresh()?;
-        if shown.restarted && shown.sequence < self.last_seq {
-            return Err(self.lost(shown.sequence));
-        }
         loop {
-            // Only the last log that has begun may grow.
-            let newer = self.newer_logs()?;
-            if let Some(current) = &mut self.current {
-                current.reader.resume()?;
-                if let Some(batch) = self.read_on()? {
-                    return Ok(Some(batch));
+            if let Some(batch) = self.read_on()? {
+                return Ok(Some(batch));
+            }
+            if self.last_seq < self.committed {
+                // The current log is read to its end, and the next one has what is missing.
+                let Some(next) = self.next.take() else { return Err(self.lost(self.committed)) };
+                match next.begins_at {
+                    // What was yielded last was taken back.
+                    Some(begin) if begin <= self.last_seq => return Err(self.lost(begin)),
+                    _ => self.current = Some(next),
+                }
+            } else {
+                self.committed = self.writer.committed()?;
+                match self.last_seq {
+                    last if last > self.committed => return Err(self.lost(self.committed)),
+                    last if last == self.committed => return Ok(None),
+                    _ => self.writer.check_directory()?,
                 }
             }
-            let Some((number, file)) = newer.into_iter().next() else { break };
-            self.current = Some(Current::open(&self.followed, number, file)?);
-        }
-        match self.last_seq < shown.sequence {
-            true => Err(self.lost(shown.sequence)),
-            false => Ok(None),
+            self.find_next()?;
+            if let Some(current) = &mut self.current {
+                current.reader.resume()?;
+            }
         }
     }
 
-    /// Returns the next batch of what was last seen of the current log.
+    /// Returns the next committed batch of what was last seen of the current log.
     fn read_on(&mut self) -> Result<Option<WriteBatch>> {
         let Some(current) = &mut self.current else { return Ok(None) };
-        while let Some(record) = current.reader.next()? {
-            let batch = decode_header(record)
-                .and_then(|header| Ok((header, WriteBatch::from_contents(record.to_vec())?)));
-            let ((first, count), batch) = match batch {
-                Ok(batch) => batch,
-                Err(error) => {
-                    return Err(error.in_file(&current.path).at(current.reader.record_offset()));
-                }
-            };
-            let next = first + u64::from(count);
-            if count == 0 || next <= self.last_seq + 1 {
+        let end = self.next.as_ref().and_then(|next| next.begins_at);
+        while let Some(batch) = current.next_batch()? {
+            let first = batch.sequence();
+            let last = first + batch.len() as u64 - 1;
+            if end.is_some_and(|end| first >= end) || last <= self.last_seq {
                 continue;
+            }
+            if last > self.committed {
+                current.ahead = Some(batch);
+                return Ok(None);
             }
             if first > self.last_seq + 1 {
                 return Err(self.lost(first));
             }
-            self.last_seq = next - 1;
+            self.last_seq = last;
             return Ok(Some(batch));
         }
         Ok(None)
     }
 
-    /// Returns the logs after the current one that have begun, ascending.
-    fn newer_logs(&self) -> Result<Vec<(u64, Arc<dyn ReadFile>)>> {
-        let after = self.current.as_ref().map(|current| current.number);
-        loop {
-            let files = directory::list(&*self.followed.options.fs, &self.followed.dir)?;
-            let mut logs: Vec<u64> = files
-                .iter()
-                .filter_map(|(_, name)| match name {
-                    FileName::Log(number) if Some(*number) > after => Some(*number),
-                    _ => None,
-                })
-                .collect();
-            logs.sort_unstable();
-            match open_begun(&self.followed.source(0, None), logs) {
-                // The writer has removed one since.
-                Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {}
-                begun => return begun,
+    /// Returns the log in which the changes begin: the last one that begins with them or before
+    /// them. If there is none, it is the oldest, and its first batch shows that some are missing.
+    fn first_log(&self) -> Result<Option<Current>> {
+        self.with_logs(|logs| {
+            let mut oldest = None;
+            for &number in logs.iter().rev() {
+                let Some(log) = self.open_begun(number)? else { continue };
+                let begins_before =
+                    log.begins_at.is_some_and(|begin| begin <= self.last_seq.saturating_add(1));
+                oldest = Some(log);
+                if begins_before {
+                    break;
+                }
             }
+            Ok(oldest)
+        })
+    }
+
+    /// Looks for the log after the current one, unless it is known and where it begins.
+    fn find_next(&mut self) -> Result<()> {
+        if self.next.as_ref().is_some_and(|next| next.begins_at.is_some()) {
+            return Ok(());
+        }
+        let after = self.current.as_ref().map(|current| current.number);
+        self.next = self.with_logs(|logs| {
+            let at = logs.partition_point(|&number| Some(number) <= after);
+            let Some((&first, newer)) = logs[at..].split_first() else { return Ok(None) };
+            if let Some(log) = self.open_begun(first)? {
+                return Ok(Some(log));
+            }
+            // A writer creates a log ahead of its use, and may never use it. The newer ones are
+            // looked at first: an older one does not begin after a newer one has.
+            let mut next = None;
+            for &number in newer.iter().rev() {
+                next = self.open_begun(number)?.or(next);
+            }
+            Ok(self.open_begun(first)?.or(next))
+        })?;
+        Ok(())
+    }
+
+    /// Calls `look` with the numbers of all logs, ascending, again if the writer removes one of
+    /// them meanwhile.
+    fn with_logs<T>(&self, look: impl Fn(&[u64]) -> Result<T>) -> Result<T> {
+        loop {
+            let files = directory::list(&*self.fs, &self.dir)?;
+            let log = |(_, name): &(String, FileName)| match name {
+                FileName::Log(number) => Some(*number),
+                _ => None,
+            };
+            let mut logs: Vec<u64> = files.iter().filter_map(log).collect();
+            logs.sort_unstable();
+            match look(&logs) {
+                Err(error) if error.io_kind() == Some(ErrorKind::NotFound) => {}
+                found => return found,
+            }
+        }
+    }
+
+    /// Opens a log; `None` if it has not begun.
+    fn open_begun(&self, number: u64) -> Result<Option<Current>> {
+        let path = self.dir.join(name::log_name(number));
+        let file = self.fs.open(&path).map_err(|error| Error::io("open", &path, error))?;
+        let mut header = [0; HEADER_BYTES];
+        let is_read = file.read_at(&mut header, 0);
+        is_read.map_err(|error| Error::io("read", &path, error))?;
+        match header == [0; HEADER_BYTES] {
+            true => Ok(None),
+            false => Current::open(number, path, file).map(Some),
         }
     }
 
@@ -141,22 +251,38 @@ impl Changes {
 }
 
 impl Current {
-    fn open(followed: &Followed, number: u64, file: Arc<dyn ReadFile>) -> Result<Current> {
-        let path = followed.dir.join(name::log_name(number));
-        let reader = LogReader::of_batches(file, &path)?.beside_writer(true);
-        Ok(Current { number, path, reader })
+    fn open(number: u64, path: PathBuf, file: Arc<dyn ReadFile>) -> Result<Current> {
+        let mut first = open_reader(file.clone(), &path)?;
+        // This makes the first read a short one.
+        first.resume()?;
+        let begins_at = match first.next()? {
+            Some(record) => Some(decode_header(record)?.0),
+            None => None,
+        };
+        let reader = open_reader(file, &path)?;
+        Ok(Current { number, path, reader, begins_at, ahead: None })
     }
 
-    /// Returns the sequence number with which the log begins; `None` if it has no whole record.
-    fn first_seq(&self) -> Result<Option<SeqNo>> {
-        let file = self.reader.file().clone();
-        let mut reader = LogReader::of_batches(file, &self.path)?.beside_writer(true);
-        reader.resume()?;
-        match reader.next()? {
-            Some(record) => Ok(Some(decode_header(record)?.0)),
-            None => Ok(None),
+    /// Returns the next batch that is not empty.
+    fn next_batch(&mut self) -> Result<Option<WriteBatch>> {
+        if let Some(batch) = self.ahead.take() {
+            return Ok(Some(batch));
         }
+        while let Some(record) = self.reader.next()? {
+            match WriteBatch::from_contents(record.to_vec()) {
+                Ok(batch) if batch.is_empty() => {}
+                Ok(batch) => return Ok(Some(batch)),
+                Err(error) => {
+                    return Err(error.in_file(&self.path).at(self.reader.record_offset()));
+                }
+            }
+        }
+        Ok(None)
     }
+}
+
+fn open_reader(file: Arc<dyn ReadFile>, path: &Path) -> Result<LogReader> {
+    Ok(LogReader::of_batches(file, path)?.beside_writer(true))
 }
 
 impl Iterator for Changes {

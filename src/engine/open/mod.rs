@@ -21,7 +21,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, LockRank, Mutex};
@@ -42,6 +42,7 @@ use crate::engine::version::obsolete::Trash;
 use crate::engine::version::set::VersionSet;
 use crate::engine::version::{Version, manifest};
 use crate::engine::write::CommitState;
+use crate::engine::write::kept::{KeepLimits, KeptLogs};
 use crate::engine::write::pace::Pace;
 use crate::engine::write::wal::SpareLog;
 use crate::engine::{Engine, Frozen, State};
@@ -181,6 +182,7 @@ impl Opening {
             flushed.last_seq <= commit.last_seq,
             "a flushed entry has a sequence number that will be used again"
         );
+        let kept = self.kept_logs(first_log, &replayed.recovery);
         let version = self.record(&mut manifest, first_log, flushed)?;
         let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
         live.remove(&commit.log_number);
@@ -190,10 +192,11 @@ impl Opening {
             "a replayed log is newer than the new one"
         );
         live.insert(commit.log_number);
-        self.remove_obsolete(&version, &live, manifest.manifest_number());
+        self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
         let mem = commit.mem.clone();
         let log_number = commit.log_number;
-        let state = State::new(mem, log_number, frozen, version, live.into_iter());
+        let mut state = State::new(mem, log_number, frozen, version, live.into_iter());
+        state.logs.kept = kept;
         let reads = self.read_state(&state, commit.last_seq, trash.clone(), lock);
         Ok(Arc::new(Engine {
             dir: self.dir,
@@ -358,13 +361,44 @@ impl Opening {
         sync_dir(&*self.fs, &aside)
     }
 
-    /// Removes files that are neither named by the MANIFEST nor needed for recovery. Files that
-    /// cannot be removed stay until the next open.
-    fn remove_obsolete(&self, version: &Version, live_logs: &BTreeSet<u64>, manifest_number: u64) {
+    /// Returns the logs before `first_log` that the options keep for readers of changes.
+    /// A log that was not replayed completely is not among them: its sequence numbers are handed
+    /// out again.
+    fn kept_logs(&self, first_log: u64, recovery: &Recovery) -> KeptLogs {
+        let Some(limits) = KeepLimits::of(&self.options) else { return KeptLogs::default() };
+        let is_lost = |number: u64| {
+            let path = self.dir.join(name::log_name(number));
+            recovery.lost.iter().any(|lost| lost.path == path)
+        };
+        let logs: BTreeSet<u64> = self
+            .files
+            .iter()
+            .filter_map(|(_, name)| match name {
+                FileName::Log(number) if *number < first_log => Some(*number),
+                _ => None,
+            })
+            .filter(|&number| !is_lost(number))
+            .collect();
+        let logs: Vec<u64> = logs.into_iter().collect();
+        let mut kept = KeptLogs::at_open(&*self.fs, &self.dir, &logs, self.recovered.log_number);
+        kept.renew(Vec::new(), limits, SystemTime::now());
+        kept
+    }
+
+    /// Removes files that are neither named by the MANIFEST nor needed for recovery nor `kept`.
+    /// Files that cannot be removed stay until the next open.
+    fn remove_obsolete(
+        &self,
+        version: &Version,
+        live_logs: &BTreeSet<u64>,
+        kept: &KeptLogs,
+        manifest_number: u64,
+    ) {
+        let logs: BTreeSet<u64> = live_logs.iter().copied().chain(kept.numbers()).collect();
         let tables: BTreeSet<u64> = version.files().map(|(_, file)| file.number).collect();
         for (file_name, name) in &self.files {
             let needed = match name {
-                FileName::Log(number) => live_logs.contains(number),
+                FileName::Log(number) => logs.contains(number),
                 FileName::Table { number, .. } => tables.contains(number),
                 FileName::Manifest(number) => *number == manifest_number,
                 FileName::Temp(_) => false,

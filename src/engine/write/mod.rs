@@ -34,6 +34,7 @@ use crate::format::key::{MAX_SEQ_NO, SeqNo};
 use crate::log::LogWriter;
 
 pub(crate) mod check;
+pub(crate) mod kept;
 pub(crate) mod pace;
 pub(crate) mod queue;
 pub(crate) mod read_set;

@@ -8,7 +8,7 @@
 //! 3. *outgoing*: its memtable was frozen ([`Engine::freeze`]) while it held unsynced records, so
 //!    that a synced write to the next log syncs it first;
 //! 4. *done*: it needs no sync any more; the background closes it;
-//! 5. removed, once its memtable is a table.
+//! 5. removed or [kept](super::kept), once its memtable is a table.
 
 use std::io;
 use std::io::ErrorKind;

@@ -2,6 +2,8 @@
 //! again. They write numbers to 500 keys in turn, with small write buffers, so that logs and tables
 //! come and go.
 //!
+//! They also open databases with logs that minikv has kept.
+//!
 //! `MINIKV_FOLLOW_KILLS` is the number of kills for each writer (default 6). goleveldb comes from
 //! Debian's package; without it, its turn is skipped.
 
@@ -14,8 +16,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use minikv::{Db, Options, ReadOnlyDb};
-use others::goleveldb;
+use minikv::{Db, Error, Options, ReadOnlyDb};
+use minikv_interop::ffi::Entry;
+use minikv_interop::{LevelDb, Settings};
+use others::{dump, goleveldb};
 
 const KEYS: u64 = 500;
 
@@ -143,4 +147,103 @@ fn goleveldb_is_followed() {
         command.arg("100000000");
         command
     });
+}
+
+fn keeping() -> Options {
+    Options::default().create_if_missing(true).keep_logs_bytes(1 << 30)
+}
+
+/// Makes a database with kept logs, whose entries were overwritten since. Returns the entries.
+fn with_kept_logs(dir: &Path) -> Vec<Entry> {
+    let db = Db::open(dir, keeping()).unwrap();
+    for value in ["first", "second", "last"] {
+        for key in 0..100 {
+            db.put(format!("{key:03}"), format!("{value} {key}")).unwrap();
+            if key % 20 == 19 {
+                db.flush().unwrap();
+            }
+        }
+        db.delete("007").unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    db.put("live", "1").unwrap();
+    let entries = db.iter().unwrap().map(|entry| entry.unwrap());
+    let entries = entries.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    db.close().unwrap();
+    assert!(numbers(dir, ".log").len() > 15, "{:?}", numbers(dir, ".log"));
+    entries
+}
+
+/// Checks that the other engine, which `opens` the database, `skips` sequence numbers and puts
+/// `more` entries, sees the right data in spite of kept logs, and that changes from before are lost
+/// then.
+fn check_kept(dir: &Path, skips: u64, more: u64, opens: impl FnOnce(&Path) -> Vec<Entry>) {
+    let entries = with_kept_logs(dir);
+    let follower = Db::open_read_only(dir, keeping()).unwrap();
+    let last = follower.sequence();
+    assert_eq!(last, 304);
+    let mut changes = follower.changes_since(0).unwrap();
+    assert_eq!(changes.next().unwrap().unwrap().sequence(), 1);
+    assert_eq!(follower.changes_since(0).unwrap().map(Result::unwrap).count(), 304);
+    assert!(opens(dir) == entries, "it sees something else");
+    assert!(numbers(dir, ".log").len() < 3, "{:?}", numbers(dir, ".log"));
+    // The log that was being read and the one after it are still open.
+    let error = changes.find_map(Result::err).unwrap();
+    assert!(matches!(error, Error::ChangesLost { after: 40, .. }), "{error}");
+    let error = follower.changes_since(last - 1).unwrap().next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::ChangesLost { .. }), "{error}");
+    if skips > 0 {
+        // They could as well be writes that are lost.
+        let error = follower.changes_since(last).unwrap().next().unwrap().unwrap_err();
+        assert!(matches!(error, Error::ChangesLost { .. }), "{error}");
+    }
+    let last = last + skips;
+    assert_eq!(follower.changes_since(last).unwrap().map(Result::unwrap).count() as u64, more);
+    assert_eq!(follower.sequence(), last + more);
+    drop((changes, follower));
+    let db = Db::open(dir, keeping()).unwrap();
+    assert_eq!(db.iter().unwrap().count() as u64, entries.len() as u64 + more);
+    assert_eq!(db.changes_since(last).unwrap().map(Result::unwrap).count() as u64, more);
+}
+
+#[test]
+fn leveldb_sees_no_kept_logs_and_removes_them() {
+    let home = Home::new();
+    check_kept(&home.dir.path().join("db"), 0, 1, |dir| {
+        let db = LevelDb::open(dir, &Settings::default()).unwrap();
+        let entries = db.entries(false).unwrap();
+        db.put(b"more", b"1").unwrap();
+        entries
+    });
+}
+
+#[test]
+fn goleveldb_sees_no_kept_logs_and_removes_them() {
+    let home = Home::new();
+    let Some(goleveldb) = goleveldb(home.dir.path()) else { return };
+    // It does not use the sequence number after those of the log that it replays.
+    check_kept(&home.dir.path().join("db"), 1, 2, |dir| {
+        let entries = dump(&goleveldb, dir, "default").unwrap();
+        let mut write = Command::new(&goleveldb);
+        write.arg("write").arg(dir).arg("default").arg(&home.acks).args(["more", "2"]);
+        assert!(write.status().unwrap().success());
+        entries
+    });
+}
+
+#[test]
+fn a_repair_by_leveldb_makes_tables_of_kept_logs_which_hide_nothing() {
+    let home = Home::new();
+    let dir = home.dir.path().join("db");
+    let entries = with_kept_logs(&dir);
+    minikv_interop::repair(&dir, &Settings::default()).unwrap();
+    let db = LevelDb::open(&dir, &Settings::default()).unwrap();
+    assert_eq!(db.entries(false).unwrap(), entries);
+    drop(db);
+    let db = Db::open(&dir, keeping()).unwrap();
+    let found = db.iter().unwrap().map(|entry| entry.unwrap());
+    let found: Vec<Entry> = found.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    assert_eq!(found, entries);
+    let error = db.changes_since(0).unwrap().next().unwrap().unwrap_err();
+    assert!(matches!(error, Error::ChangesLost { .. }), "{error}");
 }

@@ -1,0 +1,212 @@
+//! Logs that are kept although their records are all in tables: [`Changes`] reads them.
+//!
+//! Kept logs have lower numbers than the MANIFEST's log number, so that no open replays them.
+//! LevelDB and goleveldb remove them when they open the database; a reader of the changes in them
+//! then gets an error. A log is made durable before the edit that makes it one of these, so that a
+//! crash does not damage it.
+//!
+//! [`Changes`]: crate::engine::follow::changes::Changes
+
+use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::base::{Error, Result};
+use crate::engine::options::Options;
+use crate::engine::{Engine, Frozen};
+use crate::format::name;
+use crate::format::record::HEADER_BYTES;
+use crate::fs::Fs;
+
+/// The limits up to which logs are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeepLimits {
+    /// Total size of the kept logs, in bytes.
+    pub bytes: u64,
+    /// Age of a kept log.
+    pub age: Duration,
+}
+
+/// A log whose records are all in tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptLog {
+    /// File number of the log.
+    pub number: u64,
+    /// Size of the log, in bytes.
+    pub bytes: u64,
+    /// Time of the last write to the log.
+    pub modified: SystemTime,
+}
+
+/// The logs that are kept, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct KeptLogs(VecDeque<KeptLog>);
+
+impl KeepLimits {
+    /// Returns the limits that the options set; `None` if no log is kept.
+    pub(crate) fn of(options: &Options) -> Option<KeepLimits> {
+        let limits = KeepLimits { bytes: options.keep_logs_bytes, age: options.keep_logs_for };
+        (limits.bytes > 0 || !limits.age.is_zero()).then_some(limits)
+    }
+}
+
+impl KeptLog {
+    /// Returns the log `number`, durable; `None` if it has no record.
+    ///
+    /// # Errors
+    /// I/O errors.
+    fn durable(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Option<KeptLog>> {
+        let log = KeptLog::found(fs, dir, number)?;
+        if log.is_some() {
+            let path = dir.join(name::log_name(number));
+            let synced = fs.append(&path).and_then(|mut file| file.sync());
+            synced.map_err(|error| Error::io("sync", path, error))?;
+        }
+        Ok(log)
+    }
+
+    /// Returns the log `number` as it is in the directory; `None` if it has no record.
+    fn found(fs: &dyn Fs, dir: &Path, number: u64) -> Result<Option<KeptLog>> {
+        let path = dir.join(name::log_name(number));
+        let failed = |error| Error::io("read", &path, error);
+        let file = fs.open(&path).map_err(failed)?;
+        let mut header = [0; HEADER_BYTES];
+        file.read_at(&mut header, 0).map_err(failed)?;
+        if header == [0; HEADER_BYTES] {
+            return Ok(None);
+        }
+        let bytes = file.len().map_err(failed)?;
+        let modified = fs.modified(&path).map_err(failed)?.unwrap_or_else(SystemTime::now);
+        Ok(Some(KeptLog { number, bytes, modified }))
+    }
+}
+
+impl KeptLogs {
+    /// Returns the logs `numbers`, ascending, of a database that is being opened. Those from
+    /// `first_new` on were replayed by this open and are made durable. A log that cannot be read or
+    /// synced is left out.
+    pub(crate) fn at_open(fs: &dyn Fs, dir: &Path, numbers: &[u64], first_new: u64) -> KeptLogs {
+        let look = |&number: &u64| match number < first_new {
+            true => KeptLog::found(fs, dir, number).ok()?,
+            false => KeptLog::durable(fs, dir, number).ok()?,
+        };
+        KeptLogs(numbers.iter().filter_map(look).collect())
+    }
+
+    /// Adds logs that are newer than all others, and takes out those that the limits no longer keep
+    /// at the time `now`: the newest one that neither limit keeps, and all before it. Returns their
+    /// numbers.
+    pub(crate) fn renew(
+        &mut self,
+        newest: Vec<KeptLog>,
+        limits: KeepLimits,
+        now: SystemTime,
+    ) -> Vec<u64> {
+        self.0.extend(newest);
+        debug_assert!(
+            self.0.iter().is_sorted_by(|a, b| a.number < b.number),
+            "kept logs are out of order"
+        );
+        let mut bytes: u64 = 0;
+        let last_gone = self.0.iter().rev().position(|log| {
+            bytes = bytes.saturating_add(log.bytes);
+            let age = now.duration_since(log.modified).unwrap_or_default();
+            bytes > limits.bytes && age >= limits.age
+        });
+        let gone = last_gone.map_or(0, |at| self.0.len() - at);
+        self.0.drain(..gone).map(|log| log.number).collect()
+    }
+
+    /// Returns the numbers of the logs.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().map(|log| log.number)
+    }
+}
+
+impl Engine {
+    /// Makes the logs of the `oldest` memtable durable, which is about to be flushed, if logs are
+    /// kept. Returns the logs to keep. A log that cannot be synced is not among them.
+    pub(crate) fn logs_to_keep(&self, oldest: &Frozen) -> Vec<KeptLog> {
+        if KeepLimits::of(&self.options).is_none() {
+            return Vec::new();
+        }
+        let logs: Vec<(u64, Option<u64>)> = {
+            let state = self.state.lock();
+            let next = state.frozen.get(1).map_or(state.logs.mem_log, |next| next.first_log);
+            let logs = state.logs.on_disk.range(oldest.first_log..next);
+            logs.map(|(number, bytes)| (*number, *bytes)).collect()
+        };
+        let durable = |&(number, bytes): &(u64, Option<u64>)| {
+            let log = KeptLog::durable(&*self.fs, &self.dir, number).ok()??;
+            // The file may be longer until it is closed.
+            Some(KeptLog { bytes: bytes.unwrap_or(log.bytes), ..log })
+        };
+        logs.iter().filter_map(durable).collect()
+    }
+
+    /// Removes the logs `done`, whose records are all in tables, except those to keep, and the kept
+    /// logs that exceed the limits by now.
+    pub(crate) fn remove_logs(&self, done: impl Iterator<Item = u64>, keep: Vec<KeptLog>) {
+        let mut gone: BTreeSet<u64> = done.collect();
+        if let Some(limits) = KeepLimits::of(&self.options) {
+            gone.retain(|number| keep.iter().all(|log| log.number != *number));
+            gone.extend(self.state.lock().logs.kept.renew(keep, limits, SystemTime::now()));
+        }
+        for log in gone {
+            // If the removal fails, the next open decides again.
+            let _ = self.fs.remove(&self.dir.join(name::log_name(log)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the numbers of those of some logs that stay. Each has 100 bytes and is a minute
+    /// younger than the one before it. The oldest is 5, and the newest has the age 0.
+    fn kept(logs: u64, bytes: u64, minutes: u64) -> Vec<u64> {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
+        let log = |at| KeptLog {
+            number: 5 + at,
+            bytes: 100,
+            modified: now - Duration::from_secs(60 * (logs - 1 - at)),
+        };
+        let limits = KeepLimits { bytes, age: Duration::from_secs(60 * minutes) };
+        let mut kept = KeptLogs::default();
+        let gone = kept.renew((0..logs).map(log).collect(), limits, now);
+        let all: Vec<u64> = gone.into_iter().chain(kept.numbers()).collect();
+        assert_eq!(all, (5..5 + logs).collect::<Vec<_>>());
+        kept.numbers().collect()
+    }
+
+    #[test]
+    fn a_log_stays_while_either_limit_keeps_it() {
+        let none: [u64; 0] = [];
+        assert_eq!(kept(3, 0, 0), none);
+        assert_eq!(kept(3, 99, 0), none);
+        assert_eq!(kept(3, 100, 0), [7]);
+        assert_eq!(kept(3, 299, 0), [6, 7]);
+        assert_eq!(kept(3, 300, 0), [5, 6, 7]);
+        assert_eq!(kept(3, u64::MAX, 0), [5, 6, 7]);
+        assert_eq!(kept(3, 0, 1), [7]);
+        assert_eq!(kept(3, 0, 3), [5, 6, 7]);
+        assert_eq!(kept(3, 100, 2), [6, 7]);
+        assert_eq!(kept(3, 200, 1), [6, 7]);
+    }
+
+    #[test]
+    fn kept_logs_have_no_gap() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
+        let old = now - Duration::from_secs(99);
+        // The clock was put back: the log in the middle looks older than the first one.
+        let log = |number, modified| KeptLog { number, bytes: 1, modified };
+        let logs = vec![log(3, now), log(4, old), log(7, now + Duration::from_secs(9))];
+        let mut kept = KeptLogs::default();
+        let limits = KeepLimits { bytes: 1, age: Duration::from_secs(60) };
+        assert_eq!(kept.renew(logs, limits, now), [3, 4]);
+        assert_eq!(kept.numbers().collect::<Vec<_>>(), [7]);
+        let none: [u64; 0] = [];
+        assert_eq!(kept.renew(Vec::new(), limits, now), none);
+    }
+}

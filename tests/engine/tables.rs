@@ -1,0 +1,83 @@
+//! Tables that views name are there, and each reader gets the table that it asked for.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use minikv::{Compression, Db, FilterLayout, FixedPrefix, Options};
+
+/// Options under which nearly every write makes a table, and few tables are open.
+fn tiny() -> Options {
+    Options::default()
+        .create_if_missing(true)
+        .write_buffer_bytes(1)
+        .max_file_bytes(1)
+        .max_open_files(16)
+        .block_bytes(64)
+        .block_cache_bytes(0)
+        .compression(Compression::None)
+        .filter(FilterLayout::Table, 10)
+        .filter_prefix(FixedPrefix::new(0))
+}
+
+fn table_count(dir: &Path) -> usize {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "ldb")).count()
+}
+
+/// Writes the same keys twice and merges each time, so that file numbers are the same in two runs.
+fn fill(db: &Db) {
+    (0..100).for_each(|i| db.put(format!("{i:03}"), [7; 40]).unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    db.wait_idle().unwrap();
+}
+
+/// An iterator outlives its database. The directory is removed and made again meanwhile, and the
+/// next database there gives its tables the same numbers.
+#[test]
+fn an_iterator_of_an_earlier_database_removes_no_table_of_the_next_one() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("db");
+    let old = Db::open(&path, tiny()).unwrap();
+    fill(&old);
+    let kept = old.iter().unwrap();
+    fill(&old);
+    drop(old);
+    // Under another name, so that the new files cannot get the inode numbers of the old ones.
+    fs::rename(&path, home.path().join("away")).unwrap();
+    let new = Db::open(&path, tiny()).unwrap();
+    fill(&new);
+    let before = table_count(&path);
+    drop(kept);
+    assert_eq!(table_count(&path), before);
+    assert_eq!(new.iter().unwrap().rev().map(|entry| entry.unwrap()).count(), 100);
+}
+
+/// Tables are closed, and their memory is used again, all the time.
+#[test]
+fn gets_over_more_tables_than_may_be_open_look_into_their_own() {
+    let home = tempfile::tempdir().unwrap();
+    let db = Db::open(home.path(), tiny().write_buffer_bytes(1 << 20)).unwrap();
+    let key = |i: u64| format!("{:06}", i % 40);
+    (0..40).for_each(|i| db.put(key(i), key(i)).unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    let failed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for thread in 1..9u64 {
+            let (db, failed) = (&db, &failed);
+            scope.spawn(move || {
+                let mut state = thread.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                for _ in 0..5_000 {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    let key = key(state >> 20);
+                    let found = db.get(&key).unwrap();
+                    failed.fetch_or(found.as_deref() != Some(key.as_bytes()), Relaxed);
+                }
+            });
+        }
+    });
+    assert!(!failed.into_inner(), "a get did not find its key");
+}
