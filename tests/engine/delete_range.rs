@@ -12,31 +12,11 @@ use minikv::fs::{Fs, SimFs};
 use minikv::{Db, Error, HealthState, Options, WriteOptions};
 
 use crate::comparators::Order;
-use crate::{rng, small};
-
-type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn on(fs: &SimFs) -> Options {
-    small().fs(Arc::new(fs.clone())).preallocate_logs(false).inline_background(Some(4))
-}
-
-fn key(i: u32) -> String {
-    format!("key{i:06}")
-}
-
-fn contents(db: &Db) -> Contents {
-    db.iter().unwrap().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
-}
+use crate::{Contents, contents, key, levels, on, rng, small};
 
 /// Puts the keys of `range`, each with a value of its own.
 fn fill(db: &Db, range: std::ops::Range<u32>, value: &str) {
     range.for_each(|i| db.put(key(i), format!("{value} {i} of the first fill")).unwrap());
-}
-
-/// Returns the number of tables of each level.
-fn levels(db: &Db) -> Vec<u64> {
-    let count = |level| db.property(&format!("leveldb.num-files-at-level{level}"));
-    (0..7).map(|level| count(level).unwrap().parse().unwrap()).collect()
 }
 
 fn tables_on_disk(fs: &SimFs) -> usize {

@@ -11,21 +11,7 @@ use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
 use minikv::{Db, Error, Options, SortedTable, TableWriter, WriteOptions};
 
-use crate::small;
-
-type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
-
-fn on(fs: &SimFs) -> Options {
-    small().fs(Arc::new(fs.clone())).preallocate_logs(false).inline_background(Some(4))
-}
-
-fn key(i: u32) -> String {
-    format!("key{i:06}")
-}
-
-fn contents(db: &Db) -> Contents {
-    db.iter().unwrap().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
-}
+use crate::{Contents, contents, key, levels, on, small};
 
 /// Writes tables with the keys of `range`.
 fn tables(
@@ -41,12 +27,6 @@ fn tables(
 
 fn add(model: &mut Contents, range: Range<u32>, value: &str) {
     model.extend(range.map(|i| (key(i).into_bytes(), value.repeat(10).into_bytes())));
-}
-
-/// Returns the number of tables of each level.
-fn levels(db: &Db) -> Vec<u64> {
-    let count = |level| db.property(&format!("leveldb.num-files-at-level{level}"));
-    (0..7).map(|level| count(level).unwrap().parse().unwrap()).collect()
 }
 
 #[test]

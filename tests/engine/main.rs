@@ -29,7 +29,9 @@ mod recount;
 mod rng;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use minikv::fs::SimFs;
 use minikv::{Db, Options, ReadOptions, WriteBatch, WriteOptions};
 
 fn small() -> Options {
@@ -38,6 +40,27 @@ fn small() -> Options {
         .write_buffer_bytes(64 << 10)
         .max_file_bytes(16 << 10)
         .block_bytes(512)
+}
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Returns options for a deterministic database on a simulated filesystem.
+fn on(fs: &SimFs) -> Options {
+    small().fs(Arc::new(fs.clone())).preallocate_logs(false).inline_background(Some(4))
+}
+
+fn key(i: u32) -> String {
+    format!("key{i:06}")
+}
+
+fn contents(db: &Db) -> Contents {
+    db.iter().unwrap().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
+}
+
+/// Returns the number of tables of each level.
+fn levels(db: &Db) -> Vec<u64> {
+    let count = |level| db.property(&format!("leveldb.num-files-at-level{level}"));
+    (0..7).map(|level| count(level).unwrap().parse().unwrap()).collect()
 }
 
 fn disk_bytes(dir: &std::path::Path) -> u64 {

@@ -28,9 +28,12 @@ pub enum CompactionDecision {
     Change(Vec<u8>),
 }
 
+/// A rule about a key and its value.
+type Decide = dyn Fn(&[u8], &[u8]) -> CompactionDecision + Send + Sync;
+
 /// A filter as a program gave it.
 #[derive(Clone)]
-pub(crate) struct CompactionFilter(Arc<dyn Fn(&[u8], &[u8]) -> CompactionDecision + Send + Sync>);
+pub(crate) struct CompactionFilter(Arc<Decide>);
 
 impl CompactionFilter {
     pub(crate) fn new(

@@ -322,6 +322,19 @@ fn leveldb_reads_checkpoints_backups_and_what_minikv_repaired() {
     }
 }
 
+/// Lets both sides read the database in `dir`. Then LevelDB goes on in a copy, which both read.
+fn check_and_continue(scene: &mut Scene, dir: &Path) {
+    let continued = dir.with_extension("continued");
+    copy(dir, &continued);
+    scene.check_with(Side::LevelDb, dir);
+    scene.check_with(Side::Minikv, dir);
+    let engine = Side::LevelDb.open(&continued, &scene.shape);
+    scene.write(&*engine, 500);
+    drop(engine);
+    scene.check_with(Side::Minikv, &continued);
+    scene.check_with(Side::LevelDb, &continued);
+}
+
 /// LevelDB reads and continues a database with ingested tables, and minikv ingests LevelDB's.
 #[test]
 fn leveldb_reads_and_continues_what_was_ingested() {
@@ -352,15 +365,7 @@ fn leveldb_reads_and_continues_what_was_ingested() {
             scene.model.extend(puts);
         }
         db.close().unwrap();
-        let continued = dir.with_extension("continued");
-        copy(&dir, &continued);
-        scene.check_with(Side::LevelDb, &dir);
-        scene.check_with(Side::Minikv, &dir);
-        let engine = Side::LevelDb.open(&continued, &scene.shape);
-        scene.write(&*engine, 500);
-        drop(engine);
-        scene.check_with(Side::Minikv, &continued);
-        scene.check_with(Side::LevelDb, &continued);
+        check_and_continue(&mut scene, &dir);
     }
 }
 
@@ -394,15 +399,7 @@ fn leveldb_reads_and_continues_what_range_deletes_left() {
             scene.model.retain(|key, _| key < first || key > last);
         }
         db.close().unwrap();
-        let continued = dir.with_extension("continued");
-        copy(&dir, &continued);
-        scene.check_with(Side::LevelDb, &dir);
-        scene.check_with(Side::Minikv, &dir);
-        let engine = Side::LevelDb.open(&continued, &scene.shape);
-        scene.write(&*engine, 500);
-        drop(engine);
-        scene.check_with(Side::Minikv, &continued);
-        scene.check_with(Side::LevelDb, &continued);
+        check_and_continue(&mut scene, &dir);
     }
     assert!(dropped > 0, "no table was dropped");
 }
