@@ -408,7 +408,10 @@ impl Current {
         let ended = AtomicBool::new(false);
         std::thread::scope(|threads| {
             let compacting = threads.spawn(|| {
-                while !ended.load(Relaxed) && self.store.compact_beside()? {}
+                let mut can = true;
+                while can && !ended.load(Relaxed) {
+                    can = self.store.compact_beside()?;
+                }
                 Ok(())
             });
             let done = self.all().put(self.order(1), generation);
