@@ -1,15 +1,13 @@
 //! Range deletes: what they remove, beside snapshots, iterators, transactions, compactions,
 //! failures, crashes and damage.
 
-use std::collections::BTreeMap;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
-use minikv::{Db, Error, HealthState, Options, WriteOptions};
+use minikv::{Db, Error, HealthState, WriteOptions};
 
 use crate::comparators::Order;
 use crate::{Contents, contents, key, levels, on, rng, small};

@@ -1,10 +1,8 @@
 //! Bulk load: what `TableWriter` and `Db::ingest` add, beside snapshots, writes, compactions,
 //! crashes and wrong use.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};

@@ -51,7 +51,7 @@ fn an_iterator_of_an_earlier_database_removes_no_table_of_the_next_one() {
     let before = table_count(&path);
     drop(kept);
     assert_eq!(table_count(&path), before);
-    assert_eq!(new.iter().unwrap().rev().map(|entry| entry.unwrap()).count(), 100);
+    assert_eq!(new.iter().unwrap().rev().filter(|entry| entry.is_ok()).count(), 100);
 }
 
 /// Tables are closed, and their memory is used again, all the time.
