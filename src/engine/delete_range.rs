@@ -75,9 +75,22 @@ impl Engine {
             }
             self.trash.check_directory()?;
             let deleted = self.delete_by_tables(span);
-            self.trash.empty();
+            self.remove_dropped();
             deleted
         })
+    }
+
+    /// Lets the background remove the files of the tables that were dropped, which takes up to a
+    /// millisecond each.
+    fn remove_dropped(&self) {
+        match self.inline {
+            Some(_) => self.trash.empty(),
+            None => {
+                // A thread that has not seen the dropped tables waits by now.
+                drop(self.state.lock());
+                self.reads.work.notify_all();
+            }
+        }
     }
 
     /// Returns a batch that deletes everything in `span`; `None` if it would be too long, or takes

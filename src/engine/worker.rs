@@ -213,6 +213,12 @@ impl Engine {
         let mut state = self.state.lock();
         while !state.lifecycle.closing {
             let Some(compaction) = self.pick(&state) else {
+                if !self.trash.is_empty() {
+                    drop(state);
+                    self.trash.empty();
+                    state = self.state.lock();
+                    continue;
+                }
                 match state.compactions.not_before {
                     Some(time) => drop(self.reads.work.wait_until(&mut state, time)),
                     None => self.reads.work.wait(&mut state),

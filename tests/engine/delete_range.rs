@@ -4,13 +4,14 @@
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
 use minikv::{Db, Error, HealthState, WriteOptions};
 
 use crate::comparators::Order;
-use crate::{Contents, contents, key, levels, on, rng, small};
+use crate::{Contents, contents, disk_bytes, key, levels, on, rng, small};
 
 /// Puts the keys of `range`, each with a value of its own.
 fn fill(db: &Db, range: std::ops::Range<u32>, value: &str) {
@@ -335,6 +336,32 @@ fn empty_ranges_and_empty_databases_change_nothing() {
     assert_eq!(contents(&db).len(), 10);
     db.delete_range(key(5)..=key(5)).unwrap();
     assert_eq!(contents(&db).len(), 9);
+}
+
+#[test]
+fn the_background_gives_the_space_back_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    fill(&db, 0..20_000, "value");
+    db.compact_range::<&str>(..).unwrap();
+    let snapshot = db.snapshot();
+    let before = disk_bytes(dir.path());
+    let shrinks = || {
+        let end = Instant::now() + Duration::from_secs(60);
+        while disk_bytes(dir.path()) > before / 4 && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        disk_bytes(dir.path()) <= before / 4
+    };
+    assert!(db.delete_range(key(10)..key(19_990)).unwrap().tables > 15);
+    assert!(disk_bytes(dir.path()) > before / 4, "a snapshot shows the tables");
+    drop(snapshot);
+    assert!(shrinks());
+    fill(&db, 0..20_000, "value");
+    db.compact_range::<&str>(..).unwrap();
+    // Nothing else wakes the background.
+    assert!(db.delete_range(key(10)..key(19_990)).unwrap().tables > 15);
+    assert!(shrinks());
 }
 
 /// Blocks of keys are put and deleted as a whole, beside readers, snapshots and compactions. All

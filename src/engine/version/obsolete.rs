@@ -3,8 +3,9 @@
 //! 1. A table is obsolete once the edit that drops it is durable.
 //! 2. It is thrown away when the last version that names it is dropped: the current version, or one
 //!    that a snapshot or a cursor still has.
-//! 3. It is removed at the next [`Trash::empty`], which the background calls after its work, and a
-//!    dropped cursor or iterator after releasing its view.
+//! 3. It is removed at the next [`Trash::empty`], which the background calls after its work and
+//!    when a range delete wakes it, and a dropped cursor, iterator or snapshot after releasing its
+//!    view.
 //!
 //! Logs and MANIFESTs have one user, the engine, which removes them itself.
 //!
@@ -112,9 +113,14 @@ impl Trash {
         }
     }
 
+    /// Returns whether no table waits to be removed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.is_empty.load(Relaxed)
+    }
+
     /// Removes all tables that were thrown away.
     pub(crate) fn empty(&self) {
-        if self.is_empty.load(Relaxed) {
+        if self.is_empty() {
             return;
         }
         let thrown = {
