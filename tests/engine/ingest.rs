@@ -216,7 +216,8 @@ fn a_failure_at_any_step_of_an_ingest_adds_all_or_nothing_and_leaves_no_file() {
     let (mut seen, mut cleaned) = ([0; 2], 0);
     for at in 1.. {
         let fs = SimFs::new(7);
-        let written = tables("/tables", &on(&fs), 0..500, "new ");
+        let written = tables("/tables", &on(&fs), 0..3000, "new ");
+        assert!(written.len() > 1, "{written:?}");
         let db = Db::open("/db", on(&fs)).unwrap();
         let mut model = Contents::new();
         add(&mut model, 0..50, "old ");
@@ -229,11 +230,11 @@ fn a_failure_at_any_step_of_an_ingest_adds_all_or_nothing_and_leaves_no_file() {
             assert!(at > 10 && seen.iter().all(|&n| n > 0) && cleaned > 0, "{at} steps, {seen:?}");
             return;
         }
-        let new = contents(&db).len() == 500;
+        let new = contents(&db).len() == 3000;
         seen[usize::from(result.is_ok())] += 1;
         assert!(new || result.is_err(), "step {at}");
         if new {
-            add(&mut model, 0..500, "new ");
+            add(&mut model, 0..3000, "new ");
         }
         assert_eq!(contents(&db), model, "step {at}: {result:?}");
         let on_disk = |fs: &SimFs| {

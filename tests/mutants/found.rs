@@ -395,6 +395,13 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(ENGINE, "a_manifest_that_needs_a_log_before"),
     mutant(
+        "an ingest that fails at its edit leaves its files",
+        "src/engine/ingest.rs",
+        "if added.is_err() {",
+        "if !ON && added.is_err() {",
+    )
+    .caught_in(ENGINE, "a_failure_at_any_step_of_an_ingest"),
+    mutant(
         "a failed ingest leaves its files",
         "src/engine/ingest.rs",
         "if ingested.is_err() {",
