@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::data::{Shuffle, Values, key};
 use crate::measure::{
@@ -19,6 +19,8 @@ const SMALL_CACHE_BYTES: usize = 8 << 20;
 const SMALL_BUFFER_BYTES: usize = 4 << 20;
 const LARGE_VALUE_BYTES: usize = 4 << 10;
 const LARGE_VALUES_SHARE: u64 = 20;
+/// Time without a change after which the files of a directory count as settled.
+const SETTLED: Duration = Duration::from_millis(100);
 const KEYS_BYTES: u64 = crate::data::KEY_BYTES as u64;
 /// Number of entries per batch when a database is filled untimed. Larger batches fill it faster.
 const FILL_BATCH: u64 = 100;
@@ -358,7 +360,7 @@ impl Current {
             return Err(format!("{left} entries are left, not {}", 2 * kept).into());
         }
         let lower = Better::Lower;
-        let disk = disk_bytes(dir)? as f64 / MIB;
+        let disk = settled_disk_bytes(dir)? as f64 / MIB;
         let figures = vec![
             Figure::new(name, seconds, "s", lower),
             Figure::new(format!("{name}, disk after"), disk, "MiB", lower),
@@ -437,6 +439,19 @@ impl Current {
             | "readrandom-4k" => all.gets(gets, entries, 1),
             _ => Err(format!("there is no workload {name}").into()),
         }
+    }
+}
+
+/// Returns the size of the files in `dir` once they are neither written nor removed any more.
+fn settled_disk_bytes(dir: &Path) -> Result<u64> {
+    let mut before = disk_bytes(dir)?;
+    loop {
+        std::thread::sleep(SETTLED);
+        let now = disk_bytes(dir)?;
+        if now == before {
+            return Ok(now);
+        }
+        before = now;
     }
 }
 
