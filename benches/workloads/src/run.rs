@@ -362,7 +362,7 @@ impl Current {
         let lower = Better::Lower;
         let disk = settled_disk_bytes(dir)? as f64 / MIB;
         let figures = vec![
-            Figure::new(name, seconds, "s", lower),
+            Figure::new(name, seconds * 1e3, "ms", lower),
             Figure::new(format!("{name}, disk after"), disk, "MiB", lower),
         ];
         let operations = entries - 2 * kept;
