@@ -86,8 +86,7 @@ impl Engine {
         match self.inline {
             Some(_) => self.trash.empty(),
             None => {
-                // A thread that has not seen the dropped tables waits by now.
-                drop(self.state.lock());
+                self.state.lock().compactions.has_dropped = true;
                 self.reads.work.notify_all();
             }
         }

@@ -71,8 +71,10 @@ pub(super) struct CompactionState {
     pub(super) running: Vec<Arc<Compaction>>,
     /// The manual compaction under way.
     pub(super) manual: Option<Manual>,
-    /// Whether none may begin, because an ingest has chosen the levels of its tables.
+    /// Whether none may begin, because a change of the tables is being made.
     pub(super) paused: bool,
+    /// Whether the background is to remove the files of tables that a range delete dropped.
+    pub(super) has_dropped: bool,
     /// Error of the last compaction; `None` if it succeeded.
     pub(super) error: Option<Error>,
     /// Number of compactions that failed since the last one that succeeded.

@@ -213,7 +213,7 @@ impl Engine {
         let mut state = self.state.lock();
         while !state.lifecycle.closing {
             let Some(compaction) = self.pick(&state) else {
-                if !self.trash.is_empty() {
+                if std::mem::take(&mut state.compactions.has_dropped) {
                     drop(state);
                     self.trash.empty();
                     state = self.state.lock();

@@ -4,7 +4,7 @@
 //! 2. It is thrown away when the last version that names it is dropped: the current version, or one
 //!    that a snapshot or a cursor still has.
 //! 3. It is removed at the next [`Trash::empty`], which the background calls after its work and
-//!    when a range delete wakes it, and a dropped cursor, iterator or snapshot after releasing its
+//!    after a range delete, and a dropped cursor, iterator or snapshot after releasing its
 //!    view.
 //!
 //! Logs and MANIFESTs have one user, the engine, which removes them itself.
@@ -113,14 +113,9 @@ impl Trash {
         }
     }
 
-    /// Returns whether no table waits to be removed.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.is_empty.load(Relaxed)
-    }
-
     /// Removes all tables that were thrown away.
     pub(crate) fn empty(&self) {
-        if self.is_empty() {
+        if self.is_empty.load(Relaxed) {
             return;
         }
         let thrown = {
