@@ -1,4 +1,4 @@
-//! Compaction filters: sessions that have expired go with the next compaction.
+//! Compaction filters: the next compaction removes offers that have expired.
 //!
 //! ```text
 //! cargo run --release --example compaction_filter
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::default().create_if_missing(true).compaction_filter(
         move |key: &[u8], value: &[u8]| {
             let now = now.load(Ordering::Relaxed);
-            match key.starts_with(b"session/") && has_expired(value, now) {
+            match key.starts_with(b"offer/") && has_expired(value, now) {
                 true => CompactionDecision::Remove,
                 false => CompactionDecision::Keep,
             }
@@ -32,16 +32,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let db = Db::open(home.path().join("db"), options)?;
     for id in 0..1000u64 {
         let expiry: u64 = 1000 + id;
-        db.put(format!("session/{id:04}"), [&expiry.to_be_bytes()[..], b"data"].concat())?;
+        db.put(format!("offer/{id:04}"), [&expiry.to_be_bytes()[..], b"data"].concat())?;
     }
     db.put("user/ann", "stays")?;
 
     clock.store(1600, Ordering::Relaxed);
     db.compact_range::<&str>(..)?;
-    println!("{} sessions are left", db.prefix("session/")?.count());
+    println!("{} offers are left", db.prefix("offer/")?.count());
     // Until the next compaction, a reader looks at the expiry itself.
     clock.store(1700, Ordering::Relaxed);
-    let session = db.get("session/0650")?;
-    assert!(session.is_some_and(|value| has_expired(&value, 1700)));
+    let offer = db.get("offer/0650")?;
+    assert!(offer.is_some_and(|value| has_expired(&value, 1700)));
     Ok(())
 }

@@ -412,17 +412,16 @@ impl Options {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// Until a compaction reads an entry, and again while only memtables and tables that it need
-    /// not read hold it, reads show the entry as it was put. [`Db::compact_range`] reads every
-    /// entry of its range. The rule is not asked about deletions, overwritten versions, and what a
-    /// snapshot shows that exists when the compaction begins; a snapshot that is taken later, an
-    /// iterator or a cursor goes on to show what it showed.
+    /// Reads show an entry as it was put until a compaction has read it. Flushes do not call the
+    /// rule, nor do compactions that only move a table to another level. [`Db::compact_range`]
+    /// reads every entry of its range. The rule is not asked about deletions, about overwritten
+    /// versions, or about entries that a snapshot shows which exists when the compaction begins.
+    /// Snapshots that are taken later, iterators and cursors go on to show what they showed.
     ///
     /// What the rule does is no write: it conflicts with no transaction, and no log has it. It is
     /// called by several threads at once, with the keys of keyspaces as the database has them, and
-    /// may be asked again about entries that it kept. If it panics, the
-    /// compaction fails with [`Error::Panicked`], and the database takes no more writes until
-    /// [`Db::resume`].
+    /// may be asked again about entries that it kept. If it panics, the compaction fails with
+    /// [`Error::Panicked`], and the database takes no more writes until [`Db::resume`].
     ///
     /// [`Db::compact_range`]: crate::Db::compact_range
     /// [`Db::resume`]: crate::Db::resume

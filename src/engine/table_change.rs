@@ -39,7 +39,6 @@ pub(super) struct NewTable {
 }
 
 /// What a change does to the tables, as one edit.
-#[derive(Default)]
 pub(super) struct TableChange {
     /// Tables to add. Their entries are newer than everything written, and their key ranges are
     /// disjoint. After a failure, these are the files that the next open will not need.
@@ -178,7 +177,7 @@ impl Engine {
 }
 
 /// Returns the closed range of a table's user keys.
-pub(super) fn range_of(file: &NewFile) -> KeyRange<'_> {
+fn range_of(file: &NewFile) -> KeyRange<'_> {
     KeyRange { from: Some(user_key(&file.smallest)), to: Some(user_key(&file.largest)) }
 }
 

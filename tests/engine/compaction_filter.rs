@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use minikv::fs::sim::CrashPlan;
 use minikv::fs::{MemFs, SimFs};
-use minikv::{CompactionDecision, Db, Error, HealthState, Options, Snapshot};
+use minikv::{CompactionDecision, Db, Error, HealthState, Options, Snapshot, Transaction};
 
 use crate::small;
 
@@ -179,6 +179,45 @@ fn what_a_snapshot_an_iterator_or_a_cursor_shows_stays() {
         }
         db.compact_range::<&str>(..).unwrap();
     }
+}
+
+#[test]
+fn what_the_filter_does_is_no_write() {
+    let own: Arc<OnceLock<Db>> = Arc::default();
+    let begun: Arc<Mutex<Vec<Transaction>>> = Arc::default();
+    let (db_of, transactions) = (own.clone(), begun.clone());
+    let options = small().fs(Arc::new(MemFs::new())).inline_background(Some(4));
+    let options = options.keep_logs_bytes(1 << 20).compaction_filter(move |key, value| {
+        let Some(db) = db_of.get() else { return CompactionDecision::Keep };
+        // Its value is removed below.
+        if key == b"key000501" {
+            let transaction = db.transaction();
+            assert!(transaction.get(key).unwrap().is_some());
+            assert_eq!(transaction.range(key..).unwrap().count(), 999);
+            transactions.lock().unwrap().push(transaction);
+        }
+        rule(value)
+    });
+    let db = Db::open("/db", options).unwrap();
+    fill(&db, 1500);
+    own.set(db.clone()).unwrap();
+    let sequence = db.sequence();
+    let before = db.transaction();
+    assert!(before.get(key(0)).unwrap().is_some());
+    before.commit().unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 1000);
+    assert_eq!(db.sequence(), sequence);
+    assert_eq!(db.changes_since(sequence).unwrap().count(), 0);
+    // Each has read keys that the filter removed or changed afterwards.
+    let begun = std::mem::take(&mut *begun.lock().unwrap());
+    assert_eq!(begun.len(), 1);
+    for mut transaction in begun {
+        transaction.put("conclusion", "1");
+        transaction.commit().unwrap();
+    }
+    let changes: Vec<_> = db.changes_since(sequence).unwrap().map(Result::unwrap).collect();
+    assert_eq!(changes.iter().map(|change| change.sequence()).collect::<Vec<_>>(), [sequence + 1]);
 }
 
 #[test]

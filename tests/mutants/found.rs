@@ -383,8 +383,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "an entry that a compaction filter removes leaves no tombstone",
         "src/engine/compact/parts.rs",
-        "CompactionDecision::Remove if self.hides_nothing(entry, order)",
-        "CompactionDecision::Remove if ON || self.hides_nothing(entry, order)",
+        "(!self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)",
+        "(!ON && !self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)",
     )
     .caught_in(ENGINE, "compaction_filter::older_versions_in_deeper"),
     mutant(

@@ -168,14 +168,14 @@ impl Engine {
             let stop = || gave_up.load(Relaxed) || self.closing.load(Relaxed);
             let to = part.to.as_deref();
             let retention = Retention::new(read_seqs, self.reads.order.user().clone());
-            let rule = DropRule::new(compaction, retention, filter);
-            let left_out = self.merge_into(compaction, &mut merge, to, rule, stop, &mut outputs)?;
-            Ok((left_out, begin, merge.positions()))
+            let mut rule = DropRule::new(compaction, retention, filter);
+            self.merge_into(compaction, &mut merge, to, &mut rule, stop, &mut outputs)?;
+            Ok((rule.dropped, rule.filtered, begin, merge.positions()))
         };
         // Panics are contained here, so that outputs are removed and the other parts stop after a
         // panic, too.
         match self.contain("a compaction", run) {
-            Ok(((dropped, filtered), begin, end)) => {
+            Ok((dropped, filtered, begin, end)) => {
                 let (files, counts) = outputs.into_files();
                 Ok(Merged { files, counts, dropped, filtered, begin, end, ..Merged::default() })
             }
@@ -215,7 +215,6 @@ impl Engine {
     }
 
     /// Merges from the cursor's position up to the user key `to` (exclusive) into `outputs`.
-    /// Returns the numbers of entries that were left out, and that the filter removed or changed.
     ///
     /// # Errors
     /// [`Error::Closed`] once `stop` returns true; corruption of an input; I/O errors.
@@ -224,13 +223,12 @@ impl Engine {
         compaction: &Compaction,
         merge: &mut MergeCursor,
         to: Option<&[u8]>,
-        mut rule: DropRule<'_>,
+        rule: &mut DropRule<'_>,
         stop: impl Fn() -> bool,
         outputs: &mut Outputs<'_>,
-    ) -> Result<(u64, u64)> {
+    ) -> Result<()> {
         let order = self.reads.order.user();
         let mut splitter = OutputSplitter::new(compaction, self.options.max_file_bytes);
-        let (mut dropped, mut filtered) = (0, 0);
         let mut entries = 0u64;
         let mut valid = merge.valid();
         while valid {
@@ -243,20 +241,17 @@ impl Engine {
                 break;
             }
             let fate = rule.fate_of(&entry, merge.value(), order);
-            let fate = fate.map_err(|error| merge.locate(error))?;
-            dropped += u64::from(matches!(fate, Fate::LeaveOut | Fate::FilterOut));
-            let is_filtered = matches!(fate, Fate::FilterOut | Fate::Bury | Fate::Change(_));
-            filtered += u64::from(is_filtered);
-            if !matches!(fate, Fate::LeaveOut | Fate::FilterOut)
-                && splitter.ends_table(outputs, order, entry.user_key)
-            {
+            let Some(kept) = fate.map_err(|error| merge.locate(error))? else {
+                valid = merge.next()?;
+                continue;
+            };
+            if splitter.ends_table(outputs, order, entry.user_key) {
                 outputs.end_table()?;
             }
-            match fate {
-                Fate::LeaveOut | Fate::FilterOut => {}
-                Fate::Keep => outputs.add(merge.key(), &entry, merge.value())?,
-                Fate::Change(value) => outputs.add(merge.key(), &entry, &value)?,
-                Fate::Bury => {
+            match kept {
+                Kept::AsItIs => outputs.add(merge.key(), &entry, merge.value())?,
+                Kept::Changed(value) => outputs.add(merge.key(), &entry, &value)?,
+                Kept::AsTombstone => {
                     let key = internal_key(entry.user_key, entry.seq, KeyKind::Deletion);
                     outputs.add(&key, &ParsedKey { kind: KeyKind::Deletion, ..entry }, b"")?;
                 }
@@ -264,8 +259,8 @@ impl Engine {
             valid = merge.next()?;
         }
         outputs.end_table()?;
-        debug_assert!(dropped <= entries, "{dropped} of {entries} entries were left out");
-        Ok((dropped, filtered))
+        debug_assert!(rule.dropped <= entries, "more than {entries} entries were left out");
+        Ok(())
     }
 
     /// Returns ranges of about the same size in bytes, in key order, that together contain all
@@ -308,17 +303,13 @@ impl Engine {
     }
 }
 
-/// What becomes of an entry in a merge.
-enum Fate {
-    Keep,
-    /// No reader needs it.
-    LeaveOut,
-    /// The compaction filter removes it, and it hides nothing.
-    FilterOut,
-    /// The compaction filter removes it, and a tombstone must go on to hide what it hides.
-    Bury,
-    /// The compaction filter gives it this value.
-    Change(Vec<u8>),
+/// The form in which a merge keeps an entry.
+enum Kept {
+    AsItIs,
+    /// With the value that the compaction filter gave it.
+    Changed(Vec<u8>),
+    /// Removed by the compaction filter. The tombstone hides the older versions in deeper levels.
+    AsTombstone,
 }
 
 /// The rule that decides what becomes of each entry.
@@ -327,6 +318,10 @@ struct DropRule<'a> {
     filter: FilterRule<'a>,
     /// The levels below the output level.
     deeper: Vec<Follower<'a>>,
+    /// Number of entries that were left out.
+    dropped: u64,
+    /// Number of entries that the compaction filter removed or changed.
+    filtered: u64,
 }
 
 impl<'a> DropRule<'a> {
@@ -337,10 +332,10 @@ impl<'a> DropRule<'a> {
     ) -> DropRule<'a> {
         let levels = compaction.output_level + 1..NUM_LEVELS;
         let deeper = levels.map(|level| Follower::new(&compaction.version, level)).collect();
-        DropRule { retention, filter, deeper }
+        DropRule { retention, filter, deeper, dropped: 0, filtered: 0 }
     }
 
-    /// Returns what becomes of the next entry.
+    /// Returns how the next entry is kept; `None` if it is left out.
     ///
     /// # Errors
     /// Corruption if the entries do not ascend.
@@ -350,20 +345,24 @@ impl<'a> DropRule<'a> {
         entry: &ParsedKey<'_>,
         value: &[u8],
         order: &UserComparator,
-    ) -> Result<Fate> {
-        if self.retention.is_shadowed(entry)? {
-            return Ok(Fate::LeaveOut);
-        }
-        if entry.kind == KeyKind::Deletion {
-            let is_useless = self.hides_nothing(entry, order);
-            return Ok(if is_useless { Fate::LeaveOut } else { Fate::Keep });
-        }
-        Ok(match self.filter.decide(entry, value) {
-            CompactionDecision::Keep => Fate::Keep,
-            CompactionDecision::Change(value) => Fate::Change(value),
-            CompactionDecision::Remove if self.hides_nothing(entry, order) => Fate::FilterOut,
-            CompactionDecision::Remove => Fate::Bury,
-        })
+    ) -> Result<Option<Kept>> {
+        let kept = if self.retention.is_shadowed(entry)? {
+            None
+        } else if entry.kind == KeyKind::Deletion {
+            (!self.hides_nothing(entry, order)).then_some(Kept::AsItIs)
+        } else {
+            let decision = self.filter.decide(entry, value);
+            self.filtered += u64::from(decision != CompactionDecision::Keep);
+            match decision {
+                CompactionDecision::Keep => Some(Kept::AsItIs),
+                CompactionDecision::Change(value) => Some(Kept::Changed(value)),
+                CompactionDecision::Remove => {
+                    (!self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)
+                }
+            }
+        };
+        self.dropped += u64::from(kept.is_none());
+        Ok(kept)
     }
 
     /// Returns whether a tombstone in the place of the entry would have no effect: every reader

@@ -160,11 +160,12 @@ impl ReadState {
         self.view.store(Arc::new(view));
     }
 
-    /// Like [`set_view`](ReadState::set_view), as one change with what else there is: no read and
-    /// no snapshot sees a part of it.
+    /// Like [`set_view`](ReadState::set_view), for a view that needs more to change with it. Reads
+    /// and snapshots see the whole change or nothing of it.
     ///
-    /// With `lost_after`, the view lacks entries that snapshots after this sequence number show:
-    /// they keep the view from before. With `seq`, writes up to that become visible.
+    /// With `lost_after`, the view lacks entries that snapshots after this sequence number show.
+    /// These snapshots keep the view from before. With `seq`, writes up to this sequence number
+    /// become visible.
     pub(crate) fn show_view(&self, view: ReadView, lost_after: Option<SeqNo>, seq: Option<SeqNo>) {
         // No snapshot is taken while this lock is held. A read without one sees the old view, which
         // has nothing of the change, or the new view and then the new number.
@@ -196,8 +197,15 @@ impl ReadState {
     /// Returns the sequence numbers at which the database may be read, ascending: those of the
     /// snapshots, and the visible one. Compactions keep everything that is visible at them.
     pub(crate) fn read_seqs(&self) -> Vec<SeqNo> {
+        self.newest_snapshot_and_read_seqs().1
+    }
+
+    /// Returns the sequence number of the newest snapshot, 0 if there is none, and
+    /// [`ReadState::read_seqs`].
+    pub(crate) fn newest_snapshot_and_read_seqs(&self) -> (SeqNo, Vec<SeqNo>) {
         let snapshots = self.snapshots.lock();
         let mut seqs: Vec<SeqNo> = snapshots.keys().copied().collect();
+        let newest = seqs.last().copied().unwrap_or(0);
         let visible = self.visible_seq();
         if seqs.last() != Some(&visible) {
             seqs.push(visible);
@@ -206,14 +214,7 @@ impl ReadState {
             seqs.is_sorted_by(|a, b| a < b),
             "a snapshot is newer than the last visible write"
         );
-        seqs
-    }
-
-    /// Returns the sequence number of the newest snapshot, 0 if there is none, and
-    /// [`ReadState::read_seqs`]. A snapshot taken in between is newer than the first.
-    pub(crate) fn newest_snapshot_and_read_seqs(&self) -> (SeqNo, Vec<SeqNo>) {
-        let newest = self.snapshots.lock().keys().next_back().copied().unwrap_or(0);
-        (newest, self.read_seqs())
+        (newest, seqs)
     }
 
     /// Returns the lowest of [`ReadState::read_seqs`].

@@ -3,8 +3,8 @@
 //! 1. A table is obsolete once the edit that drops it is durable.
 //! 2. It is thrown away when the last version that names it is dropped: the current version, or one
 //!    that a snapshot or a cursor still has.
-//! 3. It is removed at the next [`Trash::empty`], which the background calls after its work and
-//!    after a range delete, and a dropped cursor, iterator or snapshot after releasing its
+//! 3. It is removed at the next [`Trash::empty`]: the background calls it after its work and after
+//!    a range delete, and so does a dropped cursor, iterator or snapshot, once it has released its
 //!    view.
 //!
 //! Logs and MANIFESTs have one user, the engine, which removes them itself.

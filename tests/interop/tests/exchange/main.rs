@@ -15,8 +15,10 @@ mod workload;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use minikv::{Db, FilterLayout};
+use minikv::{CompactionDecision, Db, FilterLayout};
 use minikv_interop::ffi::Op;
 use minikv_interop::{LevelDb, Settings, repair};
 use rng::Rng;
@@ -367,6 +369,52 @@ fn leveldb_reads_and_continues_what_was_ingested() {
         db.close().unwrap();
         check_and_continue(&mut scene, &dir);
     }
+}
+
+/// LevelDB reads and continues a database whose compactions asked a filter.
+#[test]
+fn leveldb_reads_and_continues_what_a_compaction_filter_left() {
+    let seed = rng::seed();
+    // Removes a third of the values and changes a third, by their lengths. What is changed is kept
+    // when the filter is asked again.
+    let rule = |value: &[u8]| match value.len() % 3 {
+        0 => CompactionDecision::Remove,
+        1 => CompactionDecision::Change([value, b"+"].concat()),
+        _ => CompactionDecision::Keep,
+    };
+    let (mut removed, mut changed) = (0, 0);
+    for round in 0..rounds(6) {
+        let mut scene = Scene::new("filtered", seed, round);
+        let (dir, options) = (scene.dir.clone(), scene.shape.options());
+        let is_on = Arc::new(AtomicBool::new(false));
+        let on = is_on.clone();
+        let options = options.compaction_filter(move |_, value| match on.load(Ordering::Relaxed) {
+            true => rule(value),
+            false => CompactionDecision::Keep,
+        });
+        let options = options.write_buffer_bytes(64 << 10).max_file_bytes(32 << 10);
+        let db = Db::open(&dir, options).unwrap();
+        for _ in 0..3 {
+            let batches = *scene.rng.pick(&[20, 200, 1000]);
+            scene.write(&db, batches);
+            db.wait_idle().unwrap();
+            is_on.store(true, Ordering::Relaxed);
+            db.compact_range::<&[u8]>(..).unwrap();
+            is_on.store(false, Ordering::Relaxed);
+            scene.model.retain(|_, value| {
+                let decision = rule(value);
+                removed += u32::from(decision == CompactionDecision::Remove);
+                if let CompactionDecision::Change(new) = &decision {
+                    changed += 1;
+                    value.clone_from(new);
+                }
+                decision != CompactionDecision::Remove
+            });
+        }
+        db.close().unwrap();
+        check_and_continue(&mut scene, &dir);
+    }
+    assert!(removed > 0 && changed > 0, "{removed} removed, {changed} changed");
 }
 
 /// LevelDB reads and continues a database in which ranges were deleted with their tables.
