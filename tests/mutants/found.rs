@@ -348,8 +348,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a range delete drops tables that a compaction reads",
         "src/engine/delete_range.rs",
-        "        while state.compactions.running",
-        "        while !ON && state.compactions.running",
+        "        while runs(&state) {",
+        "        while !ON && runs(&state) {",
     )
     .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
     mutant(
