@@ -54,7 +54,8 @@
 //! # Threads
 //! [`Db`] is `Send + Sync` and cheap to clone; every method but [`Db::close`] takes `&self`. Reads
 //! take no lock that a write or a compaction holds for long. Concurrent writes share a log record
-//! and a sync. Each open database has three threads in the background: one flushes, two compact.
+//! and a sync. Each open database has three threads in the background, unless it shares them
+//! ([`Resources`]): one flushes, two compact.
 //! There is no async interface: calls may wait for the disk, so use `spawn_blocking` or the like.
 //!
 //! # Limits
@@ -133,6 +134,7 @@ pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
 pub use engine::read::cursor::Cursor;
 pub use engine::read::iter::Iter;
 pub use engine::read::snapshot::Snapshot;
+pub use engine::resources::Resources;
 pub use engine::stats::metrics::StallCause;
 pub use engine::stats::property::{LevelStats, Stalls, Stats};
 pub use engine::stats::trace::ReadTrace;

@@ -87,7 +87,7 @@ impl Engine {
             Some(_) => self.trash.empty(),
             None => {
                 self.state.lock().compactions.has_dropped = true;
-                self.reads.work.notify_all();
+                self.reads.work.give();
             }
         }
     }

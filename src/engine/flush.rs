@@ -17,7 +17,9 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
 use crate::engine::memtable::Memtable;
+use crate::engine::resources::limit::Work;
 use crate::engine::table_writer::{TableOutput, Target};
+use crate::engine::throttle::Meter;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::write::pace::FlushProgress;
 use crate::engine::{Engine, Frozen};
@@ -31,9 +33,9 @@ use crate::fs::sync_dir;
 const REPORT_ENTRIES: u64 = 1024;
 
 /// Writes the entries of `mem` into the table `number` and makes it durable. Versions that no
-/// reader at one of the sequence numbers `read_seqs` sees are left out. Calls `written` with the
-/// number of entries written since its last call, every [`REPORT_ENTRIES`]. Returns the table and
-/// its counts.
+/// reader at one of the sequence numbers `read_seqs` sees are left out. Every [`REPORT_ENTRIES`],
+/// calls `written` with the number of entries since its last call, and the length of the table so
+/// far. Returns the table and its counts.
 ///
 /// # Errors
 /// I/O errors; then the file is removed.
@@ -42,7 +44,7 @@ pub(crate) fn write_table(
     mem: &Arc<Memtable>,
     read_seqs: Vec<SeqNo>,
     number: u64,
-    mut written: impl FnMut(u64),
+    mut written: impl FnMut(u64, u64),
 ) -> Result<(NewFile, EntryCounts)> {
     let mut table = TableOutput::create(target, 0, number)?;
     let fill = || {
@@ -51,7 +53,7 @@ pub(crate) fn write_table(
         mem.for_each(|key, value| {
             entries += 1;
             if entries % REPORT_ENTRIES == 0 {
-                written(REPORT_ENTRIES);
+                written(REPORT_ENTRIES, table.file_bytes());
             }
             let parsed = ParsedKey::parse(key)?;
             if !retention.is_shadowed(&parsed)? {
@@ -95,7 +97,7 @@ impl Engine {
         let done = self.replace_oldest(&oldest, new_file, counts, progress)?;
         self.metrics.flush(file_bytes, began.elapsed());
         self.changed.notify_all();
-        self.reads.work.notify_all();
+        self.reads.work.give();
         self.remove_logs(done.into_keys(), keep);
         Ok(())
     }
@@ -158,8 +160,13 @@ impl Engine {
         let number = self.numbers.take();
         let read_seqs = self.reads.read_seqs();
         let entry_bytes = frozen.bytes / frozen.mem.len().max(1) as u64;
-        let report = |entries| progress.advance(entries * entry_bytes);
+        let mut meter = Meter::new(self, Work::Flush);
+        let report = |entries, file_bytes| {
+            progress.advance(entries * entry_bytes);
+            meter.count_to(file_bytes);
+        };
         let written = write_table(&self.table_target(), &frozen.mem, read_seqs, number, report)?;
+        meter.count_to(written.0.file_bytes);
         self.pace.timed(frozen.bytes, began.elapsed());
         Ok(written)
     }
@@ -218,7 +225,7 @@ mod tests {
         }
         let mem = engine.commit.lock().mem.clone();
         let mut reports = Vec::new();
-        let report = |entries| reports.push(entries);
+        let report = |entries, _| reports.push(entries);
         let number = engine.numbers.take();
         let (_, counts) =
             write_table(&engine.table_target(), &mem, Vec::new(), number, report).unwrap();

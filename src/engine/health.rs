@@ -164,7 +164,7 @@ impl Engine {
             self.has_failed.store(true, Relaxed);
         }
         self.changed.notify_all();
-        self.reads.work.notify_all();
+        self.reads.work.give();
     }
 
     /// Runs `work`, for which other threads may be waiting, and returns its result. A panic in it
@@ -237,7 +237,7 @@ impl Engine {
         let version = state.version.clone();
         state.compactions.forgive(&version);
         if state.lifecycle.failed.is_none() {
-            self.reads.work.notify_all();
+            self.reads.work.give();
             return Ok(());
         }
         if commit.half_done {
@@ -253,7 +253,7 @@ impl Engine {
         self.has_failed.store(result.is_err(), Relaxed);
         drop(state);
         self.changed.notify_all();
-        self.reads.work.notify_all();
+        self.reads.work.give();
         result
     }
 

@@ -12,7 +12,9 @@
 //! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
 //! | `state` | what the state lock guards |
-//! | `worker`, `health` | background threads; failures and recovery from them |
+//! | `worker`, `health` | background work; failures and recovery from them |
+//! | `resources/` | threads, a block cache and a limit of I/O that several databases may share |
+//! | `throttle` | waits of flushes and merges within a limit of I/O |
 //! | `checkpoint` | a consistent copy of an open database |
 //! | `table_change` | tables that come or go between two writes |
 //! | `ingest` | tables from outside become tables of the database |
@@ -27,7 +29,8 @@
 //! | lock | guards | held |
 //! | --- | --- | --- |
 //! | `Followed::progress` | how far the files were read | during a refresh |
-//! | `Inner::workers` | handles of the threads of a `Db` | by `close`, until they have ended |
+//! | `Inner::workers` | the place of a `Db` in a pool | by `close`, until its work has ended |
+//! | `Pool::threads` | handles of the threads of a pool | while they are started |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
 //! | `WriteQueue::line` | who waits to write | for a few instructions |
 //! | `Engine::manifest` | the MANIFEST | while an edit is made durable |
@@ -41,7 +44,8 @@
 //!
 //! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`,
 //! `ReadTotals::shared`, the free numbers of threads (`stats/totals`), `LookupSample::kept`, the
-//! leaves of a memtable's sorted part, the record of a transaction's reads, and `Engine::inline`.
+//! leaves of a memtable's sorted part, the record of a transaction's reads, the queues of a pool,
+//! what a limit of I/O has counted, and `Engine::inline`.
 //! The filesystems have locks of their own, which come after all others and have no rank.
 //!
 //! A get takes none of them, unless it opens a table or adds a block to the cache.
@@ -85,11 +89,13 @@ pub mod memtable;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod read;
+pub(crate) mod resources;
 pub(crate) mod span;
 mod state;
 pub(crate) mod stats;
 mod table_change;
 pub(crate) mod table_writer;
+pub(crate) mod throttle;
 pub(crate) mod version;
 pub(crate) mod worker;
 pub(crate) mod write;

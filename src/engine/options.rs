@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::base::{BytewiseComparator, Comparator, Error, Result};
 use crate::engine::compact::filter::{CompactionDecision, CompactionFilter};
 use crate::engine::read::snapshot::Snapshot;
+use crate::engine::resources::Resources;
 use crate::filter::keyspace::KeyspacePrefixes;
 use crate::filter::whole_table::MAX_BITS_PER_KEY;
 use crate::filter::{BloomFilterPolicy, FilterPolicy, PrefixExtractor};
@@ -50,6 +51,7 @@ pub struct Options {
     /// The extractors of keyspaces, with the keyspaces' names.
     keyspace_prefixes: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,
     pub(crate) compaction_filter: Option<CompactionFilter>,
+    pub(crate) resources: Resources,
     pub(crate) reuse_logs: bool,
     pub(crate) preallocate_logs: bool,
     pub(crate) keep_logs_bytes: u64,
@@ -119,6 +121,7 @@ impl Default for Options {
             outer_prefix: None,
             keyspace_prefixes: Vec::new(),
             compaction_filter: None,
+            resources: Resources::default(),
             reuse_logs: false,
             preallocate_logs: true,
             keep_logs_bytes: 0,
@@ -431,6 +434,14 @@ impl Options {
         filter: impl Fn(&[u8], &[u8]) -> CompactionDecision + Send + Sync + 'static,
     ) -> Options {
         self.compaction_filter = Some(CompactionFilter::new(filter));
+        self
+    }
+
+    /// Block cache, background threads and limit of background I/O that the database shares with
+    /// others. Default: none is shared, and there is no limit.
+    #[must_use]
+    pub fn resources(mut self, resources: &Resources) -> Options {
+        self.resources = resources.clone();
         self
     }
 

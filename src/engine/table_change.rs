@@ -63,7 +63,7 @@ impl Drop for Pause<'_> {
     fn drop(&mut self) {
         self.0.state.lock().compactions.paused = false;
         self.0.changed.notify_all();
-        self.0.reads.work.notify_all();
+        self.0.reads.work.give();
     }
 }
 

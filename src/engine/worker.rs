@@ -1,79 +1,52 @@
-//! Background threads: one flushes, the others compact, so that a flush never waits for a
-//! compaction.
+//! Background work: flushes and compactions, by the threads of a
+//! [`Pool`](crate::engine::resources::pool::Pool), which the database has for itself or shares.
 //!
-//! Each thread waits on [`ReadState::work`](crate::engine::read::view::ReadState::work) under the
-//! state lock, looks for something due, claims it under the same lock, does it without the lock,
-//! and notifies `Engine::changed`. In the deterministic mode of tests there are no threads: a
-//! caller that would wait for one does a piece of its work instead (`run_inline`).
+//! A thread that is free asks for work ([`Member::next`]). The engine looks for something due under
+//! the state lock, claims it under the same lock, and returns it as a piece of work, which runs
+//! without the lock and notifies `Engine::changed`. In the deterministic mode of tests there are no
+//! threads: a caller that would wait for one does a piece of its work instead (`run_inline`).
 
 use std::sync::Arc;
 
 use crate::base::sync::atomic::Ordering::Relaxed;
-use crate::base::sync::thread::{
-    JoinHandle, {self},
-};
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
 use crate::engine::compact::pick;
 use crate::engine::compact::plan::Compaction;
+use crate::engine::resources::pool::{COMPACTION_THREADS, Lane, Member, Membership, Next, Pool};
 use crate::engine::state::Manual;
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 
-/// Number of threads that compact. More threads take processor time from reads and writes.
-const COMPACTION_THREADS: usize = 2;
-
-/// Niceness of the thread that flushes: higher values leave more of the processor to readers and
-/// writers.
-const FLUSH_NICE: i32 = 3;
-/// Niceness of the threads that compact: higher values leave more of the processor to everything
-/// else.
-pub(crate) const COMPACTION_NICE: i32 = 5;
-
-/// The threads of one engine. Stopped and joined by [`Workers::stop`].
-#[derive(Debug)]
+/// An engine's place in a pool of threads. Given up by [`Workers::stop`].
+#[derive(Debug, Default)]
 pub(crate) struct Workers {
-    threads: Vec<JoinHandle<()>>,
+    membership: Option<Membership>,
+    pool: Option<Arc<Pool>>,
 }
 
 impl Workers {
-    /// Starts the threads.
+    /// Lets threads work for the engine, and starts them unless they run already.
     ///
     /// # Errors
     /// An I/O error if the system cannot start another thread.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Workers> {
-        let mut workers = Workers { threads: Vec::new() };
+        let mut workers = Workers::default();
         if engine.inline.is_some() {
             return Ok(workers);
         }
-        let flusher = engine.clone();
-        workers.spawn(engine, "minikv-flush", move || {
-            lower_priority(FLUSH_NICE);
-            flusher.until_closed(|| flusher.flush_loop())
-        })?;
-        for _ in 0..COMPACTION_THREADS {
-            let compactor = engine.clone();
-            workers.spawn(engine, "minikv-compact", move || {
-                lower_priority(COMPACTION_NICE);
-                compactor.until_closed(|| compactor.compaction_loop())
-            })?;
-        }
-        Ok(workers)
-    }
-
-    fn spawn(
-        &mut self,
-        engine: &Arc<Engine>,
-        name: &str,
-        body: impl FnOnce() + Send + 'static,
-    ) -> Result<()> {
-        match thread::Builder::new().name(name.to_owned()).spawn(body) {
-            Ok(thread) => {
-                self.threads.push(thread);
-                Ok(())
+        let shared = engine.options.resources.pool.clone();
+        let pool = shared.unwrap_or_else(|| Arc::new(Pool::new(COMPACTION_THREADS)));
+        match workers.pool.insert(pool).join(engine.clone()) {
+            Ok(membership) => {
+                engine.reads.work.connect(membership.signal());
+                workers.membership = Some(membership);
+                // Signals before this one were not heard.
+                engine.reads.work.give();
+                Ok(workers)
             }
             Err(error) => {
-                self.stop(engine);
+                workers.stop(engine);
                 Err(Error::io("start a thread for", &engine.dir, error))
             }
         }
@@ -83,13 +56,11 @@ impl Workers {
     pub(crate) fn stop(&mut self, engine: &Engine) {
         engine.state.lock().lifecycle.closing = true;
         engine.closing.store(true, Relaxed);
-        engine.reads.work.notify_all();
         engine.changed.notify_all();
-        for thread in self.threads.drain(..) {
-            if let Err(payload) = thread.join() {
-                engine.fail(Error::panicked("a background thread", &*payload));
-            }
+        if let Some(membership) = self.membership.take() {
+            membership.leave();
         }
+        self.pool = None;
         // The file of the spare log stays, empty, until the next open removes it: without it, its
         // number could be handed out again.
         let mut state = engine.state.lock();
@@ -101,6 +72,19 @@ impl Workers {
             Ok(())
         });
         engine.trash.empty();
+    }
+}
+
+impl Member for Engine {
+    fn next(self: Arc<Self>, lane: Lane) -> Next {
+        let next = || {
+            Ok(match lane {
+                Lane::Flush => self.next_flush(),
+                Lane::Compaction => self.next_compaction(),
+            })
+        };
+        // After a panic there may be work again once `Engine::resume` has given the signal.
+        self.contain("a background thread", next).unwrap_or(Next::Wait(None))
     }
 }
 
@@ -179,59 +163,50 @@ impl Engine {
         state.lifecycle.failed.is_none() && std::mem::take(&mut state.logs.wants_spare)
     }
 
-    /// Runs `work`, which ends when the engine is closed. Starts it again after a panic, because
-    /// there may be work after [`Engine::resume`].
-    fn until_closed(&self, work: impl Fn()) {
-        let work = || {
-            work();
-            Ok(())
-        };
-        while self.contain("a background thread", work).is_err() {}
-    }
-
-    fn flush_loop(&self) {
-        let mut state = self.state.lock();
-        while !state.lifecycle.closing {
-            if self.takes_spare_log(&mut state) {
-                drop(state);
-                self.create_spare_log();
-                state = self.state.lock();
-                continue;
-            }
-            if state.frozen.is_empty() || state.lifecycle.failed.is_some() {
-                self.reads.work.wait(&mut state);
-                continue;
-            }
-            state.flushing = true;
-            drop(state);
-            self.flush_in_background();
-            state = self.state.lock();
-        }
-    }
-
-    fn compaction_loop(&self) {
-        let mut state = self.state.lock();
-        while !state.lifecycle.closing {
-            let Some(compaction) = self.pick(&state) else {
-                if std::mem::take(&mut state.compactions.has_dropped) {
-                    drop(state);
-                    self.trash.empty();
-                    state = self.state.lock();
-                    continue;
-                }
-                match state.compactions.not_before {
-                    Some(time) => drop(self.reads.work.wait_until(&mut state, time)),
-                    None => self.reads.work.wait(&mut state),
-                }
-                state.compactions.end_backoff(Instant::now());
-                continue;
+    /// Returns `work` as a piece of work for a thread.
+    fn piece(self: &Arc<Self>, work: impl FnOnce(&Engine) + Send + 'static) -> Next {
+        let engine = self.clone();
+        Next::Run(Box::new(move || {
+            let work = || {
+                work(&engine);
+                Ok(())
             };
-            let compaction = claim(&mut state, compaction);
-            drop(state);
             // The state keeps the error.
-            let _ = self.run_compaction(compaction);
-            state = self.state.lock();
+            let _ = engine.contain("a background thread", work);
+        }))
+    }
+
+    fn next_flush(self: &Arc<Self>) -> Next {
+        let mut state = self.state.lock();
+        if state.lifecycle.closing {
+            return Next::Wait(None);
         }
+        if self.takes_spare_log(&mut state) {
+            return self.piece(Engine::create_spare_log);
+        }
+        if state.frozen.is_empty() || state.lifecycle.failed.is_some() {
+            return Next::Wait(None);
+        }
+        debug_assert!(!state.flushing, "two threads flush");
+        state.flushing = true;
+        self.piece(Engine::flush_in_background)
+    }
+
+    fn next_compaction(self: &Arc<Self>) -> Next {
+        let mut state = self.state.lock();
+        if state.lifecycle.closing {
+            return Next::Wait(None);
+        }
+        state.compactions.end_backoff(Instant::now());
+        if let Some(compaction) = self.pick(&state) {
+            let compaction = claim(&mut state, compaction);
+            // The state keeps the error.
+            return self.piece(move |engine| drop(engine.run_compaction(compaction)));
+        }
+        if std::mem::take(&mut state.compactions.has_dropped) {
+            return self.piece(|engine| engine.trash.empty());
+        }
+        Next::Wait(state.compactions.not_before)
     }
 
     /// Returns the automatic compaction that is most due, if one may be started now.
@@ -290,7 +265,7 @@ impl Engine {
                 }
                 // A cursor's crawl or a released snapshot may have made it due without waking
                 // anyone.
-                self.reads.work.notify_all();
+                self.reads.work.give();
             }
             self.wait_for_change(&mut state);
         }
@@ -305,17 +280,6 @@ pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction
     state.compactions.running.push(compaction.clone());
     debug_assert_eq!(state.check(), Ok(()));
     compaction
-}
-
-/// Lowers the priority of the calling thread, so that on few cores background work slows down
-/// instead of reads and writes. Does nothing on systems other than Linux, where the priority is
-/// that of the whole process.
-pub(crate) fn lower_priority(nice: i32) {
-    #[cfg(all(target_os = "linux", not(shuttle)))]
-    // If the system refuses, the thread keeps its priority.
-    let _ = rustix::process::nice(nice);
-    #[cfg(not(all(target_os = "linux", not(shuttle))))]
-    let _ = nice;
 }
 
 #[cfg(test)]

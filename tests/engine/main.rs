@@ -13,6 +13,7 @@ mod logs;
 mod panics;
 mod reads;
 mod recovery;
+mod resources;
 #[cfg(feature = "serde")]
 mod serialize;
 mod tables;

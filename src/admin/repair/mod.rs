@@ -442,7 +442,7 @@ impl<'a> Repair<'a> {
             let Some(oldest) = memtables.pop_front() else { return Ok(()) };
             let read_seqs = vec![MAX_SEQ_NO];
             let number = self.writer.numbers.take();
-            tables.push(write_table(&target, &oldest.mem, read_seqs, number, |_| {})?.0);
+            tables.push(write_table(&target, &oldest.mem, read_seqs, number, |_, _| {})?.0);
             Ok(())
         };
         let mut replayed = replay.run(numbers, last_seq, &mut flush)?;

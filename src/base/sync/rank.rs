@@ -19,6 +19,8 @@ pub(crate) enum LockRank {
     Follow,
     /// The handles of an engine's background threads.
     Workers,
+    /// The handles of the threads of a pool.
+    PoolThreads,
     /// The current log and the memtable it fills.
     Commit,
     /// The queue of writers.

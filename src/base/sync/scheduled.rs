@@ -17,7 +17,9 @@ pub mod thread {
     use std::io;
     use std::num::NonZero;
 
-    pub use shuttle::thread::{JoinHandle, Scope, ScopedJoinHandle, scope, sleep, yield_now};
+    pub use shuttle::thread::{
+        JoinHandle, Scope, ScopedJoinHandle, ThreadId, current, scope, sleep, yield_now,
+    };
 
     /// Stand-in for `std::thread::Builder`. Spawning never fails.
     #[derive(Debug, Default)]

@@ -20,9 +20,10 @@ use crate::base::{Error, Result};
 use crate::engine::compact::pick::{LEVEL0_COMPACT_FILES, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, bytes_of, clean_cut_of, hull, is_free};
 use crate::engine::options::Options;
+use crate::engine::resources::pool::{COMPACTION_NICE, lower_priority};
 use crate::engine::state::Manual;
 use crate::engine::version::{KeyRange, TableFile, Version};
-use crate::engine::worker::{COMPACTION_NICE, claim, lower_priority};
+use crate::engine::worker::claim;
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::UserComparator;
@@ -55,7 +56,7 @@ impl Drop for Permit<'_> {
         let ended = self.0.state.lock().compactions.manual.take();
         debug_assert!(ended.is_some(), "another thread ended this manual compaction");
         self.0.changed.notify_all();
-        self.0.reads.work.notify_all();
+        self.0.reads.work.give();
         // This thread's versions may have been the last to name some tables.
         self.0.trash.empty();
     }
@@ -246,7 +247,7 @@ impl Engine {
             self.wait_for_change(&mut state);
         };
         if set_waits(&mut state, false) {
-            self.reads.work.notify_all();
+            self.reads.work.give();
         }
         taken
     }

@@ -75,7 +75,7 @@ impl Engine {
         debug_assert_eq!(state.check(), Ok(()));
         drop(state);
         self.changed.notify_all();
-        self.reads.work.notify_all();
+        self.reads.work.give();
         // Unless a reader still uses the inputs, they are dropped here and can be removed.
         drop(compaction);
         self.trash.empty();

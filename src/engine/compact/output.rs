@@ -151,6 +151,11 @@ impl<'a> Outputs<'a> {
         self.open.as_ref().map_or(0, TableOutput::file_bytes)
     }
 
+    /// Returns the bytes of all tables so far.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.open_bytes() + self.done.iter().map(|file| file.file_bytes).sum::<u64>()
+    }
+
     /// Finishes the open table, if there is one, and syncs its file.
     ///
     /// # Errors

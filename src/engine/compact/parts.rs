@@ -14,6 +14,8 @@ use crate::engine::compact::plan::Compaction;
 use crate::engine::compact::retention::Retention;
 use crate::engine::read::level::{LevelCursor, Run};
 use crate::engine::read::merge::{MergeCursor, Source};
+use crate::engine::resources::limit::Work;
+use crate::engine::throttle::Meter;
 use crate::engine::version::TableFile;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::{NUM_LEVELS, NewFile};
@@ -229,6 +231,7 @@ impl Engine {
     ) -> Result<()> {
         let order = self.reads.order.user();
         let mut splitter = OutputSplitter::new(compaction, self.options.max_file_bytes);
+        let mut meter = Meter::new(self, Work::Merge);
         let mut entries = 0u64;
         let mut valid = merge.valid();
         while valid {
@@ -237,6 +240,8 @@ impl Engine {
             }
             entries += 1;
             let entry = merge.parsed_key()?;
+            let bytes = entry.user_key.len() + merge.value().len();
+            meter.pass(bytes, || merge.bytes_read() + outputs.written_bytes());
             if to.is_some_and(|to| order.compare(entry.user_key, to).is_ge()) {
                 break;
             }
@@ -259,6 +264,7 @@ impl Engine {
             valid = merge.next()?;
         }
         outputs.end_table()?;
+        meter.count_to(merge.bytes_read() + outputs.written_bytes());
         debug_assert!(rule.dropped <= entries, "more than {entries} entries were left out");
         Ok(())
     }
@@ -296,7 +302,9 @@ impl Engine {
     /// Returns the number of threads that each of the running compactions may use.
     fn idle_cores(&self) -> usize {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
-        let running = self.state.lock().compactions.running.len().max(1);
+        let running = self.state.lock().compactions.running.len();
+        let shared = self.options.resources.pool.as_ref().map_or(0, |pool| pool.busy());
+        let running = running.max(shared).max(1);
         // In deterministic mode, there are two parts, one after the other, on any machine.
         let cores = if self.inline.is_some() { 2 } else { cores.min(MAX_PARTS) };
         (cores / running).max(1)

@@ -70,8 +70,10 @@ pub(crate) fn table_cache(
     options: &Options,
     order: &InternalComparator,
 ) -> (TableCache, Option<Arc<BlockCache>>) {
-    let bytes = options.block_cache_bytes;
-    let block_cache = (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)));
+    let block_cache = options.resources.block_cache.clone().unwrap_or_else(|| {
+        let bytes = options.block_cache_bytes;
+        (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)))
+    });
     let context = options.table_context(order, block_cache.clone());
     let capacity = options.max_open_files.max(16);
     let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity);
@@ -257,7 +259,7 @@ impl Opening {
         let read_seqs = vec![MAX_SEQ_NO];
         let (options, order) = (&self.options, &self.order);
         let target = Target { fs: &*self.fs, dir: &self.dir, options, order };
-        let (table, _) = write_table(&target, &mem, read_seqs, number, |_| {})?;
+        let (table, _) = write_table(&target, &mem, read_seqs, number, |_, _| {})?;
         debug_assert!(
             flushed.tables.last().is_none_or(|older| older.number < table.number),
             "a newer table has a lower number"

@@ -360,7 +360,7 @@ impl Cursor {
     #[inline]
     fn end_crawl(&self, tombstones: u64) {
         if tombstones > CRAWL_TOMBSTONES {
-            self.state.work.notify_all();
+            self.state.work.give();
         }
     }
 

@@ -257,6 +257,11 @@ impl MergeCursor {
         trace
     }
 
+    /// Returns the number of bytes read from files so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.trace().levels.iter().map(|level| level.bytes_read).sum()
+    }
+
     #[inline]
     fn top(&self) -> &Source {
         &self.sources[self.heap[0] as usize]

@@ -19,8 +19,9 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, OnceLock};
 
 use crate::base::sync::atomic::{AtomicU64, Ordering};
-use crate::base::sync::{ArcSwap, Condvar, Guard, LockRank, Mutex};
+use crate::base::sync::{ArcSwap, Guard, LockRank, Mutex};
 use crate::engine::memtable::Memtable;
+use crate::engine::resources::signal::WorkSignal;
 use crate::engine::stats::sample::LookupSample;
 use crate::engine::stats::totals::ReadTotals;
 use crate::engine::version::Version;
@@ -75,10 +76,8 @@ pub(crate) struct ReadState {
     pub trash: Arc<Trash>,
     /// Ranges deleted by a change of the tables, for the checks of transactions.
     pub deleted_ranges: DeletedRanges,
-    /// Notified when there may be background work, and at close. Background threads wait on it
-    /// under the engine's state lock. Readers notify it without that lock, so their notification
-    /// can be missed; the next one makes up for it.
-    pub work: Condvar,
+    /// Given when there may be background work.
+    pub work: WorkSignal,
     view: ArcSwap<ReadView>,
     /// Sequence number of the last visible write. Never decreases.
     visible_seq: AtomicU64,
@@ -117,7 +116,7 @@ impl ReadState {
             block_cache,
             trash,
             deleted_ranges: DeletedRanges::new(),
-            work: Condvar::new(),
+            work: WorkSignal::default(),
             totals: ReadTotals::default(),
             sample: LookupSample::default(),
             view: ArcSwap::from_pointee(view),

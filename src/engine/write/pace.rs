@@ -185,7 +185,7 @@ impl Engine {
         let mut state = self.state.lock();
         if state.logs.spare.is_none() && !state.logs.wants_spare {
             state.logs.wants_spare = true;
-            self.reads.work.notify_all();
+            self.reads.work.give();
         }
     }
 

@@ -226,7 +226,7 @@ impl Engine {
         state.frozen.push_back(Frozen { mem: full, first_log, bytes });
         self.show(&state);
         drop(state);
-        self.reads.work.notify_all();
+        self.reads.work.give();
         commit.log_number = number;
         commit.name_synced = false;
         commit.unsynced = false;

@@ -1,0 +1,55 @@
+//! How flushes and merges wait, where [`Resources`](crate::Resources) limit background I/O.
+
+use crate::base::sync::Instant;
+use crate::engine::Engine;
+use crate::engine::resources::limit::{IoLimit, Work};
+
+/// Size of the entries between two waits of a merge, in bytes in memory. With a higher
+/// number, waits are rarer and longer.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// The I/O of one flush or merge. Does nothing if there is no limit.
+pub(crate) struct Meter<'a> {
+    engine: &'a Engine,
+    /// `None` without a limit, and in deterministic mode, where time does not count.
+    limit: Option<&'a IoLimit>,
+    work: Work,
+    /// Number of bytes that were counted.
+    counted: u64,
+    /// Size of the entries since the last wait, in bytes in memory.
+    passed: u64,
+}
+
+impl<'a> Meter<'a> {
+    pub(crate) fn new(engine: &'a Engine, work: Work) -> Meter<'a> {
+        let limit = engine.options.resources.limit.as_deref();
+        let limit = limit.filter(|_| engine.inline.is_none());
+        Meter { engine, limit, work, counted: 0, passed: 0 }
+    }
+
+    /// Counts what was read and written, given the `total` number of bytes so far, once enough
+    /// entries have passed since the last time; `bytes` is the size of another one.
+    #[inline]
+    pub(crate) fn pass(&mut self, bytes: usize, total: impl FnOnce() -> u64) {
+        if self.limit.is_some() {
+            self.passed += bytes as u64;
+            if self.passed >= STEP_BYTES {
+                self.passed = 0;
+                self.count_to(total());
+            }
+        }
+    }
+
+    /// Counts what was read and written since the last call, given the `total` number of bytes so
+    /// far. Then waits for as long as the limit demands, or until the database is closed.
+    pub(crate) fn count_to(&mut self, total: u64) {
+        let Some(limit) = self.limit else { return };
+        let bytes = total.saturating_sub(self.counted);
+        self.counted = self.counted.max(total);
+        let until = limit.count(self.work, bytes, Instant::now());
+        let mut state = self.engine.state.lock();
+        while !state.lifecycle.closing && Instant::now() < until {
+            self.engine.changed.wait_until(&mut state, until);
+        }
+    }
+}

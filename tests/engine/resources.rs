@@ -1,0 +1,175 @@
+//! Block cache, threads and limit of I/O that several databases share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use minikv::fs::MemFs;
+use minikv::{CompactionDecision, Db, Options, Resources};
+use tempfile::TempDir;
+
+use crate::small;
+
+fn key(i: u32) -> String {
+    format!("key{i:06}")
+}
+
+fn fill(db: &Db, entries: u32, value_bytes: usize) {
+    (0..entries).for_each(|i| db.put(key(i), vec![i as u8; value_bytes]).unwrap());
+}
+
+/// Returns the numbers of threads of this process whose names begin with "minikv-", by name.
+fn threads(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| {
+        let path = task.ok()?.path().join("comm");
+        std::fs::read_to_string(path).ok()
+    });
+    names.filter(|found| found.trim_end() == name).count()
+}
+
+#[test]
+fn databases_share_one_block_cache() {
+    let shared = Resources::default().block_cache_bytes(4 << 20);
+    let fs = Arc::new(MemFs::new());
+    let open = |name: &str| {
+        let options = small().fs(fs.clone()).block_cache_bytes(0).resources(&shared);
+        Db::open(format!("/{name}"), options).unwrap()
+    };
+    let (a, b) = (open("a"), open("b"));
+    for db in [&a, &b] {
+        fill(db, 3000, 100);
+        db.compact_range::<&str>(..).unwrap();
+    }
+    let used = || [&a, &b].map(|db| db.stats().block_cache_bytes);
+    assert_eq!(used(), [0, 0]);
+    for i in 0..3000 {
+        a.get(key(i)).unwrap();
+        a.get(key(i)).unwrap();
+    }
+    let after_a = used();
+    assert!(after_a[0] > 100_000 && after_a[0] == after_a[1], "{after_a:?}");
+    for i in 0..3000 {
+        assert_eq!(b.get(key(i)).unwrap().unwrap(), vec![i as u8; 100]);
+        b.get(key(i)).unwrap();
+    }
+    let after_b = used();
+    assert!(after_b[0] > after_a[0] + 100_000, "{after_a:?}, then {after_b:?}");
+    assert!(after_b[0] <= 4 << 20);
+    // The blocks of a database go with it.
+    a.clone().close().unwrap();
+    drop(a);
+    assert!(b.stats().block_cache_bytes < after_b[0]);
+    let off = Resources::default().block_cache_bytes(0);
+    let none = Db::open("/c", small().fs(fs.clone()).resources(&off)).unwrap();
+    fill(&none, 3000, 100);
+    none.compact_range::<&str>(..).unwrap();
+    (0..3000).for_each(|i| assert!(none.get(key(i)).unwrap().is_some()));
+    assert_eq!(none.stats().block_cache_bytes, 0);
+}
+
+#[test]
+fn ten_databases_use_one_set_of_threads() {
+    let home = TempDir::new().unwrap();
+    let shared = Resources::default().compaction_threads(2);
+    let most = Arc::new(AtomicU32::new(0));
+    let running = Arc::new(AtomicU32::new(0));
+    let open = |i: u32| {
+        let (most, running) = (most.clone(), running.clone());
+        let options = Options::default().create_if_missing(true).resources(&shared);
+        let options = options.write_buffer_bytes(32 << 10).max_file_bytes(16 << 10);
+        let options = options.compaction_filter(move |key, _| {
+            if key == b"key000001" {
+                most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(5));
+                running.fetch_sub(1, Ordering::SeqCst);
+            }
+            CompactionDecision::Keep
+        });
+        Db::open(home.path().join(i.to_string()), options).unwrap()
+    };
+    let before = threads("minikv-compact");
+    let dbs: Vec<Db> = (0..10).map(open).collect();
+    std::thread::scope(|scope| {
+        for db in &dbs {
+            scope.spawn(|| {
+                (0..3).for_each(|_| fill(db, 2000, 50));
+                db.wait_idle().unwrap();
+            });
+        }
+    });
+    // Other tests of this process have threads of their own.
+    let now = threads("minikv-compact");
+    assert!(now < before + 20, "{before} threads before, {now} now");
+    assert_eq!(most.load(Ordering::SeqCst), 2, "compactions at a time");
+    for db in &dbs {
+        assert_eq!(db.iter().unwrap().count(), 2000);
+        let stats = db.stats();
+        assert!(stats.levels.iter().map(|level| level.compactions).sum::<u64>() > 0);
+    }
+    // A database that is closed leaves the others their threads.
+    dbs[0].clone().close().unwrap();
+    fill(&dbs[1], 2000, 60);
+    dbs[1].wait_idle().unwrap();
+    drop(dbs);
+    let last = Db::open(home.path().join("0"), Options::default().resources(&shared)).unwrap();
+    last.flush().unwrap();
+    assert_eq!(last.iter().unwrap().count(), 2000);
+}
+
+#[test]
+fn background_io_stays_within_the_limit() {
+    let home = TempDir::new().unwrap();
+    let rate = 4 << 20;
+    let shared = Resources::default().background_bytes_per_second(rate);
+    let open = |name: &str| {
+        let options = Options::default().create_if_missing(true).resources(&shared);
+        let options = options.compression(minikv::Compression::None);
+        Db::open(home.path().join(name), options.write_buffer_bytes(256 << 10)).unwrap()
+    };
+    let dbs = [open("a"), open("b")];
+    let began = Instant::now();
+    for db in &dbs {
+        fill(db, 3000, 400);
+        db.flush().unwrap();
+        db.wait_idle().unwrap();
+    }
+    let took = began.elapsed();
+    let done = |db: &Db| {
+        let stats = db.stats();
+        let levels = stats.levels.iter();
+        stats.flush_bytes + levels.map(|level| level.bytes_read + level.bytes_written).sum::<u64>()
+    };
+    let bytes = dbs.iter().map(done).sum::<u64>();
+    assert!(bytes > 2 << 20, "{bytes} bytes");
+    // A part may be read from the cache of open tables.
+    let least = Duration::from_secs_f64(0.7 * bytes as f64 / rate as f64);
+    assert!(took >= least, "{bytes} bytes in {took:?}");
+}
+
+#[test]
+fn a_database_closes_while_its_background_waits_for_the_limit() {
+    let home = TempDir::new().unwrap();
+    let shared = Resources::default().background_bytes_per_second(1000);
+    let options = Options::default().create_if_missing(true).resources(&shared);
+    let db = Db::open(home.path(), options.write_buffer_bytes(64 << 10)).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Writes wait for the flush, until the database is closed.
+            while !stop.load(Ordering::Relaxed) {
+                if db.put("key", vec![7; 1000]).is_err() {
+                    break;
+                }
+            }
+        });
+        while db.stats().stalls.flush.0 == 0 && db.stats().memtable_bytes < 60_000 {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let began = Instant::now();
+        db.clone().close().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        stop.store(true, Ordering::Relaxed);
+    });
+}
