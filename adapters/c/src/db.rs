@@ -34,12 +34,13 @@ pub struct leveldb_snapshot_t {
 macro_rules! read {
     ($db:expr, $options:expr, |$from:ident| $read:expr) => {
         match ($options.snapshot.get(), &$db.handle) {
-            (Some(leveldb_snapshot_t { snapshot: $from }), _) => $read,
+            (Some($crate::db::leveldb_snapshot_t { snapshot: $from }), _) => $read,
             (None, $crate::db::Handle::Writer($from)) => $read,
             (None, $crate::db::Handle::Reader($from)) => $read,
         }
     };
 }
+pub(crate) use read;
 
 impl leveldb_t {
     pub fn new(handle: Handle) -> Kept<leveldb_t> {

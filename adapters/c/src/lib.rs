@@ -11,3 +11,5 @@ mod db;
 mod error;
 mod iterator;
 mod options;
+mod own;
+mod transaction;
