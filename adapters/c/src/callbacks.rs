@@ -13,13 +13,8 @@ use crate::border::{In, Kept, Malloced, Out, State, export, pointer};
 type Destructor = Option<extern "C" fn(State)>;
 type Name = extern "C" fn(State) -> In;
 type Compare = extern "C" fn(State, *const c_char, usize, *const c_char, usize) -> c_int;
-type CreateFilter = extern "C" fn(
-    State,
-    *const *const c_char,
-    *const usize,
-    c_int,
-    Out<usize>,
-) -> Malloced;
+type CreateFilter =
+    extern "C" fn(State, *const *const c_char, *const usize, c_int, Out<usize>) -> Malloced;
 type MayMatch = extern "C" fn(State, *const c_char, usize, *const c_char, usize) -> u8;
 
 /// State and name of a program's object. The destructor is called when the last user is gone: the
@@ -105,13 +100,7 @@ impl FilterPolicy for CFilterPolicy {
         let count = c_int::try_from(keys.len()).expect("a filter of fewer than 2^31 keys");
         let mut len = 0;
         let FilterCallbacks { owned, create, .. } = &*self.callbacks;
-        let filter = create(
-            owned.state,
-            starts.as_ptr(),
-            lens.as_ptr(),
-            count,
-            Out::of(&mut len),
-        );
+        let filter = create(owned.state, starts.as_ptr(), lens.as_ptr(), count, Out::of(&mut len));
         filter.append_to(dst, len);
     }
 
