@@ -21,7 +21,10 @@ unsafe extern "C" {
 
 /// Exports functions with the names and conventions of C.
 macro_rules! export {
-    ($($(#[$attribute:meta])* fn $name:ident($($arguments:tt)*) $(-> $returned:ty)? $body:block)*) => {
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident($($arguments:tt)*) $(-> $returned:ty)? $body:block
+    )*) => {
         $(
             $(#[$attribute])*
             #[allow(unsafe_code, reason = "the names are those of LevelDB's C API")]
