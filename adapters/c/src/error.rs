@@ -1,4 +1,4 @@
-//! Errors as LevelDB writes them: its `Status::ToString`, with a prefix by which clients tell kinds.
+//! Errors as LevelDB writes them (`Status::ToString`): with a prefix by which clients tell kinds.
 
 use std::io::ErrorKind;
 
