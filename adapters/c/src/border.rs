@@ -1,0 +1,242 @@
+//! The border to C: the only file with `unsafe` code.
+//!
+//! Its types stand for C's pointers in the signatures of exported functions. Only C makes values of
+//! them, under the rules of the header: a pointer is valid for what its function does with it, and
+//! what is returned is freed by the caller with `free`. So the functions themselves are safe code.
+#![allow(unsafe_code, reason = "reads and writes through C's pointers")]
+
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null_mut;
+use std::slice;
+
+use crate::error;
+
+unsafe extern "C" {
+    fn malloc(bytes: usize) -> *mut c_void;
+    fn free(memory: *mut c_void);
+    fn geteuid() -> u32;
+}
+
+/// Exports functions with the names and conventions of C.
+macro_rules! export {
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident($($arguments:tt)*) $(-> $returned:ty)? $body:block
+    )*) => {
+        $(
+            $(#[$attribute])*
+            #[allow(unsafe_code, reason = "the names are those of LevelDB's C API")]
+            #[unsafe(no_mangle)]
+            pub extern "C" fn $name($($arguments)*) $(-> $returned)? $body
+        )*
+    };
+}
+pub(crate) use export;
+
+/// Start of bytes whose length is another argument. May be null if the length is 0, or where the
+/// header says so.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct In(*const u8);
+
+impl In {
+    /// Returns the `len` bytes.
+    pub fn bytes<'a>(self, len: usize) -> &'a [u8] {
+        if len == 0 || self.0.is_null() {
+            return &[];
+        }
+        // SAFETY: the caller passes a pointer to `len` bytes, which stay until its call returns.
+        unsafe { slice::from_raw_parts(self.0, len) }
+    }
+
+    /// Returns the `len` bytes, or `None` if the pointer is null.
+    pub fn bytes_or_null<'a>(self, len: usize) -> Option<&'a [u8]> {
+        (!self.0.is_null()).then(|| self.bytes(len))
+    }
+
+    /// Returns the bytes up to the first NUL.
+    pub fn text<'a>(self) -> &'a [u8] {
+        if self.0.is_null() {
+            return &[];
+        }
+        // SAFETY: the caller passes a NUL-terminated string, which stays until its call returns.
+        unsafe { CStr::from_ptr(self.0.cast()) }.to_bytes()
+    }
+
+    /// Returns the path that a NUL-terminated string names.
+    pub fn path<'a>(self) -> &'a Path {
+        Path::new(OsStr::from_bytes(self.text()))
+    }
+}
+
+/// An array whose length is another argument.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Array<T>(*const T);
+
+impl<T: Copy> Array<T> {
+    /// Returns the item at `index`, which is less than the length of the array.
+    pub fn at(self, index: usize) -> T {
+        // SAFETY: the caller passes an array of the length that it names.
+        unsafe { *self.0.add(index) }
+    }
+}
+
+/// A place for a result, which may be uninitialised. Nothing is stored through null.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct Out<T>(*mut T);
+
+impl<T: Copy> Out<T> {
+    /// Returns the place of a variable, for a callback.
+    pub fn of(place: &mut T) -> Out<T> {
+        Out(place)
+    }
+
+    /// Stores `value` at `index`; 0 for a place that is no array.
+    pub fn set_at(self, index: usize, value: T) {
+        if !self.0.is_null() {
+            // SAFETY: the caller passes a place for that many values.
+            unsafe { self.0.add(index).write(value) }
+        }
+    }
+
+    /// Stores `value`.
+    pub fn set(self, value: T) {
+        self.set_at(0, value);
+    }
+}
+
+/// A pointer that is kept until a later call reads through it. The header obliges the caller to
+/// keep the object until then.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Kept<T>(*const T);
+
+impl<T> Clone for Kept<T> {
+    fn clone(&self) -> Kept<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Kept<T> {}
+
+impl<T> Kept<T> {
+    /// Returns the null pointer.
+    pub fn null() -> Kept<T> {
+        Kept(null_mut())
+    }
+
+    /// Moves `object` to C.
+    pub fn new(object: T) -> Kept<T> {
+        Kept(Box::into_raw(Box::new(object)))
+    }
+
+    /// Returns the address, which tells objects apart.
+    pub fn address(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Returns the object, or `None` for null.
+    pub fn get<'a>(self) -> Option<&'a T> {
+        // SAFETY: the caller keeps the object until the call that uses the pointer returns.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Takes an object back that [`Kept::new`] has moved to C.
+    pub fn take(self) -> Option<Box<T>> {
+        // SAFETY: the pointer came from `new`, and the caller gives it back once.
+        (!self.0.is_null()).then(|| unsafe { Box::from_raw(self.0.cast_mut()) })
+    }
+}
+
+/// Memory of `malloc` that the caller frees, or null.
+#[repr(transparent)]
+pub struct Malloced(*mut u8);
+
+impl Malloced {
+    /// Returns null.
+    pub fn null() -> Malloced {
+        Malloced(null_mut())
+    }
+
+    /// Returns a copy of `bytes`, which is never null. A NUL follows it, which its length leaves
+    /// out.
+    pub fn copy(bytes: &[u8]) -> Malloced {
+        // SAFETY: the memory is checked, and has room for the bytes and the NUL.
+        unsafe {
+            let memory = malloc(bytes.len() + 1).cast::<u8>();
+            assert!(!memory.is_null(), "out of memory");
+            memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            memory.add(bytes.len()).write(0);
+            Malloced(memory)
+        }
+    }
+
+    /// Appends `len` bytes of memory that a callback has returned to `to`, and frees the memory.
+    pub fn append_to(self, to: &mut Vec<u8>, len: usize) {
+        to.extend_from_slice(In(self.0).bytes(len));
+        self.free();
+    }
+
+    /// Frees the memory.
+    pub fn free(self) {
+        // SAFETY: the memory came from `malloc`, and whoever has it gives it back once.
+        unsafe { free(self.0.cast()) }
+    }
+}
+
+/// The place of the error of a call: null, or a string of `malloc`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct ErrPtr(*mut *mut u8);
+
+impl ErrPtr {
+    /// Returns the value of `result`. An error replaces the string, whose memory is freed; without
+    /// one, the string stays as it is.
+    pub fn report<T>(self, result: minikv::Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.set(&error::text(&error));
+                None
+            }
+        }
+    }
+
+    fn set(self, text: &str) {
+        if self.0.is_null() {
+            return;
+        }
+        let text = Malloced::copy(text.as_bytes());
+        // SAFETY: the caller passes a place that holds null or a string of `malloc`.
+        unsafe {
+            free((*self.0).cast());
+            *self.0 = text.0;
+        }
+    }
+}
+
+/// The first argument of a program's callbacks.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug)]
+pub struct State(pub *mut c_void);
+
+// SAFETY: the header says that callbacks come from several threads, so what the pointer leads to
+// is fit for that.
+unsafe impl Send for State {}
+// SAFETY: as above.
+unsafe impl Sync for State {}
+
+/// Returns the pointer to the first byte, for a callback or a result that is borrowed.
+pub fn pointer(bytes: &[u8]) -> *const c_char {
+    bytes.as_ptr().cast()
+}
+
+/// Returns the number of the user that the process acts as.
+pub fn effective_user() -> u32 {
+    // SAFETY: the call has no conditions and cannot fail.
+    unsafe { geteuid() }
+}

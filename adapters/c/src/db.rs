@@ -1,0 +1,242 @@
+//! Databases and snapshots: the functions that LevelDB has.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::io;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use minikv::{Bytes, Cursor, Db, Error, ReadOnlyDb, RepairOptions, Result, Snapshot};
+
+use crate::batch::leveldb_writebatch_t;
+use crate::border::{Array, ErrPtr, In, Kept, Malloced, Out, export};
+use crate::options::{leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
+
+/// A database that is open for writing or for reading only.
+pub enum Handle {
+    Writer(Db),
+    Reader(ReadOnlyDb),
+}
+
+pub struct leveldb_t {
+    pub handle: Handle,
+    /// Snapshots that were not released, by address. They are freed when the database is closed:
+    /// they would keep its directory locked, and LevelDB's do not.
+    snapshots: Mutex<HashMap<usize, Kept<leveldb_snapshot_t>>>,
+}
+
+pub struct leveldb_snapshot_t {
+    pub snapshot: Snapshot,
+}
+
+/// Calls a read on the snapshot of the options or, without one, on the database.
+macro_rules! read {
+    ($db:expr, $options:expr, |$from:ident| $read:expr) => {
+        match ($options.snapshot.get(), &$db.handle) {
+            (Some($crate::db::leveldb_snapshot_t { snapshot: $from }), _) => $read,
+            (None, $crate::db::Handle::Writer($from)) => $read,
+            (None, $crate::db::Handle::Reader($from)) => $read,
+        }
+    };
+}
+pub(crate) use read;
+
+impl leveldb_t {
+    pub fn new(handle: Handle) -> Kept<leveldb_t> {
+        Kept::new(leveldb_t { handle, snapshots: Mutex::default() })
+    }
+
+    /// Returns the database if it is open for writing.
+    ///
+    /// # Errors
+    /// Invalid argument, if it is open for reading only.
+    pub fn writer(&self) -> Result<&Db> {
+        match &self.handle {
+            Handle::Writer(db) => Ok(db),
+            Handle::Reader(_) => {
+                let what = "the database is open for reading only".to_owned();
+                Err(Error::InvalidArgument { what })
+            }
+        }
+    }
+
+    fn get(&self, options: &leveldb_readoptions_t, key: &[u8]) -> Result<Option<Bytes>> {
+        read!(self, options, |from| from.get_with(&options.read, key))
+    }
+
+    pub fn cursor(&self, options: &leveldb_readoptions_t) -> Result<Cursor> {
+        read!(self, options, |from| from.cursor_with(&options.read))
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        match &self.handle {
+            Handle::Writer(db) => db.snapshot(),
+            Handle::Reader(db) => db.snapshot(),
+        }
+    }
+
+    fn snapshots(&self) -> MutexGuard<'_, HashMap<usize, Kept<leveldb_snapshot_t>>> {
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the approximate size of the keys from `start` to `limit` in tables; 0 if it cannot
+    /// be found out, because there is no place for an error.
+    fn approximate_size(&self, start: &[u8], limit: &[u8]) -> u64 {
+        let size = match &self.handle {
+            Handle::Writer(db) => db.approximate_size(start..limit),
+            Handle::Reader(db) => db.approximate_size(start..limit),
+        };
+        size.unwrap_or(0)
+    }
+}
+
+/// Returns an error if the parent of `path` is missing. minikv would create it; LevelDB does not.
+fn check_parent(path: &Path) -> Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => Err(Error::Io {
+            op: "open",
+            path: path.to_owned(),
+            source: Arc::new(io::ErrorKind::NotFound.into()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn open(options: &leveldb_options_t, path: &Path) -> Result<Kept<leveldb_t>> {
+    check_parent(path)?;
+    Ok(leveldb_t::new(Handle::Writer(Db::open(path, options.checked()?)?)))
+}
+
+/// Returns a bound of a range; none for null.
+pub fn bound<'a>(key: In, len: usize) -> Bound<&'a [u8]> {
+    key.bytes_or_null(len).map_or(Bound::Unbounded, Bound::Included)
+}
+
+export! {
+    fn leveldb_open(options: &leveldb_options_t, name: In, errptr: ErrPtr) -> Kept<leveldb_t> {
+        errptr.report(open(options, name.path())).unwrap_or_else(Kept::null)
+    }
+
+    fn leveldb_close(db: Kept<leveldb_t>) {
+        if let Some(db) = db.take() {
+            let snapshots = std::mem::take(&mut *db.snapshots());
+            snapshots.into_values().for_each(|snapshot| drop(snapshot.take()));
+        }
+    }
+
+    fn leveldb_put(
+        db: &leveldb_t,
+        options: &leveldb_writeoptions_t,
+        key: In,
+        key_len: usize,
+        value: In,
+        value_len: usize,
+        errptr: ErrPtr,
+    ) {
+        let (key, value) = (key.bytes(key_len), value.bytes(value_len));
+        errptr.report(db.writer().and_then(|db| db.put_with(&options.write, key, value)));
+    }
+
+    fn leveldb_delete(
+        db: &leveldb_t,
+        options: &leveldb_writeoptions_t,
+        key: In,
+        key_len: usize,
+        errptr: ErrPtr,
+    ) {
+        let key = key.bytes(key_len);
+        errptr.report(db.writer().and_then(|db| db.delete_with(&options.write, key)));
+    }
+
+    fn leveldb_write(
+        db: &leveldb_t,
+        options: &leveldb_writeoptions_t,
+        batch: &leveldb_writebatch_t,
+        errptr: ErrPtr,
+    ) {
+        let batch = batch.batch.clone();
+        errptr.report(db.writer().and_then(|db| db.write_with(&options.write, batch)));
+    }
+
+    fn leveldb_get(
+        db: &leveldb_t,
+        options: &leveldb_readoptions_t,
+        key: In,
+        key_len: usize,
+        value_len: Out<usize>,
+        errptr: ErrPtr,
+    ) -> Malloced {
+        let value = errptr.report(db.get(options, key.bytes(key_len))).flatten();
+        value_len.set(value.as_ref().map_or(0, |value| value.len()));
+        value.map_or_else(Malloced::null, |value| Malloced::copy(&value))
+    }
+
+    fn leveldb_create_snapshot(db: &leveldb_t) -> Kept<leveldb_snapshot_t> {
+        let snapshot = Kept::new(leveldb_snapshot_t { snapshot: db.snapshot() });
+        db.snapshots().insert(snapshot.address(), snapshot);
+        snapshot
+    }
+
+    fn leveldb_release_snapshot(db: &leveldb_t, snapshot: Kept<leveldb_snapshot_t>) {
+        let held = db.snapshots().remove(&snapshot.address());
+        drop(held.and_then(Kept::take));
+    }
+
+    fn leveldb_property_value(db: &leveldb_t, name: In) -> Malloced {
+        let value = std::str::from_utf8(name.text()).ok().and_then(|name| match &db.handle {
+            Handle::Writer(db) => db.property(name),
+            Handle::Reader(db) => db.property(name),
+        });
+        value.map_or_else(Malloced::null, |value| Malloced::copy(value.as_bytes()))
+    }
+
+    fn leveldb_approximate_sizes(
+        db: &leveldb_t,
+        count: c_int,
+        starts: Array<In>,
+        start_lens: Array<usize>,
+        limits: Array<In>,
+        limit_lens: Array<usize>,
+        sizes: Out<u64>,
+    ) {
+        for at in 0..usize::try_from(count).unwrap_or(0) {
+            let start = starts.at(at).bytes(start_lens.at(at));
+            let limit = limits.at(at).bytes(limit_lens.at(at));
+            sizes.set_at(at, db.approximate_size(start, limit));
+        }
+    }
+
+    /// Compacts. There is no place for an error; a failed compaction loses nothing.
+    fn leveldb_compact_range(
+        db: &leveldb_t,
+        start: In,
+        start_len: usize,
+        limit: In,
+        limit_len: usize,
+    ) {
+        let range = (bound(start, start_len), bound(limit, limit_len));
+        let _ = db.writer().and_then(|db| db.compact_range::<&[u8]>(range));
+    }
+
+    fn leveldb_destroy_db(options: &leveldb_options_t, name: In, errptr: ErrPtr) {
+        errptr.report(options.checked().and_then(|options| minikv::destroy(name.path(), &options)));
+    }
+
+    fn leveldb_repair_db(options: &leveldb_options_t, name: In, errptr: ErrPtr) {
+        let repair = |options| minikv::repair(name.path(), &options, RepairOptions::default());
+        errptr.report(options.checked().and_then(repair));
+    }
+
+    fn leveldb_free(memory: Malloced) {
+        memory.free();
+    }
+
+    fn leveldb_major_version() -> c_int {
+        1
+    }
+
+    fn leveldb_minor_version() -> c_int {
+        23
+    }
+}

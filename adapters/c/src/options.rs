@@ -1,0 +1,250 @@
+//! Options, caches and environments. Values are clipped to the ranges that LevelDB clips them to.
+
+use std::ffi::c_int;
+use std::mem::take;
+use std::sync::Arc;
+
+use minikv::{
+    BytewiseComparator, Comparator, Compression, Error, FilterLayout, Options, ReadOptions, Result,
+    WriteOptions,
+};
+
+use crate::border::{Kept, Malloced, effective_user, export};
+use crate::callbacks::{leveldb_comparator_t, leveldb_filterpolicy_t};
+use crate::db::leveldb_snapshot_t;
+
+pub struct leveldb_options_t {
+    options: Options,
+    /// The first value that no option can have; open refuses it.
+    invalid: Option<String>,
+}
+
+impl leveldb_options_t {
+    /// LevelDB's defaults: no filter, and a thousand open tables.
+    fn new() -> leveldb_options_t {
+        let options = Options::default().filter_policy(None).max_open_files(1000);
+        leveldb_options_t { options, invalid: None }
+    }
+
+    fn change(&mut self, change: impl FnOnce(Options) -> Options) {
+        self.options = change(take(&mut self.options));
+    }
+
+    /// Returns the options.
+    ///
+    /// # Errors
+    /// Invalid argument, if an option was set to a value that it cannot have.
+    pub fn checked(&self) -> Result<Options> {
+        match &self.invalid {
+            Some(what) => Err(Error::InvalidArgument { what: what.clone() }),
+            None => Ok(self.options.clone()),
+        }
+    }
+}
+
+fn layout(number: c_int) -> Option<FilterLayout> {
+    use FilterLayout::{Block, Both, None, Table};
+    [None, Block, Table, Both].get(usize::try_from(number).ok()?).copied()
+}
+
+pub struct leveldb_readoptions_t {
+    pub read: ReadOptions,
+    pub snapshot: Kept<leveldb_snapshot_t>,
+}
+
+pub struct leveldb_writeoptions_t {
+    pub write: WriteOptions,
+}
+
+pub struct leveldb_cache_t {
+    bytes: usize,
+}
+
+pub struct leveldb_env_t;
+
+/// No function of the API makes one.
+pub struct leveldb_logger_t;
+
+export! {
+    fn leveldb_options_create() -> Kept<leveldb_options_t> {
+        Kept::new(leveldb_options_t::new())
+    }
+
+    fn leveldb_options_destroy(options: Kept<leveldb_options_t>) {
+        drop(options.take());
+    }
+
+    fn leveldb_options_set_comparator(
+        options: &mut leveldb_options_t,
+        comparator: Option<&leveldb_comparator_t>,
+    ) {
+        let comparator: Arc<dyn Comparator> = match comparator {
+            Some(comparator) => comparator.comparator.clone(),
+            None => Arc::new(BytewiseComparator),
+        };
+        options.change(|options| options.comparator(comparator));
+    }
+
+    fn leveldb_options_set_filter_policy(
+        options: &mut leveldb_options_t,
+        policy: Option<&leveldb_filterpolicy_t>,
+    ) {
+        let policy = policy.map(|policy| policy.policy.clone());
+        options.change(|options| options.filter_policy(policy));
+    }
+
+    fn leveldb_options_set_create_if_missing(options: &mut leveldb_options_t, on: u8) {
+        options.change(|options| options.create_if_missing(on != 0));
+    }
+
+    fn leveldb_options_set_error_if_exists(options: &mut leveldb_options_t, on: u8) {
+        options.change(|options| options.error_if_exists(on != 0));
+    }
+
+    fn leveldb_options_set_paranoid_checks(options: &mut leveldb_options_t, on: u8) {
+        options.change(|options| options.paranoid_checks(on != 0));
+    }
+
+    /// There is one environment only.
+    fn leveldb_options_set_env(_options: &mut leveldb_options_t, _env: Kept<leveldb_env_t>) {}
+
+    /// Nothing is logged.
+    fn leveldb_options_set_info_log(
+        _options: &mut leveldb_options_t,
+        _logger: Kept<leveldb_logger_t>,
+    ) {}
+
+    fn leveldb_options_set_write_buffer_size(options: &mut leveldb_options_t, bytes: usize) {
+        options.change(|options| options.write_buffer_bytes(bytes.clamp(64 << 10, 1 << 30)));
+    }
+
+    fn leveldb_options_set_max_open_files(options: &mut leveldb_options_t, files: c_int) {
+        let files = usize::try_from(files).unwrap_or(0).clamp(74, 50_000);
+        options.change(|options| options.max_open_files(files));
+    }
+
+    fn leveldb_options_set_cache(
+        options: &mut leveldb_options_t,
+        cache: Option<&leveldb_cache_t>,
+    ) {
+        let bytes = cache.map_or(8 << 20, |cache| cache.bytes);
+        options.change(|options| options.block_cache_bytes(bytes));
+    }
+
+    fn leveldb_options_set_block_size(options: &mut leveldb_options_t, bytes: usize) {
+        options.change(|options| options.block_bytes(bytes.clamp(1 << 10, 4 << 20)));
+    }
+
+    fn leveldb_options_set_block_restart_interval(options: &mut leveldb_options_t, keys: c_int) {
+        let keys = usize::try_from(keys).unwrap_or(0).max(1);
+        options.change(|options| options.block_restart_interval(keys));
+    }
+
+    fn leveldb_options_set_max_file_size(options: &mut leveldb_options_t, bytes: usize) {
+        let bytes = bytes.clamp(1 << 20, 1 << 30) as u64;
+        options.change(|options| options.max_file_bytes(bytes));
+    }
+
+    fn leveldb_options_set_compression(options: &mut leveldb_options_t, number: c_int) {
+        match number {
+            0 => options.change(|options| options.compression(Compression::None)),
+            1 => options.change(|options| options.compression(Compression::Snappy)),
+            _ => options.invalid = Some(format!("there is no compression {number}")),
+        }
+    }
+
+    fn minikv_options_set_filter_layout(
+        options: &mut leveldb_options_t,
+        number: c_int,
+        bits_per_key: c_int,
+    ) {
+        let bits = u32::try_from(bits_per_key).unwrap_or(0);
+        match layout(number) {
+            Some(layout) => options.change(|options| options.filter(layout, bits)),
+            None => options.invalid = Some(format!("there is no filter layout {number}")),
+        }
+    }
+
+    fn minikv_options_set_filter_at_level(
+        options: &mut leveldb_options_t,
+        level: c_int,
+        number: c_int,
+        bits_per_key: c_int,
+    ) {
+        let level = usize::try_from(level).unwrap_or(usize::MAX);
+        let bits = u32::try_from(bits_per_key).unwrap_or(0);
+        match layout(number) {
+            Some(layout) => options.change(|all| all.filter_at_level(level, layout, bits)),
+            None => options.invalid = Some(format!("there is no filter layout {number}")),
+        }
+    }
+
+    fn minikv_options_set_reuse_logs(options: &mut leveldb_options_t, on: u8) {
+        options.change(|options| options.reuse_logs(on != 0));
+    }
+
+    fn minikv_options_set_preallocate_logs(options: &mut leveldb_options_t, on: u8) {
+        options.change(|options| options.preallocate_logs(on != 0));
+    }
+
+    fn leveldb_readoptions_create() -> Kept<leveldb_readoptions_t> {
+        let (read, snapshot) = (ReadOptions::default(), Kept::null());
+        Kept::new(leveldb_readoptions_t { read, snapshot })
+    }
+
+    fn leveldb_readoptions_destroy(options: Kept<leveldb_readoptions_t>) {
+        drop(options.take());
+    }
+
+    fn leveldb_readoptions_set_verify_checksums(options: &mut leveldb_readoptions_t, on: u8) {
+        options.read = take(&mut options.read).verify_checksums(on != 0);
+    }
+
+    fn leveldb_readoptions_set_fill_cache(options: &mut leveldb_readoptions_t, on: u8) {
+        options.read = take(&mut options.read).fill_cache(on != 0);
+    }
+
+    fn leveldb_readoptions_set_snapshot(
+        options: &mut leveldb_readoptions_t,
+        snapshot: Kept<leveldb_snapshot_t>,
+    ) {
+        options.snapshot = snapshot;
+    }
+
+    fn leveldb_writeoptions_create() -> Kept<leveldb_writeoptions_t> {
+        Kept::new(leveldb_writeoptions_t { write: WriteOptions::default() })
+    }
+
+    fn leveldb_writeoptions_destroy(options: Kept<leveldb_writeoptions_t>) {
+        drop(options.take());
+    }
+
+    fn leveldb_writeoptions_set_sync(options: &mut leveldb_writeoptions_t, on: u8) {
+        options.write = options.write.sync(on != 0);
+    }
+
+    fn leveldb_cache_create_lru(bytes: usize) -> Kept<leveldb_cache_t> {
+        Kept::new(leveldb_cache_t { bytes })
+    }
+
+    fn leveldb_cache_destroy(cache: Kept<leveldb_cache_t>) {
+        drop(cache.take());
+    }
+
+    fn leveldb_create_default_env() -> Kept<leveldb_env_t> {
+        Kept::new(leveldb_env_t)
+    }
+
+    fn leveldb_env_destroy(env: Kept<leveldb_env_t>) {
+        drop(env.take());
+    }
+
+    /// Returns the directory for tests, and creates it.
+    fn leveldb_env_get_test_directory(_env: Kept<leveldb_env_t>) -> Malloced {
+        let given = std::env::var("TEST_TMPDIR").ok().filter(|dir| !dir.is_empty());
+        let dir = given.unwrap_or_else(|| format!("/tmp/leveldbtest-{}", effective_user()));
+        // An error shows when the directory is used.
+        let _ = std::fs::create_dir(&dir);
+        Malloced::copy(dir.as_bytes())
+    }
+}

@@ -1,0 +1,77 @@
+//! Transactions.
+
+use minikv::{Error, Result, Transaction};
+
+use crate::border::{ErrPtr, In, Kept, Malloced, Out, export};
+use crate::db::leveldb_t;
+use crate::options::leveldb_writeoptions_t;
+
+/// A transaction until it is committed.
+pub struct minikv_transaction_t {
+    open: Option<Transaction>,
+}
+
+impl minikv_transaction_t {
+    fn open(&mut self) -> Result<&mut Transaction> {
+        self.open.as_mut().ok_or_else(committed)
+    }
+}
+
+fn committed() -> Error {
+    Error::InvalidArgument { what: "the transaction has ended".to_owned() }
+}
+
+export! {
+    fn minikv_transaction_begin(db: &leveldb_t, errptr: ErrPtr) -> Kept<minikv_transaction_t> {
+        let begun = errptr.report(db.writer()).map(|db| Some(db.transaction()));
+        begun.map_or_else(Kept::null, |open| Kept::new(minikv_transaction_t { open }))
+    }
+
+    fn minikv_transaction_get(
+        transaction: &mut minikv_transaction_t,
+        key: In,
+        key_len: usize,
+        value_len: Out<usize>,
+        errptr: ErrPtr,
+    ) -> Malloced {
+        let value = transaction.open().and_then(|open| open.get(key.bytes(key_len)));
+        let value = errptr.report(value).flatten();
+        value_len.set(value.as_ref().map_or(0, |value| value.len()));
+        value.map_or_else(Malloced::null, |value| Malloced::copy(&value))
+    }
+
+    fn minikv_transaction_put(
+        transaction: &mut minikv_transaction_t,
+        key: In,
+        key_len: usize,
+        value: In,
+        value_len: usize,
+        errptr: ErrPtr,
+    ) {
+        let (key, value) = (key.bytes(key_len), value.bytes(value_len));
+        errptr.report(transaction.open().map(|open| open.put(key, value)));
+    }
+
+    fn minikv_transaction_delete(
+        transaction: &mut minikv_transaction_t,
+        key: In,
+        key_len: usize,
+        errptr: ErrPtr,
+    ) {
+        errptr.report(transaction.open().map(|open| open.delete(key.bytes(key_len))));
+    }
+
+    /// Returns whether the transaction was committed.
+    fn minikv_transaction_commit(
+        transaction: &mut minikv_transaction_t,
+        options: &leveldb_writeoptions_t,
+        errptr: ErrPtr,
+    ) -> u8 {
+        let open = transaction.open.take().ok_or_else(committed);
+        u8::from(errptr.report(open.and_then(|open| open.commit_with(&options.write))).is_some())
+    }
+
+    fn minikv_transaction_destroy(transaction: Kept<minikv_transaction_t>) {
+        drop(transaction.take());
+    }
+}

@@ -1,0 +1,321 @@
+/* The parts of the C API that the example leaves out: callbacks, errors, memory, and minikv's own
+   functions. Prints the number of checks, and stops at the first that fails. */
+#include <minikv.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int checks = 0;
+static const char* home;
+
+#define CHECK(what)                                              \
+  do {                                                           \
+    checks++;                                                    \
+    if (!(what)) {                                               \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #what); \
+      exit(1);                                                   \
+    }                                                            \
+  } while (0)
+
+static char* error = NULL;
+
+static int starts(const char* text, const char* prefix) {
+  return text != NULL && strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* Checks that the last call failed with an error of this kind, and frees the error. */
+static int failed(const char* prefix) {
+  int is = starts(error, prefix);
+  if (!is) fprintf(stderr, "error: %s\n", error == NULL ? "none" : error);
+  leveldb_free(error);
+  error = NULL;
+  return is;
+}
+
+static const char* place(const char* name) {
+  static char path[4096];
+  snprintf(path, sizeof path, "%s/%s", home, name);
+  return path;
+}
+
+static int has(leveldb_t* db, leveldb_readoptions_t* read, const char* key, const char* expected) {
+  size_t length = 77;
+  char* value = leveldb_get(db, read, key, strlen(key), &length, &error);
+  int same = expected == NULL
+                 ? value == NULL && length == 0
+                 : value != NULL && length == strlen(expected) && !memcmp(value, expected, length);
+  free(value);
+  return same && error == NULL;
+}
+
+static void put(leveldb_t* db, leveldb_writeoptions_t* write, const char* key, const char* value) {
+  leveldb_put(db, write, key, strlen(key), value, strlen(value), &error);
+}
+
+/* Reverse byte order. */
+static int destroyed = 0;
+static void destroy(void* state) { ++*(int*)state; }
+static const char* reverse_name(void* state) { (void)state; return "own.Reverse"; }
+static int reverse(void* state, const char* a, size_t alen, const char* b, size_t blen) {
+  (void)state;
+  int order = memcmp(a, b, alen < blen ? alen : blen);
+  if (order == 0) order = alen < blen ? -1 : alen > blen;
+  return -order;
+}
+
+/* A filter of whole keys' first bytes. */
+static int filters_made = 0, filters_asked = 0;
+static const char* filter_name(void* state) { (void)state; return "own.FirstBytes"; }
+static char* create_filter(void* state, const char* const* keys, const size_t* lengths, int count,
+                           size_t* filter_length) {
+  (void)state;
+  __sync_fetch_and_add(&filters_made, 1);
+  char* filter = malloc(count);
+  for (int i = 0; i < count; i++) filter[i] = lengths[i] > 0 ? keys[i][0] : 0;
+  *filter_length = count;
+  return filter;
+}
+static uint8_t may_match(void* state, const char* key, size_t length, const char* filter,
+                         size_t filter_length) {
+  (void)state;
+  __sync_fetch_and_add(&filters_asked, 1);
+  return memchr(filter, length > 0 ? key[0] : 0, filter_length) != NULL;
+}
+
+static char trail[64];
+static void on_put(void* state, const char* k, size_t klen, const char* v, size_t vlen) {
+  size_t at = strlen(state);
+  snprintf((char*)state + at, sizeof trail - at, "+%.*s=%.*s", (int)klen, k, (int)vlen, v);
+}
+static void on_delete(void* state, const char* k, size_t klen) {
+  size_t at = strlen(state);
+  snprintf((char*)state + at, sizeof trail - at, "-%.*s", (int)klen, k);
+}
+
+static void batches(void) {
+  leveldb_writebatch_t *a = leveldb_writebatch_create(), *b = leveldb_writebatch_create();
+  leveldb_writebatch_put(a, "k", 1, "v", 1);
+  leveldb_writebatch_delete(b, "d", 1);
+  leveldb_writebatch_append(a, b);
+  leveldb_writebatch_append(a, a);
+  leveldb_writebatch_iterate(a, trail, on_put, on_delete);
+  CHECK(strcmp(trail, "+k=v-d+k=v-d") == 0);
+  leveldb_writebatch_clear(a);
+  trail[0] = 0;
+  leveldb_writebatch_iterate(a, trail, on_put, on_delete);
+  CHECK(trail[0] == 0);
+  leveldb_writebatch_destroy(a);
+  leveldb_writebatch_destroy(b);
+}
+
+static void opening(void) {
+  leveldb_options_t* options = leveldb_options_create();
+  CHECK(leveldb_open(options, place("missing"), &error) == NULL && failed("Invalid argument: "));
+  error = strdup("an older error");
+  CHECK(leveldb_open(options, place("missing"), &error) == NULL);
+  CHECK(failed("Invalid argument: "));
+  leveldb_options_set_create_if_missing(options, 1);
+  CHECK(leveldb_open(options, place("no/parent"), &error) == NULL && failed("NotFound: "));
+  error = strdup("stays");
+  leveldb_t* db = leveldb_open(options, place("opening"), &error);
+  CHECK(db != NULL && strcmp(error, "stays") == 0);
+  free(error);
+  error = NULL;
+  leveldb_create_snapshot(db); /* not released: closing frees it, and the lock */
+  leveldb_close(db);
+  leveldb_options_set_error_if_exists(options, 1);
+  CHECK(leveldb_open(options, place("opening"), &error) == NULL && failed("Invalid argument: "));
+  leveldb_options_set_error_if_exists(options, 0);
+  leveldb_options_set_compression(options, 77);
+  CHECK(leveldb_open(options, place("opening"), &error) == NULL && failed("Invalid argument: "));
+  leveldb_options_destroy(options);
+
+  leveldb_options_t* ordered = leveldb_options_create();
+  leveldb_comparator_t* order = leveldb_comparator_create(&destroyed, destroy, reverse,
+                                                          reverse_name);
+  leveldb_options_set_comparator(ordered, order);
+  CHECK(leveldb_open(ordered, place("opening"), &error) == NULL && failed("Invalid argument: "));
+  leveldb_options_set_comparator(ordered, NULL);
+  leveldb_destroy_db(ordered, place("opening"), &error);
+  CHECK(error == NULL);
+  CHECK(leveldb_open(ordered, place("opening"), &error) == NULL && failed("Invalid argument: "));
+  leveldb_options_destroy(ordered);
+  leveldb_comparator_destroy(order);
+  CHECK(destroyed == 1);
+}
+
+static void orders_and_filters(void) {
+  leveldb_options_t* options = leveldb_options_create();
+  leveldb_readoptions_t* read = leveldb_readoptions_create();
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  leveldb_comparator_t* order = leveldb_comparator_create(&destroyed, destroy, reverse,
+                                                          reverse_name);
+  leveldb_filterpolicy_t* policy = leveldb_filterpolicy_create(&destroyed, destroy, create_filter,
+                                                               may_match, filter_name);
+  minikv_comparator_set_equal_means_same_bytes(order, 1);
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_options_set_comparator(options, order);
+  leveldb_options_set_filter_policy(options, policy);
+  leveldb_t* db = leveldb_open(options, place("reverse"), &error);
+  CHECK(db != NULL);
+  for (int i = 0; i < 1000; i++) {
+    char key[16];
+    snprintf(key, sizeof key, "%c%04d", 'a' + 2 * (i % 10), i);
+    put(db, write, key, "value");
+  }
+  minikv_flush(db, &error);
+  CHECK(error == NULL && filters_made > 0);
+  CHECK(has(db, read, "a0000", "value") && has(db, read, "b0000", NULL) && filters_asked > 0);
+  leveldb_iterator_t* it = leveldb_create_iterator(db, read);
+  CHECK(!leveldb_iter_valid(it));
+  leveldb_iter_seek_to_first(it);
+  size_t length;
+  const char* key = leveldb_iter_key(it, &length);
+  CHECK(length == 5 && !memcmp(key, "s0999", 5));
+  leveldb_iter_seek(it, key, length); /* its own key */
+  leveldb_iter_next(it);
+  CHECK(!memcmp(leveldb_iter_key(it, &length), "s0989", 5));
+  leveldb_iter_prev(it);
+  leveldb_iter_prev(it);
+  CHECK(!leveldb_iter_valid(it));
+  leveldb_iter_destroy(it);
+  leveldb_close(db);
+  leveldb_options_destroy(options);
+  leveldb_comparator_destroy(order);
+  leveldb_filterpolicy_destroy(policy);
+  leveldb_readoptions_destroy(read);
+  leveldb_writeoptions_destroy(write);
+  CHECK(destroyed == 3);
+}
+
+struct worker { leveldb_t* db; int number; };
+static void* work(void* given) {
+  struct worker* worker = given;
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  char* own = NULL;
+  for (int i = 0; i < 300; i++) {
+    char key[32];
+    int length = snprintf(key, sizeof key, "t/%d/%d", worker->number, i);
+    leveldb_put(worker->db, write, key, length, key, length, &own);
+  }
+  leveldb_writeoptions_destroy(write);
+  return own;
+}
+
+static void own_functions(void) {
+  leveldb_options_t* options = leveldb_options_create();
+  leveldb_readoptions_t* read = leveldb_readoptions_create();
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  leveldb_cache_t* cache = leveldb_cache_create_lru(1 << 20);
+  leveldb_options_set_cache(options, cache);
+  leveldb_options_set_create_if_missing(options, 1);
+  minikv_options_set_filter_layout(options, minikv_filter_both, 12);
+  leveldb_t* db = leveldb_open(options, place("own"), &error);
+  CHECK(db != NULL);
+  pthread_t threads[3];
+  struct worker workers[3];
+  for (int i = 0; i < 3; i++) {
+    workers[i] = (struct worker){db, i};
+    pthread_create(&threads[i], NULL, work, &workers[i]);
+  }
+  for (int i = 0; i < 3; i++) {
+    void* failure;
+    pthread_join(threads[i], &failure);
+    CHECK(failure == NULL);
+  }
+  leveldb_put(db, write, "empty", 5, NULL, 0, &error);
+  CHECK(has(db, read, "empty", "") && has(db, read, "t/2/299", "t/2/299"));
+
+  leveldb_t* reader = minikv_open_read_only(options, place("own"), &error);
+  CHECK(reader != NULL && has(reader, read, "t/0/0", "t/0/0"));
+  put(reader, write, "no", "way");
+  CHECK(failed("Invalid argument: "));
+  put(db, write, "later", "1");
+  CHECK(has(reader, read, "later", NULL) && minikv_refresh(reader, &error) == 1);
+  CHECK(has(reader, read, "later", "1"));
+  leveldb_close(reader);
+
+  minikv_flush(db, &error);
+  const char *starts_at[] = {"t/", "x"}, *limits[] = {"t0", "t"};
+  size_t start_lengths[] = {2, 1}, limit_lengths[] = {2, 1};
+  uint64_t sizes[] = {7, 7};
+  leveldb_approximate_sizes(db, 2, starts_at, start_lengths, limits, limit_lengths, sizes);
+  CHECK(sizes[0] > 1000 && sizes[1] == 0);
+  char* text = leveldb_property_value(db, "leveldb.num-files-at-level0");
+  CHECK(text != NULL && strcmp(text, "1") == 0);
+  free(text);
+  CHECK(leveldb_property_value(db, "leveldb.nothing") == NULL);
+  leveldb_compact_range(db, NULL, 0, NULL, 0);
+  minikv_compact_range(db, "t", 1, NULL, 0, &error);
+  minikv_delete_range(db, write, "t/0/", 4, "t/1/", 4, &error);
+  CHECK(has(db, read, "t/0/7", NULL) && has(db, read, "t/1/7", "t/1/7"));
+
+  text = minikv_stats_json(db, &error);
+  CHECK(text != NULL && text[0] == '{' && strstr(text, "\"flushes\":") != NULL);
+  free(text);
+  text = minikv_explain_json(db, read, "t/1/7", 5, &error);
+  CHECK(text != NULL && strstr(text, "\"steps\"") != NULL);
+  free(text);
+  text = minikv_filter_advice_json(db, &error);
+  CHECK(text != NULL && text[0] == '{');
+  free(text);
+
+  minikv_transaction_t *a = minikv_transaction_begin(db, &error),
+                       *b = minikv_transaction_begin(db, &error);
+  size_t length;
+  free(minikv_transaction_get(a, "seat", 4, &length, &error));
+  free(minikv_transaction_get(b, "seat", 4, &length, &error));
+  minikv_transaction_put(a, "seat", 4, "ann", 3, &error);
+  minikv_transaction_put(b, "seat", 4, "bob", 3, &error);
+  minikv_transaction_delete(a, "later", 5, &error);
+  CHECK(minikv_transaction_commit(a, write, &error) == 1 && error == NULL);
+  CHECK(minikv_transaction_commit(b, write, &error) == 0 && failed("Conflict: "));
+  CHECK(minikv_transaction_commit(a, write, &error) == 0 && failed("Invalid argument: "));
+  minikv_transaction_destroy(a);
+  minikv_transaction_destroy(b);
+  CHECK(has(db, read, "seat", "ann") && has(db, read, "later", NULL));
+
+  minikv_checkpoint(db, place("copy"), &error);
+  minikv_sync(db, &error);
+  minikv_wait_idle(db, &error);
+  minikv_resume(db, &error);
+  CHECK(error == NULL);
+  text = minikv_verify_json(options, place("copy"), &error);
+  CHECK(text != NULL && strstr(text, "\"fault_count\":0") != NULL);
+  free(text);
+  CHECK(minikv_repair_json(options, place("own"), 1, &error) == NULL && failed("IO error: lock "));
+  leveldb_close(db);
+  text = minikv_repair_json(options, place("own"), 1, &error);
+  CHECK(text != NULL && strstr(text, "\"healthy\":true") != NULL);
+  free(text);
+  leveldb_repair_db(options, place("own"), &error);
+  CHECK(error == NULL);
+
+  leveldb_env_t* env = leveldb_create_default_env();
+  char* directory = leveldb_env_get_test_directory(env);
+  CHECK(directory != NULL && directory[0] == '/');
+  leveldb_free(directory);
+  leveldb_options_set_env(options, env);
+  leveldb_options_set_info_log(options, NULL);
+  leveldb_env_destroy(env);
+  CHECK(leveldb_major_version() == 1 && leveldb_minor_version() == 23);
+  leveldb_cache_destroy(cache);
+  leveldb_options_destroy(options);
+  leveldb_readoptions_destroy(read);
+  leveldb_writeoptions_destroy(write);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  home = argv[1];
+  char make[4200];
+  snprintf(make, sizeof make, "mkdir -p '%s'", home);
+  if (system(make) != 0) return 2;
+  batches();
+  opening();
+  orders_and_filters();
+  own_functions();
+  printf("own functions: %d checks passed\n", checks);
+  return 0;
+}
