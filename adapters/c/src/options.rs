@@ -5,8 +5,8 @@ use std::mem::take;
 use std::sync::Arc;
 
 use minikv::{
-    BytewiseComparator, Comparator, Compression, Error, FilterLayout, Options, ReadOptions, Result,
-    WriteOptions,
+    BytewiseComparator, Comparator, Compression, Error, FilterLayout, Options, ReadOptions,
+    Resources, Result, WriteOptions,
 };
 
 use crate::border::{Kept, Malloced, effective_user, export};
@@ -57,7 +57,7 @@ pub struct leveldb_writeoptions_t {
 }
 
 pub struct leveldb_cache_t {
-    bytes: usize,
+    shared: Resources,
 }
 
 pub struct leveldb_env_t;
@@ -127,8 +127,8 @@ export! {
         options: &mut leveldb_options_t,
         cache: Option<&leveldb_cache_t>,
     ) {
-        let bytes = cache.map_or(8 << 20, |cache| cache.bytes);
-        options.change(|options| options.block_cache_bytes(bytes));
+        let shared = cache.map(|cache| cache.shared.clone()).unwrap_or_default();
+        options.change(|options| options.resources(&shared));
     }
 
     fn leveldb_options_set_block_size(options: &mut leveldb_options_t, bytes: usize) {
@@ -224,7 +224,7 @@ export! {
     }
 
     fn leveldb_cache_create_lru(bytes: usize) -> Kept<leveldb_cache_t> {
-        Kept::new(leveldb_cache_t { bytes })
+        Kept::new(leveldb_cache_t { shared: Resources::default().block_cache_bytes(bytes) })
     }
 
     fn leveldb_cache_destroy(cache: Kept<leveldb_cache_t>) {

@@ -306,6 +306,40 @@ static void own_functions(void) {
   leveldb_writeoptions_destroy(write);
 }
 
+static long cached_bytes(leveldb_t* db) {
+  const char* name = "\"block_cache_bytes\":";
+  char* text = minikv_stats_json(db, &error);
+  char* at = text == NULL ? NULL : strstr(text, name);
+  long bytes = at == NULL ? -1 : atol(at + strlen(name));
+  leveldb_free(text);
+  return bytes;
+}
+
+/* Two databases with one cache: what one reads is in the statistics of both. */
+static void shared_cache(void) {
+  leveldb_cache_t* cache = leveldb_cache_create_lru(4 << 20);
+  leveldb_options_t* options = leveldb_options_create();
+  leveldb_options_set_create_if_missing(options, 1);
+  leveldb_options_set_cache(options, cache);
+  leveldb_readoptions_t* read = leveldb_readoptions_create();
+  leveldb_writeoptions_t* write = leveldb_writeoptions_create();
+  leveldb_t* one = leveldb_open(options, place("one"), &error);
+  leveldb_t* other = leveldb_open(options, place("other"), &error);
+  CHECK(error == NULL && one != NULL && other != NULL);
+  put(one, write, "key", "value");
+  minikv_flush(one, &error);
+  CHECK(error == NULL && cached_bytes(one) == 0 && cached_bytes(other) == 0);
+  for (int i = 0; i < 9; i++) CHECK(has(one, read, "key", "value"));
+  CHECK(cached_bytes(one) > 0 && cached_bytes(other) == cached_bytes(one));
+  leveldb_close(one);
+  CHECK(cached_bytes(other) == 0);
+  leveldb_close(other);
+  leveldb_cache_destroy(cache);
+  leveldb_options_destroy(options);
+  leveldb_readoptions_destroy(read);
+  leveldb_writeoptions_destroy(write);
+}
+
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
   home = argv[1];
@@ -316,6 +350,7 @@ int main(int argc, char** argv) {
   opening();
   orders_and_filters();
   own_functions();
+  shared_cache();
   printf("own functions: %d checks passed\n", checks);
   return 0;
 }
