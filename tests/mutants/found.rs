@@ -149,9 +149,9 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a background thread ends with a panic",
         "src/engine/worker.rs",
-        "        while self.contain(\"a background thread\", work).is_err() {}",
-        "        if ON { let _ = work(); return; }\n        while self.contain(\"a background \
-         thread\", work).is_err() {}",
+        "        self.contain(\"a background thread\", next)",
+        "        if ON { return next().unwrap_or(Next::Wait(None)); }\n        \
+         self.contain(\"a background thread\", next)",
     )
     .caught_in(ENGINE, "panics::a_comparator_that_panics_when_compactions_are_chosen"),
     mutant(
