@@ -289,20 +289,16 @@ impl Cut {
 #[cfg(test)]
 mod tests {
     use std::ops::Bound;
-    use std::path::Path;
     use std::thread;
 
     use super::*;
     use crate::engine::compact::plan::{Compaction, Inputs};
-    use crate::engine::options::Options;
+    use crate::engine::testing::engine_in_memory;
     use crate::engine::version::testing::version;
-    use crate::fs::MemFs;
 
     #[test]
     fn a_range_delete_waits_for_no_compaction_that_begins_later() {
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let engine = engine_in_memory();
         let version = version(["L1: 3:[a-c]"]);
         let order = engine.reads.order.user();
         let merge = || {

@@ -17,7 +17,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
 use crate::engine::memtable::Memtable;
-use crate::engine::resources::limit::Work;
+use crate::engine::resources::pool::Lane;
 use crate::engine::table_writer::{TableOutput, Target};
 use crate::engine::throttle::Meter;
 use crate::engine::version::tombstones::EntryCounts;
@@ -160,7 +160,7 @@ impl Engine {
         let number = self.numbers.take();
         let read_seqs = self.reads.read_seqs();
         let entry_bytes = frozen.bytes / frozen.mem.len().max(1) as u64;
-        let mut meter = Meter::new(self, Work::Flush);
+        let mut meter = Meter::new(self, Lane::Flush);
         let report = |entries, file_bytes| {
             progress.advance(entries * entry_bytes);
             meter.count_to(file_bytes);
@@ -208,18 +208,14 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::options::WriteOptions;
+    use crate::engine::testing::engine_in_memory;
     use crate::engine::write::queue::Write;
-    use crate::fs::MemFs;
 
     #[test]
     fn a_flush_reports_its_progress_every_1024_entries() {
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let engine = engine_in_memory();
         for i in 0..2500u32 {
             engine.write(&WriteOptions::default(), Write::Put(&i.to_be_bytes(), b"")).unwrap();
         }

@@ -95,6 +95,8 @@ mod state;
 pub(crate) mod stats;
 mod table_change;
 pub(crate) mod table_writer;
+#[cfg(test)]
+mod testing;
 pub(crate) mod throttle;
 pub(crate) mod version;
 pub(crate) mod worker;

@@ -2,10 +2,11 @@
 
 use crate::base::sync::Instant;
 use crate::engine::Engine;
-use crate::engine::resources::limit::{IoLimit, Work};
+use crate::engine::resources::limit::IoLimit;
+use crate::engine::resources::pool::Lane;
 
-/// Size of the entries between two waits of a merge, in bytes in memory. With a higher
-/// number, waits are rarer and longer.
+/// Size of the entries between two waits of a merge, in bytes in memory. With a higher number,
+/// waits are rarer and longer.
 const STEP_BYTES: u64 = 256 << 10;
 
 /// The I/O of one flush or merge. Does nothing if there is no limit.
@@ -13,7 +14,7 @@ pub(crate) struct Meter<'a> {
     engine: &'a Engine,
     /// `None` without a limit, and in deterministic mode, where time does not count.
     limit: Option<&'a IoLimit>,
-    work: Work,
+    lane: Lane,
     /// Number of bytes that were counted.
     counted: u64,
     /// Size of the entries since the last wait, in bytes in memory.
@@ -21,10 +22,10 @@ pub(crate) struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    pub(crate) fn new(engine: &'a Engine, work: Work) -> Meter<'a> {
+    pub(crate) fn new(engine: &'a Engine, lane: Lane) -> Meter<'a> {
         let limit = engine.options.resources.limit.as_deref();
         let limit = limit.filter(|_| engine.inline.is_none());
-        Meter { engine, limit, work, counted: 0, passed: 0 }
+        Meter { engine, limit, lane, counted: 0, passed: 0 }
     }
 
     /// Counts what was read and written, given the `total` number of bytes so far, once enough
@@ -46,7 +47,7 @@ impl<'a> Meter<'a> {
         let Some(limit) = self.limit else { return };
         let bytes = total.saturating_sub(self.counted);
         self.counted = self.counted.max(total);
-        let until = limit.count(self.work, bytes, Instant::now());
+        let until = limit.count(self.lane, bytes, Instant::now());
         let mut state = self.engine.state.lock();
         while !state.lifecycle.closing && Instant::now() < until {
             self.engine.changed.wait_until(&mut state, until);

@@ -75,16 +75,28 @@ impl Workers {
     }
 }
 
+/// A piece of background work, which is claimed: nobody else does it.
+enum Claimed {
+    SpareLog,
+    Flush,
+    Compaction(Arc<Compaction>),
+    /// Removing the files of dropped tables.
+    Trash,
+}
+
 impl Member for Engine {
     fn next(self: Arc<Self>, lane: Lane) -> Next {
         let next = || {
-            Ok(match lane {
-                Lane::Flush => self.next_flush(),
-                Lane::Compaction => self.next_compaction(),
-            })
+            let mut state = self.state.lock();
+            state.compactions.end_backoff(Instant::now());
+            Ok((self.claim_due(&mut state, lane), state.compactions.not_before))
         };
-        // After a panic there may be work again once `Engine::resume` has given the signal.
-        self.contain("a background thread", next).unwrap_or(Next::Wait(None))
+        match self.contain("a background thread", next) {
+            Ok((Some(claimed), _)) => Next::Run(Box::new(move || self.run_claimed(claimed))),
+            Ok((None, not_before)) => Next::Wait(not_before.filter(|_| lane == Lane::Compaction)),
+            // There may be work again once `Engine::resume` has given the signal.
+            Err(_) => Next::Wait(None),
+        }
     }
 }
 
@@ -112,35 +124,57 @@ impl Engine {
         }
     }
 
+    /// Does one piece of background work: a flush, if one is due, or else a compaction.
     fn run_inline(&self) {
+        let claim = || {
+            let mut state = self.state.lock();
+            if state.flushing {
+                return Ok(None);
+            }
+            let flush = self.claim_due(&mut state, Lane::Flush);
+            Ok(flush.or_else(|| self.claim_due(&mut state, Lane::Compaction)))
+        };
         // The state keeps the error.
-        let _ = self.contain("background work", || {
-            self.do_one();
-            Ok(())
-        });
+        if let Ok(Some(claimed)) = self.contain("background work", claim) {
+            self.run_claimed(claimed);
+        }
     }
 
-    /// Does one piece of background work, the first of these that is due: creating the spare log,
-    /// flushing, compacting.
-    fn do_one(&self) {
-        let mut state = self.state.lock();
-        if state.lifecycle.closing || state.flushing {
-            return;
+    /// Returns a piece of work that is due in `lane`; `None` if there is none.
+    fn claim_due(&self, state: &mut State, lane: Lane) -> Option<Claimed> {
+        if state.lifecycle.closing {
+            return None;
         }
-        if self.takes_spare_log(&mut state) {
-            drop(state);
-            return self.create_spare_log();
+        match lane {
+            Lane::Flush if self.takes_spare_log(state) => Some(Claimed::SpareLog),
+            Lane::Flush => {
+                let waits = state.flushing || state.frozen.is_empty();
+                if waits || state.lifecycle.failed.is_some() {
+                    return None;
+                }
+                state.flushing = true;
+                Some(Claimed::Flush)
+            }
+            Lane::Compaction => match self.pick(state) {
+                Some(compaction) => Some(Claimed::Compaction(claim(state, compaction))),
+                None => {
+                    std::mem::take(&mut state.compactions.has_dropped).then_some(Claimed::Trash)
+                }
+            },
         }
-        if !state.frozen.is_empty() && state.lifecycle.failed.is_none() {
-            state.flushing = true;
-            drop(state);
-            return self.flush_in_background();
-        }
-        let Some(compaction) = self.pick(&state) else { return };
-        let compaction = claim(&mut state, compaction);
-        drop(state);
-        // The state keeps the error.
-        let _ = self.run_compaction(compaction);
+    }
+
+    /// Does a piece of work that was claimed. The state keeps errors.
+    fn run_claimed(&self, claimed: Claimed) {
+        let _ = self.contain("background work", || {
+            match claimed {
+                Claimed::SpareLog => self.create_spare_log(),
+                Claimed::Flush => self.flush_in_background(),
+                Claimed::Compaction(compaction) => drop(self.run_compaction(compaction)),
+                Claimed::Trash => self.trash.empty(),
+            }
+            Ok(())
+        });
     }
 
     fn flush_in_background(&self) {
@@ -161,52 +195,6 @@ impl Engine {
     /// before they look for a flush, whose syncs delay the creation of files.
     fn takes_spare_log(&self, state: &mut State) -> bool {
         state.lifecycle.failed.is_none() && std::mem::take(&mut state.logs.wants_spare)
-    }
-
-    /// Returns `work` as a piece of work for a thread.
-    fn piece(self: &Arc<Self>, work: impl FnOnce(&Engine) + Send + 'static) -> Next {
-        let engine = self.clone();
-        Next::Run(Box::new(move || {
-            let work = || {
-                work(&engine);
-                Ok(())
-            };
-            // The state keeps the error.
-            let _ = engine.contain("a background thread", work);
-        }))
-    }
-
-    fn next_flush(self: &Arc<Self>) -> Next {
-        let mut state = self.state.lock();
-        if state.lifecycle.closing {
-            return Next::Wait(None);
-        }
-        if self.takes_spare_log(&mut state) {
-            return self.piece(Engine::create_spare_log);
-        }
-        if state.frozen.is_empty() || state.lifecycle.failed.is_some() {
-            return Next::Wait(None);
-        }
-        debug_assert!(!state.flushing, "two threads flush");
-        state.flushing = true;
-        self.piece(Engine::flush_in_background)
-    }
-
-    fn next_compaction(self: &Arc<Self>) -> Next {
-        let mut state = self.state.lock();
-        if state.lifecycle.closing {
-            return Next::Wait(None);
-        }
-        state.compactions.end_backoff(Instant::now());
-        if let Some(compaction) = self.pick(&state) {
-            let compaction = claim(&mut state, compaction);
-            // The state keeps the error.
-            return self.piece(move |engine| drop(engine.run_compaction(compaction)));
-        }
-        if std::mem::take(&mut state.compactions.has_dropped) {
-            return self.piece(|engine| engine.trash.empty());
-        }
-        Next::Wait(state.compactions.not_before)
     }
 
     /// Returns the automatic compaction that is most due, if one may be started now.
@@ -288,6 +276,7 @@ mod tests {
 
     use super::*;
     use crate::engine::options::Options;
+    use crate::engine::testing::engine_in_memory;
     use crate::engine::version::testing::version;
     use crate::fs::MemFs;
 
@@ -312,9 +301,7 @@ mod tests {
 
     #[test]
     fn beside_a_waiting_manual_compaction_only_a_long_level_0_is_compacted() {
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let engine = engine_in_memory();
         let picks = |tables: usize, manual: Option<Manual>| {
             let line: Vec<String> = (0..tables).map(|at| format!("{}:[a-c]", 20 - at)).collect();
             let mut state = engine.state.lock();

@@ -149,9 +149,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a background thread ends with a panic",
         "src/engine/worker.rs",
-        "        self.contain(\"a background thread\", next)",
-        "        if ON { return next().unwrap_or(Next::Wait(None)); }\n        \
-         self.contain(\"a background thread\", next)",
+        "match self.contain(\"a background thread\", next) {",
+        "match if ON { next() } else { self.contain(\"a background thread\", next) } {",
     )
     .caught_in(ENGINE, "panics::a_comparator_that_panics_when_compactions_are_chosen"),
     mutant(

@@ -175,6 +175,12 @@ impl Malloced {
         }
     }
 
+    /// Returns a copy of a value that was read, and stores its length; null and 0 without one.
+    pub fn value(value: Option<&[u8]>, len: Out<usize>) -> Malloced {
+        len.set(value.map_or(0, <[u8]>::len));
+        value.map_or_else(Malloced::null, Malloced::copy)
+    }
+
     /// Appends `len` bytes of memory that a callback has returned to `to`, and frees the memory.
     pub fn append_to(self, to: &mut Vec<u8>, len: usize) {
         to.extend_from_slice(In(self.0).bytes(len));

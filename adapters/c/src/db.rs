@@ -168,8 +168,7 @@ export! {
         errptr: ErrPtr,
     ) -> Malloced {
         let value = errptr.report(db.get(options, key.bytes(key_len))).flatten();
-        value_len.set(value.as_ref().map_or(0, |value| value.len()));
-        value.map_or_else(Malloced::null, |value| Malloced::copy(&value))
+        Malloced::value(value.as_deref(), value_len)
     }
 
     fn leveldb_create_snapshot(db: &leveldb_t) -> Kept<leveldb_snapshot_t> {

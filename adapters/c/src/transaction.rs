@@ -36,8 +36,7 @@ export! {
     ) -> Malloced {
         let value = transaction.open().and_then(|open| open.get(key.bytes(key_len)));
         let value = errptr.report(value).flatten();
-        value_len.set(value.as_ref().map_or(0, |value| value.len()));
-        value.map_or_else(Malloced::null, |value| Malloced::copy(&value))
+        Malloced::value(value.as_deref(), value_len)
     }
 
     fn minikv_transaction_put(

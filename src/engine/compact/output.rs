@@ -184,14 +184,11 @@ impl<'a> Outputs<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::engine::compact::plan::Inputs;
-    use crate::engine::options::Options;
+    use crate::engine::testing::engine_in_memory;
     use crate::engine::version::testing::{order, version};
     use crate::format::key::{KeyKind, internal_key};
-    use crate::fs::MemFs;
 
     #[test]
     fn a_merge_that_moves_on_passes_the_tables_before_its_key() {
@@ -210,9 +207,7 @@ mod tests {
 
     #[test]
     fn a_table_ends_at_its_size_or_over_ten_tables_two_levels_down() {
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let engine = engine_in_memory();
         let order = order().user().clone();
         let version = version(["L1: 3:[a-z]", "L3: 4:[c-d]@1000 5:[f-g]@1 6:[i-j]@1000"]);
         let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
@@ -241,9 +236,7 @@ mod tests {
 
     #[test]
     fn an_output_goes_on_after_its_last_key_and_after_its_last_table() {
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let engine = engine_in_memory();
         let mut outputs = Outputs::new(&engine, 1);
         let key = |user_key: &[u8], seq| internal_key(user_key, seq, KeyKind::Value);
         assert!(outputs.is_next(&key(b"a", 1)));

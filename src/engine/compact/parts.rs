@@ -14,7 +14,7 @@ use crate::engine::compact::plan::Compaction;
 use crate::engine::compact::retention::Retention;
 use crate::engine::read::level::{LevelCursor, Run};
 use crate::engine::read::merge::{MergeCursor, Source};
-use crate::engine::resources::limit::Work;
+use crate::engine::resources::pool::Lane;
 use crate::engine::throttle::Meter;
 use crate::engine::version::TableFile;
 use crate::engine::version::tombstones::EntryCounts;
@@ -231,7 +231,7 @@ impl Engine {
     ) -> Result<()> {
         let order = self.reads.order.user();
         let mut splitter = OutputSplitter::new(compaction, self.options.max_file_bytes);
-        let mut meter = Meter::new(self, Work::Merge);
+        let mut meter = Meter::new(self, Lane::Compaction);
         let mut entries = 0u64;
         let mut valid = merge.valid();
         while valid {
@@ -409,19 +409,14 @@ pub(super) fn split(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::engine::compact::plan::Inputs;
-    use crate::engine::options::Options;
+    use crate::engine::testing::engine_in_memory;
     use crate::engine::version::testing::{table, version};
-    use crate::fs::MemFs;
 
     #[test]
     fn outputs_that_share_a_key_are_not_disjoint() {
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let engine = engine_in_memory();
         let disjoint = |tables: &[&str]| {
             let files: Vec<NewFile> = tables.iter().map(|text| table(1, text)).collect();
             engine.are_disjoint(&files)
@@ -434,9 +429,7 @@ mod tests {
 
     #[test]
     fn running_compactions_share_the_processors() {
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let engine = engine_in_memory();
         let version = version(["L1: 3:[a-c]"]);
         let inputs = || Inputs(vec![(1, version.level(1).to_vec())]);
         let order = engine.reads.order.user();

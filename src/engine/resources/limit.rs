@@ -1,15 +1,9 @@
-//! A limit of background I/O: how long a flush or a merge must wait after it has read or written.
+//! A limit of background I/O: how long a flush or a compaction waits after it has read or written.
 
 use std::time::Duration;
 
 use crate::base::sync::{Instant, LockRank, Mutex};
-
-/// The kind of work that reads and writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
-    Flush,
-    Merge,
-}
+use crate::engine::resources::pool::Lane;
 
 /// A limit of bytes a second. Thread-safe.
 #[derive(Debug)]
@@ -33,15 +27,15 @@ impl IoLimit {
     }
 
     /// Counts `bytes` that were read or written at the time `now`. Returns the time until which
-    /// the same kind of work must wait. Unused time is not saved up.
-    pub(crate) fn count(&self, work: Work, bytes: u64, now: Instant) -> Instant {
+    /// work of the same lane must wait. Unused time is not saved up.
+    pub(crate) fn count(&self, lane: Lane, bytes: u64, now: Instant) -> Instant {
         let micros = u128::from(bytes) * 1_000_000 / u128::from(self.bytes_per_second);
         let cost = Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX >> 20));
         let mut paid = self.paid.lock();
         paid.all = paid.all.max(now) + cost;
-        match work {
-            Work::Merge => paid.all,
-            Work::Flush => {
+        match lane {
+            Lane::Compaction => paid.all,
+            Lane::Flush => {
                 paid.flushes = paid.flushes.max(now) + cost;
                 paid.flushes
             }
@@ -54,20 +48,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merges_wait_for_everything_and_flushes_for_flushes() {
+    fn compactions_wait_for_everything_and_flushes_for_flushes() {
         let limit = IoLimit::new(1000);
         let begin = Instant::now();
         let after = |seconds| begin + Duration::from_secs(seconds);
-        assert_eq!(limit.count(Work::Merge, 2000, begin), after(2));
-        assert_eq!(limit.count(Work::Merge, 1000, begin), after(3));
-        assert_eq!(limit.count(Work::Flush, 4000, begin), after(4));
-        assert_eq!(limit.count(Work::Merge, 0, begin), after(7));
-        assert_eq!(limit.count(Work::Flush, 1000, after(5)), after(6));
-        assert_eq!(limit.count(Work::Merge, 0, after(6)), after(8));
+        assert_eq!(limit.count(Lane::Compaction, 2000, begin), after(2));
+        assert_eq!(limit.count(Lane::Compaction, 1000, begin), after(3));
+        assert_eq!(limit.count(Lane::Flush, 4000, begin), after(4));
+        assert_eq!(limit.count(Lane::Compaction, 0, begin), after(7));
+        assert_eq!(limit.count(Lane::Flush, 1000, after(5)), after(6));
+        assert_eq!(limit.count(Lane::Compaction, 0, after(6)), after(8));
         // A pause gives no credit.
-        assert_eq!(limit.count(Work::Merge, 1000, after(100)), after(101));
+        assert_eq!(limit.count(Lane::Compaction, 1000, after(100)), after(101));
         // Sums that no clock shows do not overflow.
-        assert!(limit.count(Work::Merge, u64::MAX, begin) > after(1 << 20));
-        assert!(limit.count(Work::Merge, u64::MAX, begin) > after(1 << 21));
+        assert!(limit.count(Lane::Compaction, u64::MAX, begin) > after(1 << 20));
+        assert!(limit.count(Lane::Compaction, u64::MAX, begin) > after(1 << 21));
     }
 }

@@ -226,17 +226,12 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::engine::options::Options;
-    use crate::fs::MemFs;
+    use crate::engine::testing::engine_in_memory;
 
     #[test]
     fn the_last_sequence_number_is_given_out_and_none_after_it() {
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let engine = engine_in_memory();
         let write = |puts: usize| {
             let mut batch = WriteBatch::new();
             (0..puts).for_each(|_| batch.put(b"key", b""));

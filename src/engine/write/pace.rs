@@ -230,15 +230,15 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::engine::options::{Options, WriteOptions};
+    use crate::engine::options::Options;
+    use crate::engine::options::WriteOptions;
+    use crate::engine::testing::engine_in_memory;
     use crate::engine::write::queue::Write;
     use crate::fs::MemFs;
 
     #[test]
     fn two_memtables_may_wait_for_their_flush() {
-        let options = Options::default().create_if_missing(true).inline_background(Some(4));
-        let options = options.fs(Arc::new(MemFs::new()));
-        let engine = Engine::open(Path::new("/db"), options).unwrap();
+        let engine = engine_in_memory();
         for frozen in [1, 2, 2, 2] {
             engine.write(&WriteOptions::default(), Write::Put(b"key", b"")).unwrap();
             engine.make_room(&mut engine.commit.lock(), true).unwrap();
