@@ -64,7 +64,7 @@
 //! - A get and a put are two steps: two threads that read a value and write it back at once lose
 //!   one of the updates. Use [`Db::update`] or a [`Transaction`].
 //! - It is tested on Linux. macOS and FreeBSD are meant to compile, and are not tested.
-//! - It is not a server, not a SQL database, and has no expiry of keys.
+//! - It is not a server and not a SQL database.
 //!
 //! # Modules
 //! The types of everyday use are here, at the root. The rest is in modules:
@@ -144,6 +144,7 @@ pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
 pub use keyspace::Keyspace;
 pub use keyspace::cursor::KeyspaceCursor;
+pub use keyspace::expiry::Expiry;
 pub use keyspace::transaction::TransactionKeyspace;
 pub use table::counts::LevelTrace;
 pub use transaction::cursor::TransactionCursor;

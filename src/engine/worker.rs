@@ -14,7 +14,9 @@ use crate::base::sync::thread::{
 };
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
-use crate::engine::compact::pick;
+use crate::engine::compact::pick::{
+    Moment, {self},
+};
 use crate::engine::compact::plan::Compaction;
 use crate::engine::state::Manual;
 use crate::engine::{Engine, State};
@@ -137,7 +139,7 @@ impl Engine {
     }
 
     /// Does one piece of background work, the first of these that is due: creating the spare log,
-    /// flushing, compacting.
+    /// flushing, compacting, looking into a table.
     fn do_one(&self) {
         let mut state = self.state.lock();
         if state.lifecycle.closing || state.flushing {
@@ -152,7 +154,11 @@ impl Engine {
             drop(state);
             return self.flush_in_background();
         }
-        let Some(compaction) = self.pick(&state) else { return };
+        let Some(compaction) = self.pick(&state) else {
+            let file = self.table_to_look_into(&state);
+            drop(state);
+            return file.iter().for_each(|file| self.look_into(file));
+        };
         let compaction = claim(&mut state, compaction);
         drop(state);
         // The state keeps the error.
@@ -219,7 +225,13 @@ impl Engine {
                     state = self.state.lock();
                     continue;
                 }
-                match state.compactions.not_before {
+                if let Some(file) = self.table_to_look_into(&state) {
+                    drop(state);
+                    self.look_into(&file);
+                    state = self.state.lock();
+                    continue;
+                }
+                match state.compactions.not_before.or_else(|| self.next_expiry(&state)) {
                     Some(time) => drop(self.reads.work.wait_until(&mut state, time)),
                     None => self.reads.work.wait(&mut state),
                 }
@@ -254,13 +266,16 @@ impl Engine {
             _ => 0..NUM_LEVELS,
         };
         let (order, oldest_read) = (self.reads.order.user(), self.reads.oldest_read_seq());
+        let expires = || state.version.files().any(|(_, file)| file.known_expiry().is_some());
+        let can_expire = self.reads.snapshots_held().0 == 0 && expires();
+        let now = can_expire.then(|| self.reads.clock.now_millis());
         pick::pick(
             &state.version,
             order,
             &self.options,
             &state.compactions.running,
             levels,
-            oldest_read,
+            Moment { oldest_read, now },
         )
     }
 
@@ -284,7 +299,7 @@ impl Engine {
             let busy =
                 state.flushing || !state.frozen.is_empty() || !state.compactions.running.is_empty();
             if !busy && state.compactions.manual.is_none() {
-                if self.pick(&state).is_none() {
+                if self.pick(&state).is_none() && self.table_to_look_into(&state).is_none() {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
                 }
