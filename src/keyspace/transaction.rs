@@ -164,6 +164,9 @@ impl<'t> TransactionKeyspace<'t> {
     /// # Errors
     /// Corruption and I/O errors of the tables of level 0, which it opens.
     pub fn cursor(&self) -> Result<TransactionCursor<'t>> {
-        Ok(self.transaction.cursor()?.in_space(self.space.clone(), self.transaction.clock().clone()))
+        Ok(self
+            .transaction
+            .cursor()?
+            .in_space(self.space.clone(), self.transaction.clock().clone()))
     }
 }

@@ -48,9 +48,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn texts(
-    entries: impl Iterator<Item = minikv::Result<(minikv::Bytes, minikv::Bytes)>>,
-) -> Texts {
+fn texts(entries: impl Iterator<Item = minikv::Result<(minikv::Bytes, minikv::Bytes)>>) -> Texts {
     entries.map(Result::unwrap).map(|(key, value)| (text(&key), text(&value))).collect()
 }
 
@@ -69,7 +67,7 @@ fn assert_shows<H>(space: &Keyspace<H>, expected: &[(&str, &str)]) {
         assert_eq!(space.expiry(key).unwrap().is_some(), expected.is_some(), "{key}");
         let found = texts(space.prefix(key).unwrap());
         assert_eq!(found.first().map(|(_, value)| value.as_bytes()), expected, "{key}");
-        assert_eq!(texts(space.range(key..=key).unwrap()), found, "{key}");
+        assert_eq!(texts(space.range::<&String>(key..=key).unwrap()), found, "{key}");
     }
     let backwards: Texts = all.iter().rev().cloned().collect();
     assert_eq!(texts(space.iter().unwrap()), all);
@@ -238,12 +236,10 @@ fn a_transaction_sees_its_own_writes_until_they_expire() {
     tx.put_until_in(&space, "e", "sooner", time(2000)).unwrap();
     tx.put_in(&space, "g", "for ever");
     tx.delete_in(&space, "a");
-    assert_shows_in(&tx.keyspace(&space), &[
-        ("b", "own"),
-        ("c", "22"),
-        ("e", "sooner"),
-        ("g", "for ever"),
-    ]);
+    assert_shows_in(
+        &tx.keyspace(&space),
+        &[("b", "own"), ("c", "22"), ("e", "sooner"), ("g", "for ever")],
+    );
     clock.set(1500);
     assert_shows_in(&tx.keyspace(&space), &[("c", "22"), ("e", "sooner"), ("g", "for ever")]);
     clock.set(2000);
@@ -344,7 +340,8 @@ fn a_value_too_short_for_an_expiry_is_corruption() {
         assert!(!cursor.valid());
         // No compaction takes it for expired.
         clock.set(u64::MAX / 4);
-        drop((cursor, tx));
+        drop(cursor);
+        drop(tx);
         db.compact_range::<&str>(..).unwrap();
     }
     assert_eq!(space.get("a").unwrap().unwrap(), "1");
@@ -458,7 +455,7 @@ fn tables_that_have_expired_go_without_being_read() {
         let options = clock.of(in_memory());
         let mut db = Db::open("/db", options.clone()).unwrap();
         fill(&db, 3000);
-        assert!(files(&db) > 5, "{}", files(&db));
+        assert!(files(&db) > 2, "{}", files(&db));
         if reopened {
             db.close().unwrap();
             db = Db::open("/db", options.clone()).unwrap();
@@ -532,7 +529,7 @@ fn a_transaction_conflicts_with_what_has_expired_since() {
     db.compact_range::<&str>(..).unwrap();
     tx.put("conclusion", "1");
     assert!(tx.commit().unwrap_err().is_conflict());
-    db.wait_idle().unwrap();
+    db.compact_range::<&str>(..).unwrap();
     assert_eq!(files(&db), 0);
 }
 

@@ -148,7 +148,8 @@ mod tests {
 
     fn set(entries: u64, tombstones: u64, newest_tombstone: SeqNo) {
         let newest = newest_tombstone;
-        let counts = EntryCounts { entries, tombstones, newest_tombstone, newest, ..<_>::default() };
+        let counts =
+            EntryCounts { entries, tombstones, newest_tombstone, newest, ..<_>::default() };
         Tombstones::default().set_counts(counts);
     }
 
