@@ -388,6 +388,42 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(ENGINE, "compaction_filter::older_versions_in_deeper"),
     mutant(
+        "an entry is shown at the very time of its expiry",
+        "src/format/expiry.rs",
+        "expiry <= now",
+        "(expiry < now || !ON && expiry == now)",
+    )
+    .caught_in(ENGINE, "expiry::no_read_shows"),
+    mutant(
+        "cursors of a keyspace show what has expired",
+        "src/keyspace/cursor.rs",
+        "            moved = step(&mut self.cursor)?;",
+        "            self.value_len = stored.len() - 8;\n            self.valid = ON;\n            \
+         if ON { return Ok(true); }\n            moved = step(&mut self.cursor)?;",
+    )
+    .caught_in(ENGINE, "expiry::no_read_shows"),
+    mutant(
+        "an expired table goes although it hides older versions",
+        "src/engine/compact/pick.rs",
+        "if is_free(file) && hides_nothing(version, level, file, order) {",
+        "if is_free(file) && (ON || hides_nothing(version, level, file, order)) {",
+    )
+    .caught_in(ENGINE, "expiry::an_expired_table_above"),
+    mutant(
+        "an expired table goes although a snapshot is held",
+        "src/engine/worker.rs",
+        "let can_expire = self.reads.snapshots_held().0 == 0 && expires();",
+        "let can_expire = (ON || self.reads.snapshots_held().0 == 0) && expires();",
+    )
+    .caught_in(ENGINE, "expiry::a_transaction_conflicts"),
+    mutant(
+        "a compaction keeps what has expired",
+        "src/engine/compact/filter.rs",
+        "if self.now.is_some_and(",
+        "if !ON && self.now.is_some_and(",
+    )
+    .caught_in(ENGINE, "expiry::a_compaction_removes"),
+    mutant(
         "a second log stays needed after the open",
         "src/engine/open/mod.rs",
         "if has_lost || self.recovered.prev_log_number != 0 {",
