@@ -34,8 +34,8 @@
 //! - [`Db::put`], [`Db::get`], [`Db::delete`], atomic [`WriteBatch`]es, [`Snapshot`]s, iterators
 //!   over ranges and prefixes and [`Cursor`]s, both ways.
 //! - Serializable transactions: [`Db::transact`], [`Db::update`] and [`Transaction`].
-//! - Keyspaces, named spaces of keys in one database: [`Db::keyspace`] and [`Keyspace`]. Entries may
-//!   have a time to live: [`Db::expiring_keyspace`].
+//! - Keyspaces, named spaces of keys in one database: [`Db::keyspace`] and [`Keyspace`]. Entries
+//!   may have a time to live: [`Db::expiring_keyspace`].
 //! - Bloom filters by block and filters by table, and counters of what they save:
 //!   [`Db::get_traced`], [`Stats`].
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and

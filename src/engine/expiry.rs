@@ -18,7 +18,7 @@ use crate::format::expiry::NEVER;
 /// higher number lets them stay longer and saves looks where many expire.
 const MIN_WAIT_MILLIS: u64 = 1000;
 
-/// Longest time until the background looks again, in milliseconds: the clock may be set meanwhile. A
+/// Longest time until the background looks again, in milliseconds, because the clock may be set. A
 /// higher number delays what follows such a change.
 const MAX_WAIT_MILLIS: u64 = 60_000;
 

@@ -220,8 +220,8 @@ impl WriteBatch {
 
 /// Writes with an expiry.
 impl Transaction {
-    /// Sets the value of `key` of `keyspace` for the time `ttl` from now on, when the transaction is
-    /// committed, like [`Keyspace::put_for`].
+    /// Sets the value of `key` of `keyspace` for the time `ttl` from this call on, when the
+    /// transaction is committed, like [`Keyspace::put_for`].
     ///
     /// # Errors
     /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the keyspace is not an expiring

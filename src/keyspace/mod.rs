@@ -168,7 +168,8 @@ macro_rules! keyspaces_of {
             /// remove it. `docs/expiry.md` has the details.
             ///
             /// It has nothing in common with the keyspace of the same name that
-            /// [`keyspace`](Self::keyspace) returns: each has keys of its own. Values take eight bytes more.
+            /// [`keyspace`](Self::keyspace) returns: each has keys of its own. Values take eight
+            /// bytes more.
             ///
             /// ```
             /// # use minikv::{Db, Options};

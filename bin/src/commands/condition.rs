@@ -25,8 +25,8 @@ impl Condition {
         }
     }
 
-    /// Sets `key` of `target` to a value, for a time if there is one, or deletes it, if the condition
-    /// holds.
+    /// Sets `key` of `target` to a value, for a time to live if there is one, or deletes it, if the
+    /// condition holds.
     pub fn write(
         &self,
         (db, target, global): (&Db, &Target, &Global),

@@ -12,7 +12,7 @@ use crate::output::{Stdout, Table};
 /// List the keyspaces that have entries
 ///
 /// Prints each name, escaped, and the approximate size of its part of the tables. Entries that are
-/// only in the log are not in the size. If there are expiring keyspaces, the kind of each is printed
+/// only in the log are not in the size. If there are expiring keyspaces, the kind of each is shown
 /// too; they are listed until what has expired is removed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -43,7 +43,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 }
 
 fn json_of(list: &[(Bytes, bool, u64)]) -> Vec<Value> {
-    let one = |(name, is_expiring, bytes): &(Bytes, bool, u64)| json!({"name": JsonBytes(name), "expiring": is_expiring, "bytes": bytes});
+    let one = |(name, is_expiring, bytes): &(Bytes, bool, u64)| -> Value {
+        json!({"name": JsonBytes(name), "expiring": is_expiring, "bytes": bytes})
+    };
     list.iter().map(one).collect()
 }
 

@@ -310,7 +310,8 @@ enum Kept {
     AsItIs,
     /// With the value that the compaction filter gave it.
     Changed(Vec<u8>),
-    /// Expired, or removed by the compaction filter. The tombstone hides the older versions in deeper levels.
+    /// Expired, or removed by the compaction filter. The tombstone hides the older versions in
+    /// deeper levels.
     AsTombstone,
 }
 
