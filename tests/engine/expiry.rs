@@ -499,7 +499,7 @@ fn an_expired_table_above_older_versions_is_compacted() {
     let space = db.expiring_keyspace("logs").unwrap();
     (0..1000).for_each(|i| space.put(key(i), "never").unwrap());
     db.compact_range::<&str>(..).unwrap();
-    let half = |i: &u32| i % 2 == 0;
+    let half = |i: &u32| i.is_multiple_of(2);
     let short = |i| space.put_until(key(i), "short", time(2000)).unwrap();
     (0..1000).filter(half).for_each(short);
     db.flush().unwrap();

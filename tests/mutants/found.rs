@@ -739,8 +739,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "the name of a keyspace has no length",
         "src/format/keyspace.rs",
-        "[&TAG[..], &[len], name]",
-        "[&TAG[..], &[if ON { 1 } else { len }], name]",
+        "[&tag[..], &[len], name]",
+        "[&tag[..], &[if ON { 1 } else { len }], name]",
     )
     .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
     mutant(
@@ -754,8 +754,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a cursor leaves its keyspace",
         "src/keyspace/cursor.rs",
-        "        self.valid = moved && self",
-        "        self.valid = moved && ON || moved && self",
+        "while moved && self.space.strip(self.cursor.key()).is_some() {",
+        "while moved && (ON || self.space.strip(self.cursor.key()).is_some()) {",
     )
     .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
     mutant(
@@ -797,9 +797,9 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a transaction writes outside of the keyspace",
         "src/keyspace/transaction.rs",
-        "        self.put(keyspace.space.key(key.as_ref()), value);",
+        "        self.put(keyspace.space.key(key.as_ref()), keyspace",
         "        if ON { return self.put(key, value); }\n        \
-         self.put(keyspace.space.key(key.as_ref()), value);",
+         self.put(keyspace.space.key(key.as_ref()), keyspace",
     )
     .caught_in(TRANSACTIONS, "keyspaces::own_writes_and_others_are_merged"),
     // Following.
