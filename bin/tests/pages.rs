@@ -133,9 +133,9 @@ fn the_consoles_of_the_pages_show_what_the_commands_print() {
         "docs/filters.md",
         "docs/backup.md",
         "docs/bulk-load.md",
-        "docs/expiry.md",
         "docs/keyspaces.md",
         "docs/range-deletes.md",
+        "docs/expiry.md",
     ];
     for page in ["README.md"].into_iter().chain(pages) {
         for mut steps in blocks(page, "console") {
