@@ -615,7 +615,9 @@ impl Db {
 impl ReadOnlyDb {
     /// Returns the counters since the database was opened, and the sizes of its parts.
     pub fn stats(&self) -> Stats {
-        property::read_stats(&self.opened.state, &self.opened.state.view_owned())
+        let (state, view) = (&self.opened.state, self.opened.state.view_owned());
+        state.look_into_all(&view.version);
+        property::read_stats(state, &view)
     }
 
     /// Returns the report of the replay of the logs at the opening.

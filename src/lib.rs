@@ -34,7 +34,8 @@
 //! - [`Db::put`], [`Db::get`], [`Db::delete`], atomic [`WriteBatch`]es, [`Snapshot`]s, iterators
 //!   over ranges and prefixes and [`Cursor`]s, both ways.
 //! - Serializable transactions: [`Db::transact`], [`Db::update`] and [`Transaction`].
-//! - Keyspaces, named spaces of keys in one database: [`Db::keyspace`] and [`Keyspace`].
+//! - Keyspaces, named spaces of keys in one database: [`Db::keyspace`] and [`Keyspace`]. Entries
+//!   may have a time to live: [`Db::expiring_keyspace`].
 //! - Bloom filters by block and filters by table, and counters of what they save:
 //!   [`Db::get_traced`], [`Stats`].
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
@@ -65,7 +66,7 @@
 //! - A get and a put are two steps: two threads that read a value and write it back at once lose
 //!   one of the updates. Use [`Db::update`] or a [`Transaction`].
 //! - It is tested on Linux. macOS and FreeBSD are meant to compile, and are not tested.
-//! - It is not a server, not a SQL database, and has no expiry of keys.
+//! - It is not a server and not a SQL database.
 //!
 //! # Modules
 //! The types of everyday use are here, at the root. The rest is in modules:
@@ -146,6 +147,7 @@ pub use format::batch::{BatchOp, BatchOps, WriteBatch};
 pub use format::compress::Compression;
 pub use keyspace::Keyspace;
 pub use keyspace::cursor::KeyspaceCursor;
+pub use keyspace::expiry::Expiry;
 pub use keyspace::transaction::TransactionKeyspace;
 pub use table::counts::LevelTrace;
 pub use transaction::cursor::TransactionCursor;

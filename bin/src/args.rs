@@ -318,7 +318,7 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
 }
 
 /// Parses a duration: `90`, `90s`, `15m`, `12h`, `7d`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let is_wrong = || "a duration is a whole number of seconds, or with s, m, h or d".to_string();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 use minikv::{
     Bytes, Db, DeletedRange, Explanation, Iter, Keyspace, ReadOnlyDb, TableWriter, Transaction,
@@ -20,13 +21,28 @@ pub struct InKeyspace {
     /// Work within this keyspace; `minikv keyspaces` lists them. NAME has 1 to 255 bytes, escaped
     #[arg(long, value_name = "NAME")]
     keyspace: Option<OsString>,
+    /// The keyspace is an expiring one, as `put --ttl` makes them
+    #[arg(long, requires = "keyspace")]
+    expiring: bool,
 }
 
 /// The name of a keyspace; `None` for all keys of the database.
 #[derive(Debug)]
-pub struct Name(Option<Vec<u8>>);
+pub struct Name(Option<Keys>);
+
+/// A keyspace of either kind.
+#[derive(Debug)]
+struct Keys {
+    name: Vec<u8>,
+    is_expiring: bool,
+}
 
 impl InKeyspace {
+    /// Returns the option with the keyspace as an expiring one.
+    pub fn expiring(self) -> InKeyspace {
+        InKeyspace { expiring: true, ..self }
+    }
+
     /// Returns the name that was given.
     pub fn name(&self, global: &Global) -> Result<Name> {
         let Some(argument) = &self.keyspace else { return Ok(Name(None)) };
@@ -38,7 +54,9 @@ impl InKeyspace {
             return refused("keyspaces need byte order, so leave --comparator out".to_string());
         }
         match Format::Escaped.decode(argument.as_bytes()) {
-            Ok(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => Ok(Name(Some(name))),
+            Ok(name) if (1..=MAX_NAME_BYTES).contains(&name.len()) => {
+                Ok(Name(Some(Keys { name, is_expiring: self.expiring })))
+            }
             Ok(name) => refused(format!("a name has 1 to 255 bytes, not {}", name.len())),
             Err(what) => refused(what),
         }
@@ -50,7 +68,8 @@ impl Name {
     pub fn of_reader(&self, db: ReadOnlyDb) -> Result<Source> {
         Ok(match &self.0 {
             None => Source::All(db),
-            Some(name) => Source::Keyspace(db.keyspace(name)?),
+            Some(keys) if keys.is_expiring => Source::Keyspace(db.expiring_keyspace(&keys.name)?),
+            Some(keys) => Source::Keyspace(db.keyspace(&keys.name)?),
         })
     }
 
@@ -58,7 +77,8 @@ impl Name {
     pub fn of_writer(&self, db: &Db) -> Result<Target> {
         Ok(match &self.0 {
             None => Target::All(db.clone()),
-            Some(name) => Target::Keyspace(db.keyspace(name)?),
+            Some(keys) if keys.is_expiring => Target::Keyspace(db.expiring_keyspace(&keys.name)?),
+            Some(keys) => Target::Keyspace(db.keyspace(&keys.name)?),
         })
     }
 }
@@ -164,7 +184,38 @@ impl Target {
         }
     }
 
-    pub fn put_in(&self, tx: &mut Transaction, key: &[u8], value: &[u8]) {
+    /// Adds a put for the time `ttl`, or for ever without it.
+    pub fn put_for(
+        &self,
+        batch: &mut WriteBatch,
+        key: &[u8],
+        value: &[u8],
+        ttl: Option<Duration>,
+    ) -> Result<()> {
+        match (self, ttl) {
+            (Target::Keyspace(keyspace), Some(ttl)) => {
+                batch.put_for_in(keyspace, key, value, ttl)?
+            }
+            _ => self.put(batch, key, value),
+        }
+        Ok(())
+    }
+
+    pub fn put_in(
+        &self,
+        tx: &mut Transaction,
+        key: &[u8],
+        value: &[u8],
+        ttl: Option<Duration>,
+    ) -> minikv::Result<()> {
+        match (self, ttl) {
+            (Target::Keyspace(keyspace), Some(ttl)) => tx.put_for_in(keyspace, key, value, ttl)?,
+            _ => self.put_for_ever(tx, key, value),
+        }
+        Ok(())
+    }
+
+    fn put_for_ever(&self, tx: &mut Transaction, key: &[u8], value: &[u8]) {
         match self {
             Target::All(_) => tx.put(key, value),
             Target::Keyspace(keyspace) => tx.put_in(keyspace, key, value),

@@ -1,5 +1,6 @@
 //! Runs the `minikv` commands that the pages show and compares the output: those of README.md,
-//! docs/filters.md, docs/backup.md, docs/bulk-load.md, docs/keyspaces.md and docs/range-deletes.md,
+//! docs/filters.md, docs/backup.md, docs/bulk-load.md, docs/expiry.md, docs/keyspaces.md and
+//! docs/range-deletes.md,
 //! and, with `MINIKV_PAGES=1`, those of docs/read-amplification.md.
 //!
 //! A line that begins with `$ ` is a command; the lines after it, up to the next command, are its
@@ -134,6 +135,7 @@ fn the_consoles_of_the_pages_show_what_the_commands_print() {
         "docs/bulk-load.md",
         "docs/keyspaces.md",
         "docs/range-deletes.md",
+        "docs/expiry.md",
     ];
     for page in ["README.md"].into_iter().chain(pages) {
         for mut steps in blocks(page, "console") {

@@ -1,6 +1,7 @@
 //! The vocabulary of every layer above: errors, key order, hashes, random numbers,
 //! synchronization.
 
+pub(crate) mod clock;
 pub(crate) mod comparator;
 pub(crate) mod error;
 pub mod hash;

@@ -19,6 +19,7 @@
 //! | `table_change` | tables that come or go between two writes |
 //! | `ingest` | tables from outside become tables of the database |
 //! | `delete_range` | everything in a range of keys goes, mostly by whole tables |
+//! | `expiry` | learns when tables expire |
 //! | `span` | a range of keys with any bounds |
 //!
 //! # Locks
@@ -81,6 +82,7 @@ use crate::fs::Fs;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod delete_range;
+pub(crate) mod expiry;
 pub(crate) mod flush;
 pub(crate) mod follow;
 pub(crate) mod health;

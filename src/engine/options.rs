@@ -1,8 +1,9 @@
 //! Options of opening, reading and writing. Sizes are in bytes.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use crate::base::clock::Clock;
 use crate::base::{BytewiseComparator, Comparator, Error, Result};
 use crate::engine::compact::filter::{CompactionDecision, CompactionFilter};
 use crate::engine::read::snapshot::Snapshot;
@@ -56,6 +57,7 @@ pub struct Options {
     pub(crate) preallocate_logs: bool,
     pub(crate) keep_logs_bytes: u64,
     pub(crate) keep_logs_for: Duration,
+    pub(crate) clock: Clock,
     pub(crate) comparator: Arc<dyn Comparator>,
     pub(crate) fs: Arc<dyn Fs>,
     pub(crate) manifest_rotate_bytes: u64,
@@ -126,6 +128,7 @@ impl Default for Options {
             preallocate_logs: true,
             keep_logs_bytes: 0,
             keep_logs_for: Duration::ZERO,
+            clock: Clock::default(),
             comparator: Arc::new(BytewiseComparator),
             fs: Arc::new(DiskFs),
             manifest_rotate_bytes: 1 << 20,
@@ -442,6 +445,35 @@ impl Options {
     #[must_use]
     pub fn resources(mut self, resources: &Resources) -> Options {
         self.resources = resources.clone();
+        self
+    }
+
+    /// Clock by which entries of expiring keyspaces expire
+    /// ([`Db::expiring_keyspace`](crate::Db::expiring_keyspace)), for tests. Default: the system's.
+    ///
+    /// It is called by every read of such a keyspace and by every step of its iterators and
+    /// cursors, from any thread, and must not use the database.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// use std::time::{Duration, UNIX_EPOCH};
+    ///
+    /// let seconds = Arc::new(AtomicU64::new(1000));
+    /// let now = seconds.clone();
+    /// let clock = move || UNIX_EPOCH + Duration::from_secs(now.load(Relaxed));
+    /// # let dir = tempfile::tempdir()?;
+    /// let db = Db::open(dir.path(), Options::default().create_if_missing(true).clock(clock))?;
+    /// let sessions = db.expiring_keyspace("sessions")?;
+    /// sessions.put_for("s1", "ann", Duration::from_secs(60))?;
+    /// seconds.store(1060, Relaxed);
+    /// assert_eq!(sessions.get("s1")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn clock(mut self, now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Options {
+        self.clock = Clock::new(now);
         self
     }
 

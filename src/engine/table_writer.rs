@@ -7,7 +7,9 @@ use crate::base::{Error, Result};
 use crate::engine::options::Options;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::NewFile;
+use crate::format::expiry::NEVER;
 use crate::format::key::{InternalComparator, ParsedKey};
+use crate::format::keyspace::expiry_of;
 use crate::format::name;
 use crate::fs::Fs;
 use crate::table::builder::TableBuilder;
@@ -41,6 +43,8 @@ pub(crate) struct TableOutput {
     builder: TableBuilder,
     file: NewFile,
     counts: EntryCounts,
+    /// Whether entries of expiring keyspaces expire, as they do under byte order.
+    has_keyspaces: bool,
 }
 
 impl TableOutput {
@@ -55,7 +59,8 @@ impl TableOutput {
         let builder = TableBuilder::new(file, path, options);
         let (smallest, largest) = (Vec::new(), Vec::new());
         let file = NewFile { level, number, file_bytes: 0, smallest, largest };
-        Ok(TableOutput { builder, file, counts: EntryCounts::default() })
+        let has_keyspaces = target.order.user().custom().is_none();
+        Ok(TableOutput { builder, file, counts: EntryCounts::default(), has_keyspaces })
     }
 
     /// Adds an entry; `entry` is `key`, parsed.
@@ -68,7 +73,8 @@ impl TableOutput {
         if self.counts.entries == 0 {
             self.file.smallest.extend_from_slice(key);
         }
-        self.counts.add(entry);
+        let expiry = if self.has_keyspaces { expiry_of(entry.user_key, value) } else { NEVER };
+        self.counts.add(entry, expiry);
         Ok(())
     }
 
@@ -90,6 +96,7 @@ impl TableOutput {
     pub(crate) fn finish(mut self) -> Result<(NewFile, EntryCounts)> {
         debug_assert!(self.counts.entries > 0, "table {} is empty", self.file.number);
         self.file.largest = self.builder.last_key().to_vec();
+        self.builder.set_expiry(self.counts.expiry());
         self.file.file_bytes = self.builder.finish()?.file_bytes;
         Ok((self.file, self.counts))
     }

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
-use crate::engine::compact::pick;
+use crate::engine::compact::pick::{self, Moment};
 use crate::engine::compact::plan::Compaction;
 use crate::engine::resources::pool::{COMPACTION_THREADS, Lane, Member, Membership, Next, Pool};
 use crate::engine::state::Manual;
+use crate::engine::version::TableFile;
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 
@@ -82,6 +83,8 @@ enum Claimed {
     Compaction(Arc<Compaction>),
     /// Removing the files of dropped tables.
     Trash,
+    /// Looking into a table for when its entries expire.
+    Look(Arc<TableFile>),
 }
 
 impl Member for Engine {
@@ -89,14 +92,20 @@ impl Member for Engine {
         let next = || {
             let mut state = self.state.lock();
             state.compactions.end_backoff(Instant::now());
-            Ok((self.claim_due(&mut state, lane), state.compactions.not_before))
+            Ok(match self.claim_due(&mut state, lane) {
+                Some(claimed) => {
+                    let engine = self.clone();
+                    Next::Run(Box::new(move || engine.run_claimed(claimed)))
+                }
+                None if lane == Lane::Compaction => {
+                    let until = state.compactions.not_before.or_else(|| self.next_expiry(&state));
+                    Next::Wait(until)
+                }
+                None => Next::Wait(None),
+            })
         };
-        match self.contain("a background thread", next) {
-            Ok((Some(claimed), _)) => Next::Run(Box::new(move || self.run_claimed(claimed))),
-            Ok((None, not_before)) => Next::Wait(not_before.filter(|_| lane == Lane::Compaction)),
-            // There may be work again once `Engine::resume` has given the signal.
-            Err(_) => Next::Wait(None),
-        }
+        // After a panic there may be work again once `Engine::resume` has given the signal.
+        self.contain("a background thread", next).unwrap_or(Next::Wait(None))
     }
 }
 
@@ -157,9 +166,8 @@ impl Engine {
             }
             Lane::Compaction => match self.pick(state) {
                 Some(compaction) => Some(Claimed::Compaction(claim(state, compaction))),
-                None => {
-                    std::mem::take(&mut state.compactions.has_dropped).then_some(Claimed::Trash)
-                }
+                None if std::mem::take(&mut state.compactions.has_dropped) => Some(Claimed::Trash),
+                None => self.table_to_look_into(state).map(Claimed::Look),
             },
         }
     }
@@ -172,6 +180,7 @@ impl Engine {
                 Claimed::Flush => self.flush_in_background(),
                 Claimed::Compaction(compaction) => drop(self.run_compaction(compaction)),
                 Claimed::Trash => self.trash.empty(),
+                Claimed::Look(file) => self.look_into(&file),
             }
             Ok(())
         });
@@ -217,13 +226,16 @@ impl Engine {
             _ => 0..NUM_LEVELS,
         };
         let (order, oldest_read) = (self.reads.order.user(), self.reads.oldest_read_seq());
+        let expires = || state.version.files().any(|(_, file)| file.known_expiry().is_some());
+        let can_expire = self.reads.snapshots_held().0 == 0 && expires();
+        let now = can_expire.then(|| self.reads.clock.now_millis());
         pick::pick(
             &state.version,
             order,
             &self.options,
             &state.compactions.running,
             levels,
-            oldest_read,
+            Moment { oldest_read, now },
         )
     }
 
@@ -247,7 +259,7 @@ impl Engine {
             let busy =
                 state.flushing || !state.frozen.is_empty() || !state.compactions.running.is_empty();
             if !busy && state.compactions.manual.is_none() {
-                if self.pick(&state).is_none() {
+                if self.pick(&state).is_none() && self.table_to_look_into(&state).is_none() {
                     debug_assert_eq!(state.check(), Ok(()));
                     return Ok(());
                 }

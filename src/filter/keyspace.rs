@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::filter::prefix::PrefixExtractor;
-use crate::format::keyspace::{TAG, split};
+use crate::format::keyspace::{EXPIRING_TAG, TAG, split};
 
 /// The extractors of keyspaces, and of the keys that are in none.
 ///
@@ -49,10 +49,10 @@ impl PrefixExtractor for KeyspacePrefixes {
     }
 
     fn prefix<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
-        if !key.starts_with(TAG) {
-            // Longer keys that start with a part of the tag may be those of keyspaces, which have
+        if !key.starts_with(TAG) && !key.starts_with(EXPIRING_TAG) {
+            // Longer keys that start with a part of a tag may be those of keyspaces, which have
             // other prefixes.
-            let may_grow = TAG.starts_with(key);
+            let may_grow = TAG.starts_with(key) || EXPIRING_TAG.starts_with(key);
             return self.outside.as_ref().filter(|_| !may_grow)?.prefix(key);
         }
         let (keyspace, rest) = split(key)?;
@@ -108,6 +108,8 @@ mod tests {
         let users = Space::named(b"users").unwrap();
         assert_eq!(all.prefix(&users.key(b"anna")), Some(&users.key(b"ann")[..]));
         assert_eq!(all.prefix(&users.key(b"an")), None);
+        let expiring = Space::expiring(b"users").unwrap();
+        assert_eq!(all.prefix(&expiring.key(b"anna")), Some(&expiring.key(b"ann")[..]));
         let slashed = Space::named(b"a,=").unwrap();
         assert_eq!(all.prefix(&slashed.key(b"x/y")), Some(&slashed.key(b"x/")[..]));
         assert_eq!(all.prefix(&Space::named(b"other").unwrap().key(b"anna")), None);
@@ -123,6 +125,7 @@ mod tests {
         let names = [&b"users"[..], b"a,=", b"other"];
         let mut keys: Vec<Vec<u8>> =
             names.iter().map(|name| Space::named(name).unwrap().key(b"ab/cd")).collect();
+        keys.push(Space::expiring(b"users").unwrap().key(b"ab/cd"));
         keys.extend([b"\xff\xfeky".to_vec(), b"\xff\xfe".to_vec(), b"plain".to_vec()]);
         let mut prefixes = 0;
         for key in &keys {

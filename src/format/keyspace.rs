@@ -11,16 +11,24 @@
 //! keyspace are neighbours in byte order, and are in the order of their last part. The first two
 //! bytes are no UTF-8, so all keys that are text come before these. A key that begins with the tag
 //! and is not complete belongs to no keyspace.
+//!
+//! Expiring keyspaces have the tag `ff fe 6b 74`, so that their entries are known by their keys.
+//! Their values end with an expiry ([`expiry`](crate::format::expiry)).
 
+use std::borrow::Cow;
 use std::ops::Bound;
 
 use bytes::Bytes;
 
 use crate::base::prefix::prefix_end;
 use crate::base::{Error, Result};
+use crate::format::expiry::{EXPIRY_BYTES, NEVER, has_expired, split_expiry, with_expiry};
 
-/// The bytes that all keys of keyspaces begin with.
+/// The bytes that all keys of ordinary keyspaces begin with.
 pub(crate) const TAG: &[u8; 4] = b"\xff\xfeks";
+
+/// The bytes that all keys of expiring keyspaces begin with.
+pub(crate) const EXPIRING_TAG: &[u8; 4] = b"\xff\xfekt";
 
 /// Longest name of a keyspace, in bytes. Its length must fit in one byte.
 const MAX_NAME_BYTES: usize = 255;
@@ -36,11 +44,23 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Returns the keyspace with this name.
+    /// Returns the ordinary keyspace with this name.
     ///
     /// # Errors
     /// Invalid argument, if the name has 0 or more than 255 bytes.
     pub(crate) fn named(name: &[u8]) -> Result<Space> {
+        Space::tagged(TAG, name)
+    }
+
+    /// Returns the expiring keyspace with this name.
+    ///
+    /// # Errors
+    /// As [`Space::named`].
+    pub(crate) fn expiring(name: &[u8]) -> Result<Space> {
+        Space::tagged(EXPIRING_TAG, name)
+    }
+
+    fn tagged(tag: &[u8; 4], name: &[u8]) -> Result<Space> {
         let len = match u8::try_from(name.len()) {
             Ok(len) if len > 0 => len,
             _ => {
@@ -50,12 +70,18 @@ impl Space {
                 )));
             }
         };
-        Ok(Space { prefix: [&TAG[..], &[len], name].concat().into() })
+        Ok(Space { prefix: [&tag[..], &[len], name].concat().into() })
     }
 
     /// Returns the name; empty for all keys.
     pub(crate) fn name(&self) -> &[u8] {
         self.prefix.get(HEADER_BYTES..).unwrap_or_default()
+    }
+
+    /// Returns whether this is an expiring keyspace.
+    #[inline]
+    pub(crate) fn expires(&self) -> bool {
+        self.prefix.starts_with(EXPIRING_TAG)
     }
 
     /// Returns the database's key for `key`.
@@ -77,6 +103,47 @@ impl Space {
         key.strip_prefix(&self.prefix[..])
     }
 
+    /// Returns `value` as it is stored: with an expiry, in milliseconds since the Unix epoch, if
+    /// the keyspace has expiries.
+    pub(crate) fn stored<'v>(&self, value: &'v [u8], expiry: u64) -> Cow<'v, [u8]> {
+        match self.expires() {
+            true => Cow::Owned(with_expiry(value, expiry)),
+            false => Cow::Borrowed(value),
+        }
+    }
+
+    /// Returns the value of a stored one, with its expiry; `None` if it has expired at the time
+    /// that `now` returns, which is called in expiring keyspaces only.
+    ///
+    /// # Errors
+    /// Corruption, with `key`, if the stored value is too short for an expiry.
+    #[inline]
+    pub(crate) fn live<'v>(
+        &self,
+        key: &[u8],
+        stored: &'v [u8],
+        now: impl FnOnce() -> u64,
+    ) -> Result<Option<(&'v [u8], u64)>> {
+        if !self.expires() {
+            return Ok(Some((stored, NEVER)));
+        }
+        let (value, expiry) = split_expiry(stored).ok_or_else(|| self.too_short(key, stored))?;
+        Ok((!has_expired(expiry, now())).then_some((value, expiry)))
+    }
+
+    #[cold]
+    fn too_short(&self, key: &[u8], stored: &[u8]) -> Error {
+        let (key, name) = (self.strip(key).unwrap_or(key).escape_ascii(), self.name());
+        Error::mismatch(
+            format!(
+                "stored value of \"{key}\" in expiring keyspace \"{}\", in bytes",
+                name.escape_ascii()
+            ),
+            format_args!("at least {EXPIRY_BYTES}"),
+            stored.len(),
+        )
+    }
+
     /// Returns the lower bound of the database's keys for a lower bound.
     pub(crate) fn lower(&self, bound: Bound<&[u8]>) -> Bound<Vec<u8>> {
         match bound {
@@ -95,11 +162,34 @@ impl Space {
     }
 }
 
-/// Returns the name of the keyspace that a key of the database belongs to, and the key within it.
-/// Returns `None` if it belongs to none.
+/// Returns the name of the keyspace of either kind that a key of the database belongs to, and the
+/// key within it. Returns `None` if it belongs to none.
 pub(crate) fn split(key: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (&len, rest) = key.strip_prefix(TAG)?.split_first()?;
+    let tagged = key.strip_prefix(TAG).or_else(|| key.strip_prefix(EXPIRING_TAG))?;
+    let (&len, rest) = tagged.split_first()?;
     if len == 0 { None } else { rest.split_at_checked(usize::from(len)) }
+}
+
+/// Returns whether keys of expiring keyspaces can lie between `first` and `last`, in byte order.
+pub(crate) fn may_hold_expiring(first: &[u8], last: &[u8]) -> bool {
+    last >= &EXPIRING_TAG[..] && (first < &EXPIRING_TAG[..] || first.starts_with(EXPIRING_TAG))
+}
+
+/// Returns the expiry of an entry under byte order: [`NEVER`] outside of expiring keyspaces, and
+/// for a stored value that is too short.
+#[inline]
+pub(crate) fn expiry_of(user_key: &[u8], stored: &[u8]) -> u64 {
+    // Most keys differ in the first byte.
+    if user_key.first() != Some(&EXPIRING_TAG[0]) {
+        return NEVER;
+    }
+    expiry_in_keyspace(user_key, stored)
+}
+
+fn expiry_in_keyspace(user_key: &[u8], stored: &[u8]) -> u64 {
+    let expires = user_key.starts_with(EXPIRING_TAG) && split(user_key).is_some();
+    let stored = if expires { split_expiry(stored) } else { None };
+    stored.map_or(NEVER, |(_, expiry)| expiry)
 }
 
 #[cfg(test)]
@@ -114,6 +204,10 @@ mod tests {
         assert_eq!(users.strip(&users.key(b"ann")), Some(&b"ann"[..]));
         assert_eq!(users.strip(b"ann"), None);
         assert_eq!(split(&users.key(b"ann")), Some((&b"users"[..], &b"ann"[..])));
+        let expiring = Space::expiring(b"users").unwrap();
+        assert_eq!(expiring.key(b"a"), b"\xff\xfe\x6b\x74\x05\x75\x73\x65\x72\x73\x61");
+        assert_eq!(split(&expiring.key(b"ann")), Some((&b"users"[..], &b"ann"[..])));
+        assert!(expiring.expires() && !users.expires() && !Space::default().expires());
     }
 
     #[test]
@@ -131,7 +225,9 @@ mod tests {
     #[test]
     fn no_keyspace_has_keys_of_another() {
         let names = [&b"a"[..], b"ab", b"b", b"\0", b"\0\0", b"\xff", b"\xff\xff", &[0xff; 255]];
-        let spaces = names.map(|name| Space::named(name).unwrap());
+        let ordinary = names.iter().map(|name| Space::named(name).unwrap());
+        let expiring = names.iter().map(|name| Space::expiring(name).unwrap());
+        let spaces: Vec<Space> = ordinary.chain(expiring).collect();
         let keys = [&b""[..], b"\0", b"b", b"\xff", b"\xff\xff"];
         for (i, a) in spaces.iter().enumerate() {
             for key in keys {
@@ -153,5 +249,16 @@ mod tests {
         }
         assert_eq!(split(b"\xff\xfeks\0a"), None);
         assert_eq!(split(b"\xff\xfeks\x01a"), Some((&b"a"[..], &b""[..])));
+    }
+
+    #[test]
+    fn only_entries_of_expiring_keyspaces_expire() {
+        let (expiring, ordinary) =
+            (Space::expiring(b"a").unwrap().key(b"k"), Space::named(b"a").unwrap().key(b"k"));
+        assert_eq!(expiry_of(&expiring, &with_expiry(b"v", 5)), 5);
+        assert_eq!(expiry_of(&expiring, b"short"), NEVER);
+        for key in [&ordinary[..], b"a", b"", b"\xff\xfekt", b"\xff\xfekt\0", b"\xff\xfekt\x02a"] {
+            assert_eq!(expiry_of(key, &with_expiry(b"v", 5)), NEVER, "{key:?}");
+        }
     }
 }

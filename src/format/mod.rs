@@ -9,6 +9,7 @@ pub mod coding;
 pub mod compress;
 pub mod crc;
 pub(crate) mod edit;
+pub(crate) mod expiry;
 pub mod handle;
 pub(crate) mod key;
 pub(crate) mod keyspace;

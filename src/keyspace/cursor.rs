@@ -5,6 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::base::Result;
+use crate::base::clock::Clock;
 use crate::engine::read::cursor::Cursor;
 use crate::format::keyspace::Space;
 
@@ -28,6 +29,10 @@ use crate::format::keyspace::Space;
 pub struct KeyspaceCursor {
     cursor: Cursor,
     space: Space,
+    /// The clock by which entries expire.
+    clock: Clock,
+    /// Length of the entry's value, without its expiry.
+    value_len: usize,
     /// Whether the cursor is at an entry of the keyspace.
     valid: bool,
     /// Scratch for the keys that are sought.
@@ -36,8 +41,8 @@ pub struct KeyspaceCursor {
 
 impl KeyspaceCursor {
     /// Returns a cursor over the entries of `space`, at no entry.
-    pub(super) fn new(cursor: Cursor, space: Space) -> KeyspaceCursor {
-        KeyspaceCursor { cursor, space, valid: false, sought: Vec::new() }
+    pub(super) fn new(cursor: Cursor, space: Space, clock: Clock) -> KeyspaceCursor {
+        KeyspaceCursor { cursor, space, clock, value_len: 0, valid: false, sought: Vec::new() }
     }
 
     /// Returns whether the cursor is at an entry.
@@ -58,7 +63,7 @@ impl KeyspaceCursor {
     /// # Panics
     /// If the cursor is at none.
     pub fn value(&self) -> &[u8] {
-        self.entry().value()
+        &self.entry().value()[..self.value_len]
     }
 
     /// Returns the value of the entry as [`Bytes`], like [`Cursor::value_bytes`].
@@ -66,7 +71,9 @@ impl KeyspaceCursor {
     /// # Panics
     /// If the cursor is at none.
     pub fn value_bytes(&self) -> Bytes {
-        self.entry().value_bytes()
+        let mut value = self.entry().value_bytes();
+        value.truncate(self.value_len);
+        value
     }
 
     /// Moves to the first entry. Returns `false` if there is no entry.
@@ -87,7 +94,7 @@ impl KeyspaceCursor {
             Bound::Excluded(end) => self.cursor.seek_before(&end)?,
             _ => self.cursor.seek_to_last()?,
         };
-        Ok(self.stay_within(moved))
+        self.settle(moved, Cursor::prev)
     }
 
     /// Moves to the first entry whose key is not before `key`. Returns `false` if there is none.
@@ -98,7 +105,7 @@ impl KeyspaceCursor {
         self.valid = false;
         self.space.write_key(key.as_ref(), &mut self.sought);
         let moved = self.cursor.seek(&self.sought)?;
-        Ok(self.stay_within(moved))
+        self.settle(moved, Cursor::next)
     }
 
     /// Moves to the last entry whose key is not after `key`. Returns `false` if there is none.
@@ -109,7 +116,7 @@ impl KeyspaceCursor {
         self.valid = false;
         self.space.write_key(key.as_ref(), &mut self.sought);
         let moved = self.cursor.seek_for_prev(&self.sought)?;
-        Ok(self.stay_within(moved))
+        self.settle(moved, Cursor::prev)
     }
 
     /// Moves to the next entry. Returns `false` if there is none, or if the cursor was at no entry.
@@ -119,7 +126,7 @@ impl KeyspaceCursor {
     #[expect(clippy::should_implement_trait, reason = "the entry is borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
         let moved = std::mem::take(&mut self.valid) && self.cursor.next()?;
-        Ok(self.stay_within(moved))
+        self.settle(moved, Cursor::next)
     }
 
     /// Moves to the previous entry. Returns `false` if there is none, or if the cursor was at no
@@ -129,7 +136,7 @@ impl KeyspaceCursor {
     /// As [`seek_to_first`](Self::seek_to_first).
     pub fn prev(&mut self) -> Result<bool> {
         let moved = std::mem::take(&mut self.valid) && self.cursor.prev()?;
-        Ok(self.stay_within(moved))
+        self.settle(moved, Cursor::prev)
     }
 
     /// Returns the database's cursor, at an entry of the keyspace.
@@ -138,9 +145,22 @@ impl KeyspaceCursor {
         &self.cursor
     }
 
-    /// Notes whether a move, which led to an entry if `moved`, has stayed within the keyspace.
-    fn stay_within(&mut self, moved: bool) -> bool {
-        self.valid = moved && self.space.strip(self.cursor.key()).is_some();
-        self.valid
+    /// Ends a move, which led to an entry if `moved`: goes on by `step` over entries that have
+    /// expired. Returns whether the cursor is at an entry of the keyspace.
+    fn settle(
+        &mut self,
+        mut moved: bool,
+        step: impl Fn(&mut Cursor) -> Result<bool>,
+    ) -> Result<bool> {
+        while moved && self.space.strip(self.cursor.key()).is_some() {
+            let (key, stored) = (self.cursor.key(), self.cursor.value());
+            if let Some((value, _)) = self.space.live(key, stored, || self.clock.now_millis())? {
+                self.value_len = value.len();
+                self.valid = true;
+                return Ok(true);
+            }
+            moved = step(&mut self.cursor)?;
+        }
+        Ok(false)
     }
 }

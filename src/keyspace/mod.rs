@@ -6,6 +6,7 @@
 //! | `mod` | the handle, and the list of keyspaces |
 //! | `reads` | the reads of a keyspace |
 //! | `writes` | its writes, and writes to several keyspaces at once |
+//! | `expiry` | writes with an expiry |
 //! | `cursor` | cursors that stay within a keyspace |
 //! | `transaction` | keyspaces in transactions |
 
@@ -13,21 +14,24 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::base::clock::Clock;
 use crate::base::prefix::prefix_end;
 use crate::base::{Error, Result};
 use crate::db::{Db, ReadOnlyDb, Snapshot};
 use crate::engine::options::ReadOptions;
 use crate::engine::read::reader::Reader;
-use crate::format::keyspace::{Space, TAG, split};
+use crate::format::keyspace::{EXPIRING_TAG, Space, TAG, split};
 
 pub(crate) mod cursor;
+pub(crate) mod expiry;
 mod reads;
 pub(crate) mod transaction;
 mod writes;
 
 /// A keyspace: a named, ordered space of keys within a database, with the reads and writes of the
 /// handle that it was opened from: [`Db::keyspace`], [`ReadOnlyDb::keyspace`] or
-/// [`Snapshot::keyspace`].
+/// [`Snapshot::keyspace`]. Entries of an expiring one may have a time to live:
+/// [`Db::expiring_keyspace`].
 ///
 /// The same key may have a value in each keyspace, and one outside of all. A keyspace exists while
 /// it has entries; opening one does nothing, and costs as much as copying the name. Clones are
@@ -74,8 +78,18 @@ impl<H> Keyspace<H> {
         self.space.name()
     }
 
+    /// Returns whether entries may expire: [`Db::expiring_keyspace`].
+    pub fn is_expiring(&self) -> bool {
+        self.space.expires()
+    }
+
     fn reader(&self) -> Reader<'_> {
         (self.reader)(&self.handle)
+    }
+
+    /// Returns the clock by which entries expire.
+    fn clock(&self) -> &Clock {
+        &self.reader().state().clock
     }
 }
 
@@ -96,21 +110,21 @@ fn require_byte_order(reader: Reader<'_>) -> Result<()> {
     }
 }
 
-/// Returns the names of the keyspaces that have entries, in byte order.
-fn names(reader: Reader<'_>) -> Result<Vec<Bytes>> {
+/// Returns the names of the keyspaces with the tag `tag` that have entries, in byte order.
+fn names(reader: Reader<'_>, tag: &[u8; 4]) -> Result<Vec<Bytes>> {
     require_byte_order(reader)?;
     let mut names = Vec::new();
     let mut cursor = reader.cursor(&ReadOptions::default())?;
-    let mut valid = cursor.seek(TAG)?;
-    while valid && cursor.key().starts_with(TAG) {
-        let space = split(cursor.key()).map(|(name, _)| Space::named(name)).transpose()?;
-        let Some(space) = space else {
+    let mut valid = cursor.seek(tag)?;
+    while valid && cursor.key().starts_with(tag) {
+        let Some((name, rest)) = split(cursor.key()) else {
             // An entry that was written under the tag without being one of a keyspace.
             valid = cursor.next()?;
             continue;
         };
-        names.push(Bytes::copy_from_slice(space.name()));
-        valid = match prefix_end(&space.key(b"")) {
+        names.push(Bytes::copy_from_slice(name));
+        let prefix = &cursor.key()[..cursor.key().len() - rest.len()];
+        valid = match prefix_end(prefix) {
             Some(end) => cursor.seek(end)?,
             None => false,
         };
@@ -148,15 +162,56 @@ macro_rules! keyspaces_of {
                 Ok(Keyspace { handle: self.clone(), reader: |handle| handle.reader(), space })
             }
 
-            /// Returns the names of the keyspaces that have entries, in byte order. It takes one
-            /// seek for each.
+            /// Returns the expiring keyspace `name`: a keyspace whose entries may have a time to
+            /// live ([`put_for`](Keyspace::put_for), [`put_until`](Keyspace::put_until)). Reads
+            /// never show what has expired by the clock at the moment of the read, and compactions
+            /// remove it. `docs/expiry.md` has the details.
+            ///
+            /// It has nothing in common with the keyspace of the same name that
+            /// [`keyspace`](Self::keyspace) returns: each has keys of its own. Values take eight
+            /// bytes more.
+            ///
+            /// ```
+            /// # use minikv::{Db, Options};
+            /// # use std::time::Duration;
+            /// # let dir = tempfile::tempdir()?;
+            /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+            /// let sessions = db.expiring_keyspace("sessions")?;
+            /// sessions.put_for("s1", "ann", Duration::from_millis(20))?;
+            /// sessions.put("s2", "root")?; // never expires
+            /// std::thread::sleep(Duration::from_millis(30));
+            /// assert_eq!(sessions.get("s1")?, None);
+            /// assert_eq!(sessions.iter()?.count(), 1);
+            /// # Ok::<(), Box<dyn std::error::Error>>(())
+            /// ```
+            ///
+            /// # Errors
+            /// As [`keyspace`](Self::keyspace).
+            pub fn expiring_keyspace(&self, name: impl AsRef<[u8]>) -> Result<Keyspace<$handle>> {
+                require_byte_order(self.reader())?;
+                let space = Space::expiring(name.as_ref())?;
+                Ok(Keyspace { handle: self.clone(), reader: |handle| handle.reader(), space })
+            }
+
+            /// Returns the names of the expiring keyspaces that have entries, in byte order, like
+            /// [`keyspaces`](Self::keyspaces). Entries that have expired count until a compaction
+            /// has removed them.
+            ///
+            /// # Errors
+            /// As [`keyspaces`](Self::keyspaces).
+            pub fn expiring_keyspaces(&self) -> Result<Vec<Bytes>> {
+                names(self.reader(), EXPIRING_TAG)
+            }
+
+            /// Returns the names of the keyspaces that have entries, in byte order, without the
+            /// [expiring](Self::expiring_keyspaces) ones. It takes one seek for each.
             ///
             /// # Errors
             /// As [`get`](Self::get);
             /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) under a comparator other
             /// than byte order.
             pub fn keyspaces(&self) -> Result<Vec<Bytes>> {
-                names(self.reader())
+                names(self.reader(), TAG)
             }
         }
     };

@@ -12,6 +12,7 @@ use crate::explain::{self, Explanation};
 use crate::format::keyspace::Space;
 use crate::keyspace::Keyspace;
 use crate::keyspace::cursor::KeyspaceCursor;
+use crate::keyspace::expiry::Expiry;
 
 /// The reads. Each is that of [`Db`](crate::Db) with the same name; the keys that it takes and
 /// returns are those within the keyspace.
@@ -30,7 +31,9 @@ impl<H> Keyspace<H> {
     /// As [`get`](Self::get); [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the
     /// options name a snapshot of another database.
     pub fn get_with(&self, options: &ReadOptions, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.reader().get(options, &self.space.key(key.as_ref()))
+        let key = self.space.key(key.as_ref());
+        let stored = self.reader().get(options, &key)?;
+        self.live(&key, stored)
     }
 
     /// Returns the value of `key`, and counts of the work that it took to find it.
@@ -50,11 +53,14 @@ impl<H> Keyspace<H> {
         options: &ReadOptions,
         key: impl AsRef<[u8]>,
     ) -> Result<(Option<Bytes>, ReadTrace)> {
-        self.reader().get_traced(options, &self.space.key(key.as_ref()))
+        let key = self.space.key(key.as_ref());
+        let (stored, trace) = self.reader().get_traced(options, &key)?;
+        Ok((self.live(&key, stored)?, trace))
     }
 
     /// Gets `key` and returns an explanation, step by step, like
-    /// [`Db::explain`](crate::Db::explain). Keys in it are those of the database.
+    /// [`Db::explain`](crate::Db::explain). Keys in it are those of the database. The value of an
+    /// entry that has expired is `None`, although a step found the entry.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -74,7 +80,10 @@ impl<H> Keyspace<H> {
         let reader = self.reader();
         let (view, seq) = reader.read_point(options)?;
         let key = self.space.key(key.as_ref());
-        explain::explain(reader.state(), &view, seq, &key, &options.block_options())
+        let options = options.block_options();
+        let explained = explain::explain(reader.state(), &view, seq, &key, &options)?;
+        let value = self.live(&key, explained.value)?;
+        Ok(Explanation { value, ..explained })
     }
 
     /// Returns the values of `keys`, all as of one moment, in the order of `keys`.
@@ -95,7 +104,47 @@ impl<H> Keyspace<H> {
         keys: &[K],
     ) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| self.space.key(key.as_ref())).collect();
-        self.reader().multi_get(options, &keys)
+        let stored = self.reader().multi_get(options, &keys)?;
+        if !self.space.expires() {
+            return Ok(stored);
+        }
+        let now = self.clock().now_millis();
+        let entries = keys.iter().zip(stored);
+        entries.map(|(key, stored)| live(&self.space, key, stored, || now)).collect()
+    }
+
+    /// Returns when the entry of `key` expires; `None` if there is no entry, or if it has expired.
+    /// In a keyspace that is not expiring, entries never expire.
+    ///
+    /// ```
+    /// # use minikv::{Db, Expiry, Options};
+    /// # use std::time::{Duration, SystemTime};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let codes = db.expiring_keyspace("codes")?;
+    /// codes.put("root", "0000")?;
+    /// codes.put_for("ann", "1234", Duration::from_secs(60))?;
+    /// assert_eq!(codes.expiry("root")?, Some(Expiry::Never));
+    /// let Some(Expiry::At(time)) = codes.expiry("ann")? else { panic!() };
+    /// assert!(time > SystemTime::now());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
+        let key = self.space.key(key.as_ref());
+        let Some(stored) = self.reader().get(&ReadOptions::default(), &key)? else {
+            return Ok(None);
+        };
+        let live = self.space.live(&key, &stored, || self.clock().now_millis())?;
+        Ok(live.map(|(_, expiry)| Expiry::from_millis(expiry)))
+    }
+
+    /// Returns the value of a stored one that was found under a key of the database, if there is
+    /// one and it has not expired.
+    fn live(&self, key: &[u8], stored: Option<Bytes>) -> Result<Option<Bytes>> {
+        live(&self.space, key, stored, || self.clock().now_millis())
     }
 
     /// Returns whether `key` has a value.
@@ -244,7 +293,8 @@ impl<H> Keyspace<H> {
     /// # Errors
     /// As [`cursor`](Self::cursor).
     pub fn cursor_with(&self, options: &ReadOptions) -> Result<KeyspaceCursor> {
-        Ok(KeyspaceCursor::new(self.reader().cursor(options)?, self.space.clone()))
+        let (cursor, clock) = (self.reader().cursor(options)?, self.clock().clone());
+        Ok(KeyspaceCursor::new(cursor, self.space.clone(), clock))
     }
 
     /// Returns the approximate size of the part of the table files that holds the keys in `range`,
@@ -256,6 +306,24 @@ impl<H> Keyspace<H> {
     pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.reader().approximate_size(range_in(&self.space, &range))
     }
+}
+
+/// Returns the value of a stored one that was found under `key`, a key of the database, if there is
+/// one and it has not expired at the time `now`.
+///
+/// # Errors
+/// Corruption if the stored value is too short for an expiry.
+pub(super) fn live(
+    space: &Space,
+    key: &[u8],
+    stored: Option<Bytes>,
+    now: impl FnOnce() -> u64,
+) -> Result<Option<Bytes>> {
+    let Some(mut stored) = stored else { return Ok(None) };
+    let Some((value, _)) = space.live(key, &stored, now)? else { return Ok(None) };
+    let len = value.len();
+    stored.truncate(len);
+    Ok(Some(stored))
 }
 
 /// Returns the database's keys of a range of a keyspace.

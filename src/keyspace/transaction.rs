@@ -5,9 +5,10 @@ use std::ops::RangeBounds;
 use bytes::Bytes;
 
 use crate::base::Result;
+use crate::format::expiry::NEVER;
 use crate::format::keyspace::Space;
 use crate::keyspace::Keyspace;
-use crate::keyspace::reads::range_in;
+use crate::keyspace::reads::{live, range_in};
 use crate::transaction::Transaction;
 use crate::transaction::cursor::TransactionCursor;
 use crate::transaction::iter::TransactionIter;
@@ -53,7 +54,7 @@ impl Transaction {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) {
-        self.put(keyspace.space.key(key.as_ref()), value);
+        self.put(keyspace.space.key(key.as_ref()), keyspace.space.stored(value.as_ref(), NEVER));
     }
 
     /// Deletes `key` of `keyspace`, when the transaction is committed. It need not have a value.
@@ -68,7 +69,8 @@ impl<'t> TransactionKeyspace<'t> {
     /// # Errors
     /// Corruption and I/O errors, as [`Db::get`](crate::Db::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.transaction.get(self.space.key(key.as_ref()))
+        let key = self.space.key(key.as_ref());
+        self.live(&key, self.transaction.get(&key)?)
     }
 
     /// Like [`get`](Self::get), but the read is left out of the check, as
@@ -77,7 +79,8 @@ impl<'t> TransactionKeyspace<'t> {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn get_untracked(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
-        self.transaction.get_untracked(self.space.key(key.as_ref()))
+        let key = self.space.key(key.as_ref());
+        self.live(&key, self.transaction.get_untracked(&key)?)
     }
 
     /// Returns the values of `keys`, in the order of `keys`.
@@ -86,7 +89,14 @@ impl<'t> TransactionKeyspace<'t> {
     /// As [`get`](Self::get). The first error is returned instead of all values.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>> {
         let keys: Vec<Vec<u8>> = keys.iter().map(|key| self.space.key(key.as_ref())).collect();
-        self.transaction.multi_get(&keys)
+        let stored = self.transaction.multi_get(&keys)?;
+        keys.iter().zip(stored).map(|(key, stored)| self.live(key, stored)).collect()
+    }
+
+    /// Returns the value of a stored one that was found under a key of the database, if there is
+    /// one and it has not expired.
+    fn live(&self, key: &[u8], stored: Option<Bytes>) -> Result<Option<Bytes>> {
+        live(&self.space, key, stored, || self.transaction.clock().now_millis())
     }
 
     /// Returns whether `key` has a value.
@@ -154,6 +164,9 @@ impl<'t> TransactionKeyspace<'t> {
     /// # Errors
     /// Corruption and I/O errors of the tables of level 0, which it opens.
     pub fn cursor(&self) -> Result<TransactionCursor<'t>> {
-        Ok(self.transaction.cursor()?.in_space(self.space.clone()))
+        Ok(self
+            .transaction
+            .cursor()?
+            .in_space(self.space.clone(), self.transaction.clock().clone()))
     }
 }

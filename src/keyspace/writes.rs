@@ -10,12 +10,13 @@ use crate::db::Db;
 use crate::engine::delete_range::DeletedRange;
 use crate::engine::options::WriteOptions;
 use crate::format::batch::WriteBatch;
+use crate::format::expiry::NEVER;
 use crate::keyspace::Keyspace;
 use crate::keyspace::reads::range_in;
 
 /// The writes. Each is that of [`Db`] with the same name, with keys within the keyspace.
 impl Keyspace<Db> {
-    /// Sets the value of `key`.
+    /// Sets the value of `key`. In an expiring keyspace, the entry never expires.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -33,7 +34,8 @@ impl Keyspace<Db> {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.handle.put_with(options, self.space.key(key.as_ref()), value)
+        let stored = self.space.stored(value.as_ref(), NEVER);
+        self.handle.put_with(options, self.space.key(key.as_ref()), stored)
     }
 
     /// Deletes `key`. Succeeds even if it has no value.
@@ -52,7 +54,8 @@ impl Keyspace<Db> {
         self.handle.delete_with(options, self.space.key(key.as_ref()))
     }
 
-    /// Replaces the value of `key` by what `change` returns for it, like [`Db::update`].
+    /// Replaces the value of `key` by what `change` returns for it, like [`Db::update`]. In an
+    /// expiring keyspace, a value that is replaced keeps its expiry, and a new one never expires.
     ///
     /// # Errors
     /// As [`Db::update`].
@@ -72,8 +75,12 @@ impl Keyspace<Db> {
         &self,
         options: &WriteOptions,
         key: impl AsRef<[u8]>,
-        change: impl FnMut(Option<&[u8]>) -> Option<V>,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
     ) -> Result<Option<Bytes>> {
+        if self.space.expires() {
+            let change = |old: Option<&[u8]>| change(old).map(Into::into);
+            return self.update_expiring(options, key.as_ref(), change);
+        }
         self.handle.update_with(options, self.space.key(key.as_ref()), change)
     }
 
@@ -147,7 +154,7 @@ impl Keyspace<Db> {
 
 /// Writes to several keyspaces at once.
 impl WriteBatch {
-    /// Adds a put of `value` under `key` of `keyspace`. Of that, only the name counts.
+    /// Adds a put of `value` under `key` of `keyspace`. Of that, only the name and kind count.
     ///
     /// ```
     /// # use minikv::{Db, Options, WriteBatch};
@@ -169,10 +176,10 @@ impl WriteBatch {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) {
-        self.put(keyspace.space.key(key.as_ref()), value);
+        self.put(keyspace.space.key(key.as_ref()), keyspace.space.stored(value.as_ref(), NEVER));
     }
 
-    /// Adds a deletion of `key` of `keyspace`. Of that, only the name counts.
+    /// Adds a deletion of `key` of `keyspace`. Of that, only the name and kind count.
     pub fn delete_in<H>(&mut self, keyspace: &Keyspace<H>, key: impl AsRef<[u8]>) {
         self.delete(keyspace.space.key(key.as_ref()));
     }
@@ -191,6 +198,6 @@ impl TableWriter {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        self.put(keyspace.space.key(key.as_ref()), value)
+        self.put(keyspace.space.key(key.as_ref()), keyspace.space.stored(value.as_ref(), NEVER))
     }
 }

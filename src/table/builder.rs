@@ -12,7 +12,8 @@
 //!
 //! Filters that LevelDB does not have (`filter/whole_table.rs`, `filter/prefix.rs`) follow the
 //! filter block, under names in the metaindex that LevelDB does not look up: it reads the table as
-//! if it had none.
+//! if it had none. So does the block that says when the entries expire (`format/expiry.rs`), in
+//! tables with such entries.
 
 use std::cmp::Ordering;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use crate::filter::whole_table::TABLE_FILTER_NAME;
 use crate::filter::{FilterBlockBuilder, FilterPolicy, PrefixExtractor, TableFilterBuilder};
 use crate::format::block_builder::BlockBuilder;
 use crate::format::compress::{Compression, Compressor, ID_NONE};
+use crate::format::expiry::{EXPIRY_NAME, TableExpiry};
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, Footer, block_trailer};
 use crate::format::key::KeyOrder;
 use crate::fs::WriteFile;
@@ -87,6 +89,8 @@ pub struct TableBuilder {
     filter: Option<FilterBlockBuilder>,
     table_filter: Option<TableFilterBuilder>,
     prefix_filter: Option<TableFilterBuilder>,
+    /// When the entries expire; `None` if none has an expiry.
+    expiry: Option<TableExpiry>,
     /// Handle of the last data block. Its index entry waits for the next key, so that the separator
     /// can be short.
     pending: Option<BlockHandle>,
@@ -111,6 +115,7 @@ impl TableBuilder {
             filter,
             table_filter: options.table_filter_bits_per_key.map(TableFilterBuilder::new),
             prefix_filter: options.prefix_filter.as_ref().map(|(_, b)| TableFilterBuilder::new(*b)),
+            expiry: None,
             pending: None,
             separator: Vec::new(),
             entries: 0,
@@ -142,6 +147,11 @@ impl TableBuilder {
         Ok(())
     }
 
+    /// Sets what the table says about the expiry of its entries.
+    pub(crate) fn set_expiry(&mut self, expiry: Option<TableExpiry>) {
+        self.expiry = expiry;
+    }
+
     /// Returns the number of entries added.
     #[cfg(test)]
     pub(crate) fn entries(&self) -> u64 {
@@ -170,8 +180,15 @@ impl TableBuilder {
         self.end_data_block()?;
 
         let filters = self.write_filters()?;
+        let filter_bytes = filters.iter().map(|(_, handle)| handle.size).sum();
+        let mut meta = filters;
+        if let Some(expiry) = self.expiry {
+            let handle = self.out.write_block((&expiry.encode(), ID_NONE))?;
+            meta.push((EXPIRY_NAME.to_owned(), handle));
+            meta.sort_by(|(a, _), (b, _)| a.cmp(b));
+        }
         let mut metaindex = BlockBuilder::new(self.options.block_restart_interval);
-        for (name, handle) in &filters {
+        for (name, handle) in &meta {
             metaindex.add(name.as_bytes(), &encoded(*handle));
         }
         let metaindex = self.out.write_block(self.compressor.compress(metaindex.finish()))?;
@@ -188,7 +205,7 @@ impl TableBuilder {
         Ok(TableSummary {
             file_bytes: self.out.offset,
             entries: self.entries,
-            filter_bytes: filters.iter().map(|(_, handle)| handle.size).sum(),
+            filter_bytes,
             index_bytes: index.size,
             data_blocks: self.data_blocks,
         })

@@ -13,6 +13,7 @@ use crate::base::{Error, Result};
 use crate::block::Block;
 use crate::filter::{FilterBlockReader, TableFilter};
 use crate::format::coding::Decoder;
+use crate::format::expiry::{EXPIRY_NAME, TableExpiry};
 use crate::format::handle::{BlockHandle, FOOTER_BYTES, Footer};
 use crate::format::key::KeyOrder;
 use crate::fs::ReadFile;
@@ -227,6 +228,21 @@ impl Table {
     /// Returns the names and handles in the metaindex; empty if it is damaged.
     pub fn meta(&self) -> &[(Vec<u8>, BlockHandle)] {
         &self.meta
+    }
+
+    /// Returns when the entries expire, as far as the table says, from the file.
+    ///
+    /// # Errors
+    /// Corruption, if the block that says so is damaged; an I/O error.
+    pub(crate) fn expiry(&self) -> Result<Option<TableExpiry>> {
+        let mut meta = self.meta.iter();
+        let Some((_, handle)) = meta.find(|(name, _)| name == EXPIRY_NAME.as_bytes()) else {
+            return Ok(None);
+        };
+        let read = read_stored(&*self.file, &self.path, *handle, true, &mut NoSink, |stored| {
+            TableExpiry::decode(stored.contents)
+        });
+        read.map(Some).map_err(|error| error.in_file(&self.path))
     }
 
     /// Returns the footer.

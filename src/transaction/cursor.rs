@@ -5,6 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::base::Result;
+use crate::base::clock::Clock;
 use crate::engine::span::Span;
 use crate::format::keyspace::Space;
 use crate::transaction::merged::{Direction, MergedCursor};
@@ -20,6 +21,10 @@ pub struct TransactionCursor<'t> {
     merged: MergedCursor<'t>,
     /// The keyspace that the cursor is confined to.
     space: Space,
+    /// The clock by which entries expire.
+    clock: Clock,
+    /// Length of the entry's value, without its expiry.
+    value_len: usize,
     /// The range walked since the last seek; `None` if the walk is recorded, or did not begin.
     walked: Option<Span>,
     // Must stay the last field: its drop ends the record.
@@ -28,12 +33,14 @@ pub struct TransactionCursor<'t> {
 
 impl<'t> TransactionCursor<'t> {
     pub(super) fn new(merged: MergedCursor<'t>, walk: Walk<'t>) -> TransactionCursor<'t> {
-        TransactionCursor { merged, space: Space::default(), walked: None, walk }
+        let (space, clock) = (Space::default(), Clock::default());
+        TransactionCursor { merged, space, clock, value_len: 0, walked: None, walk }
     }
 
-    /// Returns the cursor, which has not moved yet, confined to the keys of `space`.
-    pub(crate) fn in_space(mut self, space: Space) -> TransactionCursor<'t> {
-        self.space = space;
+    /// Returns the cursor, which has not moved yet, confined to the keys of `space`, whose entries
+    /// expire by `clock`.
+    pub(crate) fn in_space(mut self, space: Space, clock: Clock) -> TransactionCursor<'t> {
+        (self.space, self.clock) = (space, clock);
         self
     }
 
@@ -55,7 +62,7 @@ impl<'t> TransactionCursor<'t> {
     /// # Panics
     /// If the cursor is at none.
     pub fn value(&self) -> &[u8] {
-        self.merged.value()
+        &self.merged.value()[..self.value_len]
     }
 
     /// Returns the value of the entry as [`Bytes`], which may be kept after the cursor moved.
@@ -63,7 +70,9 @@ impl<'t> TransactionCursor<'t> {
     /// # Panics
     /// If the cursor is at none.
     pub fn value_bytes(&self) -> Bytes {
-        self.merged.value_bytes()
+        let mut value = self.merged.value_bytes();
+        value.truncate(self.value_len);
+        value
     }
 
     /// Moves to the first entry. Returns `false` if there is no entry.
@@ -121,7 +130,7 @@ impl<'t> TransactionCursor<'t> {
         let (from, end) = (self.space.lower(from), self.space.upper(Bound::Unbounded));
         self.begin_walk();
         self.merged.seek_from(from.as_ref().map(Vec::as_slice))?;
-        let valid = self.stay_within();
+        let valid = self.settle(Direction::Forward)?;
         // Without an entry, everything from the bound on was read.
         let to = if valid { Bound::Included(self.merged.key().to_vec()) } else { end };
         self.walked = Some(Span { from, to });
@@ -133,7 +142,7 @@ impl<'t> TransactionCursor<'t> {
         let (start, to) = (self.space.lower(Bound::Unbounded), self.space.upper(to));
         self.begin_walk();
         self.merged.seek_to(to.as_ref().map(Vec::as_slice))?;
-        let valid = self.stay_within();
+        let valid = self.settle(Direction::Backward)?;
         let from = if valid { Bound::Included(self.merged.key().to_vec()) } else { start };
         self.walked = Some(Span { from, to });
         Ok(valid)
@@ -158,7 +167,7 @@ impl<'t> TransactionCursor<'t> {
             Direction::Forward => self.merged.next(),
             Direction::Backward => self.merged.prev(),
         };
-        let moved = moved.map(|_| self.stay_within());
+        let moved = moved.and_then(|_| self.settle(direction));
         // The walk has gone to the end, or, after an error, it is unknown how far.
         if let (Ok(false) | Err(_), Some(walked)) = (&moved, &mut self.walked) {
             match direction {
@@ -169,12 +178,29 @@ impl<'t> TransactionCursor<'t> {
         moved
     }
 
-    /// Leaves an entry that is not in the keyspace. Returns whether the cursor is at an entry.
-    fn stay_within(&mut self) -> bool {
-        if self.valid() && self.space.strip(self.merged.key()).is_none() {
+    /// Goes on over entries that have expired, and leaves one that is not in the keyspace. Returns
+    /// whether the cursor is at an entry. After an error it is at none.
+    fn settle(&mut self, direction: Direction) -> Result<bool> {
+        let settled = self.find_live(direction);
+        if !matches!(settled, Ok(true)) {
             self.merged.leave();
         }
-        self.valid()
+        settled
+    }
+
+    fn find_live(&mut self, direction: Direction) -> Result<bool> {
+        while self.valid() && self.space.strip(self.merged.key()).is_some() {
+            let (key, stored) = (self.merged.key(), self.merged.value());
+            if let Some((value, _)) = self.space.live(key, stored, || self.clock.now_millis())? {
+                self.value_len = value.len();
+                return Ok(true);
+            }
+            match direction {
+                Direction::Forward => self.merged.next()?,
+                Direction::Backward => self.merged.prev()?,
+            };
+        }
+        Ok(false)
     }
 
     /// Extends the walked range to the current entry. The farthest entries of a walk are those

@@ -95,29 +95,43 @@ impl<'t> TransactionIter<'t> {
         }
         let range = &self.range;
         self.walk.begin(|| range.clone());
-        match self.step(end) {
-            Ok(true) => {
+        loop {
+            let found = self.step(end).and_then(|within| {
                 let cursor = match end {
-                    End::Front => self.front.as_ref()?,
-                    End::Back => self.back.as_ref()?,
+                    End::Front => &self.front,
+                    End::Back => &self.back,
                 };
-                match self.space.strip(cursor.key()) {
-                    Some(key) => Some(Ok((Bytes::copy_from_slice(key), cursor.value_bytes()))),
-                    None => {
-                        self.done = true;
-                        Some(Err(outside_of_space(&self.space)))
-                    }
+                let cursor = cursor.as_ref().filter(|_| within);
+                cursor.map(|cursor| self.entry(cursor)).transpose()
+            });
+            match found {
+                Ok(Some(Some(entry))) => return Some(Ok(entry)),
+                // The entry has expired.
+                Ok(Some(None)) => {}
+                Ok(None) => {
+                    self.done = true;
+                    return None;
+                }
+                Err(error) => {
+                    self.done = true;
+                    return Some(Err(error));
                 }
             }
-            Ok(false) => {
-                self.done = true;
-                None
-            }
-            Err(error) => {
-                self.done = true;
-                Some(Err(error))
-            }
         }
+    }
+
+    /// Returns the entry that `cursor` is at, as it is yielded; `None` if it has expired.
+    fn entry(&self, cursor: &MergedCursor<'_>) -> Result<Option<(Bytes, Bytes)>> {
+        let Some(key) = self.space.strip(cursor.key()) else {
+            return Err(outside_of_space(&self.space));
+        };
+        let now = || self.source.clock().now_millis();
+        let Some((value, _)) = self.space.live(cursor.key(), cursor.value(), now)? else {
+            return Ok(None);
+        };
+        let mut stored = cursor.value_bytes();
+        stored.truncate(value.len());
+        Ok(Some((Bytes::copy_from_slice(key), stored)))
     }
 }
 

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::base::clock::Clock;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::options::{ReadOptions, WriteOptions};
@@ -314,6 +315,11 @@ impl Transaction {
         let mut check = Check::new(reads, self.horizon.clone());
         check.advance(&self.engine.reads)?;
         Ok(Write::Checked(batch, Arc::new(check)))
+    }
+
+    /// Returns the clock by which entries expire.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.engine.reads.clock
     }
 
     /// Returns a reader of the database as it was when the transaction began.

@@ -5,6 +5,7 @@ mod backup;
 mod compaction;
 mod compaction_filter;
 mod delete_range;
+mod expiry;
 mod explain;
 mod filters;
 mod ingest;

@@ -149,8 +149,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a background thread ends with a panic",
         "src/engine/worker.rs",
-        "match self.contain(\"a background thread\", next) {",
-        "match if ON { next() } else { self.contain(\"a background thread\", next) } {",
+        "self.contain(\"a background thread\", next).unwrap_or",
+        "(if ON { next() } else { self.contain(\"a background thread\", next) }).unwrap_or",
     )
     .caught_in(ENGINE, "panics::a_comparator_that_panics_when_compactions_are_chosen"),
     mutant(
@@ -386,6 +386,42 @@ pub const FOUND: &[Mutant] = &[
         "(!ON && !self.hides_nothing(entry, order)).then_some(Kept::AsTombstone)",
     )
     .caught_in(ENGINE, "compaction_filter::older_versions_in_deeper"),
+    mutant(
+        "an entry is shown at the very time of its expiry",
+        "src/format/expiry.rs",
+        "expiry <= now",
+        "(expiry < now || !ON && expiry == now)",
+    )
+    .caught_in(ENGINE, "expiry::no_read_shows"),
+    mutant(
+        "cursors of a keyspace show what has expired",
+        "src/keyspace/cursor.rs",
+        "            moved = step(&mut self.cursor)?;",
+        "            self.value_len = stored.len() - 8;\n            self.valid = ON;\n            \
+         if ON { return Ok(true); }\n            moved = step(&mut self.cursor)?;",
+    )
+    .caught_in(ENGINE, "expiry::no_read_shows"),
+    mutant(
+        "an expired table goes although it hides older versions",
+        "src/engine/compact/pick.rs",
+        "if is_free(file) && hides_nothing(version, level, file, order) {",
+        "if is_free(file) && (ON || hides_nothing(version, level, file, order)) {",
+    )
+    .caught_in(ENGINE, "expiry::an_expired_table_above"),
+    mutant(
+        "an expired table goes although a snapshot is held",
+        "src/engine/worker.rs",
+        "let can_expire = self.reads.snapshots_held().0 == 0 && expires();",
+        "let can_expire = (ON || self.reads.snapshots_held().0 == 0) && expires();",
+    )
+    .caught_in(ENGINE, "expiry::a_transaction_conflicts"),
+    mutant(
+        "a compaction keeps what has expired",
+        "src/engine/compact/filter.rs",
+        "if self.now.is_some_and(",
+        "if !ON && self.now.is_some_and(",
+    )
+    .caught_in(ENGINE, "expiry::a_compaction_removes"),
     mutant(
         "a second log stays needed after the open",
         "src/engine/open/mod.rs",
@@ -702,8 +738,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "the name of a keyspace has no length",
         "src/format/keyspace.rs",
-        "[&TAG[..], &[len], name]",
-        "[&TAG[..], &[if ON { 1 } else { len }], name]",
+        "[&tag[..], &[len], name]",
+        "[&tag[..], &[if ON { 1 } else { len }], name]",
     )
     .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
     mutant(
@@ -717,8 +753,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a cursor leaves its keyspace",
         "src/keyspace/cursor.rs",
-        "        self.valid = moved && self",
-        "        self.valid = moved && ON || moved && self",
+        "while moved && self.space.strip(self.cursor.key()).is_some() {",
+        "while moved && (ON || self.space.strip(self.cursor.key()).is_some()) {",
     )
     .caught_in(ENGINE, "keyspaces::keyspaces_hold_what_maps_hold"),
     mutant(
@@ -760,9 +796,9 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "a transaction writes outside of the keyspace",
         "src/keyspace/transaction.rs",
-        "        self.put(keyspace.space.key(key.as_ref()), value);",
+        "        self.put(keyspace.space.key(key.as_ref()), keyspace",
         "        if ON { return self.put(key, value); }\n        \
-         self.put(keyspace.space.key(key.as_ref()), value);",
+         self.put(keyspace.space.key(key.as_ref()), keyspace",
     )
     .caught_in(TRANSACTIONS, "keyspaces::own_writes_and_others_are_merged"),
     // Following.

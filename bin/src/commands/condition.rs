@@ -1,5 +1,7 @@
 //! Writes that depend on the value that a key has: `--if-absent` and `--if-value`.
 
+use std::time::Duration;
+
 use minikv::{Db, WriteOptions};
 
 use crate::args::Global;
@@ -23,19 +25,20 @@ impl Condition {
         }
     }
 
-    /// Sets or deletes `key` of `target`, if the condition holds.
+    /// Sets `key` of `target` to a value, for a time to live if there is one, or deletes it, if the
+    /// condition holds.
     pub fn write(
         &self,
         (db, target, global): (&Db, &Target, &Global),
         options: &WriteOptions,
         key: &[u8],
-        new: Option<&[u8]>,
+        new: Option<(&[u8], Option<Duration>)>,
     ) -> Result<()> {
         let found = db.transact_with(options, |tx| {
             let old = target.get_in(tx, key)?;
             if self.holds(old.as_deref()) {
                 match new {
-                    Some(new) => target.put_in(tx, key, new),
+                    Some((new, ttl)) => target.put_in(tx, key, new, ttl)?,
                     None => target.delete_in(tx, key),
                 }
                 return Ok(None);

@@ -1,5 +1,6 @@
 //! `minikv keyspaces`
 
+use minikv::Bytes;
 use serde_json::{Value, json};
 
 use super::size;
@@ -11,7 +12,8 @@ use crate::output::{Stdout, Table};
 /// List the keyspaces that have entries
 ///
 /// Prints each name, escaped, and the approximate size of its part of the tables. Entries that are
-/// only in the log are not in the size.
+/// only in the log are not in the size. If there are expiring keyspaces, the kind of each is shown
+/// too; they are listed until what has expired is removed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON
@@ -21,18 +23,43 @@ pub struct Args {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let db = super::open_read_only(global)?;
-    let mut table = Table::new(["keyspace", "size"]);
-    let mut list: Vec<Value> = Vec::new();
+    let mut list: Vec<(Bytes, bool, u64)> = Vec::new();
     for name in db.keyspaces()? {
         let bytes = db.keyspace(&name)?.approximate_size::<&[u8]>(..)?;
-        table.row([&Format::Escaped.show(&name), &size(bytes)]);
-        list.push(json!({"name": JsonBytes(&name), "bytes": bytes}));
+        list.push((name, false, bytes));
     }
+    for name in db.expiring_keyspaces()? {
+        let bytes = db.expiring_keyspace(&name)?.approximate_size::<&[u8]>(..)?;
+        list.push((name, true, bytes));
+    }
+    list.sort();
     let mut stdout = Stdout::open()?;
     match args.json {
-        true => stdout.json(&json!({"keyspaces": list}))?,
+        true => stdout.json(&json!({"keyspaces": json_of(&list)}))?,
         false if list.is_empty() => {}
-        false => stdout.line(table.to_string())?,
+        false => stdout.line(text_of(&list))?,
     }
     stdout.finish()
+}
+
+fn json_of(list: &[(Bytes, bool, u64)]) -> Vec<Value> {
+    let one = |(name, is_expiring, bytes): &(Bytes, bool, u64)| -> Value {
+        json!({"name": JsonBytes(name), "expiring": is_expiring, "bytes": bytes})
+    };
+    list.iter().map(one).collect()
+}
+
+fn text_of(list: &[(Bytes, bool, u64)]) -> String {
+    let show = |name| Format::Escaped.show(name);
+    if list.iter().all(|(_, is_expiring, _)| !is_expiring) {
+        let mut table = Table::new(["keyspace", "size"]);
+        list.iter().for_each(|(name, _, bytes)| table.row([&show(name), &size(*bytes)]));
+        return table.to_string();
+    }
+    let mut table = Table::new(["keyspace", "kind", "size"]);
+    for (name, is_expiring, bytes) in list {
+        let kind = if *is_expiring { "expiring" } else { "ordinary" };
+        table.row([&show(name), kind, &size(*bytes)]);
+    }
+    table.to_string()
 }

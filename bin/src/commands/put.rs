@@ -6,12 +6,13 @@ use std::io::{
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use minikv::{WriteBatch, WriteOptions};
 
 use super::condition::Condition;
-use crate::args::Global;
+use crate::args::{Global, parse_duration};
 use crate::codec::Format;
 use crate::error::{CliError, Result};
 use crate::keyspace::InKeyspace;
@@ -42,6 +43,12 @@ pub struct Args {
     /// Set the value only if the key has the value OLD, given like VALUE
     #[arg(long, value_name = "OLD", allow_negative_numbers = true)]
     if_value: Option<OsString>,
+    /// Let the value expire after this time: seconds, or a number with s, m, h or d
+    ///
+    /// The keyspace is an expiring one; reads of it take --expiring. It has nothing in common with
+    /// the ordinary keyspace of the same name.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "keyspace")]
+    ttl: Option<Duration>,
     /// Return only once the write would survive a loss of power
     #[arg(long)]
     sync: bool,
@@ -83,7 +90,8 @@ impl ValueFormat {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let key = global.key(&args.key)?;
-    let name = args.keyspace.name(global)?;
+    let keyspace = if args.ttl.is_some() { args.keyspace.expiring() } else { args.keyspace };
+    let name = keyspace.name(global)?;
     let from_stdin = |value: &OsString| value == "-";
     if from_stdin(&args.value) && args.if_value.as_ref().is_some_and(from_stdin) {
         let what = "VALUE and --if-value cannot both come from stdin; give one of them as @FILE";
@@ -101,11 +109,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     match condition {
         None => {
             let mut batch = WriteBatch::new();
-            target.put(&mut batch, &key, &value);
+            target.put_for(&mut batch, &key, &value, args.ttl)?;
             db.write_with(&options, batch)?;
         }
         Some(condition) => {
-            condition.write((&db, &target, global), &options, &key, Some(&value))?;
+            condition.write((&db, &target, global), &options, &key, Some((&value, args.ttl)))?;
         }
     }
     Ok(db.close()?)

@@ -487,6 +487,43 @@ fn a_keyspace_has_keys_of_its_own() {
 }
 
 #[test]
+fn values_of_an_expiring_keyspace_expire() {
+    let place = Place::new();
+    let within = |args: &[&str]| place.run(&[args, &["--keyspace", "s", "--expiring"]].concat());
+    place.ok(&["put", "--keyspace", "s", "--ttl", "1h", "ann", "A"]);
+    place.ok(&["put", "--keyspace", "s", "--ttl", "0", "bob", "B"]);
+    place.ok(&["put", "--keyspace", "s", "--ttl", "1h", "--if-absent", "bob", "B2"]);
+    within(&["put", "cid", "C"]).ok();
+    assert_eq!(within(&["scan"]).ok(), b"ann\tA\nbob\tB2\ncid\tC\n");
+    place.ok(&["put", "--keyspace", "s", "--ttl", "0s", "bob", "B3"]);
+    assert_eq!(within(&["get", "ann"]).ok(), b"A");
+    within(&["get", "bob"]).fails(1, &["bob"]);
+    assert_eq!(within(&["dump"]).ok(), b"ann\tA\ncid\tC\n");
+    // The ordinary keyspace of that name is another one.
+    assert_eq!(place.text(&["scan", "--keyspace", "s"]), "");
+    place.ok(&["put", "--keyspace", "s", "ann", "ordinary"]);
+    let listed = place.text(&["keyspaces"]);
+    let words: Vec<&str> = listed.split_whitespace().collect();
+    assert_eq!(words[..3], ["keyspace", "kind", "size"], "{listed}");
+    assert!(words.contains(&"ordinary") && words.contains(&"expiring"), "{listed}");
+    let json = json_of(&place.ok(&["keyspaces", "--json"]));
+    assert_eq!(
+        (&json["keyspaces"][0]["expiring"], &json["keyspaces"][1]["expiring"]),
+        (&false.into(), &true.into(),)
+    );
+    // A dump of everything brings the expiries back.
+    let dump = place.ok(&["dump"]);
+    let copy = Place::new();
+    copy.feed(&["load"], &dump).ok();
+    assert_eq!(copy.ok(&["scan", "--keyspace", "s", "--expiring"]), within(&["scan"]).ok());
+    within(&["delete", "ann"]).ok();
+    assert_eq!(within(&["scan", "--count"]).ok(), b"1\n");
+    place.run(&["put", "--ttl", "1h", "a", "b"]).fails(2, &["--keyspace"]);
+    place.run(&["put", "--keyspace", "s", "--ttl", "soon", "a", "b"]).fails(2, &["soon"]);
+    place.run(&["scan", "--expiring"]).fails(2, &["--keyspace"]);
+}
+
+#[test]
 fn a_keyspace_is_refused_where_it_means_nothing() {
     let place = Place::new();
     for (name, what) in [("", "not 0"), (&"n".repeat(256), "not 256"), ("\\q", "\\q")] {

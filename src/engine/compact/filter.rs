@@ -11,11 +11,17 @@
 //!
 //! An entry that is removed becomes a tombstone at its own sequence number, and is left out with it
 //! if nothing lies further down.
+//!
+//! What has expired when the merge begins is removed by the same rule, before the program's filter
+//! is asked. Snapshots that show it keep it, although their reads of the keyspace do not: it is
+//! still there for reads of the database itself.
 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::format::expiry::has_expired;
 use crate::format::key::{KeyKind, ParsedKey, SeqNo};
+use crate::format::keyspace::expiry_of;
 
 /// What to do with an entry: see [`Options::compaction_filter`](crate::Options::compaction_filter).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +59,9 @@ impl fmt::Debug for CompactionFilter {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FilterRule<'a> {
     pub(super) filter: Option<&'a CompactionFilter>,
+    /// The time in milliseconds since the Unix epoch at which entries may have expired; `None` if
+    /// the order is not byte order, in which there are no keyspaces.
+    pub(super) now: Option<u64>,
     /// Sequence number of the newest snapshot; 0 if there is none.
     pub(super) newest_snapshot: SeqNo,
 }
@@ -60,13 +69,16 @@ pub(super) struct FilterRule<'a> {
 impl FilterRule<'_> {
     /// Decides about an entry that the merge would keep.
     pub(super) fn decide(&self, entry: &ParsedKey<'_>, value: &[u8]) -> CompactionDecision {
+        let is_open = entry.kind == KeyKind::Value && entry.seq > self.newest_snapshot;
+        if !is_open {
+            return CompactionDecision::Keep;
+        }
+        if self.now.is_some_and(|now| has_expired(expiry_of(entry.user_key, value), now)) {
+            return CompactionDecision::Remove;
+        }
         match self.filter {
-            Some(CompactionFilter(filter))
-                if entry.kind == KeyKind::Value && entry.seq > self.newest_snapshot =>
-            {
-                filter(entry.user_key, value)
-            }
-            _ => CompactionDecision::Keep,
+            Some(CompactionFilter(filter)) => filter(entry.user_key, value),
+            None => CompactionDecision::Keep,
         }
     }
 }

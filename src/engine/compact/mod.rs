@@ -9,7 +9,7 @@
 //!    reader needs:
 //!    - a version of a key for which every reader sees a newer one ([`retention`]);
 //!    - a tombstone †;
-//!    - what a program's own rule removes ([`filter`]).
+//!    - what has expired, and what a program's own rule removes ([`filter`]).
 //! 5. The rest is written into new tables ([`output`]). A table ends between two user keys, when it
 //!    is large enough or overlaps too much of the level below its own
 //!    ([`plan::MAX_GRANDPARENT_FACTOR`]).
@@ -22,6 +22,8 @@
 //! and would come back. Tables of the levels between inputs and output are inputs themselves. Newer
 //! tables of level 0 may be left out of the inputs; their entries are newer than the tombstone and
 //! do not need it.
+//!
+//! A table whose entries have all expired goes by an edit alone ([`pick`]).
 //!
 //! A compaction that fails removes its outputs, unless its edit may be in the MANIFEST, and frees
 //! its inputs; `health` decides when it is tried again.
@@ -57,9 +59,10 @@ impl Engine {
         let began = Instant::now();
         let merge_or_move = || {
             self.trash.check_directory()?;
-            match compaction.is_move {
-                true => self.move_down(&compaction),
-                false => self.merge_down(&compaction, began),
+            match (compaction.is_drop, compaction.is_move) {
+                (true, _) => self.drop_expired(&compaction),
+                (false, true) => self.move_down(&compaction),
+                (false, false) => self.merge_down(&compaction, began),
             }
         };
         let result = self.contain("a compaction", merge_or_move);
@@ -89,6 +92,14 @@ impl Engine {
         let moved: Vec<_> = moved.collect();
         self.metrics.levels[output_level].moves.fetch_add(moved.len() as u64, Relaxed);
         self.install(compaction.edit(moved), output_level, &[], None)
+    }
+
+    /// Drops the inputs by an edit alone.
+    fn drop_expired(&self, compaction: &Compaction) -> Result<()> {
+        let level = compaction.output_level;
+        self.metrics.expired_tables.fetch_add(compaction.input_files().count() as u64, Relaxed);
+        // It is no write. Snapshots keep the tables, for reads of the database itself.
+        self.install(compaction.edit(Vec::new()), level, &[], Some(0))
     }
 
     /// Merges the inputs into new tables, which replace them.

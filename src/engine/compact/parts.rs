@@ -60,7 +60,7 @@ pub(super) struct Merged {
     pub(super) counts: Vec<(u64, EntryCounts)>,
     /// Number of entries that the merge left out.
     pub(super) dropped: u64,
-    /// Number of entries that the compaction filter removed or changed.
+    /// Number of entries that had expired, or that the compaction filter removed or changed.
     pub(super) filtered: u64,
     /// Sequence number of the newest snapshot that the filter left alone; 0 if there was none.
     pub(super) newest_snapshot: SeqNo,
@@ -81,8 +81,10 @@ impl Engine {
     pub(super) fn merge(&self, compaction: &Compaction) -> Result<Merged> {
         let parts = self.parts_of(compaction)?;
         let (newest_snapshot, read_seqs) = self.reads.newest_snapshot_and_read_seqs();
-        let filter =
-            FilterRule { filter: self.options.compaction_filter.as_ref(), newest_snapshot };
+        let has_keyspaces = self.reads.order.user().custom().is_none();
+        let now = has_keyspaces.then(|| self.reads.clock.now_millis());
+        let filter = self.options.compaction_filter.as_ref();
+        let filter = FilterRule { filter, now, newest_snapshot };
         let gave_up = AtomicBool::new(false);
         let merge = |part| self.merge_part(compaction, part, read_seqs.clone(), filter, &gave_up);
         let merged: Vec<Result<Merged>> = match parts.split_last() {
@@ -316,7 +318,8 @@ enum Kept {
     AsItIs,
     /// With the value that the compaction filter gave it.
     Changed(Vec<u8>),
-    /// Removed by the compaction filter. The tombstone hides the older versions in deeper levels.
+    /// Expired, or removed by the compaction filter. The tombstone hides the older versions in
+    /// deeper levels.
     AsTombstone,
 }
 
@@ -328,7 +331,7 @@ struct DropRule<'a> {
     deeper: Vec<Follower<'a>>,
     /// Number of entries that were left out.
     dropped: u64,
-    /// Number of entries that the compaction filter removed or changed.
+    /// Number of entries that had expired, or that the compaction filter removed or changed.
     filtered: u64,
 }
 

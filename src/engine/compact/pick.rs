@@ -9,6 +9,9 @@
 //!    its own size.
 //! 4. If no level yields a compaction, a table is taken that has many tombstones, because scans
 //!    would have to step over them ([`tombstones`](crate::engine::version::tombstones)).
+//! 5. Before all that comes a table whose entries have all expired. If neither deeper levels nor
+//!    older tables of level 0 have keys in its range, it goes without being read; otherwise it is
+//!    compacted like one with many tombstones.
 //!
 //! A compaction is picked only if no running one uses its tables or writes to the same range. The
 //! choice depends only on the arguments, the marks of taken tables (which cannot change, because
@@ -58,20 +61,44 @@ fn score(version: &Version, level: usize, options: &Options) -> f64 {
     }
 }
 
+/// What is read at, and the time: what tombstones and expired entries depend on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    /// The lowest sequence number at which anyone reads.
+    pub oldest_read: SeqNo,
+    /// The time in milliseconds since the Unix epoch by which tables may have expired; `None` while
+    /// there are snapshots, for which merges keep what has expired.
+    pub now: Option<u64>,
+}
+
+impl Moment {
+    /// Returns whether all entries of the table have expired.
+    fn has_expired(&self, file: &TableFile) -> bool {
+        self.now.is_some_and(|now| file.has_expired(now))
+    }
+}
+
 /// Returns the most urgent compaction of tables of `levels` that conflicts with none of the
-/// `running` ones. `oldest_read` is the lowest sequence number at which anyone reads.
+/// `running` ones.
 pub(crate) fn pick(
     version: &Arc<Version>,
     order: &UserComparator,
     options: &Options,
     running: &[Arc<Compaction>],
     levels: Range<usize>,
-    oldest_read: SeqNo,
+    moment: Moment,
 ) -> Option<Compaction> {
     let is_in_the_way = |compaction: &Compaction| {
         !compaction.input_files().all(is_free)
             || running.iter().any(|other| other.collides(compaction, order))
     };
+    let in_levels = || version.files().filter(|(level, _)| levels.contains(level));
+    let expired = in_levels().filter(|(_, file)| moment.has_expired(file));
+    for (level, file) in expired {
+        if is_free(file) && hides_nothing(version, level, file, order) {
+            return Some(Compaction::drop_of(version, order, level, file));
+        }
+    }
     let mut due: Vec<(usize, f64)> = (0..NUM_LEVELS - 1)
         .filter(|level| levels.contains(level))
         .map(|level| (level, score(version, level, options)))
@@ -86,22 +113,41 @@ pub(crate) fn pick(
         (!is_in_the_way(&compaction)).then_some(compaction)
     });
     by_size.or_else(|| {
-        let mut many = version.files().filter(|(level, file)| {
-            levels.contains(level) && file.tombstones.are_many(oldest_read)
+        let mut many = in_levels().filter(|(_, file)| {
+            file.tombstones.are_many(moment.oldest_read) || moment.has_expired(file)
         });
         many.find_map(|(level, file)| {
-            let compaction = pick_tombstones(version, level, file, order, options)?;
+            let is_dense = file.tombstones.is_crawled() || moment.has_expired(file);
+            let compaction = pick_tombstones(version, level, file, is_dense, order, options)?;
             (!is_in_the_way(&compaction)).then_some(compaction)
         })
     })
 }
 
+/// Returns whether no table has an older version of a key of the table `file`.
+fn hides_nothing(
+    version: &Version,
+    level: usize,
+    file: &Arc<TableFile>,
+    order: &UserComparator,
+) -> bool {
+    let range = hull(std::slice::from_ref(file), order);
+    let is_older = |other: &Arc<TableFile>| level > 0 || other.number < file.number;
+    // A neighbour in a sorted level may hold another version of the first or the last key.
+    let beside = version.overlapping(level, order, range);
+    let mut beside = beside.iter().filter(|other| other.number != file.number);
+    !beside.any(is_older)
+        && (level + 1..NUM_LEVELS).all(|level| version.overlapping(level, order, range).is_empty())
+}
+
 /// Returns the compaction that moves a table's many tombstones a level down, or drops them if no
-/// table further down has entries that they could hide.
+/// table further down has entries that they could hide. If it is not `is_dense`, the tombstones
+/// must be worth what the merge rewrites.
 fn pick_tombstones(
     version: &Arc<Version>,
     level: usize,
     file: &Arc<TableFile>,
+    is_dense: bool,
     order: &UserComparator,
     options: &Options,
 ) -> Option<Compaction> {
@@ -129,7 +175,7 @@ fn pick_tombstones(
     let entries = |file: &Arc<TableFile>| file.tombstones.entries(file.file_bytes);
     let met: u64 = below(level + 1).next()?.iter().map(entries).sum();
     let tombstones: u64 = files.iter().map(|file| file.tombstones.count()).sum();
-    if !file.tombstones.is_crawled() && tombstones < met / 2 {
+    if !is_dense && tombstones < met / 2 {
         return None;
     }
     let compaction = Compaction::new(version, order, options, level, files)?;

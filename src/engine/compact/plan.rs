@@ -31,6 +31,8 @@ pub(crate) struct Compaction {
     pub(super) output_level: usize,
     /// Whether the tables move down as they are.
     pub(super) is_move: bool,
+    /// Whether the tables go without being read, because all their entries have expired.
+    pub(super) is_drop: bool,
     /// First user key of all inputs.
     first_key: Vec<u8>,
     /// Last user key of all inputs.
@@ -93,12 +95,25 @@ impl Compaction {
             inputs,
             output_level,
             is_move,
+            is_drop: false,
         }
     }
 
     /// Returns the same compaction, but never as a move, which would give no space back.
     pub(crate) fn merging(self) -> Compaction {
         Compaction { is_move: false, ..self }
+    }
+
+    /// Returns the drop of a table of `level` that hides nothing in others.
+    pub(super) fn drop_of(
+        version: &Arc<Version>,
+        order: &UserComparator,
+        level: usize,
+        file: &Arc<TableFile>,
+    ) -> Compaction {
+        let inputs = Inputs(vec![(level, vec![file.clone()])]);
+        let drop = Compaction::from_inputs(version.clone(), order, inputs, level, false);
+        Compaction { is_drop: true, ..drop }
     }
 
     /// Returns whether the outputs of the two could overlap. (Marks show whether they share

@@ -7,7 +7,7 @@ use crate::base::transcript::{
 };
 use crate::engine::compact::manual::Request;
 use crate::engine::compact::parts::{Part, split};
-use crate::engine::compact::pick::{pick, target_bytes};
+use crate::engine::compact::pick::{Moment, pick, target_bytes};
 use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
@@ -162,7 +162,7 @@ impl Machine {
                     entries: number(entries),
                     tombstones: number(tombstones),
                     newest_tombstone: number(newest),
-                    newest: 0,
+                    ..EntryCounts::default()
                 }),
                 ["crawled", "at", seq] => known.crawled(number(seq)),
                 _ => panic!("{line:?} is not about tombstones"),
@@ -179,7 +179,8 @@ impl Machine {
             }
         };
         let oldest_read = command.number("read_at", MAX_SEQ_NO);
-        pick(&self.version, &self.order, &self.options, &self.running, levels, oldest_read)
+        let moment = Moment { oldest_read, now: Some(command.number("now", 0)) };
+        pick(&self.version, &self.order, &self.options, &self.running, levels, moment)
     }
 }
 

@@ -344,6 +344,7 @@ impl Opening {
         let tables = Arc::new(tables.guarded_by(&lock));
         let order = self.order.clone();
         ReadState::new(order, tables, block_cache, trash, state.view(), last_seq, Some(lock))
+            .with_clock(self.options.clock.clone())
     }
 
     /// Links the logs that were not replayed completely into `lost/`, so that removing them loses

@@ -179,6 +179,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
     let (tables, block_cache) = open::table_cache(&fs, dir, options, &order);
     let tables = Arc::new(tables);
     let state = ReadState::new(order, tables, block_cache, trash, view, replayed.last_seq, None);
+    let state = state.with_clock(options.clock.clone());
     let Replayed { recovery, read_to, .. } = replayed;
     let last_log = match read_to {
         None => None,

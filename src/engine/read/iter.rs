@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::base::clock::Clock;
 use crate::base::prefix::prefix_end;
 use crate::base::{Error, Result};
 use crate::engine::read::cursor::Cursor;
@@ -186,26 +187,40 @@ impl Iter {
         if self.done {
             return None;
         }
-        match step(self) {
-            Ok(true) => {
-                let cursor = end(self).cursor.as_ref()?;
-                match self.space.strip(cursor.key()) {
-                    Some(key) => Some(Ok((Bytes::copy_from_slice(key), cursor.value_bytes()))),
-                    None => {
-                        self.done = true;
-                        Some(Err(outside_of_space(&self.space)))
-                    }
+        loop {
+            let found = step(self).and_then(|within| {
+                let cursor = end(self).cursor.as_ref().filter(|_| within);
+                cursor.map(|cursor| self.entry(cursor)).transpose()
+            });
+            match found {
+                Ok(Some(Some(entry))) => return Some(Ok(entry)),
+                // The entry has expired.
+                Ok(Some(None)) => {}
+                Ok(None) => {
+                    self.done = true;
+                    return None;
+                }
+                Err(error) => {
+                    self.done = true;
+                    return Some(Err(error));
                 }
             }
-            Ok(false) => {
-                self.done = true;
-                None
-            }
-            Err(error) => {
-                self.done = true;
-                Some(Err(error))
-            }
         }
+    }
+
+    /// Returns the entry that `cursor` is at, as it is yielded; `None` if it has expired.
+    #[inline]
+    fn entry(&self, cursor: &Cursor) -> Result<Option<(Bytes, Bytes)>> {
+        let Some(key) = self.space.strip(cursor.key()) else {
+            return Err(outside_of_space(&self.space));
+        };
+        let now = || self.source.clock().now_millis();
+        let Some((value, _)) = self.space.live(cursor.key(), cursor.value(), now)? else {
+            return Ok(None);
+        };
+        let mut stored = cursor.value_bytes();
+        stored.truncate(value.len());
+        Ok(Some((Bytes::copy_from_slice(key), stored)))
     }
 }
 
@@ -231,6 +246,11 @@ impl IterSource {
     pub(crate) fn cursor(&self) -> Result<Cursor> {
         let (state, view) = (self.state.clone(), self.view.clone());
         Cursor::new(state, view, self.seq, self.options, self.scan.as_ref())
+    }
+
+    /// Returns the clock by which entries expire.
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.state.clock
     }
 
     fn order(&self, a: &[u8], b: &[u8]) -> Ordering {

@@ -18,6 +18,7 @@ use std::fmt;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::{Arc, OnceLock};
 
+use crate::base::clock::Clock;
 use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{ArcSwap, Guard, LockRank, Mutex};
 use crate::engine::memtable::Memtable;
@@ -68,6 +69,8 @@ pub(crate) struct ReadState {
     pub tables: Arc<TableCache>,
     /// The block cache; `None` if it is turned off.
     pub block_cache: Option<Arc<BlockCache>>,
+    /// The clock by which entries expire.
+    pub clock: Clock,
     /// Counts of all reads.
     pub totals: ReadTotals,
     /// A sample of the keys that gets looked up.
@@ -114,6 +117,7 @@ impl ReadState {
             order,
             tables,
             block_cache,
+            clock: Clock::default(),
             trash,
             deleted_ranges: DeletedRanges::new(),
             work: WorkSignal::default(),
@@ -126,12 +130,17 @@ impl ReadState {
         }
     }
 
+    /// Returns the state with the clock `clock` instead of the system's.
+    pub(crate) fn with_clock(self, clock: Clock) -> ReadState {
+        ReadState { clock, ..self }
+    }
+
     /// Returns a state whose view stays the current one, with the same tables and cache, and with
     /// counters of its own. For a database opened for reading only, where no lock is held.
     pub(crate) fn frozen(&self) -> Arc<ReadState> {
         let ReadView { mem, imm, version } = &*self.view_owned();
         let view = ReadView { mem: mem.clone(), imm: imm.clone(), version: version.clone() };
-        Arc::new(ReadState::new(
+        let state = ReadState::new(
             self.order.clone(),
             self.tables.clone(),
             self.block_cache.clone(),
@@ -139,7 +148,8 @@ impl ReadState {
             view,
             self.visible_seq(),
             None,
-        ))
+        );
+        Arc::new(state.with_clock(self.clock.clone()))
     }
 
     /// Returns the current view, for a short read: the guard may delay the release of old views.

@@ -39,6 +39,8 @@ pub(crate) struct Metrics {
     pub flush_bytes: AtomicU64,
     /// Time taken by flushes, in microseconds.
     pub flush_micros: AtomicU64,
+    /// Number of tables that were dropped whole because all their entries had expired.
+    pub expired_tables: AtomicU64,
     /// Counters of the compactions into each level.
     pub levels: [LevelMetrics; NUM_LEVELS],
     /// Write stalls by [`StallCause`]: their number, and their duration in microseconds.

@@ -83,6 +83,12 @@ impl Stats {
         let help = "Memory of the indexes and filters of open tables.";
         text.one("index_and_filter_bytes", Gauge, help, self.pinned_bytes);
         text.one("snapshots", Gauge, "Snapshots that exist.", self.snapshots);
+        let help = "Tables all of whose entries have expired.";
+        text.one("expired_tables", Gauge, help, self.expired_tables);
+        text.one("expired_bytes", Gauge, "Bytes of these tables.", self.expired_bytes);
+        text.one("expired_entries", Gauge, "Entries of these tables.", self.expired_entries);
+        let help = "Expired tables that were dropped without being read.";
+        text.one("expired_tables_dropped_total", Counter, help, self.expired_tables_dropped);
     }
 
     fn print_levels(&self, text: &mut Text<'_>) {

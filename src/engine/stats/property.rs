@@ -72,6 +72,15 @@ pub struct Stats {
     pub pinned_bytes: u64,
     /// Number of snapshots that exist.
     pub snapshots: u64,
+    /// Number of tables all of whose entries have expired, and that wait to be dropped.
+    pub expired_tables: u64,
+    /// Total length of these tables, in bytes.
+    pub expired_bytes: u64,
+    /// Number of their entries. Expired entries of other tables are not counted.
+    pub expired_entries: u64,
+    /// Number of tables that were dropped without being read, because all their entries had
+    /// expired.
+    pub expired_tables_dropped: u64,
 }
 
 /// Write stalls by cause: for each, the number of stalls and their total time in microseconds.
@@ -115,6 +124,7 @@ pub(crate) fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
     let (reads, gets, gets_found) = state.totals.sum();
     let total = reads.total();
     let cache = state.block_cache.as_deref();
+    let expired = state.expired_tables(&view.version);
     Stats {
         reads,
         gets,
@@ -133,6 +143,9 @@ pub(crate) fn read_stats(state: &ReadState, view: &ReadView) -> Stats {
         open_tables: state.tables.open_tables() as u64,
         pinned_bytes: state.tables.pinned_bytes() as u64,
         snapshots: state.snapshots_held().0 as u64,
+        expired_tables: expired.tables,
+        expired_bytes: expired.file_bytes,
+        expired_entries: expired.entries,
         ..Stats::default()
     }
 }
@@ -151,6 +164,7 @@ impl Engine {
         stats.flushes = load(&metrics.flushes);
         stats.flush_bytes = load(&metrics.flush_bytes);
         stats.flush_micros = load(&metrics.flush_micros);
+        stats.expired_tables_dropped = load(&metrics.expired_tables);
         let [flush, level0, slowdown] =
             [0, 1, 2].map(|at| (load(&metrics.stalls[at].0), load(&metrics.stalls[at].1)));
         stats.stalls = Stalls { flush, level0, slowdown };

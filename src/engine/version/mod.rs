@@ -16,7 +16,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::atomic::Ordering::Relaxed;
@@ -25,7 +25,9 @@ use crate::block::fences::Fences;
 use crate::engine::version::obsolete::Trash;
 use crate::engine::version::tombstones::{EntryCounts, Tombstones};
 use crate::format::edit::{NUM_LEVELS, NewFile, VersionEdit};
+use crate::format::expiry::{TableExpiry, has_expired};
 use crate::format::key::{InternalComparator, UserComparator, user_key};
+use crate::format::keyspace::may_hold_expiring;
 use crate::table::table_cache::TableSlot;
 
 pub(crate) mod deleted_ranges;
@@ -50,6 +52,8 @@ pub(crate) struct TableFile {
     pub slot: Arc<TableSlot>,
     /// Counts of the table's tombstones.
     pub tombstones: Tombstones,
+    /// When the entries expire; empty before that is known, `None` if the table does not say.
+    pub expiry: OnceLock<Option<TableExpiry>>,
     /// Set once the edit that drops the file is durable.
     obsolete: AtomicBool,
     /// Whether a compaction has taken the table as an input. Written under the state lock.
@@ -68,6 +72,7 @@ impl TableFile {
             largest: file.largest,
             slot: Arc::new(TableSlot::new(file.number, file.file_bytes)),
             tombstones: Tombstones::default(),
+            expiry: OnceLock::new(),
             obsolete: AtomicBool::new(false),
             compacting: AtomicBool::new(false),
             trash,
@@ -77,6 +82,22 @@ impl TableFile {
     /// Lets the file be removed when the last version that names it is dropped.
     pub(crate) fn set_obsolete(&self) {
         self.obsolete.store(true, Relaxed);
+    }
+
+    /// Returns whether the table may have entries that expire, and it is not known when they do.
+    pub(crate) fn lacks_expiry(&self) -> bool {
+        self.expiry.get().is_none() && may_hold_expiring(self.first_key(), self.last_key())
+    }
+
+    /// Returns whether all entries but tombstones are known to have expired at the time `now`, in
+    /// milliseconds since the Unix epoch.
+    pub(crate) fn has_expired(&self, now: u64) -> bool {
+        self.known_expiry().is_some_and(|expiry| has_expired(expiry.last, now))
+    }
+
+    /// Returns when the entries expire, if that is known.
+    pub(crate) fn known_expiry(&self) -> Option<TableExpiry> {
+        self.expiry.get().copied().flatten()
     }
 
     /// Returns the first user key.
@@ -223,6 +244,9 @@ impl Version {
         for file in &self.levels[level] {
             if let Some((_, counts)) = written.iter().find(|(number, _)| *number == file.number) {
                 file.tombstones.set_counts(*counts);
+                if let Some(expiry) = counts.expiry() {
+                    let _ = file.expiry.set(Some(expiry));
+                }
             }
         }
     }

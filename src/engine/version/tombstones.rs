@@ -20,6 +20,7 @@ use std::sync::OnceLock;
 
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::format::expiry::{NEVER, TableExpiry};
 use crate::format::key::{KeyKind, ParsedKey, SeqNo};
 
 /// Fewest tombstones for which a table is compacted, unless a cursor crawled over them. A higher
@@ -46,6 +47,11 @@ pub(crate) struct EntryCounts {
     pub newest_tombstone: SeqNo,
     /// Sequence number of the newest entry; 0 if there is none.
     pub newest: SeqNo,
+    /// Number of entries with an expiry.
+    pub expiring: u64,
+    /// Latest expiry of the entries that are no tombstones, in milliseconds since the Unix epoch; 0
+    /// if there is none.
+    pub last_expiry: u64,
 }
 
 impl EntryCounts {
@@ -55,14 +61,23 @@ impl EntryCounts {
         debug_assert!(self.tombstones > 0 || self.newest_tombstone == 0, "{self:?}");
     }
 
-    /// Counts an entry.
-    pub(crate) fn add(&mut self, entry: &ParsedKey<'_>) {
+    /// Counts an entry with the expiry `expiry`, which does not count if it is a tombstone.
+    pub(crate) fn add(&mut self, entry: &ParsedKey<'_>, expiry: u64) {
         self.entries += 1;
         self.newest = self.newest.max(entry.seq);
         if entry.kind == KeyKind::Deletion {
             self.tombstones += 1;
             self.newest_tombstone = self.newest_tombstone.max(entry.seq);
+        } else {
+            self.expiring += u64::from(expiry != NEVER);
+            self.last_expiry = self.last_expiry.max(expiry);
         }
+    }
+
+    /// Returns when the entries expire; `None` if none has an expiry.
+    pub(crate) fn expiry(&self) -> Option<TableExpiry> {
+        let expiry = TableExpiry { last: self.last_expiry, entries: self.expiring };
+        (expiry.entries > 0).then_some(expiry)
     }
 }
 
@@ -133,7 +148,8 @@ mod tests {
 
     fn set(entries: u64, tombstones: u64, newest_tombstone: SeqNo) {
         let newest = newest_tombstone;
-        let counts = EntryCounts { entries, tombstones, newest_tombstone, newest };
+        let counts =
+            EntryCounts { entries, tombstones, newest_tombstone, newest, ..<_>::default() };
         Tombstones::default().set_counts(counts);
     }
 

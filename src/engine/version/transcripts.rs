@@ -80,7 +80,7 @@ fn many_tombstones_are_worth_a_compaction() {
                 entries: command.number("entries", 0),
                 tombstones: command.number("tombstones", 0),
                 newest_tombstone: key(command.arg("newest").expect("newest=#n")).1,
-                newest: 0,
+                ..EntryCounts::default()
             }),
             "crawled" => table.crawled(number(command.args[0])),
             "many" => {

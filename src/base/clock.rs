@@ -1,0 +1,62 @@
+//! The clock by which entries expire.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A clock that a program supplies.
+type Now = dyn Fn() -> SystemTime + Send + Sync;
+
+/// The system's clock, or one of the program's own.
+#[derive(Clone, Default)]
+pub(crate) struct Clock(Option<Arc<Now>>);
+
+impl Clock {
+    pub(crate) fn new(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> Clock {
+        Clock(Some(Arc::new(now)))
+    }
+
+    /// Returns the time.
+    pub(crate) fn now(&self) -> SystemTime {
+        self.0.as_ref().map_or_else(SystemTime::now, |now| now())
+    }
+
+    /// Returns the time in whole milliseconds since the Unix epoch.
+    pub(crate) fn now_millis(&self) -> u64 {
+        millis_of(self.now())
+    }
+
+    /// Returns the time after `ttl` in whole milliseconds since the Unix epoch; `u64::MAX` if that
+    /// is after the last time that the system can represent.
+    pub(crate) fn millis_after(&self, ttl: Duration) -> u64 {
+        self.now().checked_add(ttl).map_or(u64::MAX, millis_of)
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Clock(own)" } else { "Clock(system)" })
+    }
+}
+
+/// Returns a time in whole milliseconds since the Unix epoch: 0 for times before it, `u64::MAX` for
+/// those that 64 bits cannot hold.
+pub(crate) fn millis_of(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_whole_milliseconds_since_the_epoch() {
+        let after = |nanos| millis_of(UNIX_EPOCH + Duration::from_nanos(nanos));
+        assert_eq!([0, 999_999, 1_000_000, 1_999_999].map(after), [0, 0, 1, 1]);
+        assert_eq!(millis_of(UNIX_EPOCH - Duration::from_secs(1)), 0);
+        let clock = Clock::new(|| UNIX_EPOCH + Duration::from_micros(2500));
+        assert_eq!((clock.now_millis(), clock.millis_after(Duration::from_micros(500))), (2, 3));
+        assert_eq!(clock.millis_after(Duration::MAX), u64::MAX);
+    }
+}

@@ -1,0 +1,107 @@
+//! Tables whose entries expire: learning when, and waking the background by then.
+//!
+//! The writer of a table knows when its entries expire, and so does the table itself
+//! ([`format::expiry`](crate::format::expiry)), but the MANIFEST has no field for it. So the
+//! background looks into the tables of earlier processes when it has nothing else to do. It opens
+//! only those that can have keys of expiring keyspaces, and reads no entries.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::sync::Instant;
+use crate::engine::read::view::ReadState;
+use crate::engine::version::{TableFile, Version};
+use crate::engine::{Engine, State};
+use crate::format::expiry::NEVER;
+
+/// Shortest time until the background looks again for tables that have expired, in milliseconds. A
+/// higher number lets them stay longer and saves looks where many expire.
+const MIN_WAIT_MILLIS: u64 = 1000;
+
+/// Longest time until the background looks again, in milliseconds, because the clock may be set. A
+/// higher number delays what follows such a change.
+const MAX_WAIT_MILLIS: u64 = 60_000;
+
+/// Tables all of whose entries have expired.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExpiredTables {
+    /// Number of tables.
+    pub tables: u64,
+    /// Total length of the tables, in bytes.
+    pub file_bytes: u64,
+    /// Number of their entries.
+    pub entries: u64,
+}
+
+impl ReadState {
+    /// Returns the tables of `version` all of whose entries are known to have expired.
+    pub(crate) fn expired_tables(&self, version: &Version) -> ExpiredTables {
+        let mut expired = ExpiredTables::default();
+        let known = version.files().filter(|(_, file)| file.known_expiry().is_some());
+        let known: Vec<_> = known.collect();
+        if known.is_empty() {
+            return expired;
+        }
+        let now = self.clock.now_millis();
+        for (_, file) in known {
+            if file.has_expired(now) {
+                expired.tables += 1;
+                expired.file_bytes += file.file_bytes;
+                expired.entries += file.known_expiry().map_or(0, |expiry| expiry.entries);
+            }
+        }
+        expired
+    }
+
+    /// Returns a table of `version` that may have entries that expire, but it is not known when.
+    fn table_to_look_into(&self, version: &Version) -> Option<Arc<TableFile>> {
+        // Other orders than byte order have no keyspaces.
+        let has_keyspaces = self.order.user().custom().is_none();
+        let mut files = version.files().map(|(_, file)| file).filter(|_| has_keyspaces);
+        files.find(|file| file.lacks_expiry()).cloned()
+    }
+
+    /// Learns from a table when its entries expire. Damage is left to the compactions and reads
+    /// that meet it.
+    fn look_into(&self, file: &TableFile) {
+        let expiry = self.tables.table(&file.slot).and_then(|table| table.expiry());
+        let _ = file.expiry.set(expiry.unwrap_or_default());
+    }
+
+    /// Learns when the entries of all tables of `version` expire.
+    pub(crate) fn look_into_all(&self, version: &Version) {
+        while let Some(file) = self.table_to_look_into(version) {
+            self.look_into(&file);
+        }
+    }
+}
+
+impl Engine {
+    /// Returns a table that the background is to look into.
+    pub(crate) fn table_to_look_into(&self, state: &State) -> Option<Arc<TableFile>> {
+        self.reads.table_to_look_into(&state.version)
+    }
+
+    /// Looks into a table, without the state lock.
+    pub(crate) fn look_into(&self, file: &TableFile) {
+        let look = || {
+            self.reads.look_into(file);
+            Ok(())
+        };
+        // The state keeps the error, of a panic.
+        if self.contain("a look into a table", look).is_err() {
+            let _ = file.expiry.set(None);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Returns the time at which the background is to look for expired tables again; `None` if no
+    /// table will expire.
+    pub(crate) fn next_expiry(&self, state: &State) -> Option<Instant> {
+        let known = state.version.files().filter_map(|(_, file)| file.known_expiry());
+        let last = known.map(|expiry| expiry.last).filter(|&last| last != NEVER).min()?;
+        let millis = last.saturating_sub(self.reads.clock.now_millis());
+        let wait = Duration::from_millis(millis.clamp(MIN_WAIT_MILLIS, MAX_WAIT_MILLIS));
+        Some(Instant::now() + wait)
+    }
+}

@@ -1,0 +1,276 @@
+//! Writes with an expiry.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use crate::base::clock::millis_of;
+use crate::base::{Error, Result};
+use crate::bulk::writer::TableWriter;
+use crate::db::Db;
+use crate::engine::options::WriteOptions;
+use crate::format::batch::WriteBatch;
+use crate::format::expiry::{NEVER, with_expiry};
+use crate::keyspace::Keyspace;
+use crate::transaction::Transaction;
+
+/// When an entry expires: [`Keyspace::expiry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// The entry does not expire.
+    Never,
+    /// The entry expires at this time.
+    At(SystemTime),
+}
+
+impl Expiry {
+    /// Returns the expiry for stored milliseconds.
+    pub(super) fn from_millis(millis: u64) -> Expiry {
+        let time = || UNIX_EPOCH.checked_add(Duration::from_millis(millis));
+        match millis {
+            NEVER => Expiry::Never,
+            // A time that the system cannot represent does not come.
+            _ => time().map_or(Expiry::Never, Expiry::At),
+        }
+    }
+}
+
+impl<H> Keyspace<H> {
+    /// Returns the expiry after `ttl`.
+    ///
+    /// # Errors
+    /// Invalid argument if entries of the keyspace do not expire.
+    fn millis_after(&self, ttl: Duration) -> Result<u64> {
+        self.require_expiring()?;
+        Ok(self.clock().millis_after(ttl))
+    }
+
+    /// Returns the expiry at `time`.
+    ///
+    /// # Errors
+    /// As [`Keyspace::millis_after`].
+    fn millis_at(&self, time: SystemTime) -> Result<u64> {
+        self.require_expiring()?;
+        Ok(millis_of(time))
+    }
+
+    fn require_expiring(&self) -> Result<()> {
+        if self.space.expires() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "entries of keyspace \"{}\" do not expire; those of an expiring keyspace do",
+            self.name().escape_ascii()
+        )))
+    }
+}
+
+/// The writes of expiring keyspaces.
+impl Keyspace<Db> {
+    /// Sets the value of `key` for the time `ttl`. After that, no read shows it. Times count in
+    /// whole milliseconds, rounded down; if `ttl` goes beyond what the system's time can represent,
+    /// the entry never expires.
+    ///
+    /// ```
+    /// # use minikv::{Db, Options};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let sessions = db.expiring_keyspace("sessions")?;
+    /// sessions.put_for("s1", "ann", Duration::from_secs(3600))?;
+    /// assert!(sessions.contains_key("s1")?);
+    /// let users = db.keyspace("users")?;
+    /// assert!(users.put_for("ann", "", Duration::from_secs(1)).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::put`]; [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the keyspace is
+    /// not an expiring one.
+    pub fn put_for(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        self.put_for_with(&WriteOptions::default(), key, value, ttl)
+    }
+
+    /// Like [`put_for`](Self::put_for), with options.
+    ///
+    /// # Errors
+    /// As [`put_for`](Self::put_for).
+    pub fn put_for_with(
+        &self,
+        options: &WriteOptions,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let stored = with_expiry(value.as_ref(), self.millis_after(ttl)?);
+        self.handle.put_with(options, self.space.key(key.as_ref()), stored)
+    }
+
+    /// Sets the value of `key` until `time`, from which on no read shows it. Times count in whole
+    /// milliseconds, rounded down; a time in the past removes the value.
+    ///
+    /// # Errors
+    /// As [`put_for`](Self::put_for).
+    pub fn put_until(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        time: SystemTime,
+    ) -> Result<()> {
+        self.put_until_with(&WriteOptions::default(), key, value, time)
+    }
+
+    /// Like [`put_until`](Self::put_until), with options.
+    ///
+    /// # Errors
+    /// As [`put_for`](Self::put_for).
+    pub fn put_until_with(
+        &self,
+        options: &WriteOptions,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        time: SystemTime,
+    ) -> Result<()> {
+        let stored = with_expiry(value.as_ref(), self.millis_at(time)?);
+        self.handle.put_with(options, self.space.key(key.as_ref()), stored)
+    }
+
+    /// Replaces a value of an expiring keyspace by what `change` returns for it. It keeps its
+    /// expiry.
+    pub(super) fn update_expiring(
+        &self,
+        options: &WriteOptions,
+        key: &[u8],
+        mut change: impl FnMut(Option<&[u8]>) -> Option<Bytes>,
+    ) -> Result<Option<Bytes>> {
+        let key = self.space.key(key);
+        self.handle.transact_with(options, |tx| {
+            let stored = tx.get(&key)?;
+            let now = || self.clock().now_millis();
+            let live = stored.as_deref().map(|stored| self.space.live(&key, stored, now));
+            let live = live.transpose()?.flatten();
+            let new = change(live.map(|(value, _)| value));
+            match (&new, live) {
+                (Some(new), live) => {
+                    let expiry = live.map_or(NEVER, |(_, expiry)| expiry);
+                    tx.put(&key, self.space.stored(new, expiry));
+                }
+                (None, Some(_)) => tx.delete(&key),
+                (None, None) => {}
+            }
+            Ok(new)
+        })
+    }
+}
+
+/// Writes with an expiry, to several keyspaces at once.
+impl WriteBatch {
+    /// Adds a put of `value` under `key` of `keyspace`, for the time `ttl` from now on, like
+    /// [`Keyspace::put_for`].
+    ///
+    /// ```
+    /// # use minikv::{Db, Options, WriteBatch};
+    /// # use std::time::Duration;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = Db::open(dir.path(), Options::default().create_if_missing(true))?;
+    /// let (users, sessions) = (db.keyspace("users")?, db.expiring_keyspace("sessions")?);
+    /// let mut batch = WriteBatch::new();
+    /// batch.put_in(&users, "ann", "online");
+    /// batch.put_for_in(&sessions, "s1", "ann", Duration::from_secs(3600))?;
+    /// db.write(batch)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the keyspace is not an expiring
+    /// one.
+    pub fn put_for_in<H>(
+        &mut self,
+        keyspace: &Keyspace<H>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let stored = with_expiry(value.as_ref(), keyspace.millis_after(ttl)?);
+        self.put(keyspace.space.key(key.as_ref()), stored);
+        Ok(())
+    }
+
+    /// Adds a put of `value` under `key` of `keyspace` until `time`, like [`Keyspace::put_until`].
+    ///
+    /// # Errors
+    /// As [`put_for_in`](Self::put_for_in).
+    pub fn put_until_in<H>(
+        &mut self,
+        keyspace: &Keyspace<H>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        time: SystemTime,
+    ) -> Result<()> {
+        let stored = with_expiry(value.as_ref(), keyspace.millis_at(time)?);
+        self.put(keyspace.space.key(key.as_ref()), stored);
+        Ok(())
+    }
+}
+
+/// Writes with an expiry.
+impl Transaction {
+    /// Sets the value of `key` of `keyspace` for the time `ttl` from this call on, when the
+    /// transaction is committed, like [`Keyspace::put_for`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`](crate::Error::InvalidArgument) if the keyspace is not an expiring
+    /// one.
+    pub fn put_for_in<H>(
+        &mut self,
+        keyspace: &Keyspace<H>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
+        let stored = with_expiry(value.as_ref(), keyspace.millis_after(ttl)?);
+        self.put(keyspace.space.key(key.as_ref()), stored);
+        Ok(())
+    }
+
+    /// Sets the value of `key` of `keyspace` until `time`, when the transaction is committed, like
+    /// [`Keyspace::put_until`].
+    ///
+    /// # Errors
+    /// As [`put_for_in`](Self::put_for_in).
+    pub fn put_until_in<H>(
+        &mut self,
+        keyspace: &Keyspace<H>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        time: SystemTime,
+    ) -> Result<()> {
+        let stored = with_expiry(value.as_ref(), keyspace.millis_at(time)?);
+        self.put(keyspace.space.key(key.as_ref()), stored);
+        Ok(())
+    }
+}
+
+/// Entries with an expiry, in tables.
+impl TableWriter {
+    /// Adds an entry of `keyspace` that expires at `time`, like [`Keyspace::put_until`].
+    ///
+    /// # Errors
+    /// As [`put_in`](Self::put_in); [`Error::InvalidArgument`](crate::Error::InvalidArgument) if
+    /// the keyspace is not an expiring one.
+    pub fn put_until_in<H>(
+        &mut self,
+        keyspace: &Keyspace<H>,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        time: SystemTime,
+    ) -> Result<()> {
+        let stored = with_expiry(value.as_ref(), keyspace.millis_at(time)?);
+        self.put(keyspace.space.key(key.as_ref()), stored)
+    }
+}

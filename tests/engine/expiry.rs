@@ -1,0 +1,571 @@
+//! Expiring keyspaces: no read shows what has expired, and compactions remove it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use minikv::fs::sim::CrashPlan;
+use minikv::fs::{MemFs, SimFs};
+use minikv::{
+    CompactionDecision, Db, Error, Expiry, Keyspace, Options, ReadOptions, TransactionKeyspace,
+    WriteBatch,
+};
+
+use crate::{key, on, small};
+
+/// A clock that a test sets, in milliseconds since the Unix epoch.
+#[derive(Clone, Default)]
+struct TestClock(Arc<AtomicU64>);
+
+impl TestClock {
+    fn at(millis: u64) -> TestClock {
+        TestClock(Arc::new(AtomicU64::new(millis)))
+    }
+
+    fn set(&self, millis: u64) {
+        self.0.store(millis, Relaxed);
+    }
+
+    fn of(&self, options: Options) -> Options {
+        let now = self.0.clone();
+        options.clock(move || time(now.load(Relaxed)))
+    }
+}
+
+fn time(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+fn in_memory() -> Options {
+    small().fs(Arc::new(MemFs::new())).inline_background(Some(4))
+}
+
+type Texts = Vec<(String, String)>;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn texts(entries: impl Iterator<Item = minikv::Result<(minikv::Bytes, minikv::Bytes)>>) -> Texts {
+    entries.map(Result::unwrap).map(|(key, value)| (text(&key), text(&value))).collect()
+}
+
+/// Asserts that every read of the keyspace shows exactly `expected`, among the keys "a" to "z".
+fn assert_shows<H>(space: &Keyspace<H>, expected: &[(&str, &str)]) {
+    let all: Texts = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let keys: Vec<String> = ('a'..='z').map(String::from).collect();
+    let values = space.multi_get(&keys).unwrap();
+    for (key, value) in keys.iter().zip(values) {
+        let expected = all.iter().find(|(other, _)| other == key).map(|(_, v)| v.as_bytes());
+        assert_eq!(value.as_deref(), expected, "{key}");
+        assert_eq!(space.get(key).unwrap().as_deref(), expected, "{key}");
+        assert_eq!(space.get_traced(key).unwrap().0.as_deref(), expected, "{key}");
+        assert_eq!(space.explain(key).unwrap().value.as_deref(), expected, "{key}");
+        assert_eq!(space.contains_key(key).unwrap(), expected.is_some(), "{key}");
+        assert_eq!(space.expiry(key).unwrap().is_some(), expected.is_some(), "{key}");
+        let found = texts(space.prefix(key).unwrap());
+        assert_eq!(found.first().map(|(_, value)| value.as_bytes()), expected, "{key}");
+        assert_eq!(texts(space.range::<&String>(key..=key).unwrap()), found, "{key}");
+    }
+    let backwards: Texts = all.iter().rev().cloned().collect();
+    assert_eq!(texts(space.iter().unwrap()), all);
+    assert_eq!(texts(space.iter().unwrap().rev()), backwards);
+    assert_eq!(space.is_empty().unwrap(), all.is_empty());
+    let first = space.first_key_value().unwrap().map(|(key, _)| text(&key));
+    assert_eq!(first.as_ref(), all.first().map(|(key, _)| key));
+    let last = space.last_key_value().unwrap().map(|(key, _)| text(&key));
+    assert_eq!(last.as_ref(), all.last().map(|(key, _)| key));
+    let mut cursor = space.cursor().unwrap();
+    let mut shown = Texts::new();
+    let mut valid = cursor.seek_to_first().unwrap();
+    while valid {
+        assert_eq!(cursor.value_bytes(), cursor.value());
+        shown.push((text(cursor.key()), text(cursor.value())));
+        valid = cursor.next().unwrap();
+    }
+    assert_eq!(shown, all);
+    let (mut shown, mut valid) = (Texts::new(), cursor.seek_to_last().unwrap());
+    while valid {
+        assert_eq!(cursor.value_bytes(), cursor.value());
+        shown.push((text(cursor.key()), text(cursor.value())));
+        valid = cursor.prev().unwrap();
+    }
+    assert_eq!(shown, backwards);
+    for key in &keys {
+        let at = all.partition_point(|(other, _)| other < key);
+        let after = cursor.seek(key).unwrap().then(|| text(cursor.key()));
+        assert_eq!(after.as_ref(), all.get(at).map(|(key, _)| key), "{key}");
+        let to = all.partition_point(|(other, _)| other <= key);
+        let before = cursor.seek_for_prev(key).unwrap().then(|| text(cursor.key()));
+        assert_eq!(before.as_ref(), all[..to].last().map(|(key, _)| key), "{key}");
+    }
+}
+
+/// Asserts the same of a transaction's reads.
+fn assert_shows_in(space: &TransactionKeyspace<'_>, expected: &[(&str, &str)]) {
+    let all: Texts = expected.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let keys: Vec<String> = ('a'..='z').map(String::from).collect();
+    let values = space.multi_get(&keys).unwrap();
+    for (key, value) in keys.iter().zip(values) {
+        let expected = all.iter().find(|(other, _)| other == key).map(|(_, v)| v.as_bytes());
+        assert_eq!(value.as_deref(), expected, "{key}");
+        assert_eq!(space.get(key).unwrap().as_deref(), expected, "{key}");
+        assert_eq!(space.get_untracked(key).unwrap().as_deref(), expected, "{key}");
+        assert_eq!(space.prefix(key).unwrap().count(), usize::from(expected.is_some()));
+    }
+    let backwards: Texts = all.iter().rev().cloned().collect();
+    assert_eq!(texts(space.iter().unwrap()), all);
+    assert_eq!(texts(space.iter().unwrap().rev()), backwards);
+    let mut cursor = space.cursor().unwrap();
+    let (mut shown, mut valid) = (Texts::new(), cursor.seek_to_first().unwrap());
+    while valid {
+        assert_eq!(cursor.value_bytes(), cursor.value());
+        shown.push((text(cursor.key()), text(cursor.value())));
+        valid = cursor.next().unwrap();
+    }
+    assert_eq!(shown, all);
+    let (mut shown, mut valid) = (Texts::new(), cursor.seek_to_last().unwrap());
+    while valid {
+        shown.push((text(cursor.key()), text(cursor.value())));
+        valid = cursor.prev().unwrap();
+    }
+    assert_eq!(shown, backwards);
+}
+
+/// Returns a database at the time 1000 with the entries a (never), c (until 2000), e (until 3000)
+/// and g (until 2000), and the clock.
+fn example(options: Options) -> (Db, TestClock) {
+    let clock = TestClock::at(1000);
+    let db = Db::open("/db", clock.of(options)).unwrap();
+    let space = db.expiring_keyspace("s").unwrap();
+    space.put("a", "1").unwrap();
+    space.put_for("c", "22", Duration::from_millis(1000)).unwrap();
+    space.put_until("e", "333", time(3000)).unwrap();
+    let mut batch = WriteBatch::new();
+    batch.put_for_in(&space, "g", "", Duration::from_millis(1000)).unwrap();
+    batch.put("plain", "p");
+    db.write(batch).unwrap();
+    (db, clock)
+}
+
+const AT_1999: &[(&str, &str)] = &[("a", "1"), ("c", "22"), ("e", "333"), ("g", "")];
+const AT_2000: &[(&str, &str)] = &[("a", "1"), ("e", "333")];
+const AT_3000: &[(&str, &str)] = &[("a", "1")];
+
+#[test]
+fn no_read_shows_what_has_expired() {
+    let options = in_memory();
+    let (db, clock) = example(options.clone());
+    let followed = Db::open_read_only("/db", clock.of(options.clone())).unwrap();
+    let space = db.expiring_keyspace("s").unwrap();
+    let snapshot = db.snapshot().expiring_keyspace("s").unwrap();
+    let transaction = db.transaction();
+    let in_transaction = transaction.keyspace(&space);
+    let mut at_2000 = false;
+    for (now, expected) in
+        [(1000, AT_1999), (1999, AT_1999), (2000, AT_2000), (2999, AT_2000), (3000, AT_3000)]
+    {
+        clock.set(now);
+        assert_shows(&space, expected);
+        assert_shows(&snapshot, expected);
+        assert_shows_in(&in_transaction, expected);
+        let reader = Db::open_read_only("/db", clock.of(options.clone())).unwrap();
+        assert_shows(&reader.expiring_keyspace("s").unwrap(), expected);
+        assert_shows(&followed.expiring_keyspace("s").unwrap(), expected);
+        if now == 2000 && !std::mem::replace(&mut at_2000, true) {
+            db.flush().unwrap();
+            followed.refresh().unwrap();
+            assert_shows(&space, expected);
+        }
+    }
+    assert_eq!(db.get("plain").unwrap().as_deref(), Some(&b"p"[..]));
+    assert_eq!(space.expiry("a").unwrap(), Some(Expiry::Never));
+    // A clock that goes back shows again what no compaction has removed.
+    clock.set(1500);
+    assert_shows(&space, AT_1999);
+    assert_eq!(space.expiry("e").unwrap(), Some(Expiry::At(time(3000))));
+}
+
+#[test]
+fn iterators_go_by_the_clock_of_each_step() {
+    let (db, clock) = example(in_memory());
+    let space = db.expiring_keyspace("s").unwrap();
+    let mut iter = space.iter().unwrap();
+    let mut cursor = space.cursor().unwrap();
+    assert_eq!(iter.next().unwrap().unwrap().0, "a");
+    assert!(cursor.seek("c").unwrap());
+    clock.set(2000);
+    // The cursor stays where it is until it moves.
+    assert_eq!((cursor.key(), cursor.value()), (&b"c"[..], &b"22"[..]));
+    assert_eq!(iter.next().unwrap().unwrap().0, "e");
+    assert!(iter.next().is_none() && iter.next_back().is_none());
+    assert!(cursor.next().unwrap());
+    assert_eq!(cursor.key(), b"e");
+    clock.set(3000);
+    assert!(cursor.prev().unwrap());
+    assert_eq!(cursor.key(), b"a");
+    assert!(!cursor.next().unwrap() && !cursor.valid());
+}
+
+#[test]
+fn an_update_keeps_the_expiry_and_a_put_does_not() {
+    let (db, clock) = example(in_memory());
+    let space = db.expiring_keyspace("s").unwrap();
+    let more = |old: Option<&[u8]>| Some([old.unwrap_or(b"new"), b"+"].concat());
+    assert_eq!(space.update("c", more).unwrap().unwrap(), "22+");
+    assert_eq!(space.expiry("c").unwrap(), Some(Expiry::At(time(2000))));
+    space.put("g", "stays").unwrap();
+    clock.set(2000);
+    assert_shows(&space, &[("a", "1"), ("e", "333"), ("g", "stays")]);
+    // What has expired is nothing to change.
+    assert_eq!(space.update("c", |old| old.map(<[u8]>::to_vec)).unwrap(), None);
+    assert_eq!(space.update("c", more).unwrap().unwrap(), "new+");
+    assert_eq!(space.expiry("c").unwrap(), Some(Expiry::Never));
+    assert_eq!(space.update("a", |_| None::<Vec<u8>>).unwrap(), None);
+    assert_shows(&space, &[("c", "new+"), ("e", "333"), ("g", "stays")]);
+}
+
+#[test]
+fn a_transaction_sees_its_own_writes_until_they_expire() {
+    let (db, clock) = example(in_memory());
+    let space = db.expiring_keyspace("s").unwrap();
+    let mut tx = db.transaction();
+    tx.put_for_in(&space, "b", "own", Duration::from_millis(500)).unwrap();
+    tx.put_until_in(&space, "e", "sooner", time(2000)).unwrap();
+    tx.put_in(&space, "g", "for ever");
+    tx.delete_in(&space, "a");
+    assert_shows_in(
+        &tx.keyspace(&space),
+        &[("b", "own"), ("c", "22"), ("e", "sooner"), ("g", "for ever")],
+    );
+    clock.set(1500);
+    assert_shows_in(&tx.keyspace(&space), &[("c", "22"), ("e", "sooner"), ("g", "for ever")]);
+    clock.set(2000);
+    assert_shows_in(&tx.keyspace(&space), &[("g", "for ever")]);
+    tx.commit().unwrap();
+    assert_shows(&space, &[("g", "for ever")]);
+    clock.set(1999);
+    assert_shows(&space, &[("c", "22"), ("e", "sooner"), ("g", "for ever")]);
+}
+
+#[test]
+fn times_that_do_not_fit_are_never_or_past() {
+    let (db, clock) = example(in_memory());
+    let space = db.expiring_keyspace("s").unwrap();
+    space.put_for("x", "1", Duration::MAX).unwrap();
+    assert_eq!(space.expiry("x").unwrap(), Some(Expiry::Never));
+    space.put_for("a", "2", Duration::ZERO).unwrap();
+    space.put_until("e", "3", UNIX_EPOCH - Duration::from_secs(1)).unwrap();
+    // Parts of a millisecond do not count.
+    space.put_for("y", "4", Duration::from_micros(1999)).unwrap();
+    assert_eq!(space.expiry("y").unwrap(), Some(Expiry::At(time(1001))));
+    clock.set(1001);
+    assert_shows(&space, &[("c", "22"), ("g", ""), ("x", "1")]);
+}
+
+#[test]
+fn a_keyspace_that_does_not_expire_takes_no_expiry() {
+    let (db, _) = example(in_memory());
+    let users = db.keyspace("us\ters").unwrap();
+    let ttl = Duration::from_secs(1);
+    let named = |error: Error| {
+        assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
+        assert!(error.to_string().contains(r#"keyspace "us\ters""#), "{error}");
+    };
+    named(users.put_for("k", "v", ttl).unwrap_err());
+    named(users.put_until("k", "v", time(5000)).unwrap_err());
+    let mut batch = WriteBatch::new();
+    named(batch.put_for_in(&users, "k", "v", ttl).unwrap_err());
+    named(batch.put_until_in(&users, "k", "v", time(5000)).unwrap_err());
+    let mut tx = db.transaction();
+    named(tx.put_for_in(&users, "k", "v", ttl).unwrap_err());
+    named(tx.put_until_in(&users, "k", "v", time(5000)).unwrap_err());
+    assert!(batch.is_empty() && users.is_empty().unwrap());
+    users.put("k", "v").unwrap();
+    assert_eq!(users.expiry("k").unwrap(), Some(Expiry::Never));
+    assert_eq!(users.expiry("none").unwrap(), None);
+}
+
+#[test]
+fn both_kinds_of_one_name_are_two_keyspaces() {
+    let (db, clock) = example(in_memory());
+    db.keyspace("s").unwrap().put("c", "ordinary").unwrap();
+    assert_eq!(db.keyspaces().unwrap(), ["s"]);
+    db.keyspace("t").unwrap().put("c", "ordinary").unwrap();
+    assert_eq!(db.keyspaces().unwrap(), ["s", "t"]);
+    assert_eq!(db.expiring_keyspaces().unwrap(), ["s"]);
+    let space = db.expiring_keyspace("s").unwrap();
+    assert!(space.is_expiring() && !db.keyspace("s").unwrap().is_expiring());
+    assert_shows(&space, AT_1999);
+    clock.set(5000);
+    assert_eq!(db.keyspace("s").unwrap().get("c").unwrap().unwrap(), "ordinary");
+    // The bytes of docs/keyspaces.md and docs/expiry.md.
+    let stored = [b"22", &2000u64.to_le_bytes()[..]].concat();
+    assert_eq!(db.get(b"\xff\xfe\x6b\x74\x01sc").unwrap().unwrap(), stored);
+    space.clear().unwrap();
+    assert!(db.expiring_keyspaces().unwrap().is_empty());
+    assert_eq!(db.keyspaces().unwrap(), ["s", "t"]);
+}
+
+#[test]
+fn a_value_too_short_for_an_expiry_is_corruption() {
+    let (db, clock) = example(in_memory());
+    let space = db.expiring_keyspace("s").unwrap();
+    db.put(b"\xff\xfe\x6b\x74\x01sd", "7 bytes").unwrap();
+    let damaged = |error: Error| {
+        assert!(error.is_corruption(), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("\"d\"") && text.contains("\"s\""), "{text}");
+        assert!(text.contains("at least 8") && text.contains('7'), "{text}");
+    };
+    for _ in 0..2 {
+        damaged(space.get("d").unwrap_err());
+        damaged(space.multi_get(&["a", "d"]).unwrap_err());
+        damaged(space.contains_key("d").unwrap_err());
+        damaged(space.expiry("d").unwrap_err());
+        damaged(space.update("d", |_| Some("x")).unwrap_err());
+        damaged(space.iter().unwrap().find_map(Result::err).unwrap());
+        damaged(space.iter().unwrap().rev().find_map(Result::err).unwrap());
+        let mut cursor = space.cursor().unwrap();
+        damaged(cursor.seek("d").unwrap_err());
+        assert!(!cursor.valid());
+        damaged(cursor.seek_for_prev("d").unwrap_err());
+        let tx = db.transaction();
+        damaged(tx.keyspace(&space).get("d").unwrap_err());
+        damaged(tx.keyspace(&space).iter().unwrap().find_map(Result::err).unwrap());
+        let mut cursor = tx.keyspace(&space).cursor().unwrap();
+        damaged(cursor.seek("d").unwrap_err());
+        assert!(!cursor.valid());
+        // No compaction takes it for expired.
+        clock.set(u64::MAX / 4);
+        drop(cursor);
+        drop(tx);
+        db.compact_range::<&str>(..).unwrap();
+    }
+    assert_eq!(space.get("a").unwrap().unwrap(), "1");
+    space.put("d", "whole").unwrap();
+    assert_shows(&space, &[("a", "1"), ("d", "whole")]);
+}
+
+#[test]
+fn a_compaction_removes_what_has_expired() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = asked.clone();
+    let options = in_memory().compaction_filter(move |key, value| {
+        if key.starts_with(b"\xff\xfekt") {
+            // The filter sees what is stored, unless it has expired.
+            assert!(value.len() >= 8);
+            count.fetch_add(1, Relaxed);
+        }
+        CompactionDecision::Keep
+    });
+    let (db, clock) = example(options);
+    let space = db.expiring_keyspace("s").unwrap();
+    clock.set(2000);
+    let sequence = db.sequence();
+    let snapshot = db.snapshot();
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 5, "the snapshot shows all");
+    assert_shows(&snapshot.expiring_keyspace("s").unwrap(), AT_2000);
+    drop(snapshot);
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 3);
+    assert_eq!(asked.load(Relaxed), 2, "a and e");
+    assert_shows(&space, AT_2000);
+    assert_eq!(db.sequence(), sequence, "it is no write");
+    clock.set(1000);
+    assert_shows(&space, AT_2000);
+}
+
+/// What lies in deeper levels stays hidden when the entry above it expires.
+#[test]
+fn older_versions_do_not_come_back() {
+    let clock = TestClock::at(0);
+    let options = in_memory().write_buffer_bytes(8 << 10).max_file_bytes(4 << 10);
+    let db = Db::open("/db", clock.of(options)).unwrap();
+    let space = db.expiring_keyspace("s").unwrap();
+    for round in 0..3 {
+        (0..2000).for_each(|i| space.put(key(i), format!("{round} kept {i}")).unwrap());
+        db.compact_range::<&str>(..).unwrap();
+    }
+    for round in 1..=8 {
+        let ttl = Duration::from_millis(10);
+        (0..200).for_each(|i| space.put_for(key(i * 10), "short-lived", ttl).unwrap());
+        clock.set(round * 10);
+        db.wait_idle().unwrap();
+        for i in 0..200 {
+            assert_eq!(space.get(key(i * 10)).unwrap(), None, "{i}");
+        }
+        assert_eq!(space.iter().unwrap().count(), 1800);
+    }
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 1800);
+    clock.set(0);
+    assert_eq!(space.iter().unwrap().count(), 1800);
+}
+
+/// A snapshot shows the older version from before, whatever has expired since.
+#[test]
+fn an_old_snapshot_keeps_the_version_that_it_shows() {
+    let clock = TestClock::at(1000);
+    let db = Db::open("/db", clock.of(in_memory())).unwrap();
+    let space = db.expiring_keyspace("s").unwrap();
+    space.put("k", "old").unwrap();
+    let before = db.snapshot();
+    space.put_for("k", "new", Duration::from_millis(1000)).unwrap();
+    let after = db.snapshot();
+    for now in [1000, 2000, 3000] {
+        clock.set(now);
+        db.compact_range::<&str>(..).unwrap();
+        db.wait_idle().unwrap();
+        let get = |space: Keyspace<minikv::Snapshot>| space.get("k").unwrap();
+        assert_eq!(get(before.expiring_keyspace("s").unwrap()).unwrap(), "old");
+        let shown = get(after.expiring_keyspace("s").unwrap());
+        assert_eq!(shown.is_some(), now == 1000);
+        assert_eq!(space.get("k").unwrap().is_some(), now == 1000);
+        let options = ReadOptions::default().snapshot(&before);
+        assert_eq!(space.get_with(&options, "k").unwrap().unwrap(), "old");
+    }
+    drop(after);
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(before.expiring_keyspace("s").unwrap().get("k").unwrap().unwrap(), "old");
+    assert_eq!(space.get("k").unwrap(), None);
+    drop(before);
+    db.compact_range::<&str>(..).unwrap();
+    assert!(db.is_empty().unwrap());
+}
+
+fn files(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|level| level.files).sum()
+}
+
+/// Fills a keyspace with entries that expire at 2000, in tables without any other entries.
+fn fill(db: &Db, count: u32) {
+    let space = db.expiring_keyspace("logs").unwrap();
+    (0..count).for_each(|i| space.put_until(key(i), "x".repeat(50), time(2000)).unwrap());
+    db.compact_range::<&str>(..).unwrap();
+}
+
+#[test]
+fn tables_that_have_expired_go_without_being_read() {
+    for reopened in [false, true] {
+        let clock = TestClock::at(1000);
+        let options = clock.of(in_memory());
+        let mut db = Db::open("/db", options.clone()).unwrap();
+        fill(&db, 3000);
+        assert!(files(&db) > 2, "{}", files(&db));
+        if reopened {
+            db.close().unwrap();
+            db = Db::open("/db", options.clone()).unwrap();
+        }
+        db.wait_idle().unwrap();
+        let stats = db.stats();
+        assert_eq!((stats.expired_tables, stats.expired_bytes), (0, 0));
+        let tables = files(&db);
+        let snapshot = db.snapshot();
+        clock.set(2000);
+        db.wait_idle().unwrap();
+        let stats = db.stats();
+        assert_eq!((stats.expired_tables, stats.expired_entries), (tables, 3000));
+        assert_eq!(stats.expired_bytes, stats.levels.iter().map(|level| level.bytes).sum::<u64>());
+        assert_eq!(files(&db), tables, "a snapshot shows them");
+        let reader = Db::open_read_only("/db", options.clone()).unwrap();
+        assert_eq!(reader.stats().expired_tables, tables);
+        drop(snapshot);
+        let read = |db: &Db| db.stats().levels.iter().map(|level| level.bytes_read).sum::<u64>();
+        let (before, sequence) = (read(&db), db.sequence());
+        db.wait_idle().unwrap();
+        assert_eq!(files(&db), 0);
+        let stats = db.stats();
+        assert_eq!((stats.expired_tables, stats.expired_tables_dropped), (0, tables));
+        assert_eq!((read(&db), db.sequence()), (before, sequence));
+        assert!(stats.prometheus(&[]).contains("\nminikv_expired_tables 0\n"));
+        clock.set(0);
+        assert!(db.is_empty().unwrap());
+        db.close().unwrap();
+        assert!(minikv::verify("/db", &options).unwrap().is_sound());
+        let db = Db::open("/db", options).unwrap();
+        assert!(db.is_empty().unwrap() && db.sequence() >= sequence);
+    }
+}
+
+/// A table that has expired but hides older versions is compacted with them instead.
+#[test]
+fn an_expired_table_above_older_versions_is_compacted() {
+    let clock = TestClock::at(1000);
+    let db = Db::open("/db", clock.of(in_memory())).unwrap();
+    let space = db.expiring_keyspace("logs").unwrap();
+    (0..1000).for_each(|i| space.put(key(i), "never").unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    let half = |i: &u32| i.is_multiple_of(2);
+    let short = |i| space.put_until(key(i), "short", time(2000)).unwrap();
+    (0..1000).filter(half).for_each(short);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    clock.set(2000);
+    db.wait_idle().unwrap();
+    assert_eq!(space.iter().unwrap().count(), 500);
+    assert_eq!(db.stats().expired_tables, 0);
+    // Not even the clock brings them back.
+    clock.set(1000);
+    assert_eq!(space.iter().unwrap().count(), 500);
+    assert!(space.iter().unwrap().all(|entry| entry.unwrap().1 == "never"));
+}
+
+/// A table goes only if a transaction that began before its entries were written is not open: its
+/// conflict would not be found.
+#[test]
+fn a_transaction_conflicts_with_what_has_expired_since() {
+    let clock = TestClock::at(1000);
+    let db = Db::open("/db", clock.of(in_memory())).unwrap();
+    let space = db.expiring_keyspace("logs").unwrap();
+    let mut tx = db.transaction();
+    assert_eq!(tx.keyspace(&space).get(key(7)).unwrap(), None);
+    fill(&db, 100);
+    clock.set(2000);
+    db.wait_idle().unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    tx.put("conclusion", "1");
+    assert!(tx.commit().unwrap_err().is_conflict());
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(files(&db), 0);
+}
+
+#[test]
+fn after_a_crash_nothing_that_has_expired_is_shown_and_the_rest_is() {
+    let fs = SimFs::new(1);
+    let clock = TestClock::at(1000);
+    let options = |fs: &SimFs| clock.of(on(fs));
+    let db = Db::open("/db", options(&fs)).unwrap();
+    let space = db.expiring_keyspace("s").unwrap();
+    for i in 0..600 {
+        match i % 3 {
+            0 => space.put(key(i), "never").unwrap(),
+            _ => space.put_until(key(i), "later", time(2000)).unwrap(),
+        }
+    }
+    fill(&db, 600);
+    fs.record_history();
+    let begins = fs.op_count();
+    clock.set(2000);
+    db.wait_idle().unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 200);
+    assert!(db.stats().expired_tables_dropped > 0);
+    let (mut least, mut most) = (usize::MAX, 0);
+    for op in begins..=fs.op_count() {
+        for plan in [CrashPlan::strict(), CrashPlan::everything(), CrashPlan::random(op)] {
+            let image = fs.crash_image(&plan.at_op(op));
+            let db = Db::open(Path::new("/db"), options(&image)).unwrap();
+            let stored = db.iter().unwrap().count();
+            (least, most) = (least.min(stored), most.max(stored));
+            let shown: BTreeMap<String, String> =
+                texts(db.expiring_keyspace("s").unwrap().iter().unwrap()).into_iter().collect();
+            assert_eq!(shown.len(), 200, "at {op}");
+            assert!(db.expiring_keyspace("logs").unwrap().is_empty().unwrap(), "at {op}");
+        }
+    }
+    assert!(least == 200 && most > 1000, "{least} to {most}");
+}
