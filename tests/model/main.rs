@@ -15,6 +15,7 @@ mod large;
 mod linear;
 mod order;
 mod reads;
+mod removals;
 #[path = "../support/rng.rs"]
 mod rng;
 mod run;
