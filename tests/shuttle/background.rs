@@ -2,10 +2,10 @@
 
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
 use minikv::fs::{Fs, MemFs};
-use minikv::{Db, Snapshot, WriteBatch};
+use minikv::{Db, Resources, Snapshot, WriteBatch};
 use shuttle::thread;
 
-use crate::{check, live_tables, open, sync, tables};
+use crate::{check, live_tables, open, options, sync, tables};
 
 const KEYS: usize = 8;
 const ROUNDS: usize = 3;
@@ -154,5 +154,33 @@ fn a_log_made_ahead_is_the_next_one_or_none_and_nothing_is_lost() {
         let db = open(&fs);
         assert_eq!(all(&db), 2 * WRITES);
         assert!(db.recovery().lost.is_empty());
+    });
+}
+
+/// Two databases on one set of threads, of which one is closed while the other works.
+#[test]
+fn databases_that_share_threads_do_not_wait_for_each_other() {
+    check(|| {
+        let fs = MemFs::new();
+        let shared = Resources::default().compaction_threads(1).block_cache_bytes(1 << 10);
+        let open = |dir: &str| Db::open(dir, options(&fs).resources(&shared)).unwrap();
+        let (db, other) = (open(crate::DIR), open("/other"));
+        let work = thread::spawn(move || {
+            fill(&other);
+            other.put(key(0), "last").unwrap();
+            other.close().unwrap();
+        });
+        fill(&db);
+        assert_all(&db.snapshot());
+        db.compact_range::<&str>(..).unwrap();
+        db.wait_idle().unwrap();
+        work.join().unwrap();
+        assert_all(&db.snapshot());
+        let other = open("/other");
+        assert_eq!(other.get(key(0)).unwrap().unwrap(), "last");
+        assert_eq!(other.iter().unwrap().count(), KEYS);
+        drop(db);
+        other.compact_range::<&str>(..).unwrap();
+        assert_eq!(other.iter().unwrap().count(), KEYS);
     });
 }

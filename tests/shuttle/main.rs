@@ -24,6 +24,7 @@ mod ingest;
 mod lifetimes;
 mod memtable;
 mod reads;
+mod removals;
 mod transactions;
 mod writes;
 

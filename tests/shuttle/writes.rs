@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use minikv::fs::MemFs;
 use minikv::fs::sim::{CrashPlan, SimFs};
-use minikv::{Db, Options, Snapshot, WriteBatch};
+use minikv::{Backups, Db, Options, Snapshot, WriteBatch};
 use shuttle::thread;
 
 use crate::{check, open, options, sync};
@@ -143,6 +143,37 @@ fn a_checkpoint_beside_writers_is_a_prefix() {
         let seen = batches_seen(&copy.snapshot());
         assert!(seen.iter().zip(&at_least).all(|(seen, least)| seen >= least));
         writers.into_iter().for_each(|writer| writer.join().unwrap());
+        assert_eq!(batches_seen(&db.snapshot()), [BATCHES; WRITERS]);
+    });
+}
+
+/// A backup is the state at one moment.
+#[test]
+fn a_backup_beside_writers_is_a_prefix() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = Db::open(crate::DIR, options(&fs).write_buffer_bytes(1)).unwrap();
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let db = db.clone();
+                thread::spawn(move || {
+                    for number in 0..BATCHES {
+                        db.write(batch(writer, number)).unwrap();
+                    }
+                })
+            })
+            .collect();
+        db.backup("/backups").unwrap();
+        let second = db.backup("/backups").unwrap().number;
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let backups = Backups::open("/backups", &options(&fs)).unwrap();
+        let mut seen = [1, second].map(|number| {
+            let copy = format!("/copy{number}");
+            backups.restore(Some(number), &copy, |_| {}).unwrap();
+            batches_seen(&Db::open(&copy, options(&fs)).unwrap().snapshot())
+        });
+        seen.reverse();
+        assert!(seen[0].iter().zip(&seen[1]).all(|(second, first)| second >= first), "{seen:?}");
         assert_eq!(batches_seen(&db.snapshot()), [BATCHES; WRITERS]);
     });
 }

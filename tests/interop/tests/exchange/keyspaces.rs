@@ -1,6 +1,9 @@
 //! Keyspaces beside C++ LevelDB, which sees ordinary keys.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, UNIX_EPOCH};
 
 use minikv::{Db, DelimitedPrefix, FixedPrefix, WriteBatch};
 use minikv_interop::LevelDb;
@@ -66,5 +69,83 @@ fn a_keyspace_is_ordinary_keys_to_leveldb() {
         let prefix = documented(b"users", b"");
         let within = model.keys().filter(|key| key.starts_with(&prefix)).count();
         assert_eq!(users.iter().unwrap().count(), within - 1);
+    }
+}
+
+/// Returns the key and the value that docs/expiry.md gives for an entry of an expiring keyspace.
+fn expiring(name: &[u8], key: &[u8], value: &[u8], millis: u64) -> Entry {
+    let key = [&[0xff, 0xfe, 0x6b, 0x74, name.len() as u8], name, key].concat();
+    (key, [value, &millis.to_le_bytes()].concat())
+}
+
+/// LevelDB shows expired entries until minikv has removed them, and minikv hides and removes what
+/// LevelDB's compactions have rewritten.
+#[test]
+fn an_expiring_keyspace_is_ordinary_entries_to_leveldb() {
+    let seed = rng::seed();
+    for round in 0..rounds(6) {
+        let mut scene = Scene::new("expiry", seed, round);
+        scene.shape = Shape { reverse: false, prefix_filter: false, ..scene.shape };
+        let clock = Arc::new(AtomicU64::new(1000));
+        let open = |shape: &Shape| {
+            let now = clock.clone();
+            let now = move || UNIX_EPOCH + Duration::from_millis(now.load(Relaxed));
+            let options = shape.options().clock(now).write_buffer_bytes(64 << 10);
+            Db::open(&scene.dir, options.max_file_bytes(32 << 10)).unwrap()
+        };
+        let db = open(&scene.shape);
+        let space = db.expiring_keyspace("sessions").unwrap();
+        // The expiries ascend with the keys, so that some tables expire as a whole.
+        let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+        for i in 0..4000u64 {
+            let (key, value) = (format!("{i:04}"), scene.rng.bytes(40));
+            let millis = if i % 1000 == 999 { u64::MAX } else { 2000 + i };
+            match millis {
+                u64::MAX => space.put(&key, &value).unwrap(),
+                _ => space
+                    .put_until(&key, &value, UNIX_EPOCH + Duration::from_millis(millis))
+                    .unwrap(),
+            }
+            model.extend([expiring(b"sessions", key.as_bytes(), &value, millis)]);
+        }
+        if scene.rng.one_in(2) {
+            db.compact_range::<&[u8]>(..).unwrap();
+        }
+        drop(space);
+        db.close().unwrap();
+
+        let leveldb = LevelDb::open(&scene.dir, &scene.shape.settings()).unwrap();
+        let stored: Vec<Entry> = model.clone().into_iter().collect();
+        assert_eq!((&leveldb as &dyn Reader).entries(false), stored);
+        let theirs = [
+            expiring(b"sessions", b"theirs", b"alive", 5500),
+            expiring(b"sessions", b"0000", b"again", 5500),
+        ];
+        let puts = theirs.clone().map(|(key, value)| Op::Put(key, value));
+        Engine::write(&leveldb, &puts);
+        let gone = expiring(b"sessions", b"3998", b"", 0).0;
+        Engine::write(&leveldb, &[Op::Delete(gone.clone())]);
+        if scene.rng.one_in(2) {
+            Engine::compact(&leveldb, None);
+        }
+        drop(leveldb);
+        model.extend(theirs);
+        model.remove(&gone);
+
+        clock.store(5000, Relaxed);
+        model.retain(|_, stored| u64::from_le_bytes(*stored.last_chunk().unwrap()) > 5000);
+        let db = open(&scene.shape.other(&mut scene.rng));
+        let space = db.expiring_keyspace("sessions").unwrap();
+        assert_eq!(space.iter().unwrap().count(), model.len());
+        assert_eq!(space.get("0000").unwrap().as_deref(), Some(&b"again"[..]));
+        assert_eq!(space.get("3998").unwrap(), None);
+        db.wait_idle().unwrap();
+        db.compact_range::<&[u8]>(..).unwrap();
+        drop(space);
+        db.close().unwrap();
+
+        let leveldb = LevelDb::open(&scene.dir, &scene.shape.settings()).unwrap();
+        let stored: Vec<Entry> = model.into_iter().collect();
+        assert_eq!((&leveldb as &dyn Reader).entries(false), stored);
     }
 }

@@ -1,0 +1,162 @@
+//! Entries that compactions remove, beside writers and readers: those that have expired, and those
+//! that a compaction filter decides on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use minikv::fs::MemFs;
+use minikv::{CompactionDecision, Db, Keyspace, Options};
+use shuttle::thread;
+
+use crate::{check, live_tables, options};
+
+fn at(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+/// Returns options with a clock, which shows the epoch.
+fn with_clock(fs: &MemFs) -> (Options, Arc<AtomicU64>) {
+    let clock = Arc::new(AtomicU64::new(0));
+    let now = clock.clone();
+    (options(fs).clock(move || at(now.load(Relaxed))), clock)
+}
+
+/// Fills an expiring keyspace: "b" never expires in a deep level, and "a" to "c" expire above it.
+fn fill(db: &Db) {
+    let space = db.expiring_keyspace("s").unwrap();
+    space.put("b", "old").unwrap();
+    db.compact_range::<&str>(..).unwrap();
+    ["a", "b", "c"].iter().for_each(|key| space.put_until(key, "1", at(500)).unwrap());
+    db.flush().unwrap();
+}
+
+/// Asserts that the keyspace has nothing but, perhaps, the new value of "c".
+fn assert_expired<H>(space: &Keyspace<H>) {
+    for key in ["a", "b"] {
+        assert_eq!(space.get(key).unwrap(), None, "{key} comes back");
+    }
+    for (key, value) in space.iter().unwrap().map(Result::unwrap) {
+        assert_eq!((&key[..], &value[..]), (&b"c"[..], &b"new"[..]));
+    }
+    let backward = space.iter().unwrap().rev().map(Result::unwrap);
+    assert!(backward.map(|(key, _)| key).all(|key| key == "c"));
+}
+
+#[test]
+fn what_has_expired_goes_and_nothing_comes_back() {
+    check(|| {
+        let fs = MemFs::new();
+        let (options, clock) = with_clock(&fs);
+        let db = Db::open(crate::DIR, options.clone()).unwrap();
+        fill(&db);
+        let snapshot = db.snapshot();
+        clock.store(1000, Relaxed);
+        let writer = {
+            let db = db.clone();
+            thread::spawn(move || {
+                db.expiring_keyspace("s").unwrap().put("c", "new").unwrap();
+                db.flush().unwrap();
+            })
+        };
+        let reader = {
+            let db = db.clone();
+            thread::spawn(move || {
+                assert_expired(&snapshot.expiring_keyspace("s").unwrap());
+                drop(snapshot);
+                assert_expired(&db.expiring_keyspace("s").unwrap());
+                assert_expired(&db.snapshot().expiring_keyspace("s").unwrap());
+            })
+        };
+        assert_expired(&db.expiring_keyspace("s").unwrap());
+        db.compact_range::<&str>(..).unwrap();
+        assert_expired(&db.expiring_keyspace("s").unwrap());
+        [writer, reader].into_iter().for_each(|thread| thread.join().unwrap());
+        db.compact_range::<&str>(..).unwrap();
+        let stored: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
+        assert_eq!(stored.len(), 1, "{stored:?}");
+        drop(db);
+        let db = Db::open(crate::DIR, options).unwrap();
+        assert_eq!(db.expiring_keyspace("s").unwrap().get("c").unwrap().unwrap(), "new");
+    });
+}
+
+/// Tables that have expired as a whole go by themselves once the snapshot is dropped.
+#[test]
+fn expired_tables_go_beside_the_last_reader() {
+    check(|| {
+        let fs = MemFs::new();
+        let (options, clock) = with_clock(&fs);
+        let db = Db::open(crate::DIR, options).unwrap();
+        let space = db.expiring_keyspace("s").unwrap();
+        ["a", "b"].iter().for_each(|key| space.put_until(key, "1", at(500)).unwrap());
+        db.flush().unwrap();
+        db.put("plain", "1").unwrap();
+        db.flush().unwrap();
+        let snapshot = db.snapshot();
+        clock.store(1000, Relaxed);
+        let reader = thread::spawn(move || {
+            assert_expired(&snapshot.expiring_keyspace("s").unwrap());
+            assert_eq!(snapshot.get("plain").unwrap().unwrap(), "1");
+        });
+        let other = {
+            let db = db.clone();
+            // Gives the background a reason to look.
+            thread::spawn(move || {
+                db.put("plain", "2").unwrap();
+                db.flush().unwrap();
+            })
+        };
+        [reader, other].into_iter().for_each(|thread| thread.join().unwrap());
+        db.wait_idle().unwrap();
+        assert_eq!(db.stats().expired_tables, 0);
+        assert_eq!(live_tables(&db), 2);
+        assert_eq!(db.get("plain").unwrap().unwrap(), "2");
+    });
+}
+
+/// A filter removes values that begin with "-" and changes those that begin with "~".
+fn filtered(fs: &MemFs) -> Options {
+    options(fs).compaction_filter(|_, value| match value {
+        [b'-', ..] => CompactionDecision::Remove,
+        [b'~', rest @ ..] => CompactionDecision::Change(rest.to_vec()),
+        _ => CompactionDecision::Keep,
+    })
+}
+
+#[test]
+fn a_filter_beside_snapshots_and_writers() {
+    check(|| {
+        let fs = MemFs::new();
+        let db = Db::open(crate::DIR, filtered(&fs)).unwrap();
+        db.put("deep", "old").unwrap();
+        db.compact_range::<&str>(..).unwrap();
+        for (key, value) in [("deep", "-1"), ("rough", "~1"), ("kept", "1")] {
+            db.put(key, value).unwrap();
+        }
+        let snapshot = db.snapshot();
+        let reader = thread::spawn(move || {
+            for _ in 0..2 {
+                assert_eq!(snapshot.get("deep").unwrap().unwrap(), "-1");
+                assert_eq!(snapshot.get("rough").unwrap().unwrap(), "~1");
+                assert_eq!(snapshot.iter().unwrap().count(), 3);
+            }
+        });
+        let writer = {
+            let db = db.clone();
+            thread::spawn(move || {
+                db.put("kept", "-2").unwrap();
+                db.put("kept", "2").unwrap();
+                db.flush().unwrap();
+                assert_eq!(db.get("kept").unwrap().unwrap(), "2");
+            })
+        };
+        db.compact_range::<&str>(..).unwrap();
+        let found = db.get("deep").unwrap();
+        assert!(found.is_none_or(|found| found == "-1"), "an older version comes back");
+        [reader, writer].into_iter().for_each(|thread| thread.join().unwrap());
+        db.compact_range::<&str>(..).unwrap();
+        let stored: Vec<_> = db.iter().unwrap().map(Result::unwrap).collect();
+        assert_eq!(stored, [("kept".into(), "2".into()), ("rough".into(), "1".into())]);
+    });
+}
