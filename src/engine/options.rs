@@ -512,7 +512,7 @@ impl Options {
     ///
     /// # Errors
     /// Invalid argument, with the name of the option.
-    pub(crate) fn checked(self) -> Result<Options> {
+    pub(crate) fn checked(mut self) -> Result<Options> {
         let positive = [
             ("write_buffer_bytes", self.write_buffer_bytes),
             ("block_bytes", self.block_bytes),
@@ -524,6 +524,9 @@ impl Options {
             return Err(Error::invalid(format!("{option} must not be 0")));
         }
         self.check_filters()?;
+        if let Some(memory) = &self.resources.memory {
+            self.write_buffer_bytes = self.write_buffer_bytes.min(memory.most_write_buffer_bytes());
+        }
         Ok(self)
     }
 

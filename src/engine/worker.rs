@@ -41,6 +41,9 @@ impl Workers {
         match workers.pool.insert(pool).join(engine.clone()) {
             Ok(membership) => {
                 engine.reads.work.connect(membership.signal());
+                if let Some(share) = engine.pace.share() {
+                    share.signal.connect(membership.signal());
+                }
                 workers.membership = Some(membership);
                 // Signals before this one were not heard.
                 engine.reads.work.give();
@@ -79,6 +82,8 @@ impl Workers {
 /// A piece of background work, which is claimed: nobody else does it.
 enum Claimed {
     SpareLog,
+    /// Freezing the memtable, because its memory is needed.
+    Freeze,
     Flush,
     Compaction(Arc<Compaction>),
     /// Removing the files of dropped tables.
@@ -156,6 +161,9 @@ impl Engine {
         }
         match lane {
             Lane::Flush if self.takes_spare_log(state) => Some(Claimed::SpareLog),
+            Lane::Flush if self.pace.share().is_some_and(|share| share.take_request()) => {
+                Some(Claimed::Freeze)
+            }
             Lane::Flush => {
                 let waits = state.flushing || state.frozen.is_empty();
                 if waits || state.lifecycle.failed.is_some() {
@@ -177,6 +185,7 @@ impl Engine {
         let _ = self.contain("background work", || {
             match claimed {
                 Claimed::SpareLog => self.create_spare_log(),
+                Claimed::Freeze => self.give_up_memtable()?,
                 Claimed::Flush => self.flush_in_background(),
                 Claimed::Compaction(compaction) => drop(self.run_compaction(compaction)),
                 Claimed::Trash => self.trash.empty(),

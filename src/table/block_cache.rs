@@ -37,6 +37,9 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64};
 use crate::base::sync::{ArcSwapAny, Guard, LockRank, Mutex};
 use crate::block::{Block, BlockView, SharedBlock};
+use crate::table::block_cache::budget::Budget;
+
+pub mod budget;
 
 /// Memory per block, in bytes, besides its contents: its header, slot, queue entry and allocation.
 pub const ENTRY_BYTES: u64 = 128;
@@ -103,6 +106,8 @@ pub struct BlockCache {
     bytes: u64,
     /// Size in bytes above which a block is large.
     large_from: u64,
+    /// What others take from the capacity; `None` if nobody does.
+    budget: Option<Budget>,
     next_id: AtomicU64,
 }
 
@@ -110,6 +115,8 @@ pub struct BlockCache {
 #[derive(Debug)]
 pub struct TableBlocks {
     slots: Arc<Slots>,
+    /// Number of bytes that the table takes from the cache's budget.
+    taken: u64,
 }
 
 #[derive(Debug)]
@@ -252,6 +259,13 @@ impl TableBlocks {
         shard.drop_spares();
     }
 
+    /// Counts the table's indexes and filters, of `bytes` bytes, in the cache's budget until the
+    /// table is dropped.
+    pub fn take(&mut self, bytes: usize) {
+        self.slots.cache.give_back(self.taken);
+        self.taken = self.slots.cache.take_for_table(bytes as u64);
+    }
+
     /// Returns the memory that the slots take, in bytes.
     pub fn slot_bytes(&self) -> usize {
         size_of_val(&self.slots.blocks[..])
@@ -260,6 +274,7 @@ impl TableBlocks {
 
 impl Drop for TableBlocks {
     fn drop(&mut self) {
+        self.slots.cache.give_back(self.taken);
         if !self.slots.in_use.load(Relaxed) {
             return;
         }
@@ -285,17 +300,22 @@ impl Drop for TableBlocks {
 impl BlockCache {
     /// Creates a cache of at most `bytes` bytes; with 0 it keeps no blocks.
     pub fn new(bytes: usize) -> BlockCache {
+        BlockCache::of_bytes(bytes, None)
+    }
+
+    fn of_bytes(bytes: usize, budget: Option<Budget>) -> BlockCache {
         let bytes = bytes as u64;
         let shards = (bytes / SHARD_BYTES).clamp(1, MOST_SHARDS);
         let shards = 1 << shards.ilog2();
         let room = bytes / shards;
         let shard = || Shard::new(room, room / GHOST_OF_BYTES);
-        let large = Shard::new(bytes - bytes / KEPT_PART, MOST_LARGE_GHOSTS);
+        let large = Shard::new(large_capacity(bytes), MOST_LARGE_GHOSTS);
         BlockCache {
             shards: (0..shards).map(|_| Mutex::ranked(LockRank::Shard, shard())).collect(),
             large: Mutex::ranked(LockRank::LargeBlocks, large),
             bytes,
             large_from: if shards == 1 { u64::MAX } else { room / LARGE_PART },
+            budget,
             next_id: AtomicU64::new(1),
         }
     }
@@ -305,7 +325,7 @@ impl BlockCache {
         let id = self.next_id.fetch_add(1, Relaxed);
         let blocks = (0..blocks).map(|_| ManuallyDrop::new(ArcSwapAny::new(None))).collect();
         let in_use = AtomicBool::new(false);
-        TableBlocks { slots: Arc::new(Slots { cache: self.clone(), id, blocks, in_use }) }
+        TableBlocks { slots: Arc::new(Slots { cache: self.clone(), id, blocks, in_use }), taken: 0 }
     }
 
     /// Returns the memory in use by blocks, in bytes.
@@ -336,9 +356,10 @@ impl BlockCache {
         false
     }
 
-    /// Divides the capacity that remains after `lent` bytes for large blocks among the shards. The
-    /// caller holds the lock of the large blocks.
+    /// Divides the capacity that remains after `lent` bytes for large blocks, and after what others
+    /// take, among the shards. The caller holds the lock of the large blocks.
     fn lend(&self, lent: u64) {
+        let lent = lent.saturating_add(self.reserved_bytes());
         let room = self.bytes.saturating_sub(lent) / self.shards.len() as u64;
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -351,6 +372,11 @@ impl BlockCache {
     fn shard(&self, (table, block): BlockId) -> &Mutex<Shard> {
         &self.shards[hash((table, block)) as usize & (self.shards.len() - 1)]
     }
+}
+
+/// Returns the capacity for large blocks, in bytes, of a cache of `bytes` bytes.
+fn large_capacity(bytes: u64) -> u64 {
+    bytes - bytes / KEPT_PART
 }
 
 /// Returns the memory accounted for a block of this length, in bytes.

@@ -99,6 +99,10 @@ impl Table {
         if table.filters.error.is_none() {
             table.filters = table.open_filters(context)?;
         }
+        let pinned_bytes = table.pinned_bytes();
+        if let Some(blocks) = &mut table.blocks {
+            blocks.take(pinned_bytes);
+        }
         Ok(table)
     }
 

@@ -15,6 +15,7 @@ use crate::base::sync::{ArcSwapOption, LockRank, Mutex, MutexGuard};
 use crate::base::{Error, Result};
 use crate::format::name::{legacy_table_name, table_name};
 use crate::fs::{FileLock, Fs, ReadFile, check_not_replaced};
+use crate::table::block_cache::budget::OpenTables;
 use crate::table::reader::{Table, TableContext};
 
 /// A table file, open or not. Thread-safe; shared by all versions that contain the file.
@@ -248,6 +249,9 @@ impl TableCache {
         debug_assert!(ring.slots.len() <= self.capacity, "more tables are open than may be");
         drop(ring);
         drop(closed);
+        if let Some(cache) = &self.context.block_cache {
+            cache.close_tables();
+        }
         Ok(table)
     }
 
@@ -277,6 +281,26 @@ impl TableCache {
             }
         }
         Err(Error::io("open", path, error))
+    }
+}
+
+impl OpenTables for TableCache {
+    fn pinned_bytes(&self) -> u64 {
+        TableCache::pinned_bytes(self) as u64
+    }
+
+    fn close_some(&self, bytes: u64) -> u64 {
+        let mut ring = self.ring.lock();
+        let (mut all, mut closed_bytes) = (Vec::new(), 0);
+        while closed_bytes < bytes && ring.slots.len() > 1 {
+            let most = ring.slots.len() - 1;
+            let closed = ring.close_down_to(most);
+            closed_bytes += closed.iter().map(|table| table.pinned_bytes() as u64).sum::<u64>();
+            all.extend(closed);
+        }
+        drop(ring);
+        drop(all);
+        closed_bytes
     }
 }
 

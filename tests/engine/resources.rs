@@ -168,3 +168,61 @@ fn a_database_closes_while_its_background_waits_for_the_limit() {
         stop.store(true, Ordering::Relaxed);
     });
 }
+
+/// Waits until `done` returns true. Panics with `what` after ten seconds.
+fn soon(what: &str, mut done: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_budget_covers_memtables_tables_and_blocks_of_all_databases() {
+    const BUDGET: u64 = 8 << 20;
+    let shared = Resources::default().memory_bytes(BUDGET as usize);
+    let fs = Arc::new(MemFs::new());
+    // Small blocks make large indexes.
+    let options = Options::default().create_if_missing(true).resources(&shared).fs(fs);
+    let options = options.block_bytes(256).max_file_bytes(256 << 10).write_buffer_bytes(64 << 20);
+    let dbs = ["a", "b", "c"].map(|name| Db::open(name, options.clone()).unwrap());
+    let [idle, second, busy] = &dbs;
+    assert_eq!(shared.memory_used_bytes(), 0);
+    fill(idle, 900, 1000);
+    fill(second, 800, 1000);
+    let memtables = |db: &Db| db.stats().memtable_bytes;
+    let waiting = memtables(idle) + memtables(second);
+    assert!((1_700_000..2_300_000).contains(&waiting), "{waiting}");
+    // A memtable is looked at whenever it has grown by a quarter of its buffer, here 256 KiB.
+    assert!(waiting <= shared.memory_used_bytes() + (512 << 10));
+    assert_eq!((idle.stats().flushes, second.stats().flushes), (0, 0));
+
+    let mut most = 0;
+    for i in 0..30_000 {
+        busy.put(key(i), [i as u8; 1000]).unwrap();
+        if i % 100 == 0 {
+            most = most.max(shared.memory_used_bytes());
+        }
+    }
+    assert!((BUDGET / 4..=BUDGET).contains(&most), "{most} bytes at most");
+    soon("the idle memtables stay", || idle.stats().flushes > 0 && second.stats().flushes > 0);
+    dbs.iter().for_each(|db| db.wait_idle().unwrap());
+
+    let tables = || dbs.iter().map(|db| db.stats().pinned_bytes).sum::<u64>();
+    let mut most_tables = 0;
+    for i in 0..20_000u32 {
+        let at = i.wrapping_mul(2_654_435_761) % 30_000;
+        assert_eq!(busy.get(key(at)).unwrap().unwrap(), [at as u8; 1000][..]);
+        if i % 100 == 0 {
+            (most, most_tables) = (most.max(shared.memory_used_bytes()), most_tables.max(tables()));
+        }
+    }
+    assert!(most <= BUDGET, "{most} bytes at most");
+    assert!((BUDGET / 8..=BUDGET / 4).contains(&most_tables), "{most_tables} bytes of tables");
+    let blocks = shared.memory_used_bytes() - tables() - dbs.iter().map(memtables).sum::<u64>();
+    assert!(blocks > BUDGET / 3, "{blocks} bytes of blocks");
+
+    dbs.into_iter().for_each(|db| db.close().unwrap());
+    assert_eq!(shared.memory_used_bytes(), 0);
+}

@@ -164,6 +164,17 @@ impl<T: ?Sized> Mutex<T> {
         MutexGuard { order: self.order, inner: self.inner.lock() }
     }
 
+    /// Locks the mutex unless it is locked. Returns the guard.
+    ///
+    /// # Panics
+    /// As [`Mutex::lock`].
+    #[track_caller]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let inner = self.inner.try_lock()?;
+        self.order.enter();
+        Some(MutexGuard { order: self.order, inner })
+    }
+
     /// Returns the value, which needs no lock because access is exclusive.
     #[inline]
     pub(crate) fn get_mut(&mut self) -> &mut T {

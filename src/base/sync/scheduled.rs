@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::ops::{Add, Bound, Deref, DerefMut};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 pub use crossbeam_skiplist::map::Entry as SkipEntry;
@@ -87,6 +87,16 @@ impl<T: ?Sized> Mutex<T> {
     /// Locks the mutex, waiting if necessary. Returns the guard.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { held: Some(self.held()), mutex: self }
+    }
+
+    /// Locks the mutex unless it is locked. Returns the guard.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = match self.0.try_lock() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(MutexGuard { held: Some(held), mutex: self })
     }
 
     /// Returns the value, which needs no lock because access is exclusive.

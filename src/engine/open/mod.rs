@@ -55,6 +55,7 @@ use crate::format::name::{
 use crate::fs::{FileLock, Fs, absolute, has_other_names, sync_dir};
 use crate::log::LogWriter;
 use crate::table::block_cache::BlockCache;
+use crate::table::block_cache::budget::OpenTables;
 use crate::table::table_cache::TableCache;
 
 pub(crate) mod directory;
@@ -69,14 +70,20 @@ pub(crate) fn table_cache(
     dir: &Path,
     options: &Options,
     order: &InternalComparator,
-) -> (TableCache, Option<Arc<BlockCache>>) {
-    let block_cache = options.resources.block_cache.clone().unwrap_or_else(|| {
-        let bytes = options.block_cache_bytes;
-        (bytes > 0).then(|| Arc::new(BlockCache::new(bytes)))
-    });
+    lock: Option<&Arc<dyn FileLock>>,
+) -> (Arc<TableCache>, Option<Arc<BlockCache>>) {
+    let block_cache = options.resources.block_cache(options.block_cache_bytes);
     let context = options.table_context(order, block_cache.clone());
     let capacity = options.max_open_files.max(16);
     let tables = TableCache::new(fs.clone(), dir.to_path_buf(), context, capacity);
+    let tables = Arc::new(match lock {
+        Some(lock) => tables.guarded_by(lock),
+        None => tables,
+    });
+    if let Some(cache) = &block_cache {
+        let tables: Arc<dyn OpenTables> = tables.clone();
+        cache.may_close(Arc::downgrade(&tables));
+    }
     (tables, block_cache)
 }
 
@@ -199,6 +206,7 @@ impl Opening {
         let log_number = commit.log_number;
         let mut state = State::new(mem, log_number, frozen, version, live.into_iter());
         state.logs.kept = kept;
+        let pace = Pace::new(self.options.resources.memory.as_ref());
         let reads = self.read_state(&state, commit.last_seq, trash.clone(), lock);
         Ok(Arc::new(Engine {
             dir: self.dir,
@@ -209,7 +217,7 @@ impl Opening {
             numbers: self.numbers,
             trash,
             metrics: Metrics::default(),
-            pace: Pace::default(),
+            pace,
             recovery: replayed.recovery,
             queue: Default::default(),
             commit: Mutex::ranked(LockRank::Commit, commit),
@@ -340,8 +348,8 @@ impl Opening {
         trash: Arc<Trash>,
         lock: Arc<dyn FileLock>,
     ) -> ReadState {
-        let (tables, block_cache) = table_cache(&self.fs, &self.dir, &self.options, &self.order);
-        let tables = Arc::new(tables.guarded_by(&lock));
+        let (tables, block_cache) =
+            table_cache(&self.fs, &self.dir, &self.options, &self.order, Some(&lock));
         let order = self.order.clone();
         ReadState::new(order, tables, block_cache, trash, state.view(), last_seq, Some(lock))
             .with_clock(self.options.clock.clone())

@@ -176,8 +176,7 @@ fn open_once(dir: &Path, options: &Options, held: &mut Files) -> Result<Opened> 
         None => Arc::new(Memtable::new(order.user(), 0)),
     };
     let view = ReadView { mem, imm: Vec::new(), version: Arc::new(version) };
-    let (tables, block_cache) = open::table_cache(&fs, dir, options, &order);
-    let tables = Arc::new(tables);
+    let (tables, block_cache) = open::table_cache(&fs, dir, options, &order, None);
     let state = ReadState::new(order, tables, block_cache, trash, view, replayed.last_seq, None);
     let state = state.with_clock(options.clock.clone());
     let Replayed { recovery, read_to, .. } = replayed;

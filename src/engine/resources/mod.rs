@@ -1,18 +1,21 @@
-//! What several databases of a process may share: a block cache, threads, and a limit of
-//! background I/O.
+//! What several databases of a process may share: a block cache, a budget of memory, threads, and a
+//! limit of background I/O.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::engine::resources::limit::IoLimit;
+use crate::engine::resources::memory::Memory;
 use crate::engine::resources::pool::Pool;
 use crate::table::block_cache::BlockCache;
 
 pub(crate) mod limit;
+pub(crate) mod memory;
 pub(crate) mod pool;
 pub(crate) mod signal;
 
-/// A block cache, background threads and a limit of background I/O that several databases share.
+/// A block cache or a budget of memory, background threads and a limit of background I/O that
+/// several databases share.
 ///
 /// A clone stands for the same resources. What is not set stays as it is without: each database
 /// has its own block cache ([`Options::block_cache_bytes`]) and its own three threads, and no
@@ -38,6 +41,8 @@ pub(crate) mod signal;
 pub struct Resources {
     /// The shared cache: `Some(None)` if the databases have none.
     pub(crate) block_cache: Option<Option<Arc<BlockCache>>>,
+    /// The budget of memory; its block cache is the shared one.
+    pub(crate) memory: Option<Arc<Memory>>,
     pub(crate) pool: Option<Arc<Pool>>,
     pub(crate) limit: Option<Arc<IoLimit>>,
 }
@@ -49,6 +54,51 @@ impl Resources {
     pub fn block_cache_bytes(mut self, bytes: usize) -> Resources {
         self.block_cache = Some((bytes > 0).then(|| Arc::new(BlockCache::new(bytes))));
         self
+    }
+
+    /// One budget for the memory of all databases, in bytes, at least 1 MiB: memtables, indexes and
+    /// filters of open tables, and, with what these leave, one cache of uncompressed data blocks.
+    ///
+    /// - **Memtables**: a write buffer has at most an eighth of the budget. Once all memtables
+    ///   together take a quarter, the largest is flushed, whichever database it belongs to. Once
+    ///   they take half, writes are slowed down until flushes catch up.
+    /// - **Tables**: once the indexes and filters of open tables take a quarter, tables are closed,
+    ///   first those of the database whose tables take the most.
+    ///
+    /// What reads still hold, a memtable under an iterator for example, may exceed the budget.
+    /// Setting the budget sets the block cache: [`block_cache_bytes`](Self::block_cache_bytes) has
+    /// no effect beside it.
+    ///
+    /// ```
+    /// use minikv::{Db, Options, Resources};
+    /// # let dir = tempfile::tempdir()?;
+    /// let shared = Resources::default().memory_bytes(64 << 20);
+    /// let options = Options::default().create_if_missing(true).resources(&shared);
+    /// let db = Db::open(dir.path(), options)?;
+    /// db.put("a", "1")?;
+    /// assert!(shared.memory_used_bytes() <= 64 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: usize) -> Resources {
+        self.memory = Some(Arc::new(Memory::new(bytes)));
+        self
+    }
+
+    /// Returns the number of bytes in use of the budget of memory; 0 without a budget.
+    pub fn memory_used_bytes(&self) -> u64 {
+        self.memory.as_ref().map_or(0, |memory| memory.used_bytes())
+    }
+
+    /// Returns the block cache for a database with a cache of its own of `own_bytes` bytes if none
+    /// is shared; `None` if it has none.
+    pub(crate) fn block_cache(&self, own_bytes: usize) -> Option<Arc<BlockCache>> {
+        let own = || (own_bytes > 0).then(|| Arc::new(BlockCache::new(own_bytes)));
+        match (&self.memory, &self.block_cache) {
+            (Some(memory), _) => Some(memory.cache().clone()),
+            (None, Some(shared)) => shared.clone(),
+            (None, None) => own(),
+        }
     }
 
     /// One set of background threads for all databases: one thread that flushes, and `threads`
@@ -74,6 +124,7 @@ impl fmt::Debug for Resources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resources")
             .field("shares_block_cache", &self.block_cache.is_some())
+            .field("memory", &self.memory)
             .field("shares_threads", &self.pool.is_some())
             .field("limit", &self.limit)
             .finish()

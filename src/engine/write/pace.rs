@@ -16,6 +16,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::compact::pick;
+use crate::engine::resources::memory::{Memory, MemtableShare};
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::write::CommitState;
 
@@ -43,6 +44,8 @@ const MIN_WAIT: Duration = Duration::from_micros(200);
 /// The progress of flushes, as writers see it. Thread-safe.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
+    /// The memtables' part of a budget of memory, if there is one.
+    share: Option<Arc<MemtableShare>>,
     /// Bytes of frozen memtables that are not in a table yet.
     unflushed: AtomicU64,
     /// Bytes of the memtable being flushed that are written already.
@@ -52,9 +55,22 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
+    /// Creates the pace of a database whose memory counts in the budget `memory`.
+    pub(crate) fn new(memory: Option<&Arc<Memory>>) -> Pace {
+        Pace { share: memory.map(Memory::join), ..Pace::default() }
+    }
+
+    /// Returns the memtables' part of the budget of memory, if there is one.
+    pub(crate) fn share(&self) -> Option<&Arc<MemtableShare>> {
+        self.share.as_ref()
+    }
+
     /// Records that a memtable of `bytes` was frozen.
     pub(crate) fn frozen(&self, bytes: u64) {
         self.unflushed.fetch_add(bytes, Relaxed);
+        if let Some(share) = &self.share {
+            share.frozen(bytes);
+        }
     }
 
     /// Begins the flush of a frozen memtable of `bytes`. The progress of a flush that failed is
@@ -109,6 +125,9 @@ impl FlushProgress<'_> {
         let unflushed = self.pace.unflushed.fetch_sub(self.bytes, Relaxed);
         debug_assert!(self.bytes <= unflushed, "{} bytes flushed of {unflushed}", self.bytes);
         self.pace.written.store(0, Relaxed);
+        if let Some(share) = &self.pace.share {
+            share.flushed(self.bytes);
+        }
     }
 }
 
@@ -128,8 +147,9 @@ impl Engine {
         if bytes < commit.look_at && !force {
             return Ok(());
         }
+        let is_short = |share: &Arc<MemtableShare>| share.must_freeze(bytes as u64);
         let full = bytes >= self.options.write_buffer_bytes || force;
-        if !full {
+        if !full && !self.pace.share.as_ref().is_some_and(is_short) {
             commit.look_at = next_look(bytes, self.options.write_buffer_bytes);
             self.order_spare_log(bytes);
             self.keep_pace(bytes);
@@ -140,6 +160,21 @@ impl Engine {
         }
         self.wait_for_room()?;
         self.freeze(commit).inspect_err(|error| self.fail(error.clone()))
+    }
+
+    /// Freezes the memtable, because another database asked for its memory, unless writers are busy
+    /// with it, who look at the budget themselves.
+    pub(crate) fn give_up_memtable(&self) -> Result<()> {
+        let Some(mut commit) = self.commit.try_lock() else { return Ok(()) };
+        let may_freeze = {
+            let state = self.state.lock();
+            state.lifecycle.refusal().is_none() && state.frozen.len() < MAX_FROZEN
+        };
+        if !may_freeze || commit.mem.is_empty() {
+            return Ok(());
+        }
+        self.contain("a flush", || self.freeze(&mut commit))
+            .inspect_err(|error| self.fail(error.clone()))
     }
 
     /// Waits until a memtable may be frozen.
@@ -191,7 +226,10 @@ impl Engine {
 
     /// Holds a writer back for as long as it is ahead of the background, within [`MAX_WAIT`].
     fn keep_pace(&self, mem_bytes: usize) {
-        let mut wait = self.pace.lead(mem_bytes, self.options.write_buffer_bytes);
+        let mut wait = match self.pace.share.as_ref().is_some_and(|share| share.is_over()) {
+            true => MAX_WAIT,
+            false => self.pace.lead(mem_bytes, self.options.write_buffer_bytes),
+        };
         let mut state = self.state.lock();
         let level0 = state.version.level(0).len();
         wait = wait.max(slowdown(level0));

@@ -1,0 +1,194 @@
+//! A budget of memory that several databases share.
+//!
+//! The block cache counts what is taken of the budget and has what is left
+//! ([`budget`](crate::table::block_cache::budget)). This module is about the memtables' part: it
+//! decides which memtable is flushed early because all of them together have become too large.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::sync::atomic::{AtomicBool, AtomicU64};
+use crate::base::sync::{LockRank, Mutex};
+use crate::engine::resources::signal::WorkSignal;
+use crate::table::block_cache::BlockCache;
+
+/// Smallest budget, in bytes. With less, memtables would be flushed every few entries.
+const LEAST_BYTES: usize = 1 << 20;
+
+/// Part of the budget that one write buffer may have (one eighth). With a larger divisor, flushes
+/// are smaller and more frequent.
+const WRITE_BUFFER_PART: u64 = 8;
+
+/// Part of the budget from which on the largest memtable is flushed (one quarter). With a larger
+/// divisor, memtables are flushed earlier and more is left to blocks.
+const FLUSH_PART: u64 = 4;
+
+/// Part of the budget from which on writes are slowed down (one half). With a larger divisor, they
+/// are slowed down earlier.
+const SLOWDOWN_PART: u64 = 2;
+
+/// A budget of memory. Thread-safe.
+pub(crate) struct Memory {
+    cache: Arc<BlockCache>,
+    /// The memtables of the databases.
+    shares: Mutex<Vec<Weak<MemtableShare>>>,
+}
+
+/// The memtables of one database, as far as the budget is concerned. Thread-safe.
+pub(crate) struct MemtableShare {
+    memory: Arc<Memory>,
+    /// Size of the memtable that writes go to, in bytes, when it was last looked at.
+    active: AtomicU64,
+    /// Size of the memtables that wait for their flush, in bytes.
+    frozen: AtomicU64,
+    /// Whether the memtable is to be frozen by the database's background.
+    is_asked: AtomicBool,
+    /// Tells the database that there is background work.
+    pub signal: WorkSignal,
+}
+
+impl Memory {
+    /// Creates a budget of `bytes`, at least [`LEAST_BYTES`].
+    pub(crate) fn new(bytes: usize) -> Memory {
+        let cache = Arc::new(BlockCache::with_budget(bytes.max(LEAST_BYTES)));
+        Memory { cache, shares: Mutex::ranked(LockRank::Leaf, Vec::new()) }
+    }
+
+    /// Returns the block cache.
+    pub(crate) fn cache(&self) -> &Arc<BlockCache> {
+        &self.cache
+    }
+
+    /// Returns the largest write buffer of a database, in bytes.
+    pub(crate) fn most_write_buffer_bytes(&self) -> usize {
+        (self.cache.capacity_bytes() / WRITE_BUFFER_PART) as usize
+    }
+
+    /// Returns the number of bytes in use.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.weigh();
+        self.cache.taken_bytes() + self.cache.usage_bytes()
+    }
+
+    /// Returns the share of another database.
+    pub(crate) fn join(self: &Arc<Memory>) -> Arc<MemtableShare> {
+        let share = Arc::new(MemtableShare {
+            memory: self.clone(),
+            active: AtomicU64::new(0),
+            frozen: AtomicU64::new(0),
+            is_asked: AtomicBool::new(false),
+            signal: WorkSignal::default(),
+        });
+        self.shares.lock().push(Arc::downgrade(&share));
+        share
+    }
+
+    /// Adds up the memtables of all databases. Returns their size in bytes, and the share with the
+    /// largest one that writes go to.
+    fn weigh(&self) -> (u64, Option<Arc<MemtableShare>>) {
+        let shares: Vec<Arc<MemtableShare>> = {
+            let mut shares = self.shares.lock();
+            shares.retain(|share| share.strong_count() > 0);
+            shares.iter().filter_map(Weak::upgrade).collect()
+        };
+        let total = shares.iter().map(|share| share.bytes()).fold(0, u64::saturating_add);
+        self.cache.set_memtable_bytes(total);
+        (total, shares.into_iter().max_by_key(|share| share.active.load(Relaxed)))
+    }
+}
+
+impl MemtableShare {
+    fn bytes(&self) -> u64 {
+        self.active.load(Relaxed).saturating_add(self.frozen.load(Relaxed))
+    }
+
+    /// Records that the memtable that writes go to has grown to `bytes`. Returns whether it must be
+    /// frozen because all memtables together are too large. If another database's memtable is
+    /// larger, that database is asked to freeze it.
+    pub(crate) fn must_freeze(self: &Arc<MemtableShare>, bytes: u64) -> bool {
+        self.active.store(bytes, Relaxed);
+        let (total, largest) = self.memory.weigh();
+        if total < self.memory.cache.capacity_bytes() / FLUSH_PART {
+            return false;
+        }
+        match largest {
+            Some(largest) if Arc::ptr_eq(&largest, self) => bytes > 0,
+            Some(largest) => {
+                if largest.active.load(Relaxed) > 0 && !largest.is_asked.swap(true, Relaxed) {
+                    largest.signal.give();
+                }
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Returns whether memtables take so much that writes are slowed down.
+    pub(crate) fn is_over(&self) -> bool {
+        self.memory.weigh().0 > self.memory.cache.capacity_bytes() / SLOWDOWN_PART
+    }
+
+    /// Returns whether the memtable is to be frozen, and clears the request.
+    pub(crate) fn take_request(&self) -> bool {
+        self.is_asked.swap(false, Relaxed)
+    }
+
+    /// Records that the memtable, of `bytes`, was frozen, and an empty one takes its place.
+    pub(crate) fn frozen(&self, bytes: u64) {
+        self.active.store(0, Relaxed);
+        self.frozen.fetch_add(bytes, Relaxed);
+    }
+
+    /// Records that a frozen memtable of `bytes` has become a table.
+    pub(crate) fn flushed(&self, bytes: u64) {
+        self.frozen.fetch_sub(bytes, Relaxed);
+        self.memory.weigh();
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("bytes", &self.cache.capacity_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for MemtableShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemtableShare")
+            .field("active", &self.active)
+            .field("frozen", &self.frozen)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_memtable_is_frozen_at_a_quarter_of_the_budget() {
+        let memory = Arc::new(Memory::new(8 << 20));
+        assert_eq!(memory.most_write_buffer_bytes(), 1 << 20);
+        let [a, b] = [memory.join(), memory.join()];
+        assert!(!a.must_freeze(1 << 20));
+        assert!(!b.must_freeze((1 << 20) - 1));
+        // The writer's own memtable is the smaller one.
+        assert!(!a.must_freeze((1 << 20) + 1) && a.must_freeze((1 << 20) + 2));
+        assert!(!b.must_freeze(1 << 20) && a.take_request() && !a.take_request());
+        a.frozen((1 << 20) + 2);
+        assert!(b.must_freeze(1 << 20) && !b.take_request());
+        assert!(!b.must_freeze(0), "nothing is left to freeze");
+        assert!(!a.is_over());
+        b.frozen(3 << 20);
+        assert!(a.is_over());
+        assert!(memory.cache.taken_bytes() > 4 << 20);
+        b.flushed(3 << 20);
+        assert!(!b.is_over());
+        // A database that is closed takes nothing.
+        drop(a);
+        assert_eq!(memory.used_bytes(), 0);
+    }
+}
