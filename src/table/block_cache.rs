@@ -37,7 +37,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::atomic::{AtomicBool, AtomicU64};
 use crate::base::sync::{ArcSwapAny, Guard, LockRank, Mutex};
 use crate::block::{Block, BlockView, SharedBlock};
-use crate::table::block_cache::budget::Budget;
+use crate::table::block_cache::budget::{Budget, OpenTables};
 
 pub mod budget;
 
@@ -262,8 +262,11 @@ impl TableBlocks {
     /// Counts the table's indexes and filters, of `bytes` bytes, in the cache's budget until the
     /// table is dropped.
     pub fn take(&mut self, bytes: usize) {
-        self.slots.cache.give_back(self.taken);
-        self.taken = self.slots.cache.take_for_table(bytes as u64);
+        let (before, now) = (std::mem::replace(&mut self.taken, bytes as u64), bytes as u64);
+        self.slots.cache.change_budget(|budget| {
+            budget.add_table(now);
+            budget.remove_table(before);
+        });
     }
 
     /// Returns the memory that the slots take, in bytes.
@@ -274,7 +277,7 @@ impl TableBlocks {
 
 impl Drop for TableBlocks {
     fn drop(&mut self) {
-        self.slots.cache.give_back(self.taken);
+        self.slots.cache.change_budget(|budget| budget.remove_table(self.taken));
         if !self.slots.in_use.load(Relaxed) {
             return;
         }
@@ -303,6 +306,12 @@ impl BlockCache {
         BlockCache::of_bytes(bytes, None)
     }
 
+    /// Creates a cache with a budget of `bytes` bytes, of which it has what memtables and the
+    /// indexes and filters of open tables leave.
+    pub fn with_budget(bytes: usize) -> BlockCache {
+        BlockCache::of_bytes(bytes, Some(Budget::new(bytes)))
+    }
+
     fn of_bytes(bytes: usize, budget: Option<Budget>) -> BlockCache {
         let bytes = bytes as u64;
         let shards = (bytes / SHARD_BYTES).clamp(1, MOST_SHARDS);
@@ -326,6 +335,48 @@ impl BlockCache {
         let blocks = (0..blocks).map(|_| ManuallyDrop::new(ArcSwapAny::new(None))).collect();
         let in_use = AtomicBool::new(false);
         TableBlocks { slots: Arc::new(Slots { cache: self.clone(), id, blocks, in_use }), taken: 0 }
+    }
+
+    /// Returns the capacity or the whole budget, in bytes.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the number of bytes that memtables and tables take of the budget.
+    pub fn taken_bytes(&self) -> u64 {
+        self.budget.as_ref().map_or(0, Budget::taken)
+    }
+
+    /// Sets the number of bytes that memtables take of the budget.
+    pub fn set_memtable_bytes(&self, bytes: u64) {
+        self.change_budget(|budget| budget.set_memtables(bytes));
+    }
+
+    /// Lets tables of `tables` be closed when all tables together take too much of the budget.
+    pub fn may_close(&self, tables: Weak<dyn OpenTables>) {
+        if let Some(budget) = &self.budget {
+            budget.may_close(tables);
+        }
+    }
+
+    /// Closes tables if all open ones take more than their part of the budget.
+    pub fn close_tables(&self) {
+        if let Some(budget) = &self.budget {
+            budget.close_tables();
+        }
+    }
+
+    /// Changes what is taken of the budget, if there is one, and lets the shards have the rest.
+    fn change_budget(&self, change: impl FnOnce(&Budget)) {
+        let Some(budget) = &self.budget else { return };
+        change(budget);
+        if budget.reserve() {
+            let mut large = self.large.lock();
+            large.capacity = large_capacity(self.bytes.saturating_sub(budget.reserved()));
+            large.make_room(0);
+            large.drop_spares();
+            self.lend(large.bytes());
+        }
     }
 
     /// Returns the memory in use by blocks, in bytes.
@@ -359,7 +410,8 @@ impl BlockCache {
     /// Divides the capacity that remains after `lent` bytes for large blocks, and after what others
     /// take, among the shards. The caller holds the lock of the large blocks.
     fn lend(&self, lent: u64) {
-        let lent = lent.saturating_add(self.reserved_bytes());
+        let reserved = self.budget.as_ref().map_or(0, Budget::reserved);
+        let lent = lent.saturating_add(reserved);
         let room = self.bytes.saturating_sub(lent) / self.shards.len() as u64;
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -683,6 +735,35 @@ mod tests {
         assert_eq!(shape(16 << 20).0, 8);
         assert_eq!(shape(64 << 20), (16, 4 << 20, 2048, 56 << 20, 512 << 10));
         assert_eq!(Arc::new(BlockCache::new(0)).table(10).slot_bytes(), 80);
+    }
+
+    #[test]
+    fn blocks_have_what_others_leave_of_a_budget() {
+        let cache = Arc::new(BlockCache::with_budget(64 << 20));
+        let table = cache.table(2000);
+        let fill = || {
+            for at in 0..2000 {
+                if table.get(at).is_none() && table.wants(at, 64 << 10) {
+                    table.insert(at, block(64 << 10));
+                }
+            }
+            cache.usage_bytes() >> 20
+        };
+        assert!((60..=64).contains(&fill()));
+        cache.set_memtable_bytes(32 << 20);
+        assert!(cache.usage_bytes() <= 32 << 20);
+        assert!((28..=32).contains(&fill()));
+        let mut other = cache.table(1);
+        other.take(8 << 20);
+        other.take(16 << 20);
+        assert_eq!(cache.taken_bytes(), 48 << 20);
+        assert!(cache.usage_bytes() <= 16 << 20);
+        cache.check();
+        drop(other);
+        cache.set_memtable_bytes(0);
+        assert!((60..=64).contains(&fill()));
+        cache.set_memtable_bytes(u64::MAX);
+        assert_eq!(cache.usage_bytes(), 0);
     }
 
     #[test]

@@ -291,7 +291,7 @@ impl Run {
         self.see(key, found);
     }
 
-    /// Checks what a read outside of keyspaces found, and keeps it: what the filter has done once is
+    /// Checks what a read outside of keyspaces found, and keeps it: what the filter has done stays
     /// done.
     fn see(&mut self, key: Vec<u8>, found: Option<Vec<u8>>) {
         let last = self.plain.get(&key).cloned();

@@ -206,18 +206,17 @@ impl Opening {
         let log_number = commit.log_number;
         let mut state = State::new(mem, log_number, frozen, version, live.into_iter());
         state.logs.kept = kept;
-        let pace = Pace::new(self.options.resources.memory.as_ref());
         let reads = self.read_state(&state, commit.last_seq, trash.clone(), lock);
         Ok(Arc::new(Engine {
             dir: self.dir,
             fs: self.fs,
             inline: self.options.inline_background.map(|seed| Mutex::ranked(LockRank::Leaf, seed)),
+            pace: Pace::new(self.options.resources.memory.as_ref()),
             options: self.options,
             reads: Arc::new(reads),
             numbers: self.numbers,
             trash,
             metrics: Metrics::default(),
-            pace,
             recovery: replayed.recovery,
             queue: Default::default(),
             commit: Mutex::ranked(LockRank::Commit, commit),
