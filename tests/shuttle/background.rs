@@ -184,3 +184,34 @@ fn databases_that_share_threads_do_not_wait_for_each_other() {
         assert_eq!(other.iter().unwrap().count(), KEYS);
     });
 }
+
+/// Two databases with one budget of memory: the writer of one has the other's memtable flushed.
+#[test]
+fn a_budget_of_memory_is_kept_beside_writers_of_two_databases() {
+    check(|| {
+        let fs = MemFs::new();
+        let shared = Resources::default().memory_bytes(4 << 10);
+        let open = |dir: &str| Db::open(dir, options(&fs).resources(&shared)).unwrap();
+        let (db, other) = (open(crate::DIR), open("/other"));
+        // Both write buffers have room for 512 bytes.
+        other.put(key(0), [b'a'; 450]).unwrap();
+        let work = thread::spawn({
+            let other = other.clone();
+            move || {
+                other.put(key(1), [b'b'; 150]).unwrap();
+                assert_eq!(other.get(key(0)).unwrap().unwrap(), [b'a'; 450][..]);
+                other.put(key(2), [b'c'; 450]).unwrap();
+            }
+        });
+        (0..KEYS).for_each(|number| db.put(key(number), value(1)).unwrap());
+        work.join().unwrap();
+        db.wait_idle().unwrap();
+        other.wait_idle().unwrap();
+        assert_eq!(db.iter().unwrap().count(), KEYS);
+        assert_eq!(other.iter().unwrap().count(), 3);
+        db.close().unwrap();
+        other.close().unwrap();
+        assert_eq!(shared.memory_used_bytes(), 0);
+        assert_eq!(open("/other").iter().unwrap().count(), 3);
+    });
+}

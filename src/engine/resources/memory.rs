@@ -13,8 +13,9 @@ use crate::base::sync::{LockRank, Mutex};
 use crate::engine::resources::signal::WorkSignal;
 use crate::table::block_cache::BlockCache;
 
-/// Smallest budget, in bytes. With less, memtables would be flushed every few entries.
-const LEAST_BYTES: usize = 1 << 20;
+/// Smallest budget, in bytes. With less, memtables would be flushed every few entries, as only the
+/// scenes of schedules do.
+const LEAST_BYTES: usize = if cfg!(shuttle) { 1 << 10 } else { 1 << 20 };
 
 /// Part of the budget that one write buffer may have (one eighth). With a larger divisor, flushes
 /// are smaller and more frequent.
