@@ -126,9 +126,7 @@ impl FilterBlockReader {
     #[inline]
     pub(crate) fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.filter_range(block_offset) {
-            // For an empty filter, LevelDB asks the policy; but no data block starts in such a
-            // span.
-            Some(range) if range.is_empty() => false,
+            // Also an empty one: a policy may have nothing to store, and LevelDB asks it, too.
             Some(range) => self.policy.may_match(key, &self.contents[range]),
             None => true,
         }

@@ -172,7 +172,9 @@ impl Engine {
 pub(crate) fn property(name: &str, stats: &Stats, version: &Version) -> Option<String> {
     let name = name.strip_prefix("leveldb.").or_else(|| name.strip_prefix("minikv."))?;
     if let Some(level) = name.strip_prefix("num-files-at-level") {
-        let level: usize = level.parse().ok().filter(|&level| level < NUM_LEVELS)?;
+        // Unlike LevelDB, `parse` takes a sign.
+        let digits = Some(level).filter(|level| level.bytes().all(|byte| byte.is_ascii_digit()));
+        let level: usize = digits?.parse().ok().filter(|&level| level < NUM_LEVELS)?;
         return Some(version.level(level).len().to_string());
     }
     match name {
