@@ -5,6 +5,8 @@
 #include "objects.h"
 
 #include <ctype.h>
+#include <glob.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NUM_SLOTS = 3, NUM_SNAPSHOTS = 4, NUM_ITERATORS = 4, NUM_BATCHES = 4, PATH_BYTES = 4200 };
@@ -411,7 +413,7 @@ static int is_there(const struct slot* slot, int at, const char* file) {
    `lost`. */
 static void destroy(struct slot* slot) {
   struct settings set = random_settings(chance(NUM_ORDERS));
-  int other_file = slot->exists && once_in(3);
+  int other_file = slot->exists && slot->db[OURS] == NULL && once_in(3);
   int lost = is_there(slot, THEIRS, "lost");
   if (other_file) shell(slot, "touch %s/other.txt");
   note("destroy");
@@ -440,6 +442,7 @@ static uint64_t hash_of(const struct slot* slot, int at) {
     const char* value = its->leveldb_iter_value(it, &length);
     show(&shown, value, length);
   }
+  its->leveldb_iter_get_error(it, &error[at]);
   its->leveldb_iter_destroy(it);
   return shown.hash;
 }
@@ -457,8 +460,10 @@ static void repair(struct slot* slot) {
   succeeded();
   drop_settings(&set);
   open_slot(slot);
-  if (hash_of(slot, OURS) != before) fail("minikv's repair has changed the contents");
-  if (hash_of(slot, THEIRS) == before) return;
+  uint64_t theirs = hash_of(slot, THEIRS), ours = hash_of(slot, OURS);
+  succeeded();
+  if (ours != before) fail("minikv's repair has changed the contents");
+  if (theirs == before) return;
   reordered++;
   close_slot(slot);
   shell(slot, "rm -rf %s");
@@ -503,6 +508,90 @@ static void wrong_open(struct slot* slot) {
   shell(slot, slot->exists ? "rm -rf %s/missing" : "rm -rf %s");
 }
 
+/* Damaged copies of a closed database. */
+
+enum {
+  NO_CURRENT, CUT_CURRENT, EMPTY_CURRENT, OTHER_CURRENT, NO_MANIFEST, EMPTY_MANIFEST,
+  NO_TABLE, CUT_TABLE, CHANGED_TABLE, NO_LOG, CUT_LOG, NUM_DAMAGES
+};
+
+/* Returns the path of one file, at random but the same for both copies, or NULL. */
+static const char* one_file(const char* directory, const char* pattern, unsigned number) {
+  static char path[PATH_BYTES];
+  glob_t found;
+  snprintf(path, sizeof path, "%.4000s/%s", directory, pattern);
+  int none = glob(path, 0, NULL, &found) != 0;
+  if (!none) snprintf(path, sizeof path, "%s", found.gl_pathv[number % found.gl_pathc]);
+  globfree(&found);
+  return none ? NULL : path;
+}
+
+static void overwrite(const char* path, const char* text) {
+  FILE* file = fopen(path, "w");
+  if (file == NULL || fputs(text, file) == EOF || fclose(file) != 0) fail(path);
+}
+
+static long file_bytes(const char* path) {
+  struct stat stat_of;
+  return stat(path, &stat_of) == 0 ? (long)stat_of.st_size : 0;
+}
+
+static void change_byte(const char* path, long offset, int by) {
+  FILE* file = fopen(path, "r+");
+  if (file == NULL || fseek(file, offset, SEEK_SET) != 0) fail(path);
+  int byte = fgetc(file);
+  if (fseek(file, offset, SEEK_SET) != 0 || fputc(byte ^ by, file) == EOF) fail(path);
+  fclose(file);
+}
+
+/* Damages the database in the directory. The same numbers do the same. */
+static void damage(const char* directory, int kind, unsigned number, unsigned place, int by) {
+  const char* patterns[] = {"CURRENT",   "CURRENT", "CURRENT",    "CURRENT",    "MANIFEST-*",
+                            "MANIFEST-*", "*.ldb",   "*.ldb", "*.ldb", "*.log", "*.log"};
+  const char* path = one_file(directory, patterns[kind], number);
+  if (path == NULL) return;
+  long bytes = file_bytes(path);
+  switch (kind) {
+    case CUT_CURRENT: overwrite(path, "MANIFEST-000001"); break;
+    case EMPTY_CURRENT: overwrite(path, ""); break;
+    case OTHER_CURRENT: overwrite(path, "MANIFEST-999999\n"); break;
+    case EMPTY_MANIFEST: overwrite(path, ""); break;
+    case CUT_TABLE: case CUT_LOG:
+      if (bytes > 0 && truncate(path, place % bytes) != 0) fail(path);
+      break;
+    case CHANGED_TABLE: change_byte(path, place % bytes, by); break;
+    default: unlink(path);
+  }
+}
+
+/* Opens a damaged copy of one library's directory with both. Both report damage, at the open or in
+   a scan, or both have the same contents. */
+static void open_damaged(struct slot* slot) {
+  struct slot copy = {.order = slot->order};
+  int kind = chance(NUM_DAMAGES), number = chance(1000), by = 1 << chance(8), from = chance(2);
+  unsigned place = chance(1 << 30);
+  uint64_t hash[2] = {0, 0};
+  note("damage %d, %u, of %s", kind, place, slot->path[from]);
+  for (int at = 0; at < 2; at++) {
+    char command[3 * PATH_BYTES];
+    snprintf(copy.path[at], PATH_BYTES, "%.4000s/%c9", home, "ab"[at]);
+    snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", copy.path[at],
+             slot->path[from], copy.path[at]);
+    if (system(command) != 0) fail(command);
+    damage(copy.path[at], kind, number, place, by);
+  }
+  struct settings set = random_settings(slot->order);
+  EACH(leveldb_options_set_paranoid_checks)(set.options[at], 1);
+  INTO(copy.db, leveldb_open)(set.options[at], copy.path[at], &error[at]);
+  EACH(leveldb_readoptions_set_verify_checksums)(read_options[at], 1);
+  for (int at = 0; at < 2; at++) {
+    if (copy.db[at] != NULL) hash[at] = hash_of(&copy, at);
+    if (copy.db[at] != NULL) library[at].leveldb_close(copy.db[at]);
+  }
+  if (!failed() && hash[THEIRS] != hash[OURS]) fail("different contents of a damaged database");
+  drop_settings(&set);
+}
+
 /* What does not belong to a database. */
 static void surroundings(void) {
   long number[2];
@@ -535,6 +624,7 @@ static void reopen(struct slot* slot) {
   if (kind < 6) swap_directories(slot);
   else if (kind < 9) destroy(slot);
   else if (kind < 11) wrong_open(slot);
+  else if (kind < 15) open_damaged(slot);
   if (slot->db[OURS] == NULL) open_slot(slot);
   if (chance(2)) compare_all(slot);
 }
@@ -548,12 +638,12 @@ static void act(struct slot* slot) {
   else if (kind < 7500) write_batch(slot);
   else if (kind < 9100) use_iterator(slot);
   else if (kind < 9500) use_snapshot(slot);
-  else if (kind < 9700) property(slot);
-  else if (kind < 9900) sizes(slot);
-  else if (kind < 9920) compact(slot, once_in(3));
-  else if (kind < 9960) reopen(slot);
-  else if (kind < 9970) wrong_open(slot);
-  else if (kind < 9975) destroy(slot); /* is refused: the database is open */
+  else if (kind < 9600) property(slot);
+  else if (kind < 9820) sizes(slot);
+  else if (kind < 9840) compact(slot, once_in(3));
+  else if (kind < 9940) reopen(slot);
+  else if (kind < 9960) wrong_open(slot);
+  else if (kind < 9965) destroy(slot); /* is refused: the database is open */
   else surroundings();
 }
 
