@@ -228,7 +228,7 @@ struct settings {
 static void set_sizes(leveldb_options_t* const options[2]) {
   size_t buffer = PICK(0, 1 << 16, 100000, 1 << 20, 4 << 20);
   int files = PICK(-1, 0, 74, 100, 1000, 1000000);
-  size_t block = PICK(0, 1024, 1500, 4096, 16384, 1 << 20);
+  size_t block = PICK(0, 1024, 1500, 4096, 16384, 1 << 16);
   int restart = PICK(1, 2, 3, 16, 128);
   size_t file = PICK(0, 1 << 20, 2 << 20, 64 << 20);
   if (chance(4)) EACH(leveldb_options_set_write_buffer_size)(options[at], buffer);
