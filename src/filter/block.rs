@@ -304,6 +304,33 @@ mod tests {
         assert!(!reader.key_may_match(2 * KIB, b"a"), "no block starts there");
     }
 
+    /// A policy that knows an empty filter.
+    #[derive(Debug)]
+    struct MatchesEmpty;
+
+    impl FilterPolicy for MatchesEmpty {
+        fn name(&self) -> &str {
+            "test.MatchesEmpty"
+        }
+
+        fn create(&self, _keys: &[&[u8]], _dst: &mut Vec<u8>) {}
+
+        fn may_match(&self, _key: &[u8], filter: &[u8]) -> bool {
+            filter.is_empty()
+        }
+
+        fn generator(&self) -> Box<dyn FilterGenerator> {
+            bloom().generator()
+        }
+    }
+
+    #[test]
+    fn the_policy_is_asked_about_an_empty_filter() {
+        let block = Bytes::from(build(&[(0, &["a", "b", "c"]), (7 * KIB, &["d"])]));
+        let reader = FilterBlockReader::new(Arc::new(MatchesEmpty), block);
+        assert!(reader.key_may_match(2 * KIB, b"a") && !reader.key_may_match(0, b"a"));
+    }
+
     #[test]
     fn blocks_that_start_in_one_span_share_a_filter() {
         // This case is "MultiChunk" from LevelDB's table/filter_block_test.cc.
