@@ -197,7 +197,7 @@ static void surroundings(void) {
 }
 
 static void reopen(struct slot* slot) {
-  if (chance(2)) compare_all(slot);
+  if (once_in(4)) compare_all(slot);
   if (once_in(3)) compact(slot, 1);
   if (once_in(6)) {
     if (chance(2)) compact(slot, 1);
@@ -210,17 +210,17 @@ static void reopen(struct slot* slot) {
   else if (kind < 11) wrong_open(slot);
   else if (kind < 15) open_damaged(slot);
   if (slot->db[OURS] == NULL) open_slot(slot);
-  if (chance(2)) compare_all(slot);
+  if (once_in(4)) compare_all(slot);
 }
 
 static void act(struct slot* slot) {
   unsigned kind = chance(10000);
-  if (kind < 2500) put(slot);
-  else if (kind < 3100) delete(slot);
-  else if (kind < 5500) get(slot);
-  else if (kind < 7200) change_batch();
-  else if (kind < 7500) write_batch(slot);
-  else if (kind < 9100) use_iterator(slot);
+  if (kind < 3400) put(slot);
+  else if (kind < 4200) delete(slot);
+  else if (kind < 6400) get(slot);
+  else if (kind < 8400) change_batch();
+  else if (kind < 8800) write_batch(slot);
+  else if (kind < 9200) use_iterator(slot);
   else if (kind < 9500) use_snapshot(slot);
   else if (kind < 9600) property(slot);
   else if (kind < 9820) sizes(slot);
@@ -273,7 +273,7 @@ static void report(void) {
   int called = 0;
   for (int number = 0; number < NUM_FUNCTIONS; number++) {
     called += calls_of[number] > 0;
-    printf("%9lu %-42s%s", calls_of[number], function_names[number], number % 2 ? "\n" : "");
+    printf(number % 2 ? "%9lu %s\n" : "%9lu %-42s", calls_of[number], function_names[number]);
   }
   for (size_t at = 0; at < sizeof differences / sizeof *differences; at++) {
     printf("met %lu times: %s\n", differences[at].seen, differences[at].why);
