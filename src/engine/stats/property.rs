@@ -259,7 +259,7 @@ mod tests {
                 ["3", "3", "0", "0", "0", "0"],
             ]
         );
-        let property = |name| property(name, &stats, &Version::default());
+        let property = |name: &str| property(name, &stats, &Version::default());
         assert_eq!(property("leveldb.approximate-memory-usage").as_deref(), Some("123"));
         assert_eq!(property("leveldb.num-files-at-level6").as_deref(), Some("0"));
         assert_eq!(property("leveldb.num-files-at-level06").as_deref(), Some("0"));
