@@ -126,9 +126,7 @@ impl FilterBlockReader {
     #[inline]
     pub(crate) fn key_may_match(&self, block_offset: u64, key: &[u8]) -> bool {
         match self.filter_range(block_offset) {
-            // For an empty filter, LevelDB asks the policy; but no data block starts in such a
-            // span.
-            Some(range) if range.is_empty() => false,
+            // Also an empty one: a policy may have nothing to store, and LevelDB asks it, too.
             Some(range) => self.policy.may_match(key, &self.contents[range]),
             None => true,
         }
@@ -304,6 +302,33 @@ mod tests {
         let with_bytes = |offset| !reader.filter_range(offset).unwrap().is_empty();
         assert_eq!([0, 2 * KIB, 4 * KIB].map(with_bytes), [true, false, false]);
         assert!(!reader.key_may_match(2 * KIB, b"a"), "no block starts there");
+    }
+
+    /// A policy that knows an empty filter.
+    #[derive(Debug)]
+    struct MatchesEmpty;
+
+    impl FilterPolicy for MatchesEmpty {
+        fn name(&self) -> &str {
+            "test.MatchesEmpty"
+        }
+
+        fn create(&self, _keys: &[&[u8]], _dst: &mut Vec<u8>) {}
+
+        fn may_match(&self, _key: &[u8], filter: &[u8]) -> bool {
+            filter.is_empty()
+        }
+
+        fn generator(&self) -> Box<dyn FilterGenerator> {
+            bloom().generator()
+        }
+    }
+
+    #[test]
+    fn the_policy_is_asked_about_an_empty_filter() {
+        let block = Bytes::from(build(&[(0, &["a", "b", "c"]), (7 * KIB, &["d"])]));
+        let reader = FilterBlockReader::new(Arc::new(MatchesEmpty), block);
+        assert!(reader.key_may_match(2 * KIB, b"a") && !reader.key_may_match(0, b"a"));
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::batch::leveldb_writebatch_t;
 use crate::border::{Array, ErrPtr, In, Kept, Malloced, Out, export};
 use crate::options::{leveldb_options_t, leveldb_readoptions_t, leveldb_writeoptions_t};
 
+/// Number of the error for a file that is missing.
+const ENOENT: i32 = 2;
+
 /// A database that is open for writing or for reading only.
 pub enum Handle {
     Writer(Db),
@@ -97,7 +100,7 @@ fn check_parent(path: &Path) -> Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() && !parent.exists() => Err(Error::Io {
             op: "open",
             path: path.to_owned(),
-            source: Arc::new(io::ErrorKind::NotFound.into()),
+            source: Arc::new(io::Error::from_raw_os_error(ENOENT)),
         }),
         _ => Ok(()),
     }
@@ -105,7 +108,7 @@ fn check_parent(path: &Path) -> Result<()> {
 
 fn open(options: &leveldb_options_t, path: &Path) -> Result<Kept<leveldb_t>> {
     check_parent(path)?;
-    Ok(leveldb_t::new(Handle::Writer(Db::open(path, options.checked()?)?)))
+    options.open_with(|all| Db::open(path, all)).map(|db| leveldb_t::new(Handle::Writer(db)))
 }
 
 /// Returns a bound of a range; none for null.

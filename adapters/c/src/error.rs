@@ -7,9 +7,9 @@ use minikv::Error;
 /// Returns the text of an error, which begins with LevelDB's prefix for its kind.
 pub fn text(error: &Error) -> String {
     match error {
-        Error::Io { path, source, .. } => {
+        Error::Io { op, path, source } => {
             let kind = if source.kind() == ErrorKind::NotFound { "NotFound" } else { "IO error" };
-            format!("{kind}: {}: {error}", path.display())
+            format!("{kind}: {}: cannot {op}: {source}", path.display())
         }
         Error::Corruption(_) => format!("Corruption: {error}"),
         Error::Locked { path, holder } => {

@@ -15,15 +15,20 @@ use crate::db::leveldb_snapshot_t;
 
 pub struct leveldb_options_t {
     options: Options,
-    /// The first value that no option can have; open refuses it.
-    invalid: Option<String>,
+    /// The order in the options, for errors.
+    order: Arc<dyn Comparator>,
+    /// A compression that does not exist, until it is replaced by one that does; open refuses it.
+    compression_error: Option<String>,
+    /// As above, for a filter layout.
+    layout_error: Option<String>,
 }
 
 impl leveldb_options_t {
     /// LevelDB's defaults: no filter, and a thousand open tables.
     fn new() -> leveldb_options_t {
         let options = Options::default().filter_policy(None).max_open_files(1000);
-        leveldb_options_t { options, invalid: None }
+        let order = Arc::new(BytewiseComparator);
+        leveldb_options_t { options, order, compression_error: None, layout_error: None }
     }
 
     fn change(&mut self, change: impl FnOnce(Options) -> Options) {
@@ -35,10 +40,25 @@ impl leveldb_options_t {
     /// # Errors
     /// Invalid argument, if an option was set to a value that it cannot have.
     pub fn checked(&self) -> Result<Options> {
-        match &self.invalid {
+        match self.compression_error.as_ref().or(self.layout_error.as_ref()) {
             Some(what) => Err(Error::InvalidArgument { what: what.clone() }),
             None => Ok(self.options.clone()),
         }
+    }
+
+    /// Calls `open` with the options. Like LevelDB's, an error about the comparator names both.
+    ///
+    /// # Errors
+    /// As [`Self::checked`] and `open`.
+    pub fn open_with<T>(&self, open: impl FnOnce(Options) -> Result<T>) -> Result<T> {
+        open(self.checked()?).map_err(|error| match error {
+            Error::Unsupported { what: "comparator", name, .. } => {
+                let ours = self.order.name();
+                let what = format!("{name} does not match existing comparator : {ours}");
+                Error::InvalidArgument { what }
+            }
+            error => error,
+        })
     }
 }
 
@@ -82,6 +102,7 @@ export! {
             Some(comparator) => comparator.comparator.clone(),
             None => Arc::new(BytewiseComparator),
         };
+        options.order = comparator.clone();
         options.change(|options| options.comparator(comparator));
     }
 
@@ -146,11 +167,16 @@ export! {
     }
 
     fn leveldb_options_set_compression(options: &mut leveldb_options_t, number: c_int) {
-        match number {
-            0 => options.change(|options| options.compression(Compression::None)),
-            1 => options.change(|options| options.compression(Compression::Snappy)),
-            _ => options.invalid = Some(format!("there is no compression {number}")),
-        }
+        let compression = match number {
+            0 => Compression::None,
+            1 => Compression::Snappy,
+            _ => {
+                options.compression_error = Some(format!("there is no compression {number}"));
+                return;
+            }
+        };
+        options.compression_error = None;
+        options.change(|options| options.compression(compression));
     }
 
     fn minikv_options_set_filter_layout(
@@ -160,8 +186,11 @@ export! {
     ) {
         let bits = u32::try_from(bits_per_key).unwrap_or(0);
         match layout(number) {
-            Some(layout) => options.change(|options| options.filter(layout, bits)),
-            None => options.invalid = Some(format!("there is no filter layout {number}")),
+            Some(layout) => {
+                options.layout_error = None;
+                options.change(|options| options.filter(layout, bits));
+            }
+            None => options.layout_error = Some(format!("there is no filter layout {number}")),
         }
     }
 
@@ -175,7 +204,7 @@ export! {
         let bits = u32::try_from(bits_per_key).unwrap_or(0);
         match layout(number) {
             Some(layout) => options.change(|all| all.filter_at_level(level, layout, bits)),
-            None => options.invalid = Some(format!("there is no filter layout {number}")),
+            None => options.layout_error = Some(format!("there is no filter layout {number}")),
         }
     }
 

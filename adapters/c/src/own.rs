@@ -21,7 +21,7 @@ export! {
         name: In,
         errptr: ErrPtr,
     ) -> Kept<leveldb_t> {
-        let opened = options.checked().and_then(|all| Db::open_read_only(name.path(), all));
+        let opened = options.open_with(|all| Db::open_read_only(name.path(), all));
         let opened = errptr.report(opened).map(|db| leveldb_t::new(Handle::Reader(db)));
         opened.unwrap_or_else(Kept::null)
     }

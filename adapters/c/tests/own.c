@@ -129,13 +129,23 @@ static void opening(void) {
   leveldb_options_set_error_if_exists(options, 0);
   leveldb_options_set_compression(options, 77);
   CHECK(leveldb_open(options, place("opening"), &error) == NULL && failed("Invalid argument: "));
+  leveldb_options_set_compression(options, leveldb_no_compression);
+  minikv_options_set_filter_layout(options, 77, 10);
+  CHECK(leveldb_open(options, place("opening"), &error) == NULL && failed("Invalid argument: "));
+  minikv_options_set_filter_layout(options, minikv_filter_both, 10);
+  db = leveldb_open(options, place("opening"), &error);
+  CHECK(db != NULL && error == NULL); /* valid settings have replaced the others */
+  CHECK(leveldb_property_value(db, "leveldb.num-files-at-level+1") == NULL);
+  leveldb_close(db);
   leveldb_options_destroy(options);
 
   leveldb_options_t* ordered = leveldb_options_create();
   leveldb_comparator_t* order = leveldb_comparator_create(&destroyed, destroy, reverse,
                                                           reverse_name);
   leveldb_options_set_comparator(ordered, order);
-  CHECK(leveldb_open(ordered, place("opening"), &error) == NULL && failed("Invalid argument: "));
+  CHECK(leveldb_open(ordered, place("opening"), &error) == NULL);
+  CHECK(failed("Invalid argument: leveldb.BytewiseComparator does not match existing comparator : "
+               "own.Reverse"));
   leveldb_options_set_comparator(ordered, NULL);
   leveldb_destroy_db(ordered, place("opening"), &error);
   CHECK(error == NULL);

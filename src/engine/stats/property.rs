@@ -186,7 +186,9 @@ impl Engine {
 pub(crate) fn property(name: &str, stats: &Stats, version: &Version) -> Option<String> {
     let name = name.strip_prefix("leveldb.").or_else(|| name.strip_prefix("minikv."))?;
     if let Some(level) = name.strip_prefix("num-files-at-level") {
-        let level: usize = level.parse().ok().filter(|&level| level < NUM_LEVELS)?;
+        // `parse` would take a sign, which LevelDB does not.
+        let digits = Some(level).filter(|level| level.bytes().all(|byte| byte.is_ascii_digit()));
+        let level: usize = digits?.parse().ok().filter(|&level| level < NUM_LEVELS)?;
         return Some(version.level(level).len().to_string());
     }
     match name {
@@ -271,10 +273,13 @@ mod tests {
                 ["3", "3", "0", "0", "0", "0"],
             ]
         );
-        let property = |name| property(name, &stats, &Version::default());
+        let property = |name: &str| property(name, &stats, &Version::default());
         assert_eq!(property("leveldb.approximate-memory-usage").as_deref(), Some("123"));
         assert_eq!(property("leveldb.num-files-at-level6").as_deref(), Some("0"));
-        assert_eq!(property("leveldb.num-files-at-level7"), None);
+        assert_eq!(property("leveldb.num-files-at-level06").as_deref(), Some("0"));
+        for none in ["7", "", "+6", "-0", " 6", "6 ", "18446744073709551616"] {
+            assert_eq!(property(&format!("leveldb.num-files-at-level{none}")), None, "{none}");
+        }
         assert_eq!(property("leveldb.none"), None);
     }
 }
