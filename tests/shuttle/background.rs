@@ -190,20 +190,20 @@ fn databases_that_share_threads_do_not_wait_for_each_other() {
 fn a_budget_of_memory_is_kept_beside_writers_of_two_databases() {
     check(|| {
         let fs = MemFs::new();
-        let shared = Resources::default().memory_bytes(4 << 10);
+        let shared = Resources::default().memory_bytes(128 << 10);
         let open = |dir: &str| Db::open(dir, options(&fs).resources(&shared)).unwrap();
         let (db, other) = (open(crate::DIR), open("/other"));
-        // Both write buffers have room for 512 bytes.
-        other.put(key(0), [b'a'; 450]).unwrap();
+        // Write buffers have 16 KiB, and the largest memtable is flushed at 32 KiB.
+        let large = [b'a'; 3000];
+        (0..3).for_each(|number| other.put(key(number), large).unwrap());
         let work = thread::spawn({
             let other = other.clone();
             move || {
-                other.put(key(1), [b'b'; 150]).unwrap();
-                assert_eq!(other.get(key(0)).unwrap().unwrap(), [b'a'; 450][..]);
-                other.put(key(2), [b'c'; 450]).unwrap();
+                other.put(key(0), "small").unwrap();
+                assert_eq!(other.get(key(1)).unwrap().unwrap(), large[..]);
             }
         });
-        (0..KEYS).for_each(|number| db.put(key(number), value(1)).unwrap());
+        (0..KEYS).for_each(|number| db.put(key(number), large).unwrap());
         work.join().unwrap();
         db.wait_idle().unwrap();
         other.wait_idle().unwrap();

@@ -15,7 +15,7 @@ use crate::table::block_cache::BlockCache;
 
 /// Smallest budget, in bytes. With less, memtables would be flushed every few entries, as only the
 /// scenes of schedules do.
-const LEAST_BYTES: usize = if cfg!(shuttle) { 1 << 10 } else { 1 << 20 };
+const LEAST_BYTES: usize = if cfg!(shuttle) { 64 << 10 } else { 1 << 20 };
 
 /// Part of the budget that one write buffer may have (one eighth). With a larger divisor, flushes
 /// are smaller and more frequent.
