@@ -48,7 +48,7 @@ MINIKV_OPS=$((250000 / scale)) row model 'test result' \
   cargo test -q -p minikv --test model -- --nocapture histories readers_see keys crashes
 MINIKV_CURSOR_SECONDS=$((120 / scale > 0 ? 120 / scale : 1)) row cursors 'nothing missing' \
   cargo test -q -p minikv --test model -- --nocapture cursors_both_ways
-MINIKV_OPS=$((200000 / scale)) row tables 'test result' \
+MINIKV_OPS=$((60000 / scale)) row tables 'test result' \
   cargo test -q -p minikv --test model -- --nocapture every_table
 RUSTFLAGS="--cfg shuttle" MINIKV_SCHEDULES=$((20000 / scale)) row schedules 'schedules of' \
   cargo test -q -p minikv --test shuttle --target-dir target/shuttle -- --nocapture
