@@ -423,6 +423,27 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(ENGINE, "expiry::a_compaction_removes"),
     mutant(
+        "no tables are closed for a budget of memory",
+        "src/table/block_cache/budget.rs",
+        "        if over == 0 {\n            return;\n        }\n        let all",
+        "        if over == 0 || ON {\n            return;\n        }\n        let all",
+    )
+    .caught_in(ENGINE, "resources::a_budget_covers"),
+    mutant(
+        "no database is asked for its memtable",
+        "src/engine/resources/memory.rs",
+        "                    largest.signal.give();",
+        "                    if !ON { largest.signal.give(); }",
+    )
+    .caught_in(ENGINE, "resources::a_budget_covers"),
+    mutant(
+        "the block cache has the whole budget of memory",
+        "src/table/block_cache.rs",
+        "let reserved = self.budget.as_ref().map_or(0, Budget::reserved);",
+        "let reserved = self.budget.as_ref().map_or(0, |b| if ON { 0 } else { b.reserved() });",
+    )
+    .caught_in(ENGINE, "resources::a_budget_covers"),
+    mutant(
         "a second log stays needed after the open",
         "src/engine/open/mod.rs",
         "if has_lost || self.recovered.prev_log_number != 0 {",
