@@ -44,6 +44,7 @@
 //! Cargo features, none of them on by default:
 //! - `serde`: `Serialize` for [`Stats`], [`Explanation`], [`VerifyReport`], [`RepairReport`] and
 //!   [`FilterAdvice`]. The command's `--json` prints them.
+//! - `zlib`: tables compressed with zlib or raw deflate, as Minecraft's, which LevelDB cannot read.
 //! - `zstd`: tables compressed with zstd, which LevelDB 1.23 and older cannot read.
 //! - `sim`: `fs::SimFs`, a filesystem that crashes and fails on demand, for tests.
 //!

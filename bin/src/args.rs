@@ -134,6 +134,10 @@ pub enum CompressionKind {
     None,
     /// Snappy, where it saves at least an eighth
     Snappy,
+    /// Raw deflate, as in Minecraft's worlds; LevelDB cannot read it
+    Deflate,
+    /// zlib, as in Minecraft's old worlds; LevelDB cannot read it
+    Zlib,
     /// zstd; LevelDB 1.23 and older cannot read it
     // Parsed without the feature, too, so that the error can say how to enable it.
     #[cfg_attr(not(feature = "zstd"), value(hide = true))]
@@ -292,6 +296,8 @@ impl CompressionKind {
         match self {
             CompressionKind::None => Ok(Compression::None),
             CompressionKind::Snappy => Ok(Compression::Snappy),
+            CompressionKind::Deflate => Ok(Compression::Deflate(6)),
+            CompressionKind::Zlib => Ok(Compression::Zlib(6)),
             #[cfg(feature = "zstd")]
             CompressionKind::Zstd => Ok(Compression::Zstd(3)),
             #[cfg(not(feature = "zstd"))]

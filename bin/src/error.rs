@@ -141,8 +141,8 @@ fn db_message(error: &DbError) -> String {
         DbError::Unsupported { what, .. } if *what == "comparator" => {
             "; `--comparator ignore` reads it without its order (verify, stats, dump, scan)"
         }
-        DbError::Unsupported { what, name, .. } if *what == "compression" && name == "2" => {
-            "; that is zstd: build minikv with `--features zstd`"
+        DbError::Unsupported { what, name, .. } if *what == "compression" && name == "zstd" => {
+            "; build minikv with `--features zstd`"
         }
         DbError::Unsupported { .. } => "; use a build that supports it",
         DbError::InvalidArgument { .. } => "; `minikv help` lists the values that options take",

@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::base::{Error, Result};
 use crate::block::Block;
 use crate::format::coding::{Decoder, get_fixed32, get_varint32};
-use crate::format::compress::{ID_NONE, ID_SNAPPY, ID_ZSTD};
+use crate::format::compress::{ID_DEFLATE, ID_NONE, ID_SNAPPY, ID_ZSTD_OR_ZLIB, is_zlib};
 use crate::format::crc;
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle};
 use crate::fs::ReadFile;
@@ -75,7 +75,7 @@ fn block_size(bytes: &[u8]) -> Option<usize> {
         let id = bytes[size];
         // `crc` now covers the contents and the id, or the contents of a longer block.
         crc = crc::extend(crc, &[id]);
-        if matches!(id, ID_NONE | ID_SNAPPY | ID_ZSTD)
+        if matches!(id, ID_NONE | ID_SNAPPY | ID_ZSTD_OR_ZLIB | ID_DEFLATE)
             && get_fixed32(bytes, size + 1) == Some(crc::mask(crc))
         {
             return Some(size);
@@ -100,7 +100,15 @@ fn may_begin(bytes: &[u8]) -> bool {
         tag & 3 == 0 && bytes.get(len + 1 + extra) == Some(&0)
     };
     let begins_zstd = |bytes: &[u8]| bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
-    begins_entry(bytes) || begins_snappy(bytes) || begins_zstd(bytes)
+    // One final part, with codes of its own, as is usual for blocks of a few kilobytes.
+    let begins_deflate = |bytes: &[u8]| {
+        bytes.len() > 1 && bytes[0] & 7 == 0b101 && bytes[0] >> 3 < 30 && bytes[1] & 31 < 30
+    };
+    begins_entry(bytes)
+        || begins_snappy(bytes)
+        || begins_zstd(bytes)
+        || is_zlib(bytes)
+        || begins_deflate(bytes)
 }
 
 /// Returns the data blocks that `block` names, if it can be the index of the table; `block` is at

@@ -3,12 +3,14 @@
 //! ```text
 //! id 0   uncompressed
 //! id 1   snappy, raw format: varint32 length, then literals and copies
-//! id 2   zstd, one frame that states its content size
+//! id 2   zstd, one frame that states its content size; or zlib (RFC 1950), in Minecraft
+//! id 4   raw deflate (RFC 1951), in Minecraft
 //! ```
 //!
 //! The compressed form is stored only if it saves more than an eighth. Defined by LevelDB's
-//! `include/leveldb/options.h` and `table/table_builder.cc`. Other engines use the ids above 1 for
-//! other methods (in RocksDB zstd is 7; in Minecraft zlib is 2 and 4).
+//! `include/leveldb/options.h` and `table/table_builder.cc`, and for Minecraft by
+//! `zlib_compressor.h` of Mojang's LevelDB. The two methods of id 2 are told apart by their first
+//! bytes ([`is_zlib`]). Other engines use the ids above 1 for other methods (in RocksDB zstd is 7).
 
 use crate::base::{Error, Result};
 
@@ -24,14 +26,27 @@ pub enum Compression {
     /// zstd at the given level. LevelDB 1.23 and older cannot read such tables.
     #[cfg(feature = "zstd")]
     Zstd(i32),
+    /// zlib at the given level, 0 to 9, as in old worlds of Minecraft. LevelDB cannot read such
+    /// tables.
+    #[cfg(feature = "zlib")]
+    Zlib(u32),
+    /// Raw deflate at the given level, 0 to 9, as in worlds of Minecraft. LevelDB cannot read such
+    /// tables.
+    #[cfg(feature = "zlib")]
+    Deflate(u32),
 }
 
 /// Id of an uncompressed block.
 pub const ID_NONE: u8 = 0;
 /// Id of a block compressed with snappy.
 pub const ID_SNAPPY: u8 = 1;
-/// Id of a block compressed with zstd.
-pub const ID_ZSTD: u8 = 2;
+/// Id of a block compressed with zstd or zlib.
+pub const ID_ZSTD_OR_ZLIB: u8 = 2;
+/// Id of a block compressed with raw deflate.
+pub const ID_DEFLATE: u8 = 4;
+
+/// The name of all other methods.
+const UNKNOWN: &str = "unknown";
 
 /// Upper bound of snappy's compression ratio: a copy of 64 bytes takes three bytes.
 const SNAPPY_MAX_RATIO: usize = 22;
@@ -42,6 +57,8 @@ pub struct Compressor {
     snappy: snap::raw::Encoder,
     #[cfg(feature = "zstd")]
     zstd: Option<zstd::bulk::Compressor<'static>>,
+    #[cfg(feature = "zlib")]
+    deflate: Option<flate2::Compress>,
     out: Vec<u8>,
 }
 
@@ -62,6 +79,12 @@ impl Compressor {
                 Compression::Zstd(level) => zstd::bulk::Compressor::new(level).ok(),
                 _ => None,
             },
+            #[cfg(feature = "zlib")]
+            deflate: match kind {
+                Compression::Zlib(level) => Some(deflate(level, true)),
+                Compression::Deflate(level) => Some(deflate(level, false)),
+                _ => None,
+            },
             out: Vec::new(),
         }
     }
@@ -73,7 +96,11 @@ impl Compressor {
             Compression::None => (None, ID_NONE),
             Compression::Snappy => (self.compress_snappy(raw), ID_SNAPPY),
             #[cfg(feature = "zstd")]
-            Compression::Zstd(_) => (self.compress_zstd(raw), ID_ZSTD),
+            Compression::Zstd(_) => (self.compress_zstd(raw), ID_ZSTD_OR_ZLIB),
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(_) => (self.compress_deflate(raw), ID_ZSTD_OR_ZLIB),
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(_) => (self.compress_deflate(raw), ID_DEFLATE),
         };
         match len {
             Some(len) if len < raw.len() - raw.len() / 8 => (&self.out[..len], id),
@@ -96,6 +123,36 @@ impl Compressor {
         self.out.resize(max.max(self.out.len()), 0);
         self.zstd.as_mut()?.compress_to_buffer(raw, &mut self.out[..]).ok()
     }
+
+    /// Compresses `raw` if its compressed form is not longer.
+    #[cfg(feature = "zlib")]
+    fn compress_deflate(&mut self, raw: &[u8]) -> Option<usize> {
+        self.out.resize(raw.len().max(self.out.len()), 0);
+        let deflate = self.deflate.as_mut()?;
+        deflate.reset();
+        match deflate.compress(raw, &mut self.out, flate2::FlushCompress::Finish) {
+            Ok(flate2::Status::StreamEnd) => usize::try_from(deflate.total_out()).ok(),
+            _ => None,
+        }
+    }
+}
+
+/// Returns a compressor of raw deflate, or of zlib, which has a header and a checksum.
+#[cfg(feature = "zlib")]
+fn deflate(level: u32, has_header: bool) -> flate2::Compress {
+    flate2::Compress::new(flate2::Compression::new(level.min(9)), has_header)
+}
+
+/// Returns whether a block that was stored with id 2 is compressed with zlib, and not with zstd: a
+/// zlib header names the method 8 and is a multiple of 31, as the first bytes of a zstd frame are
+/// not.
+pub fn is_zlib(stored: &[u8]) -> bool {
+    match stored {
+        [first, second, ..] => {
+            first & 0xf == 8 && u16::from_be_bytes([*first, *second]).is_multiple_of(31)
+        }
+        _ => false,
+    }
 }
 
 /// Decompresses a block stored with the compression `id`, which must not be [`ID_NONE`], into a
@@ -108,12 +165,61 @@ impl Compressor {
 pub fn decompress_into(id: u8, stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
     match id {
         ID_SNAPPY => decompress_snappy(stored, raw),
+        #[cfg(feature = "zlib")]
+        ID_ZSTD_OR_ZLIB if is_zlib(stored) => inflate(stored, true, raw),
+        #[cfg(feature = "zlib")]
+        ID_DEFLATE => inflate(stored, false, raw),
         #[cfg(feature = "zstd")]
-        ID_ZSTD => {
+        ID_ZSTD_OR_ZLIB if !is_zlib(stored) => {
             *raw = decompress_zstd(stored)?;
             Ok(raw.len())
         }
-        _ => Err(Error::unsupported("compression", id.to_string())),
+        _ => match method(id, stored) {
+            UNKNOWN => Err(Error::unsupported("compression", id.to_string())),
+            known => Err(Error::unsupported("compression", known)),
+        },
+    }
+}
+
+/// Returns the name of the method with which a block was stored: "none", "snappy", "zstd", "zlib",
+/// "deflate", or "unknown".
+pub fn method(id: u8, stored: &[u8]) -> &'static str {
+    match id {
+        ID_NONE => "none",
+        ID_SNAPPY => "snappy",
+        ID_ZSTD_OR_ZLIB if is_zlib(stored) => "zlib",
+        ID_ZSTD_OR_ZLIB => "zstd",
+        ID_DEFLATE => "deflate",
+        _ => UNKNOWN,
+    }
+}
+
+/// Decompresses zlib or raw deflate, which do not state the length of their contents. Memory grows
+/// only with the actual output, at most a thousand times the input.
+#[cfg(feature = "zlib")]
+fn inflate(stored: &[u8], has_header: bool, raw: &mut Vec<u8>) -> Result<usize> {
+    const FIRST_RATIO: usize = 4;
+    const MIN_BYTES: usize = 4096;
+
+    let damaged = |what: &str| Error::corruption(format!("damaged deflate block: {what}"));
+    let mut stream = flate2::Decompress::new(has_header);
+    let first = stored.len().saturating_mul(FIRST_RATIO).max(MIN_BYTES);
+    raw.resize(first.max(raw.len()), 0);
+    let mut done = (0, 0);
+    loop {
+        let (read, written) = done;
+        let status = stream
+            .decompress(&stored[read..], &mut raw[written..], flate2::FlushDecompress::None)
+            .map_err(|error| damaged(&error.to_string()))?;
+        let before = done;
+        done = (stream.total_in() as usize, stream.total_out() as usize);
+        match status {
+            flate2::Status::StreamEnd if done.0 == stored.len() => return Ok(done.1),
+            flate2::Status::StreamEnd => return Err(damaged("bytes after its end")),
+            _ if done.1 == raw.len() => raw.resize(2 * done.1, 0),
+            _ if done == before => return Err(damaged("it has no end")),
+            _ => {}
+        }
     }
 }
 
@@ -166,6 +272,10 @@ mod tests {
             Compression::Snappy,
             #[cfg(feature = "zstd")]
             Compression::Zstd(1),
+            #[cfg(feature = "zlib")]
+            Compression::Zlib(6),
+            #[cfg(feature = "zlib")]
+            Compression::Deflate(6),
         ]
     }
 
@@ -173,6 +283,12 @@ mod tests {
     fn noise(len: usize) -> Vec<u8> {
         let mut rng = Rng::new(7);
         (0..len).map(|_| rng.next_u64() as u8).collect()
+    }
+
+    #[cfg(feature = "zlib")]
+    fn bytes(hex: &str) -> Vec<u8> {
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        (0..hex.len()).step_by(2).map(byte).collect()
     }
 
     fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>> {
@@ -233,6 +349,39 @@ mod tests {
                 let _ = decompress(id, &changed); // no panic
             }
         }
+    }
+
+    /// The bytes are those of Python's `zlib.compress(b"minecraft" * 9)` and of
+    /// `zlib.compressobj(wbits=-15)`.
+    #[cfg(feature = "zlib")]
+    #[test]
+    fn what_others_deflated_is_read() {
+        let raw = b"minecraft".repeat(9);
+        let deflated = bytes("cbcdcc4b4d2e4a4c2bc9a5120300");
+        assert_eq!(decompress(ID_DEFLATE, &deflated).unwrap(), raw);
+        let mut zlib = bytes("789ccbcdcc4b4d2e4a4c2bc9a51203005e0f2182");
+        assert_eq!(decompress(ID_ZSTD_OR_ZLIB, &zlib).unwrap(), raw);
+        *zlib.last_mut().unwrap() ^= 1;
+        assert!(decompress(ID_ZSTD_OR_ZLIB, &zlib).unwrap_err().is_corruption());
+        let longer = [&deflated[..], b"x"].concat();
+        let error = decompress(ID_DEFLATE, &longer).unwrap_err();
+        assert!(error.to_string().contains("bytes after its end"), "{error}");
+    }
+
+    #[test]
+    fn zlib_and_zstd_are_told_apart() {
+        // The headers that zlib writes with windows of 256 bytes to 32 KiB, at its four levels.
+        for window in 0..8u8 {
+            for level in 0..4u8 {
+                let first = window << 4 | 8;
+                let second = level << 6;
+                let check = (31 - u16::from_be_bytes([first, second]) % 31) as u8;
+                assert!(is_zlib(&[first, second + check, 0]), "{window} {level}");
+            }
+        }
+        assert!(!is_zlib(&[0x28, 0xb5, 0x2f, 0xfd]) && !is_zlib(&[0x78]) && !is_zlib(&[]));
+        assert_eq!([0, 1, 4, 5].map(|id| method(id, b"")), ["none", "snappy", "deflate", UNKNOWN]);
+        assert_eq!([&[0x78, 0x9c][..], b"("].map(|stored| method(2, stored)), ["zlib", "zstd"]);
     }
 
     #[test]

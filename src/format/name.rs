@@ -143,13 +143,14 @@ pub fn current_contents(manifest_number: u64) -> String {
 /// Returns the name of the MANIFEST that `contents`, the contents of a `CURRENT` file, names.
 ///
 /// # Errors
-/// Corruption, unless `contents` is exactly `MANIFEST-<number>` and a newline: anything else could
-/// be a path that leads out of the directory.
+/// Corruption, unless `contents` is exactly `MANIFEST-<number>` and a newline, or a carriage return
+/// and a newline, as tools for Minecraft write: anything else could be a path that leads out of the
+/// directory.
 pub fn parse_current(contents: &[u8]) -> Result<&str> {
     let Some((b'\n', name)) = contents.split_last() else {
         return Err(bad_current("CURRENT does not end in a newline", contents));
     };
-    match std::str::from_utf8(name) {
+    match std::str::from_utf8(name.strip_suffix(b"\r").unwrap_or(name)) {
         Ok(name) if matches!(FileName::parse(name), Some(FileName::Manifest(_))) => Ok(name),
         _ => Err(bad_current("CURRENT names no MANIFEST", contents)),
     }
@@ -253,13 +254,15 @@ mod tests {
     #[test]
     fn current_names_a_manifest_and_nothing_else() {
         assert_eq!(parse_current(b"MANIFEST-000002\n").unwrap(), "MANIFEST-000002");
+        assert_eq!(parse_current(b"MANIFEST-000002\r\n").unwrap(), "MANIFEST-000002");
         assert_eq!(parse_current(current_contents(7).as_bytes()).unwrap(), "MANIFEST-000007");
         for contents in [
             &b""[..],
             b"\n",
             b"MANIFEST-000002",
             b"MANIFEST-000002\n\n",
-            b"MANIFEST-000002\r\n",
+            b"MANIFEST-000002\r",
+            b"MANIFEST-000002\r\r\n",
             b"../../x\n",
             b"../MANIFEST-000002\n",
             b"MANIFEST-000002/x\n",

@@ -191,12 +191,16 @@ impl Table {
         in_index(error, self.footer.index.offset, &self.path)
     }
 
-    /// Reads a block without the cache. Returns the id of the block's compression, and the
-    /// contents.
+    /// Reads a block without the cache. Returns the name of the method by which it is compressed
+    /// ("none", "snappy", "zstd", "zlib" or "deflate"), and the contents.
     ///
     /// # Errors
     /// Corruption, if the block is damaged or outside the file; an I/O error.
-    pub fn read_block(&self, handle: BlockHandle, verify_checksum: bool) -> Result<(u8, Block)> {
+    pub fn read_block(
+        &self,
+        handle: BlockHandle,
+        verify_checksum: bool,
+    ) -> Result<(&'static str, Block)> {
         handle
             .within(self.file_bytes)
             .and_then(|handle| {
@@ -206,7 +210,7 @@ impl Table {
                     handle,
                     verify_checksum,
                     &mut NoSink,
-                    |stored| Ok((stored.id, Block::new(stored.contents)?)),
+                    |stored| Ok((stored.compression, Block::new(stored.contents)?)),
                 )
             })
             .map_err(|error| error.in_file(&self.path))

@@ -213,12 +213,13 @@ databases! {
     go_05_edge: "goleveldb/05-edge",
     go_06_transaction: "goleveldb/06-transaction",
     chromium_local_storage: "chromium/local-storage",
+    bedrock_01_world: "bedrock/01-world",
 }
 
 #[test]
 fn every_fixture_has_its_tests() {
     let mut found = Vec::new();
-    for writer in ["leveldb-cpp", "goleveldb", "chromium"] {
+    for writer in ["leveldb-cpp", "goleveldb", "chromium", "bedrock"] {
         for entry in fs::read_dir(fixture(writer)).expect("a directory") {
             let entry = entry.expect("an entry");
             if entry.path().join("db").is_dir() {

@@ -8,7 +8,7 @@ use crate::fixture;
 /// Returns the folders that hold a `db`.
 fn cases() -> Vec<String> {
     let mut cases = Vec::new();
-    for maker in ["leveldb-cpp", "goleveldb", "chromium"] {
+    for maker in ["leveldb-cpp", "goleveldb", "chromium", "bedrock"] {
         for entry in std::fs::read_dir(fixture(maker)).unwrap() {
             let entry = entry.unwrap();
             if entry.path().join("db").is_dir() {

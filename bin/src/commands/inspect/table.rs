@@ -4,7 +4,6 @@ use std::path::Path;
 
 use minikv::files::{BlockHandle, KeyKind, ParsedKey, Table};
 use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
-use minikv::internals::format::compress::{ID_NONE, ID_SNAPPY, ID_ZSTD};
 use serde_json::{Value, json};
 
 use super::Report;
@@ -101,7 +100,7 @@ fn data_block(
         handle.offset,
         handle.size,
         contents.raw_bytes,
-        compression_name(contents.compression),
+        contents.compression,
         contents.entries.len(),
         first.map(|key| report.show_internal_key(key)).unwrap_or_default(),
     ))?;
@@ -114,7 +113,7 @@ fn data_block(
         "offset": handle.offset,
         "size": handle.size,
         "raw_size": contents.raw_bytes,
-        "compression": compression_name(contents.compression),
+        "compression": contents.compression,
         "entries": contents.entries.len(),
         "first": first.map(json_internal_key),
     });
@@ -128,7 +127,7 @@ fn data_block(
 
 /// Reads the entries of a data block, up to the first damage in it.
 struct Contents {
-    compression: u8,
+    compression: &'static str,
     raw_bytes: usize,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
     damage: Option<minikv::Error>,
@@ -248,15 +247,6 @@ fn table_filter(table: &Table, report: &mut Report) -> Result<()> {
         bytes as f64 * 8.0 / keys.max(1) as f64,
         thousands(1 << filter.fingerprint_bits()),
     ))
-}
-
-fn compression_name(id: u8) -> String {
-    match id {
-        ID_NONE => "none".to_string(),
-        ID_SNAPPY => "snappy".to_string(),
-        ID_ZSTD => "zstd".to_string(),
-        other => other.to_string(),
-    }
 }
 
 fn json_entry(key: &[u8], value: &[u8]) -> Value {
