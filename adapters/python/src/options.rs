@@ -157,7 +157,7 @@ fn filter(arguments: &Arguments<'_>, options: Options) -> PyResult<Options> {
     if bits <= 0 {
         return Ok(options.filter_policy(None));
     }
-    Ok(options.filter(layout, u32::try_from(bits).unwrap_or(u32::MAX)))
+    Ok(options.filter(layout, u32::try_from(bits.min(64)).unwrap_or(64)))
 }
 
 fn comparator(arguments: &Arguments<'_>) -> PyResult<Arc<dyn Comparator>> {

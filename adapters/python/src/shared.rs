@@ -1,13 +1,14 @@
 //! What the Python objects of one database share, and its orderly end.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::{io, mem};
 
 use minikv::{Bytes, Comparator, Cursor, Db, Error, ReadOnlyDb, ReadOptions, Result, Snapshot};
 use pyo3::prelude::*;
+use rustix::fs::Access;
 
 use crate::call;
 use crate::error::Fault;
@@ -100,11 +101,25 @@ fn check_parent(path: &Path) -> Result<()> {
     }
 }
 
+/// Returns the error of a missing database. Where the lock file cannot be created, that is the
+/// error, as in LevelDB, which begins with it.
+fn missing(path: PathBuf) -> Error {
+    match rustix::fs::access(&path, Access::WRITE_OK) {
+        Err(error) if path.is_dir() => {
+            Error::Io { op: "create", path: path.join("LOCK"), source: Arc::new(error.into()) }
+        }
+        _ => Error::DatabaseMissing { path },
+    }
+}
+
 impl Shared {
     /// Opens a database for writing.
     pub fn open(with: Open) -> Result<Arc<Shared>, Fault> {
         check_parent(&with.path)?;
-        let db = Db::open(with.path, with.options)?;
+        let db = Db::open(with.path, with.options).map_err(|error| match error {
+            Error::DatabaseMissing { path } => missing(path),
+            error => error,
+        })?;
         Ok(Shared::new(Handle::Writer(db), with.order))
     }
 

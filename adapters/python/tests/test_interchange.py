@@ -1,6 +1,8 @@
 """Databases of plyvel, which is LevelDB itself, read by minikv, and the other way."""
 
+import os
 import random
+import time
 
 import pytest
 
@@ -20,7 +22,7 @@ OPTIONS = [
     dict(bloom_filter_bits=10),
     dict(block_size=1024, block_restart_interval=1, write_buffer_size=1 << 16),
     dict(write_buffer_size=1 << 16, max_file_size=1 << 20, paranoid_checks=True),
-    dict(comparator=lower, comparator_name=b'test.lower', write_buffer_size=1 << 16),
+    dict(comparator=lower, comparator_name=b'test.lower'),
 ]
 
 
@@ -30,7 +32,7 @@ def key_of(draw):
 
 def change(draw, db, model):
     """Makes random changes to a database and to a dictionary."""
-    for _ in range(draw.choice([10, 3000])):
+    for _ in range(draw.choice([10, 2000])):
         key, value = key_of(draw), bytes(draw.choices(b'abc', k=draw.choice([0, 10, 300])))
         what = draw.randrange(10)
         if what < 6:
@@ -73,6 +75,10 @@ def test_turns(path, options, first):
         check(draw, db, model)
         change(draw, db, model)
         check(draw, db, model)
+        if store is plyvel and 'comparator' in options:
+            # plyvel waits for a compaction with the GIL, which the comparator needs.
+            db.compact_range(start=b'', stop=b'\xff')
+            time.sleep(0.3)
         db.close()
         store = minikv if store is plyvel else plyvel
     names = {'comparator', 'comparator_name'} & options.keys()
@@ -114,7 +120,6 @@ def test_repair_of_a_database_of_leveldb(path):
     for n in range(1000):
         theirs.put(b'%04d' % n, bytes(100))
     theirs.close()
-    import os
     os.remove(path + '/CURRENT')
     minikv.repair_db(path)
     theirs = plyvel.DB(path)

@@ -124,8 +124,8 @@ def test_the_interpreter_ends_with_everything_open(path):
         order = lambda a, b: (a > b) - (a < b)
         db = minikv.DB(sys.argv[1], create_if_missing=True, comparator=order,
             comparator_name=b'order', write_buffer_size=1 << 16)
-        for n in range(20000):
-            db.put(b'%d' % (n * 7919 % 20000), b'x' * 20)
+        for n in range(5000):
+            db.put(b'%d' % (n * 7919 % 5000), b'x' * 50)
         it, snapshot = db.iterator(), db.snapshot()
         next(it)
         class Late:

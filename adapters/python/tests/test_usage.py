@@ -77,7 +77,7 @@ def test_what_may_be_in_the_directory(path):
         minikv.DB(path, error_if_exists=True)
     with pytest.raises(minikv.Error, match='comparator'):
         minikv.DB(path, comparator=max, comparator_name=b'other')
-    with pytest.raises(ValueError):
+    with pytest.raises(minikv.IOError):
         minikv.DB(path + '\0')
 
 
