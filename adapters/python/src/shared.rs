@@ -1,8 +1,7 @@
 //! What the Python objects of one database share, and its orderly end.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::{io, mem};
 
@@ -68,14 +67,20 @@ pub trait Held: Send + Sync {
     fn give_up(&self);
 }
 
+/// Iterators and snapshots by number, and the numbers without one.
+#[derive(Default)]
+struct HeldOnes {
+    objects: Vec<Option<Weak<dyn Held>>>,
+    free: Vec<usize>,
+}
+
 /// A database as its objects share it. It ends when it is closed, or with the last of them.
 pub struct Shared {
     /// Calls hold this for reading, so that `close` waits for them.
     handle: RwLock<Option<Handle>>,
     is_closed: AtomicBool,
-    /// Open iterators and snapshots, by number. No other lock is taken under this one.
-    held: Mutex<HashMap<u64, Weak<dyn Held>>>,
-    next_number: AtomicU64,
+    /// Open iterators and snapshots. No other lock is taken under this one.
+    held: Mutex<HeldOnes>,
     pub order: Arc<dyn Comparator>,
     /// The process that opened the database.
     generation: u32,
@@ -134,7 +139,6 @@ impl Shared {
             handle: RwLock::new(Some(handle)),
             is_closed: AtomicBool::new(false),
             held: Mutex::default(),
-            next_number: AtomicU64::new(0),
             order,
             generation: call::generation(),
         });
@@ -171,15 +175,27 @@ impl Shared {
 
     /// Notes an object that ends with the database; to be called under [`Shared::with`]. Returns
     /// its number.
-    pub fn hold(&self, object: Weak<dyn Held>) -> u64 {
-        let number = self.next_number.fetch_add(1, Relaxed);
-        lock(&self.held).insert(number, object);
-        number
+    pub fn hold(&self, object: Weak<dyn Held>) -> usize {
+        let mut held = lock(&self.held);
+        match held.free.pop() {
+            Some(number) => {
+                held.objects[number] = Some(object);
+                number
+            }
+            None => {
+                held.objects.push(Some(object));
+                held.objects.len() - 1
+            }
+        }
     }
 
-    /// Forgets an object that has ended.
-    pub fn let_go(&self, number: u64) {
-        lock(&self.held).remove(&number);
+    /// Forgets an object that has ended; to be called once, because another object may be given its
+    /// number.
+    pub fn let_go(&self, number: usize) {
+        let mut held = lock(&self.held);
+        if held.objects.get_mut(number).and_then(Option::take).is_some() {
+            held.free.push(number);
+        }
     }
 
     /// Closes the database once the calls that are under way are over, and with it its iterators
@@ -191,8 +207,9 @@ impl Shared {
         }
         let mut handle = self.handle.write().unwrap_or_else(PoisonError::into_inner);
         self.is_closed.store(true, Relaxed);
-        let held = mem::take(&mut *lock(&self.held));
-        held.into_values()
+        let held = mem::take(&mut *lock(&self.held)).objects;
+        held.into_iter()
+            .flatten()
             .filter_map(|object| object.upgrade())
             .for_each(|object| object.give_up());
         drop(handle.take());

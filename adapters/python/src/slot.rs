@@ -42,7 +42,7 @@ impl<T: Send + 'static> Slot<T> {
 /// A slot that a Python object owns. Closes it at the end of the object.
 pub struct Owned<T: Send + 'static> {
     slot: Option<Arc<Slot<T>>>,
-    number: u64,
+    number: usize,
 }
 
 impl<T: Send + 'static> Owned<T> {
@@ -72,7 +72,6 @@ impl<T: Send + 'static> Owned<T> {
         blocking(py, || {
             if self.slot().database.check_process().is_ok() {
                 self.slot().give_up();
-                self.slot().database.let_go(self.number);
             }
             Ok(())
         })

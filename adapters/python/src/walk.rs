@@ -12,6 +12,11 @@ use minikv::{Comparator, Cursor, Result};
 /// Entries read ahead at most. More take the GIL less often, but read more in vain.
 const MAX_AHEAD: usize = 256;
 
+/// Entries of the first reading, and the factor from one reading to the next. More make short walks
+/// dearer, fewer make long ones so.
+const FIRST_AHEAD: usize = 2;
+const AHEAD_FACTOR: usize = 4;
+
 /// Bytes of entries read ahead, after which none is added.
 const MAX_AHEAD_BYTES: usize = 64 << 10;
 
@@ -40,6 +45,12 @@ impl Run {
         self.bytes.clear();
         self.ends.clear();
         self.is_descending = is_descending;
+    }
+
+    /// Makes room for `entries` entries of `bytes` bytes.
+    fn reserve(&mut self, entries: usize, bytes: usize) {
+        self.ends.reserve(entries);
+        self.bytes.reserve(entries.saturating_mul(bytes).min(MAX_AHEAD_BYTES));
     }
 
     fn is_full(&self, entries: usize) -> bool {
@@ -111,18 +122,18 @@ impl Walk {
             run: Run::default(),
             gap: Gap::Start,
             is_in_place: false,
-            ahead: (Step::Forward, 1),
+            ahead: (Step::Forward, FIRST_AHEAD),
         }
     }
 
     pub fn seek_to_start(&mut self) {
         self.gap = Gap::Start;
-        self.ahead.1 = 1;
+        self.ahead.1 = FIRST_AHEAD;
     }
 
     pub fn seek_to_stop(&mut self) {
         self.gap = Gap::Stop;
-        self.ahead.1 = 1;
+        self.ahead.1 = FIRST_AHEAD;
     }
 
     /// Moves the gap before the first entry of the range that is not less than `target`.
@@ -185,6 +196,7 @@ impl Walk {
         }
         // The run and the gap in it stay together if a comparator unwinds from a move.
         self.run.clear(step == Step::Back);
+        self.run.reserve(entries, self.entry_bytes());
         loop {
             self.take_entry();
             self.gap = Gap::Run(if step == Step::Forward { 0 } else { self.run.len() });
@@ -202,11 +214,11 @@ impl Walk {
         }
     }
 
-    /// Returns the number of entries that a reading in the direction `step` may take: it doubles
-    /// from one reading to the next.
+    /// Returns the number of entries that a reading in the direction `step` may take. It grows from
+    /// one reading to the next.
     fn entries_to_read(&mut self, step: Step) -> usize {
-        let entries = if self.ahead.0 == step { self.ahead.1 } else { 1 };
-        self.ahead = (step, (entries * 2).min(MAX_AHEAD));
+        let entries = if self.ahead.0 == step { self.ahead.1 } else { FIRST_AHEAD };
+        self.ahead = (step, (entries * AHEAD_FACTOR).min(MAX_AHEAD));
         entries
     }
 
@@ -278,5 +290,11 @@ impl Walk {
     fn take_entry(&mut self) {
         let value = if self.with_values { self.cursor.value() } else { &[] };
         self.run.push(self.cursor.key(), value);
+    }
+
+    /// Returns the number of bytes that the cursor's entry takes in a run.
+    fn entry_bytes(&self) -> usize {
+        let value_bytes = if self.with_values { self.cursor.value().len() } else { 0 };
+        self.cursor.key().len() + value_bytes
     }
 }

@@ -132,7 +132,8 @@ def test_a_failed_flush_stops_writes_until_resume(path, monkeypatch):
         assert len(list(db)) == before
 
 
-def test_a_failed_compaction_is_an_error(path):
+def test_a_failed_compaction_is_an_error(path, monkeypatch):
+    monkeypatch.setattr(sys, 'unraisablehook', lambda args: None)
     order = Failing()
     with open_with(path, order) as db:
         for n in range(1000):
@@ -171,6 +172,7 @@ def test_a_comparator_cannot_use_minikv(path):
         return (a > b) - (a < b)
 
     db = open_with(path, order)
+    it = db.iterator()
     for n in range(10):
         db.put(b'%d' % n, b'')
     it = db.iterator(start=b'3')

@@ -191,3 +191,16 @@ def test_a_forked_process_cannot_use_the_database(path):
         print('fine')
     ''', path)
     assert done.stdout == 'fine\n'
+
+
+def test_a_closed_object_leaves_others_alone(path):
+    with minikv.DB(path, create_if_missing=True) as db:
+        first = db.iterator()
+        first.close()
+        second = db.snapshot()
+        del first
+        third = db.iterator()
+    for call in (lambda: second.get(b'a'), lambda: next(third)):
+        with pytest.raises(RuntimeError, match='closed'):
+            call()
+    minikv.DB(path).close()
