@@ -9,7 +9,7 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 
 use crate::call::blocking;
 use crate::db::CLOSED;
-use crate::shared::{Shared, lock};
+use crate::shared::{Owner, Shared, lock};
 
 /// A value to be written, from any object with bytes.
 pub enum Value<'py> {
@@ -50,7 +50,7 @@ impl<'py> Value<'py> {
 /// Created by DB.write_batch and PrefixedDB.write_batch.
 #[pyclass(frozen, module = "minikv")]
 pub struct WriteBatch {
-    database: Arc<Shared>,
+    database: Owner,
     prefix: Vec<u8>,
     is_transaction: bool,
     options: WriteOptions,
@@ -66,7 +66,7 @@ impl WriteBatch {
         sync: Option<bool>,
     ) -> PyResult<WriteBatch> {
         let batch = WriteBatch {
-            database: database.clone(),
+            database: Owner::new(database.clone()),
             prefix: prefix.to_vec(),
             is_transaction: transaction.unwrap_or(false),
             options: WriteOptions::default().sync(sync.unwrap_or(false)),

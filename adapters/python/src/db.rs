@@ -1,20 +1,18 @@
 //! The class `DB`.
 
-use std::sync::Arc;
-
 use minikv::{Bytes, WriteOptions};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::batch::{Value, WriteBatch};
-use crate::call::{blocking, release};
+use crate::call::blocking;
 use crate::error::Fault;
 use crate::iterator::{Iterator, RawIterator};
 use crate::options::{parse, path_of, read};
 use crate::prefixed::PrefixedDB;
 use crate::range::{Range, bounds};
-use crate::shared::{Handle, Shared, either};
+use crate::shared::{Handle, Owner, Shared, either};
 use crate::slot::Source;
 use crate::snapshot::Snapshot;
 use crate::tools::report;
@@ -38,14 +36,14 @@ pub fn value_or<'py>(
 /// Options have plyvel's names and LevelDB's defaults. Sizes are in bytes. create_if_missing and
 /// error_if_exists say what may be in the directory. comparator is a function of two keys that
 /// returns a negative number, 0 or a positive one; it must always say the same, and its
-/// comparator_name is part of the files. bloom_filter_bits is the size of the filters per key, 0 for
-/// none, and filter_layout their kind: 'block', which LevelDB uses too, 'table' or 'both'.
+/// comparator_name is part of the files. bloom_filter_bits is the size of the filters per key, 0
+/// for none, and filter_layout their kind: 'block', which LevelDB uses too, 'table' or 'both'.
 ///
 /// A DB may be used by several threads. close() ends it, and so does a with block; without them, it
 /// ends with the last object that uses it.
 #[pyclass(frozen, weakref, module = "minikv")]
 pub struct DB {
-    pub shared: Arc<Shared>,
+    pub shared: Owner,
     /// The name as it was given.
     #[pyo3(get)]
     name: Py<PyAny>,
@@ -62,7 +60,7 @@ impl DB {
     ) -> PyResult<DB> {
         let with = parse(name, options)?;
         let shared = blocking(name.py(), || Shared::open_read_only(with))?;
-        Ok(DB { shared, name: name.clone().unbind(), read_only: true })
+        Ok(DB { shared: Owner::new(shared), name: name.clone().unbind(), read_only: true })
     }
 
     fn with<T: Send>(
@@ -110,15 +108,6 @@ fn write(sync: Option<bool>) -> WriteOptions {
     WriteOptions::default().sync(sync.unwrap_or(false))
 }
 
-impl Drop for DB {
-    fn drop(&mut self) {
-        // Only the last object ends the database, which may wait for threads.
-        if !self.shared.is_closed() {
-            release(self.shared.clone());
-        }
-    }
-}
-
 #[pymethods]
 impl DB {
     #[new]
@@ -133,7 +122,7 @@ impl DB {
     fn new(name: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<DB> {
         let with = parse(name, options)?;
         let shared = blocking(name.py(), || Shared::open(with))?;
-        Ok(DB { shared, name: name.clone().unbind(), read_only: false })
+        Ok(DB { shared: Owner::new(shared), name: name.clone().unbind(), read_only: false })
     }
 
     /// Closes the database once calls of other threads are over, and with it its iterators and
@@ -218,7 +207,8 @@ impl DB {
     }
 
     /// Returns an iterator over the keys from start to stop, or over those with a prefix, backwards
-    /// with reverse. It yields keys and values, or what include_key and include_value leave of them.
+    /// with reverse. It yields pairs of a key and a value, without include_key or include_value
+    /// only the other of the two.
     #[pyo3(signature = (*, reverse=false, start=None, stop=None, include_start=true,
         include_stop=false, prefix=None, include_key=true, include_value=true,
         verify_checksums=true, fill_cache=true))]

@@ -1,5 +1,6 @@
 //! What the Python objects of one database share, and its orderly end.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -84,6 +85,33 @@ pub struct Shared {
     pub order: Arc<dyn Comparator>,
     /// The process that opened the database.
     generation: u32,
+}
+
+/// A reference of a Python object, which may be the last one.
+pub struct Owner(Option<Arc<Shared>>);
+
+impl Owner {
+    pub fn new(shared: Arc<Shared>) -> Owner {
+        Owner(Some(shared))
+    }
+}
+
+impl Deref for Owner {
+    type Target = Arc<Shared>;
+
+    fn deref(&self) -> &Arc<Shared> {
+        self.0.as_ref().expect("a database is there until the end of its object")
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take()
+            && !shared.is_closed()
+        {
+            call::release(shared);
+        }
+    }
 }
 
 /// Databases that are open, so that they can be closed before the interpreter ends.
@@ -219,7 +247,8 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if self.check_process().is_err() {
-            mem::forget(self.handle.get_mut().map(Option::take));
+            let handle = self.handle.get_mut().unwrap_or_else(PoisonError::into_inner);
+            mem::forget(handle.take());
         }
     }
 }

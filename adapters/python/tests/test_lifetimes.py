@@ -15,7 +15,7 @@ import minikv
 def run(program, *args):
     done = subprocess.run(
         [sys.executable, '-c', textwrap.dedent(program), *args],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=30,
     )
     assert done.returncode == 0, done.stderr
     return done
@@ -204,3 +204,22 @@ def test_a_closed_object_leaves_others_alone(path):
         with pytest.raises(RuntimeError, match='closed'):
             call()
     minikv.DB(path).close()
+
+
+@pytest.mark.parametrize('last', ['db', 'batch', 'below', 'it', 'snapshot'])
+def test_a_database_with_a_comparator_ends_while_it_compacts(path, last):
+    run('''
+        import gc, sys, minikv
+        order = lambda a, b: (a > b) - (a < b)
+        db = minikv.DB(sys.argv[1], create_if_missing=True, comparator=order,
+            comparator_name=b'order', write_buffer_size=1 << 16)
+        for n in range(3000):
+            db.put(b'%d' % (n * 7919 % 3000), b'x' * 100)
+        objects = dict(db=db, batch=db.write_batch(), below=db.prefixed_db(b'1'),
+            it=db.iterator(), snapshot=db.snapshot())
+        last = objects[sys.argv[2]]
+        del db, objects
+        gc.collect()
+        del last
+        minikv.DB(sys.argv[1], comparator=order, comparator_name=b'order').close()
+    ''', path, last)

@@ -5,6 +5,21 @@ from typing import Any, Literal, TypeVar, final, overload
 
 from typing_extensions import Buffer, Self, TypeAlias
 
+__all__ = [
+    'DB',
+    'Iterator',
+    'PrefixedDB',
+    'RawIterator',
+    'Snapshot',
+    'WriteBatch',
+    '_close_all',
+    '_forked',
+    'destroy_db',
+    'open_read_only',
+    'repair_db',
+    'verify',
+]
+
 _T = TypeVar('_T')
 _Name: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Comparator: TypeAlias = Callable[[bytes, bytes], int]
