@@ -147,6 +147,26 @@ def test_a_failed_compaction_is_an_error(path, monkeypatch):
         assert len(list(db)) == 1000
 
 
+def test_a_failed_write_has_the_exception_as_its_cause(path):
+    order = Failing()
+    with open_with(path, order) as db:
+        for n in range(1000):
+            db.put(b'%05d' % n, b'')
+        db.compact_range()
+        order.error = error = ValueError('no order')
+        with pytest.raises(minikv.Error, match='the comparator test.order raised') as caught:
+            db.delete_range(b'00003', b'00007')
+        assert caught.value.__cause__ is error
+        with pytest.raises(minikv.Error, match='no writes since then'):
+            db.put(b'a', b'')
+        with pytest.raises(ValueError):
+            minikv.verify(path, comparator=order, comparator_name=b'test.order')
+        order.error = None
+        db.resume()
+        db.delete_range(b'00003', b'00007')
+        assert len(list(db)) == 996
+
+
 def test_interrupts_pass_through(path):
     order = Failing()
     with open_with(path, order) as db:
