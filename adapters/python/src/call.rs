@@ -59,12 +59,12 @@ pub fn message(panic: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Drops `value` without the GIL, because that may wait for threads that need it. Inside a
-/// comparator, another thread does it.
-pub fn release<T: Send + 'static>(value: T) {
+/// Runs `work`, the end of an object, without the GIL, because it may wait for threads that need
+/// the GIL. Inside a comparator, another thread does it.
+pub fn at_end(work: impl FnOnce() + Send + 'static) {
     if comparator::is_running() {
-        std::thread::spawn(move || drop(value));
+        std::thread::spawn(work);
     } else {
-        Python::attach(|py| py.detach(|| drop(value)));
+        Python::attach(|py| py.detach(work));
     }
 }

@@ -109,7 +109,7 @@ impl Drop for Owner {
         if let Some(shared) = self.0.take()
             && !shared.is_closed()
         {
-            call::release(shared);
+            call::at_end(move || drop(shared));
         }
     }
 }

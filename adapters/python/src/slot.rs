@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use minikv::{Cursor, ReadOptions, Snapshot};
 use pyo3::prelude::*;
 
-use crate::call::{blocking, release};
+use crate::call::{at_end, blocking};
 use crate::error::Fault;
 use crate::shared::{Handle, Held, Shared, lock};
 
@@ -87,7 +87,7 @@ impl<T: Send + 'static> Drop for Owned<T> {
             std::mem::forget(slot);
             return;
         }
-        release(move || {
+        at_end(move || {
             slot.give_up();
             slot.database.let_go(number);
         });

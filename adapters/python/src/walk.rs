@@ -15,7 +15,7 @@ const MAX_AHEAD: usize = 256;
 /// Entries of the first reading, and the factor from one reading to the next. More make short walks
 /// dearer, fewer make long ones so.
 const FIRST_AHEAD: usize = 2;
-const AHEAD_FACTOR: usize = 4;
+const AHEAD_FACTOR: usize = 2;
 
 /// Bytes of entries read ahead, after which none is added.
 const MAX_AHEAD_BYTES: usize = 64 << 10;

@@ -223,3 +223,35 @@ def test_a_database_with_a_comparator_ends_while_it_compacts(path, last):
         del last
         minikv.DB(sys.argv[1], comparator=order, comparator_name=b'order').close()
     ''', path, last)
+
+
+@pytest.mark.skipif(not os.path.exists('/proc/self/statm'), reason='no count of memory')
+@pytest.mark.parametrize('what', [
+    'db.iterator()', 'db.raw_iterator()', 'db.snapshot()', 'snapshot.iterator()', 'list(db)',
+    'db.write_batch().put(b"a", bytearray(100))', 'db.prefixed_db(b"a").get(b"a")',
+    'db.put(b"a", memoryview(b"1"))', 'db.get(b"a", b"b")', 'db.explain(b"a")', 'fail(db)',
+])
+def test_memory_is_given_back(db, what):
+    def fail(db):
+        with pytest.raises(minikv.Error):
+            db.checkpoint(db.name)
+
+    def used():
+        gc.collect()
+        with open('/proc/self/statm') as file:
+            return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+
+    code = compile(what, what, 'eval')
+    names = dict(db=db, snapshot=db.snapshot(), fail=fail)
+    for n in range(100):
+        db.put(b'%d' % n, b'')
+
+    def repeat():
+        for _ in range(5000 if 'fail' not in what else 1000):
+            eval(code, names)
+
+    repeat()
+    before = used()
+    repeat()
+    # An object of 500 bytes that is lost each time takes 2.5 MB.
+    assert used() - before < 2 << 20
