@@ -1,5 +1,7 @@
 //! The class `DB`.
 
+use std::ops::Bound as Limit;
+
 use minikv::{Bytes, WriteOptions};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
@@ -11,12 +13,13 @@ use crate::error::Fault;
 use crate::iterator::{Iterator, RawIterator};
 use crate::options::{parse, path_of, read};
 use crate::prefixed::PrefixedDB;
-use crate::range::{Range, bounds};
+use crate::range::Range;
 use crate::shared::{Handle, Owner, Shared, either};
 use crate::slot::Source;
 use crate::snapshot::Snapshot;
 use crate::tools::report;
 
+/// Text of the error of a call on a closed database.
 pub const CLOSED: &str = "Database is closed";
 
 /// Returns a value that was read, or the caller's default.
@@ -102,6 +105,11 @@ impl DB {
         let options = write(sync);
         self.with(py, |db| Ok(db.writer()?.delete_with(&options, key)?))
     }
+}
+
+/// Returns a bound that includes `key`; none without a key.
+fn bound(key: Option<&[u8]>) -> Limit<&[u8]> {
+    key.map_or(Limit::Unbounded, Limit::Included)
 }
 
 fn write(sync: Option<bool>) -> WriteOptions {
@@ -190,7 +198,8 @@ impl DB {
     ) -> PyResult<()> {
         let options = write(sync);
         self.with(py, |db| {
-            db.writer()?.delete_range_with::<&[u8]>(&options, bounds(start, stop))?;
+            let stop = stop.map_or(Limit::Unbounded, Limit::Excluded);
+            db.writer()?.delete_range_with::<&[u8]>(&options, (bound(start), stop))?;
             Ok(())
         })
     }
@@ -279,7 +288,8 @@ impl DB {
         start: Option<&[u8]>,
         stop: Option<&[u8]>,
     ) -> PyResult<()> {
-        self.with(py, |db| Ok(db.writer()?.compact_range::<&[u8]>(bounds(start, stop))?))
+        let (start, stop) = (bound(start), bound(stop));
+        self.with(py, |db| Ok(db.writer()?.compact_range::<&[u8]>((start, stop))?))
     }
 
     /// Returns the approximate size of the keys from start to stop in the files, in bytes.

@@ -1,7 +1,5 @@
 //! The range of an iterator.
 
-use std::ops::Bound as Limit;
-
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -75,13 +73,3 @@ impl Default for Range<'_> {
         }
     }
 }
-
-/// Returns the half-open range from `start` to `stop`; without one, it goes on to that end.
-pub fn bounds<'a>(start: Option<&'a [u8]>, stop: Option<&'a [u8]>) -> Bounds<'a> {
-    (
-        start.map_or(Limit::Unbounded, Limit::Included),
-        stop.map_or(Limit::Unbounded, Limit::Excluded),
-    )
-}
-
-type Bounds<'a> = (Limit<&'a [u8]>, Limit<&'a [u8]>);

@@ -70,7 +70,7 @@ pub trait Held: Send + Sync {
 
 /// Iterators and snapshots by number, and the numbers without one.
 #[derive(Default)]
-struct HeldOnes {
+struct HeldObjects {
     objects: Vec<Option<Weak<dyn Held>>>,
     free: Vec<usize>,
 }
@@ -81,7 +81,8 @@ pub struct Shared {
     handle: RwLock<Option<Handle>>,
     is_closed: AtomicBool,
     /// Open iterators and snapshots. No other lock is taken under this one.
-    held: Mutex<HeldOnes>,
+    held: Mutex<HeldObjects>,
+    /// The order of keys, for the ends of iterators.
     pub order: Arc<dyn Comparator>,
     /// The process that opened the database.
     generation: u32,
@@ -91,6 +92,7 @@ pub struct Shared {
 pub struct Owner(Option<Arc<Shared>>);
 
 impl Owner {
+    /// Returns a reference that may end the database when it is dropped.
     pub fn new(shared: Arc<Shared>) -> Owner {
         Owner(Some(shared))
     }
@@ -176,10 +178,13 @@ impl Shared {
         shared
     }
 
+    /// Returns whether the database is closed, or about to be.
     pub fn is_closed(&self) -> bool {
         self.is_closed.load(Relaxed)
     }
 
+    /// Checks that this process is the one that opened the database.
+    ///
     /// # Errors
     /// If this process was forked from the one that opened the database: what other threads were
     /// doing stays half done here, and both would write to the same files.

@@ -55,6 +55,7 @@ impl<T: Send + 'static> Owned<T> {
         Owned { slot: Some(slot), number }
     }
 
+    /// Returns the slot.
     pub fn slot(&self) -> &Arc<Slot<T>> {
         self.slot.as_ref().expect("a slot is there until the end of its object")
     }
@@ -68,6 +69,7 @@ impl<T: Send + 'static> Owned<T> {
         blocking(py, || self.slot().with(work))
     }
 
+    /// Closes what is open, if anything is. In a forked process, does nothing.
     pub fn close(&self, py: Python<'_>) -> PyResult<()> {
         blocking(py, || {
             if self.slot().database.check_process().is_ok() {
@@ -102,6 +104,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
+    /// Returns the database that is read.
     pub fn database(&self) -> &Arc<Shared> {
         match self {
             Source::Now(database) => database,

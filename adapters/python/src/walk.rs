@@ -106,6 +106,7 @@ pub struct Walk {
 }
 
 impl Walk {
+    /// Returns a walk at the start of a range. Without `with_values`, values are not read.
     pub fn new(
         cursor: Cursor,
         order: Arc<dyn Comparator>,
@@ -126,11 +127,13 @@ impl Walk {
         }
     }
 
+    /// Moves the gap before the first entry of the range.
     pub fn seek_to_start(&mut self) {
         self.gap = Gap::Start;
         self.ahead.1 = FIRST_AHEAD;
     }
 
+    /// Moves the gap after the last entry of the range.
     pub fn seek_to_stop(&mut self) {
         self.gap = Gap::Stop;
         self.ahead.1 = FIRST_AHEAD;

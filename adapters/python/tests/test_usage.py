@@ -82,6 +82,26 @@ def test_what_may_be_in_the_directory(path):
         minikv.DB(path + '\0')
 
 
+def test_ranges_that_end_before_they_start(db):
+    for n in range(10):
+        db.put(b'%d' % n, b'')
+    db.compact_range(start=b'7', stop=b'3')
+    assert db.approximate_size(b'7', b'3') == 0
+    assert list(db.iterator(start=b'7', stop=b'3')) == []
+    assert list(db.iterator(start=b'7', stop=b'3', reverse=True)) == []
+    it = db.iterator(start=b'7', stop=b'3')
+    it.seek(b'5')
+    with pytest.raises(StopIteration):
+        next(it)
+    with pytest.raises(StopIteration):
+        it.prev()
+    try:
+        db.delete_range(b'7', b'3')
+    except minikv.Error:
+        pass
+    assert len(list(db)) == 10
+
+
 def test_exceptions_are_plyvels():
     assert issubclass(minikv.IOError, minikv.Error)
     assert issubclass(minikv.IOError, OSError)
