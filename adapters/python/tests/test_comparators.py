@@ -274,3 +274,39 @@ def test_a_failing_comparator_does_not_keep_the_process_from_ending(path):
     assert done.returncode == 0, done.stderr
     assert 'no order' in done.stdout
     assert 'ValueError: no order' in done.stderr
+
+
+def test_a_database_is_collected_by_its_own_background_thread(path):
+    program = textwrap.dedent('''
+        import gc, sys, threading, time, minikv
+        gc.disable()
+        abandoned, collected = threading.Event(), []
+        def order(a, b):
+            if threading.current_thread() is not threading.main_thread() and not collected:
+                abandoned.wait()
+                collected.append(gc.collect())
+            return (a > b) - (a < b)
+        def new():
+            return minikv.DB(sys.argv[1], create_if_missing=True, comparator=order,
+                comparator_name=b'o', write_buffer_size=1 << 16)
+        class Node: pass
+        node = Node()
+        node.node, node.db = node, new()
+        for n in range(800):
+            node.db.put(b'%d' % n, bytes(100))
+        del node
+        abandoned.set()
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                db = new()
+                break
+            except minikv.IOError:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        assert collected
+        assert len(list(db)) == 800
+    ''')
+    done = subprocess.run([sys.executable, '-c', program, path], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0, done.stderr
