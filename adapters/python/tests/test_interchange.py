@@ -2,7 +2,6 @@
 
 import os
 import random
-import time
 
 import pytest
 
@@ -30,7 +29,7 @@ def key_of(draw):
     return b'%06x' % draw.randrange(5000)
 
 
-def change(draw, db, model):
+def change(draw, db, model, may_compact):
     """Makes random changes to a database and to a dictionary."""
     for _ in range(draw.choice([10, 2000])):
         key, value = key_of(draw), bytes(draw.choices(b'abc', k=draw.choice([0, 10, 300])))
@@ -49,7 +48,7 @@ def change(draw, db, model):
                     model[key] = value
                 batch.delete(key)
                 model.pop(key, None)
-    if draw.random() < 0.3:
+    if draw.random() < 0.3 and may_compact:
         db.compact_range(start=b'000000', stop=b'001000')
 
 
@@ -70,15 +69,14 @@ def check(draw, db, model):
 def test_turns(path, options, first):
     draw, model = random.Random(str(options)), {}
     store = first
-    for turn in range(6):
+    # plyvel with a comparator may wait for ever for a compaction, which needs the GIL. So there is
+    # none: no more than one table.
+    may_compact = 'comparator' not in options
+    for turn in range(6 if may_compact else 2):
         db = store.DB(path, create_if_missing=turn == 0, **options)
         check(draw, db, model)
-        change(draw, db, model)
+        change(draw, db, model, may_compact)
         check(draw, db, model)
-        if store is plyvel and 'comparator' in options:
-            # plyvel waits for a compaction with the GIL, which the comparator needs.
-            db.compact_range(start=b'', stop=b'\xff')
-            time.sleep(0.3)
         db.close()
         store = minikv if store is plyvel else plyvel
     names = {'comparator', 'comparator_name'} & options.keys()
