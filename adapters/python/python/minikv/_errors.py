@@ -1,0 +1,23 @@
+"""Exceptions of the module, with plyvel's names."""
+
+import builtins
+
+
+class Error(Exception):
+    """An error of the store, and the base of its other errors."""
+
+
+class IOError(Error, builtins.IOError):
+    """An operation of the file system failed, or the database is open elsewhere."""
+
+
+class CorruptionError(Error):
+    """Bytes in a file contradict the format or a checksum."""
+
+
+class IteratorInvalidError(Error):
+    """A raw iterator is at no entry."""
+
+
+for _class in (Error, IOError, CorruptionError, IteratorInvalidError):
+    _class.__module__ = 'minikv'

@@ -1,0 +1,70 @@
+//! The way from Python into the library: without the GIL, with panics caught.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::comparator;
+use crate::error::{self, Fault};
+
+/// Number of forks between the first process and this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+/// Returns a number that differs in each process of a chain of forks.
+pub fn generation() -> u32 {
+    FORKS.load(Relaxed)
+}
+
+/// Counts a fork, in the child: databases of the parent cannot be used there.
+#[pyfunction]
+#[pyo3(name = "_forked")]
+pub fn forked() {
+    FORKS.fetch_add(1, Relaxed);
+}
+
+/// Runs `work` without the GIL, and returns its result. What a comparator raised meanwhile becomes
+/// the error, or the cause of it.
+///
+/// # Errors
+/// The exception for the error of `work`; a `RuntimeError` if a comparator is the caller, because
+/// what it waits for may be waiting for it.
+pub fn blocking<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, Fault> + Send,
+) -> PyResult<T> {
+    if comparator::is_running() {
+        return Err(PyRuntimeError::new_err("A comparator cannot use minikv"));
+    }
+    let work = || comparator::with_caller(|| catch_unwind(AssertUnwindSafe(work)));
+    let (result, raised) = py.detach(work);
+    match result {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(fault)) => {
+            let error = fault.into_exception(py);
+            error.set_cause(py, raised);
+            Err(error)
+        }
+        Err(panic) => Err(raised.unwrap_or_else(|| error::of_panic(py, &*panic))),
+    }
+}
+
+/// Returns the message of a panic.
+pub fn message(panic: &(dyn Any + Send)) -> &str {
+    match panic.downcast_ref::<&str>() {
+        Some(message) => message,
+        None => panic.downcast_ref::<String>().map_or("no message", String::as_str),
+    }
+}
+
+/// Runs `work`, the end of an object, without the GIL, because it may wait for threads that need
+/// the GIL. Inside a comparator, another thread does it.
+pub fn at_end(work: impl FnOnce() + Send + 'static) {
+    if comparator::is_running() {
+        std::thread::spawn(work);
+    } else {
+        Python::attach(|py| py.detach(work));
+    }
+}

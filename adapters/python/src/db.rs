@@ -1,0 +1,374 @@
+//! The class `DB`.
+
+use std::ops::Bound as Limit;
+
+use minikv::{Bytes, WriteOptions};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyTuple};
+
+use crate::batch::{Value, WriteBatch};
+use crate::call::blocking;
+use crate::error::Fault;
+use crate::iterator::{Iterator, RawIterator};
+use crate::options::{parse, path_of, read};
+use crate::prefixed::PrefixedDB;
+use crate::range::Range;
+use crate::shared::{Handle, Owner, Shared, either};
+use crate::slot::Source;
+use crate::snapshot::Snapshot;
+use crate::tools::report;
+
+/// Text of the error of a call on a closed database.
+pub const CLOSED: &str = "Database is closed";
+
+/// Returns a value that was read, or the caller's default.
+pub fn value_or<'py>(
+    py: Python<'py>,
+    value: Option<Bytes>,
+    default: Option<Bound<'py, PyAny>>,
+) -> Bound<'py, PyAny> {
+    match value {
+        Some(value) => PyBytes::new(py, &value).into_any(),
+        None => default.unwrap_or_else(|| py.None().into_bound(py)),
+    }
+}
+
+/// A database: an ordered map from bytes to bytes in a directory.
+///
+/// Options have plyvel's names and LevelDB's defaults. Sizes are in bytes. create_if_missing and
+/// error_if_exists say what may be in the directory. comparator is a function of two keys that
+/// returns a negative number, 0 or a positive one; it must always say the same, and its
+/// comparator_name is part of the files. bloom_filter_bits is the size of the filters per key, 0
+/// for none, and filter_layout their kind: 'block', which LevelDB uses too, 'table' or 'both'.
+///
+/// A DB may be used by several threads. close() ends it, and so does a with block; without them, it
+/// ends with the last object that uses it.
+#[pyclass(frozen, weakref, module = "minikv")]
+pub struct DB {
+    pub shared: Owner,
+    /// The name as it was given.
+    #[pyo3(get)]
+    name: Py<PyAny>,
+    /// Whether the database is open for reading only.
+    #[pyo3(get)]
+    read_only: bool,
+}
+
+impl DB {
+    /// Opens the database `name` for reading only.
+    pub fn open_read_only(
+        name: &Bound<'_, PyAny>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<DB> {
+        let with = parse(name, options)?;
+        let shared = blocking(name.py(), || Shared::open_read_only(with))?;
+        Ok(DB { shared: Owner::new(shared), name: name.clone().unbind(), read_only: true })
+    }
+
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Handle) -> Result<T, Fault> + Send,
+    ) -> PyResult<T> {
+        blocking(py, || self.shared.with(CLOSED, work))
+    }
+
+    fn check_open(&self) -> PyResult<()> {
+        if self.shared.is_closed() { Err(PyRuntimeError::new_err(CLOSED)) } else { Ok(()) }
+    }
+
+    pub fn get_value(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        verify_checksums: Option<bool>,
+        fill_cache: Option<bool>,
+    ) -> PyResult<Option<Bytes>> {
+        let options = read(verify_checksums, fill_cache);
+        self.with(py, |db| db.get(&options, key))
+    }
+
+    pub fn put_value(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        value: &Bound<'_, PyAny>,
+        sync: Option<bool>,
+    ) -> PyResult<()> {
+        let value = Value::of(value)?;
+        let (value, options) = (value.as_slice(), write(sync));
+        self.with(py, |db| Ok(db.writer()?.put_with(&options, key, value)?))
+    }
+
+    pub fn delete_key(&self, py: Python<'_>, key: &[u8], sync: Option<bool>) -> PyResult<()> {
+        let options = write(sync);
+        self.with(py, |db| Ok(db.writer()?.delete_with(&options, key)?))
+    }
+}
+
+/// Returns a bound that includes `key`; none without a key.
+fn bound(key: Option<&[u8]>) -> Limit<&[u8]> {
+    key.map_or(Limit::Unbounded, Limit::Included)
+}
+
+fn write(sync: Option<bool>) -> WriteOptions {
+    WriteOptions::default().sync(sync.unwrap_or(false))
+}
+
+#[pymethods]
+impl DB {
+    #[new]
+    #[pyo3(
+        signature = (name, **options),
+        text_signature = "(name, *, create_if_missing=False, error_if_exists=False, \
+            paranoid_checks=None, write_buffer_size=None, max_open_files=None, \
+            lru_cache_size=None, block_size=None, block_restart_interval=None, \
+            max_file_size=None, compression='snappy', bloom_filter_bits=0, \
+            filter_layout='block', comparator=None, comparator_name=None)"
+    )]
+    fn new(name: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<DB> {
+        let with = parse(name, options)?;
+        let shared = blocking(name.py(), || Shared::open(with))?;
+        Ok(DB { shared: Owner::new(shared), name: name.clone().unbind(), read_only: false })
+    }
+
+    /// Closes the database once calls of other threads are over, and with it its iterators and
+    /// snapshots. Does nothing if it is closed.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        blocking(py, || {
+            self.shared.close();
+            Ok(())
+        })
+    }
+
+    /// Whether the database is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.shared.is_closed()
+    }
+
+    fn __repr__(this: &Bound<'_, Self>) -> PyResult<String> {
+        let closed = if this.get().shared.is_closed() { " (closed)" } else { "" };
+        let name = this.get().name.bind(this.py()).repr()?;
+        Ok(format!("<minikv.DB with name {name}{closed} at {:p}>", this.as_ptr()))
+    }
+
+    /// Returns the value of key, or default if it has none.
+    #[pyo3(signature = (key, default=None, *, verify_checksums=true, fill_cache=true))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &[u8],
+        default: Option<Bound<'py, PyAny>>,
+        verify_checksums: Option<bool>,
+        fill_cache: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let value = self.get_value(py, key, verify_checksums, fill_cache)?;
+        Ok(value_or(py, value, default))
+    }
+
+    /// Sets the value of key. With sync, returns when that is durable.
+    #[pyo3(signature = (key, value, *, sync=false))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        key: &[u8],
+        value: &Bound<'_, PyAny>,
+        sync: Option<bool>,
+    ) -> PyResult<()> {
+        self.put_value(py, key, value, sync)
+    }
+
+    /// Deletes key, whether or not it has a value. With sync, returns when that is durable.
+    #[pyo3(signature = (key, *, sync=false))]
+    fn delete(&self, py: Python<'_>, key: &[u8], sync: Option<bool>) -> PyResult<()> {
+        self.delete_key(py, key, sync)
+    }
+
+    /// Deletes the keys from start to stop, all at once; None is the end of the database. The cost
+    /// does not depend on their number.
+    #[pyo3(signature = (start, stop, *, sync=false))]
+    fn delete_range(
+        &self,
+        py: Python<'_>,
+        start: Option<&[u8]>,
+        stop: Option<&[u8]>,
+        sync: Option<bool>,
+    ) -> PyResult<()> {
+        let options = write(sync);
+        self.with(py, |db| {
+            let stop = stop.map_or(Limit::Unbounded, Limit::Excluded);
+            db.writer()?.delete_range_with::<&[u8]>(&options, (bound(start), stop))?;
+            Ok(())
+        })
+    }
+
+    /// Returns a new batch of writes. With transaction, an exception in its with block discards it.
+    #[pyo3(signature = (*, transaction=false, sync=false))]
+    fn write_batch(&self, transaction: Option<bool>, sync: Option<bool>) -> PyResult<WriteBatch> {
+        WriteBatch::new(&self.shared, &[], transaction, sync)
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Iterator> {
+        let source = Source::Now(&self.shared);
+        Iterator::open(py, source, &Range::default(), &read(None, Some(true)))
+    }
+
+    /// Returns an iterator over the keys from start to stop, or over those with a prefix, backwards
+    /// with reverse. It yields pairs of a key and a value, without include_key or include_value
+    /// only the other of the two.
+    #[pyo3(signature = (*, reverse=false, start=None, stop=None, include_start=true,
+        include_stop=false, prefix=None, include_key=true, include_value=true,
+        verify_checksums=true, fill_cache=true))]
+    #[expect(clippy::too_many_arguments, reason = "they are plyvel's")]
+    fn iterator(
+        &self,
+        py: Python<'_>,
+        reverse: Option<bool>,
+        start: Option<&[u8]>,
+        stop: Option<&[u8]>,
+        include_start: Option<bool>,
+        include_stop: Option<bool>,
+        prefix: Option<&[u8]>,
+        include_key: Option<bool>,
+        include_value: Option<bool>,
+        verify_checksums: Option<bool>,
+        fill_cache: Option<bool>,
+    ) -> PyResult<Iterator> {
+        let range = Range {
+            db_prefix: None,
+            reverse: reverse.unwrap_or(false),
+            start,
+            stop,
+            include_start: include_start.unwrap_or(false),
+            include_stop: include_stop.unwrap_or(false),
+            prefix,
+            include_key: include_key.unwrap_or(false),
+            include_value: include_value.unwrap_or(false),
+        };
+        let source = Source::Now(&self.shared);
+        Iterator::open(py, source, &range, &read(verify_checksums, fill_cache))
+    }
+
+    /// Returns a raw iterator.
+    #[pyo3(signature = (*, verify_checksums=true, fill_cache=true))]
+    fn raw_iterator(
+        &self,
+        py: Python<'_>,
+        verify_checksums: Option<bool>,
+        fill_cache: Option<bool>,
+    ) -> PyResult<RawIterator> {
+        let source = Source::Now(&self.shared);
+        RawIterator::open(py, source, &read(verify_checksums, fill_cache))
+    }
+
+    /// Returns a snapshot of the database as it is now.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
+        Snapshot::open(py, &self.shared, None)
+    }
+
+    /// Returns the property, such as b'leveldb.stats'; None if there is none of that name.
+    fn get_property<'py>(
+        &self,
+        py: Python<'py>,
+        name: &[u8],
+    ) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let name = std::str::from_utf8(name).ok();
+        let value =
+            self.with(py, |db| Ok(name.and_then(|name| either!(db, db => db.property(name)))))?;
+        Ok(value.map(|value| PyBytes::new(py, value.as_bytes())))
+    }
+
+    /// Compacts the keys from start to stop; None is the end of the database.
+    #[pyo3(signature = (*, start=None, stop=None))]
+    fn compact_range(
+        &self,
+        py: Python<'_>,
+        start: Option<&[u8]>,
+        stop: Option<&[u8]>,
+    ) -> PyResult<()> {
+        let (start, stop) = (bound(start), bound(stop));
+        self.with(py, |db| Ok(db.writer()?.compact_range::<&[u8]>((start, stop))?))
+    }
+
+    /// Returns the approximate size of the keys from start to stop in the files, in bytes.
+    fn approximate_size(&self, py: Python<'_>, start: &[u8], stop: &[u8]) -> PyResult<u64> {
+        self.with(py, |db| Ok(either!(db, db => db.approximate_size(start..stop))?))
+    }
+
+    /// Returns the approximate sizes of ranges, each a tuple of start and stop, as a list.
+    #[pyo3(signature = (*ranges))]
+    fn approximate_sizes(&self, ranges: &Bound<'_, PyTuple>) -> PyResult<Vec<u64>> {
+        self.check_open()?;
+        let size = |range: Bound<'_, PyAny>| {
+            let (start, stop): (Bound<'_, PyBytes>, Bound<'_, PyBytes>) = range
+                .extract()
+                .map_err(|_| PyTypeError::new_err("Ranges must be tuples of two byte strings"))?;
+            self.approximate_size(range.py(), start.as_bytes(), stop.as_bytes())
+        };
+        ranges.iter().map(size).collect()
+    }
+
+    /// Returns a view of the keys that begin with prefix, without it.
+    fn prefixed_db(this: Bound<'_, Self>, prefix: &[u8]) -> PrefixedDB {
+        PrefixedDB::new(this.unbind(), prefix)
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (exc_type, exc_value, traceback, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exc_type: Bound<'_, PyAny>,
+        exc_value: Bound<'_, PyAny>,
+        traceback: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let _ = (exc_type, exc_value, traceback);
+        self.close(py)
+    }
+
+    /// Copies the database, as it is now, into the new directory path; tables are hard links where
+    /// that is possible.
+    fn checkpoint(&self, py: Python<'_>, path: &Bound<'_, PyAny>) -> PyResult<()> {
+        let path = path_of(path)?;
+        self.with(py, |db| Ok(db.writer()?.checkpoint(&path)?))
+    }
+
+    /// Returns what a get of key does, step by step: the report of `minikv explain --json`.
+    fn explain<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        report(py, self.with(py, |db| Ok(either!(db, db => db.explain(key))?))?)
+    }
+
+    /// Returns counters: reads, writes, flushes, compactions, the cache, and each level.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        report(py, self.with(py, |db| Ok(either!(db, db => db.stats())))?)
+    }
+
+    /// Returns which filters would pay for the gets of absent keys so far.
+    fn filter_advice<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        report(py, self.with(py, |db| Ok(either!(db, db => db.filter_advice())?))?)
+    }
+
+    /// Moves a database that is open for reading only on to the state that its writer has reached.
+    /// Returns whether anything has changed. A database that is open for writing is always current.
+    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |db| match db {
+            Handle::Writer(_) => Ok(false),
+            Handle::Reader(db) => Ok(db.refresh()?.changed),
+        })
+    }
+
+    /// Accepts writes again after an error that has stopped them, once its cause is gone.
+    fn resume(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |db| Ok(db.writer()?.resume()?))
+    }
+
+    /// Makes all writes so far durable.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |db| Ok(db.writer()?.sync()?))
+    }
+}

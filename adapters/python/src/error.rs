@@ -1,0 +1,106 @@
+//! Errors as exceptions: plyvel's classes, with LevelDB's texts.
+
+use std::any::Any;
+use std::io::ErrorKind;
+
+use minikv::Error;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use crate::call;
+
+/// The reason for which a call failed.
+pub enum Fault {
+    /// The library has returned an error.
+    Store(Error),
+    /// The object, or the database that it belongs to, is closed.
+    Closed(&'static str),
+    /// The object belongs to the process from which this one was forked.
+    Forked,
+    /// A raw iterator is at no entry.
+    NoEntry,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Store(error)
+    }
+}
+
+impl Fault {
+    /// Returns the exception.
+    pub fn into_exception(self, py: Python<'_>) -> PyErr {
+        match self {
+            Fault::Store(Error::Closed) => PyRuntimeError::new_err("Database is closed"),
+            Fault::Store(error) => exception(py, class_of(&error), text(&error)),
+            Fault::Closed(what) => PyRuntimeError::new_err(what),
+            Fault::Forked => PyRuntimeError::new_err(
+                "The database was opened before this process was forked; open it here",
+            ),
+            Fault::NoEntry => {
+                exception(py, "IteratorInvalidError", "The iterator is at no entry".to_owned())
+            }
+        }
+    }
+}
+
+/// Returns the exception for a panic that the library has let through.
+pub fn of_panic(py: Python<'_>, panic: &(dyn Any + Send)) -> PyErr {
+    exception(py, "Error", format!("the call panicked: {}", call::message(panic)))
+}
+
+fn exception(py: Python<'_>, class: &'static str, text: String) -> PyErr {
+    static ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static IO: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static CORRUPTION: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static INVALID: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class_object = match class {
+        "IOError" => &IO,
+        "CorruptionError" => &CORRUPTION,
+        "IteratorInvalidError" => &INVALID,
+        _ => &ERROR,
+    };
+    match class_object.import(py, "minikv._errors", class) {
+        Ok(class) => PyErr::from_type(class.clone(), text),
+        Err(error) => error,
+    }
+}
+
+fn class_of(error: &Error) -> &'static str {
+    match error {
+        Error::Io { .. } | Error::Locked { .. } => "IOError",
+        Error::Corruption(_) => "CorruptionError",
+        Error::ReadOnly { reason } => class_of(reason),
+        _ => "Error",
+    }
+}
+
+/// Returns the text of an error, which begins with LevelDB's prefix for its kind.
+fn text(error: &Error) -> String {
+    match error {
+        Error::Io { path, source, .. } => {
+            let kind = if source.kind() == ErrorKind::NotFound { "NotFound" } else { "IO error" };
+            format!("{kind}: {}: {error}", path.display())
+        }
+        Error::Corruption(_) => format!("Corruption: {error}"),
+        Error::Locked { path, holder } => {
+            format!("IO error: lock {}: already held by {holder}", path.display())
+        }
+        Error::DatabaseMissing { path } => {
+            let path = path.display();
+            format!("Invalid argument: {path}: does not exist (create_if_missing is false)")
+        }
+        Error::DatabaseExists { path } => {
+            format!("Invalid argument: {}: exists (error_if_exists is true)", path.display())
+        }
+        Error::Unsupported { what: "comparator", name, .. } => {
+            format!("Invalid argument: {name} does not match the comparator of the options")
+        }
+        Error::Unsupported { .. } => format!("Not implemented: {error}"),
+        Error::InvalidArgument { .. } => format!("Invalid argument: {error}"),
+        Error::ReadOnly { reason } => format!("{} (no writes since then)", text(reason)),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,43 @@
+//! minikv for Python, with plyvel's interface: the native module `minikv._minikv`.
+//!
+//! Every call of the library goes through [`call::blocking`], without the GIL. Locks of this
+//! package are only waited for there, too: their holder may be waiting for the GIL, which a
+//! comparator written in Python needs.
+
+mod batch;
+mod call;
+mod comparator;
+mod db;
+mod error;
+mod iterator;
+mod options;
+mod prefixed;
+mod range;
+mod shared;
+mod slot;
+mod snapshot;
+mod tools;
+mod walk;
+
+use pyo3::prelude::*;
+
+/// LevelDB-compatible key-value store with plyvel's interface.
+#[pymodule]
+mod _minikv {
+    #[pymodule_export]
+    use crate::batch::WriteBatch;
+    #[pymodule_export]
+    use crate::call::forked;
+    #[pymodule_export]
+    use crate::db::DB;
+    #[pymodule_export]
+    use crate::iterator::{Iterator, RawIterator};
+    #[pymodule_export]
+    use crate::prefixed::PrefixedDB;
+    #[pymodule_export]
+    use crate::shared::close_all;
+    #[pymodule_export]
+    use crate::snapshot::Snapshot;
+    #[pymodule_export]
+    use crate::tools::{destroy_db, open_read_only, repair_db, verify};
+}

@@ -1,0 +1,197 @@
+//! Options of databases, reads and writes, under plyvel's names.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use minikv::{BytewiseComparator, Comparator, Compression, FilterLayout, Options, ReadOptions};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::comparator::PyComparator;
+
+/// What a database is opened with.
+pub struct Open {
+    pub path: PathBuf,
+    pub options: Options,
+    /// The comparator of the options, for the bounds of iterators.
+    pub order: Arc<dyn Comparator>,
+}
+
+/// The keyword arguments of a call, from which the known ones are taken out.
+struct Arguments<'py> {
+    left: Bound<'py, PyDict>,
+}
+
+impl<'py> Arguments<'py> {
+    fn new(given: Option<&Bound<'py, PyDict>>, py: Python<'py>) -> PyResult<Arguments<'py>> {
+        let left = given.map_or_else(|| Ok(PyDict::new(py)), |given| given.copy())?;
+        Ok(Arguments { left })
+    }
+
+    /// Takes the argument `name` out. Returns its value; `None` without one.
+    fn take(&self, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let value = self.left.get_item(name)?;
+        if value.is_some() {
+            self.left.del_item(name)?;
+        }
+        Ok(value)
+    }
+
+    /// Takes the argument `name` out. Returns its value; `None` without one, or if it is `None`.
+    fn take_as<T>(&self, name: &str) -> PyResult<Option<T>>
+    where
+        T: for<'a> FromPyObject<'a, 'py>,
+        for<'a> <T as FromPyObject<'a, 'py>>::Error: Into<PyErr>,
+    {
+        let given = self.take(name)?.filter(|value| !value.is_none());
+        let extract = |value: Bound<'py, PyAny>| value.extract::<T>().map_err(Into::into);
+        given.map(extract).transpose().map_err(|error: PyErr| {
+            let py = self.left.py();
+            PyErr::from_type(error.get_type(py), format!("argument '{name}': {}", error.value(py)))
+        })
+    }
+
+    /// Takes a number out, brought into LevelDB's limits.
+    fn number(&self, name: &str, least: u64, most: u64) -> PyResult<Option<u64>> {
+        Ok(self.take_as::<u64>(name)?.map(|number| number.clamp(least, most)))
+    }
+
+    /// # Errors
+    /// A `TypeError` if there are arguments that nobody has taken out.
+    fn finish(self) -> PyResult<()> {
+        match self.left.keys().iter().next() {
+            None => Ok(()),
+            Some(name) => {
+                let text = format!("'{name}' is an invalid keyword argument");
+                Err(PyTypeError::new_err(text))
+            }
+        }
+    }
+}
+
+fn size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Returns the path that `name` stands for: text, bytes in the encoding of the file system, or an
+/// object with a path.
+pub fn path_of(name: &Bound<'_, PyAny>) -> PyResult<PathBuf> {
+    name.py().import("os")?.call_method1("fsdecode", (name,))?.extract()
+}
+
+/// Returns what the database `name` is opened with, under the keyword arguments `given`.
+///
+/// # Errors
+/// As plyvel: a `TypeError` or an `OverflowError` for a value that an option cannot have, a
+/// `ValueError` for a text that it cannot have.
+pub fn parse(name: &Bound<'_, PyAny>, given: Option<&Bound<'_, PyDict>>) -> PyResult<Open> {
+    let path = path_of(name)?;
+    let arguments = Arguments::new(given, name.py())?;
+    let order = comparator(&arguments)?;
+    // LevelDB's defaults where they differ from minikv's.
+    let options = Options::default().max_open_files(1000).comparator(order.clone());
+    let options = filter(&arguments, behaviour(&arguments, sizes(&arguments, options)?)?)?;
+    arguments.finish()?;
+    Ok(Open { path, options, order })
+}
+
+fn sizes(arguments: &Arguments<'_>, mut options: Options) -> PyResult<Options> {
+    if let Some(bytes) = arguments.number("write_buffer_size", 64 << 10, 1 << 30)? {
+        options = options.write_buffer_bytes(size(bytes));
+    }
+    if let Some(files) = arguments.number("max_open_files", 74, 50_000)? {
+        options = options.max_open_files(size(files));
+    }
+    if let Some(bytes) = arguments.number("lru_cache_size", 0, u64::MAX)? {
+        options = options.block_cache_bytes(size(bytes));
+    }
+    if let Some(bytes) = arguments.number("block_size", 1 << 10, 4 << 20)? {
+        options = options.block_bytes(size(bytes));
+    }
+    if let Some(keys) = arguments.number("block_restart_interval", 1, u64::from(u32::MAX))? {
+        options = options.block_restart_interval(size(keys));
+    }
+    if let Some(bytes) = arguments.number("max_file_size", 1 << 20, 1 << 30)? {
+        options = options.max_file_bytes(bytes);
+    }
+    Ok(options)
+}
+
+fn behaviour(arguments: &Arguments<'_>, options: Options) -> PyResult<Options> {
+    let flag = |name: &str| Ok::<_, PyErr>(arguments.take_as::<bool>(name)?.unwrap_or(false));
+    let paranoid = arguments.take("paranoid_checks")?;
+    let paranoid = paranoid.map_or(Ok(false), |paranoid| paranoid.is_truthy())?;
+    let options = options
+        .create_if_missing(flag("create_if_missing")?)
+        .error_if_exists(flag("error_if_exists")?)
+        .paranoid_checks(paranoid);
+    let Some(compression) = arguments.take("compression")? else { return Ok(options) };
+    if compression.is_none() {
+        return Ok(options.compression(Compression::None));
+    }
+    let name = match compression.cast::<PyBytes>() {
+        Ok(bytes) => String::from_utf8_lossy(bytes.as_bytes()).into_owned(),
+        Err(_) => compression
+            .extract()
+            .map_err(|_| PyTypeError::new_err("'compression' must be None or a string"))?,
+    };
+    match name.as_str() {
+        "snappy" => Ok(options.compression(Compression::Snappy)),
+        _ => Err(PyValueError::new_err("'compression' must be None or 'snappy'")),
+    }
+}
+
+fn filter(arguments: &Arguments<'_>, options: Options) -> PyResult<Options> {
+    let bits = arguments.take_as::<i64>("bloom_filter_bits")?.unwrap_or(0);
+    let layout = arguments.take_as::<String>("filter_layout")?;
+    let layout = match layout.as_deref() {
+        None | Some("block") => FilterLayout::Block,
+        Some("table") => FilterLayout::Table,
+        Some("both") => FilterLayout::Both,
+        Some(_) => {
+            let text = "'filter_layout' must be 'block', 'table' or 'both'";
+            return Err(PyValueError::new_err(text));
+        }
+    };
+    if bits <= 0 {
+        return Ok(options.filter_policy(None));
+    }
+    Ok(options.filter(layout, u32::try_from(bits.min(64)).unwrap_or(64)))
+}
+
+fn comparator(arguments: &Arguments<'_>) -> PyResult<Arc<dyn Comparator>> {
+    let function = arguments.take("comparator")?.filter(|function| !function.is_none());
+    let name = arguments.take("comparator_name")?.filter(|name| !name.is_none());
+    let name = match &name {
+        None => None,
+        Some(name) => match name.cast::<PyBytes>() {
+            Ok(name) => Some(name.as_bytes()),
+            Err(_) => return Err(PyTypeError::new_err("'comparator_name' must be bytes")),
+        },
+    };
+    match (function, name) {
+        (None, None) => Ok(Arc::new(BytewiseComparator)),
+        (Some(function), Some(name)) => {
+            if !function.is_callable() {
+                let text = "custom comparator object must be callable";
+                return Err(PyTypeError::new_err(text));
+            }
+            let name = String::from_utf8(name.to_vec());
+            let name =
+                name.map_err(|_| PyValueError::new_err("'comparator_name' must be UTF-8"))?;
+            Ok(Arc::new(PyComparator::new(name, function.unbind())))
+        }
+        _ => {
+            let text = "'comparator' and 'comparator_name' must be specified together";
+            Err(PyValueError::new_err(text))
+        }
+    }
+}
+
+/// Returns the options of a read. Checksums are verified unless the caller says `False`.
+pub fn read(verify_checksums: Option<bool>, fill_cache: Option<bool>) -> ReadOptions {
+    ReadOptions::default()
+        .verify_checksums(verify_checksums.unwrap_or(true))
+        .fill_cache(fill_cache.unwrap_or(false))
+}

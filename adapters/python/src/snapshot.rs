@@ -1,0 +1,165 @@
+//! Snapshots.
+
+use minikv::Snapshot as Moment;
+use pyo3::prelude::*;
+
+use crate::call::blocking;
+use crate::db::{DB, value_or};
+use crate::error::Fault;
+use crate::iterator::{Iterator, RawIterator};
+use crate::options::read;
+use crate::range::Range;
+use crate::shared::Shared;
+use crate::slot::{Owned, Source};
+use crate::tools::report;
+
+const CLOSED: &str = "Database or snapshot is closed";
+
+/// A database as it was when the snapshot was created, which later writes do not change.
+///
+/// Created by DB.snapshot and PrefixedDB.snapshot. Close it when it is not needed any more: the
+/// database keeps what it shows.
+#[pyclass(frozen, module = "minikv")]
+pub struct Snapshot {
+    moment: Owned<Moment>,
+    prefix: Option<Vec<u8>>,
+}
+
+impl Snapshot {
+    pub fn open(
+        py: Python<'_>,
+        database: &std::sync::Arc<Shared>,
+        prefix: Option<&[u8]>,
+    ) -> PyResult<Snapshot> {
+        let open = || {
+            database.with("Cannot operate on closed LevelDB database", |handle| {
+                Ok(Owned::new(database.clone(), handle.snapshot(), CLOSED))
+            })
+        };
+        Ok(Snapshot { moment: blocking(py, open)?, prefix: prefix.map(<[u8]>::to_vec) })
+    }
+
+    fn key(&self, key: &[u8]) -> Vec<u8> {
+        [self.prefix.as_deref().unwrap_or_default(), key].concat()
+    }
+
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Moment) -> Result<T, Fault> + Send,
+    ) -> PyResult<T> {
+        let slot = self.moment.slot();
+        blocking(py, || {
+            slot.database.with(CLOSED, |_| work(&slot.with(|moment| Ok(moment.clone()))?))
+        })
+    }
+
+    fn source(&self) -> Source<'_> {
+        Source::At(self.moment.slot())
+    }
+}
+
+#[pymethods]
+impl Snapshot {
+    #[new]
+    #[pyo3(signature = (*, db, prefix=None))]
+    fn new(py: Python<'_>, db: &Bound<'_, DB>, prefix: Option<&[u8]>) -> PyResult<Snapshot> {
+        Snapshot::open(py, &db.get().shared, prefix)
+    }
+
+    /// Returns the value of key, or default if it has none.
+    #[pyo3(signature = (key, default=None, *, verify_checksums=true, fill_cache=true))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        key: &[u8],
+        default: Option<Bound<'py, PyAny>>,
+        verify_checksums: Option<bool>,
+        fill_cache: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (key, options) = (self.key(key), read(verify_checksums, fill_cache));
+        let value = self.with(py, |moment| Ok(moment.get_with(&options, &key)?))?;
+        Ok(value_or(py, value, default))
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Iterator> {
+        let range = Range { db_prefix: self.prefix.as_deref(), ..Range::default() };
+        Iterator::open(py, self.source(), &range, &read(None, Some(true)))
+    }
+
+    /// Returns an iterator; the arguments are those of DB.iterator.
+    #[pyo3(signature = (*, reverse=false, start=None, stop=None, include_start=true,
+        include_stop=false, prefix=None, include_key=true, include_value=true,
+        verify_checksums=true, fill_cache=true))]
+    #[expect(clippy::too_many_arguments, reason = "they are plyvel's")]
+    fn iterator(
+        &self,
+        py: Python<'_>,
+        reverse: Option<bool>,
+        start: Option<&[u8]>,
+        stop: Option<&[u8]>,
+        include_start: Option<bool>,
+        include_stop: Option<bool>,
+        prefix: Option<&[u8]>,
+        include_key: Option<bool>,
+        include_value: Option<bool>,
+        verify_checksums: Option<bool>,
+        fill_cache: Option<bool>,
+    ) -> PyResult<Iterator> {
+        let range = Range {
+            db_prefix: self.prefix.as_deref(),
+            reverse: reverse.unwrap_or(false),
+            start,
+            stop,
+            include_start: include_start.unwrap_or(false),
+            include_stop: include_stop.unwrap_or(false),
+            prefix,
+            include_key: include_key.unwrap_or(false),
+            include_value: include_value.unwrap_or(false),
+        };
+        Iterator::open(py, self.source(), &range, &read(verify_checksums, fill_cache))
+    }
+
+    /// Returns a raw iterator, whose keys have their prefix.
+    #[pyo3(signature = (*, verify_checksums=true, fill_cache=true))]
+    fn raw_iterator(
+        &self,
+        py: Python<'_>,
+        verify_checksums: Option<bool>,
+        fill_cache: Option<bool>,
+    ) -> PyResult<RawIterator> {
+        RawIterator::open(py, self.source(), &read(verify_checksums, fill_cache))
+    }
+
+    /// Returns what a get of key does, step by step.
+    fn explain<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        let key = self.key(key);
+        report(py, self.with(py, |moment| Ok(moment.explain(&key)?))?)
+    }
+
+    /// Closes the snapshot. Does nothing if it is closed.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.moment.close(py)
+    }
+
+    /// Closes the snapshot, by LevelDB's word for it.
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __enter__(this: Bound<'_, Self>) -> Bound<'_, Self> {
+        this
+    }
+
+    #[pyo3(signature = (exc_type, exc_value, traceback, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exc_type: Bound<'_, PyAny>,
+        exc_value: Bound<'_, PyAny>,
+        traceback: Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let _ = (exc_type, exc_value, traceback);
+        self.close(py).map(|()| false)
+    }
+}

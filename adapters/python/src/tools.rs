@@ -1,0 +1,82 @@
+//! Functions of the module, on databases that need not be open.
+
+use minikv::RepairOptions;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Serialize;
+
+use crate::call::blocking;
+use crate::db::DB;
+use crate::options::{parse, path_of};
+
+/// Returns a report of the library as dictionaries, lists, text and numbers.
+pub fn report<'py>(py: Python<'py>, report: impl Serialize) -> PyResult<Bound<'py, PyAny>> {
+    let text = serde_json::to_string(&report);
+    let text = text.map_err(|error| PyValueError::new_err(error.to_string()))?;
+    py.import("json")?.call_method1("loads", (text,))
+}
+
+/// Opens the database for reading only, also beside a process that writes to it, and returns a DB.
+///
+/// It shows the state of this moment until DB.refresh. Writes raise Error. The options are those of
+/// DB.
+#[pyfunction]
+#[pyo3(
+    signature = (name, **options),
+    text_signature = "(name, *, paranoid_checks=None, max_open_files=None, lru_cache_size=None, \
+        bloom_filter_bits=0, filter_layout='block', comparator=None, comparator_name=None)"
+)]
+pub fn open_read_only(
+    name: &Bound<'_, PyAny>,
+    options: Option<&Bound<'_, PyDict>>,
+) -> PyResult<DB> {
+    DB::open_read_only(name, options)
+}
+
+/// Repairs the database: saves all that is sound, and puts aside what it takes out. Returns a
+/// report. With dry_run, only the report is made.
+///
+/// The options are those of DB.
+#[pyfunction]
+#[pyo3(
+    signature = (name, *, dry_run=false, **options),
+    text_signature = "(name, *, dry_run=False, paranoid_checks=None, write_buffer_size=None, \
+        max_open_files=None, lru_cache_size=None, block_size=None, \
+        block_restart_interval=None, max_file_size=None, compression='snappy', \
+        bloom_filter_bits=0, filter_layout='block', comparator=None, comparator_name=None)"
+)]
+pub fn repair_db<'py>(
+    name: &Bound<'py, PyAny>,
+    dry_run: bool,
+    options: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let with = parse(name, options)?;
+    let how = RepairOptions::default().dry_run(dry_run);
+    let repair = || Ok(minikv::repair(&with.path, &with.options, how)?);
+    report(name.py(), blocking(name.py(), repair)?)
+}
+
+/// Reads the whole database and returns a report of every fault. Changes nothing.
+///
+/// The options are those of DB.
+#[pyfunction]
+#[pyo3(
+    signature = (name, **options),
+    text_signature = "(name, *, comparator=None, comparator_name=None)"
+)]
+pub fn verify<'py>(
+    name: &Bound<'py, PyAny>,
+    options: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let with = parse(name, options)?;
+    let verify = || Ok(minikv::verify(&with.path, &with.options)?);
+    report(name.py(), blocking(name.py(), verify)?)
+}
+
+/// Removes the database.
+#[pyfunction]
+pub fn destroy_db(name: &Bound<'_, PyAny>) -> PyResult<()> {
+    let path = path_of(name)?;
+    blocking(name.py(), || Ok(minikv::destroy(&path, &minikv::Options::default())?))
+}

@@ -1,0 +1,303 @@
+//! Walks over a range, in both directions, with entries read ahead.
+//!
+//! The place of a walk is a gap between two entries. A step returns the entry on its side of the
+//! gap, and moves the gap past it; so a step forward and a step back return the same entry.
+
+use std::cmp::Ordering;
+use std::mem;
+use std::sync::Arc;
+
+use minikv::{Comparator, Cursor, Result};
+
+/// Entries read ahead at most. More take the GIL less often, but read more in vain.
+const MAX_AHEAD: usize = 256;
+
+/// Entries of the first reading, and the factor from one reading to the next. More make short walks
+/// dearer, fewer make long ones so.
+const FIRST_AHEAD: usize = 2;
+const AHEAD_FACTOR: usize = 2;
+
+/// Bytes of entries read ahead, after which none is added.
+const MAX_AHEAD_BYTES: usize = 64 << 10;
+
+/// One end of a range.
+#[derive(Default)]
+pub struct End {
+    pub key: Option<Vec<u8>>,
+    pub is_included: bool,
+}
+
+/// Entries that lie next to each other in the database, in the order in which they were read.
+#[derive(Default)]
+struct Run {
+    bytes: Vec<u8>,
+    /// Ends of the key and of the value of each entry, in `bytes`.
+    ends: Vec<(usize, usize)>,
+    is_descending: bool,
+}
+
+impl Run {
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn clear(&mut self, is_descending: bool) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.is_descending = is_descending;
+    }
+
+    /// Makes room for `entries` entries of `bytes` bytes.
+    fn reserve(&mut self, entries: usize, bytes: usize) {
+        self.ends.reserve(entries);
+        self.bytes.reserve(entries.saturating_mul(bytes).min(MAX_AHEAD_BYTES));
+    }
+
+    fn is_full(&self, entries: usize) -> bool {
+        self.len() >= entries || self.bytes.len() >= MAX_AHEAD_BYTES
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((key_end, self.bytes.len()));
+    }
+
+    /// Returns the key and the value at `index`, counted in the order of keys.
+    fn entry(&self, index: usize) -> (&[u8], &[u8]) {
+        let at = if self.is_descending { self.len() - 1 - index } else { index };
+        let start = if at == 0 { 0 } else { self.ends[at - 1].1 };
+        let (key_end, end) = self.ends[at];
+        (&self.bytes[start..key_end], &self.bytes[key_end..end])
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gap {
+    /// Before the first entry of the range.
+    Start,
+    /// After the last entry of the range.
+    Stop,
+    /// Before the entry of the run with this index; after the last one for the run's length.
+    Run(usize),
+}
+
+/// The direction of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Forward,
+    Back,
+}
+
+/// A place in a range of a database.
+pub struct Walk {
+    cursor: Cursor,
+    order: Arc<dyn Comparator>,
+    start: End,
+    stop: End,
+    with_values: bool,
+    run: Run,
+    gap: Gap,
+    /// Whether the cursor is at the entry of the run that was read last.
+    is_in_place: bool,
+    /// Direction of the last reading, and the number of entries that the next one may read.
+    ahead: (Step, usize),
+}
+
+impl Walk {
+    /// Returns a walk at the start of a range. Without `with_values`, values are not read.
+    pub fn new(
+        cursor: Cursor,
+        order: Arc<dyn Comparator>,
+        start: End,
+        stop: End,
+        with_values: bool,
+    ) -> Walk {
+        Walk {
+            cursor,
+            order,
+            start,
+            stop,
+            with_values,
+            run: Run::default(),
+            gap: Gap::Start,
+            is_in_place: false,
+            ahead: (Step::Forward, FIRST_AHEAD),
+        }
+    }
+
+    /// Moves the gap before the first entry of the range.
+    pub fn seek_to_start(&mut self) {
+        self.gap = Gap::Start;
+        self.ahead.1 = FIRST_AHEAD;
+    }
+
+    /// Moves the gap after the last entry of the range.
+    pub fn seek_to_stop(&mut self) {
+        self.gap = Gap::Stop;
+        self.ahead.1 = FIRST_AHEAD;
+    }
+
+    /// Moves the gap before the first entry of the range that is not less than `target`.
+    pub fn seek(&mut self, target: &[u8]) -> Result<()> {
+        if self.is_before_start(target) {
+            self.seek_to_start();
+            return Ok(());
+        }
+        let may_be_within = !self.is_after_stop(target);
+        self.is_in_place = false;
+        let is_within = may_be_within && self.cursor.seek(target)? && self.is_within(Step::Forward);
+        self.seek_to_stop();
+        if is_within {
+            self.run.clear(false);
+            self.take_entry();
+            self.gap = Gap::Run(0);
+            self.is_in_place = true;
+        }
+        Ok(())
+    }
+
+    /// Moves the gap past the next entry in the direction `step`, if that was read already, and
+    /// returns its key and value.
+    pub fn step(&mut self, step: Step) -> Option<(&[u8], &[u8])> {
+        let Gap::Run(at) = self.gap else { return None };
+        if !self.has_read(step) {
+            return None;
+        }
+        let (index, after) = match step {
+            Step::Forward => (at, at + 1),
+            Step::Back => (at - 1, at - 1),
+        };
+        self.gap = Gap::Run(after);
+        Some(self.run.entry(index))
+    }
+
+    fn has_read(&self, step: Step) -> bool {
+        match (self.gap, step) {
+            (Gap::Run(at), Step::Forward) => at < self.run.len(),
+            (Gap::Run(at), Step::Back) => at > 0,
+            _ => false,
+        }
+    }
+
+    /// Reads on from the gap in the direction `step`, unless the next entry was read already.
+    /// Returns `false` if there is no entry; the gap is then at that end of the range.
+    ///
+    /// # Errors
+    /// Errors of the cursor, if they come before the first entry. Otherwise the next reading
+    /// returns them.
+    pub fn read(&mut self, step: Step) -> Result<bool> {
+        if self.has_read(step) {
+            return Ok(true);
+        }
+        let entries = self.entries_to_read(step);
+        let is_in_place = mem::replace(&mut self.is_in_place, false);
+        if !self.find_first(step, is_in_place)? {
+            self.gap = if step == Step::Forward { Gap::Stop } else { Gap::Start };
+            return Ok(false);
+        }
+        // The run and the gap in it stay together if a comparator unwinds from a move.
+        self.run.clear(step == Step::Back);
+        self.run.reserve(entries, self.entry_bytes());
+        loop {
+            self.take_entry();
+            self.gap = Gap::Run(if step == Step::Forward { 0 } else { self.run.len() });
+            if self.run.is_full(entries) {
+                self.is_in_place = true;
+                return Ok(true);
+            }
+            let moved = match step {
+                Step::Forward => self.cursor.next(),
+                Step::Back => self.cursor.prev(),
+            };
+            if !matches!(moved, Ok(true)) || !self.is_within(step) {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Returns the number of entries that a reading in the direction `step` may take. It grows from
+    /// one reading to the next.
+    fn entries_to_read(&mut self, step: Step) -> usize {
+        let entries = if self.ahead.0 == step { self.ahead.1 } else { FIRST_AHEAD };
+        self.ahead = (step, (entries * AHEAD_FACTOR).min(MAX_AHEAD));
+        entries
+    }
+
+    /// Moves the cursor to the entry next to the gap, past the run. Returns `false` if there is
+    /// none in the range.
+    fn find_first(&mut self, step: Step, is_in_place: bool) -> Result<bool> {
+        let found = match (self.gap, step) {
+            (Gap::Stop, Step::Forward) | (Gap::Start, Step::Back) => false,
+            (Gap::Start, Step::Forward) => self.find_start()?,
+            (Gap::Stop, Step::Back) => self.find_stop()?,
+            (Gap::Run(_), Step::Forward) => {
+                if !is_in_place || self.run.is_descending {
+                    self.cursor.seek(self.run.entry(self.run.len() - 1).0)?;
+                }
+                self.cursor.valid() && self.cursor.next()?
+            }
+            (Gap::Run(_), Step::Back) => {
+                if !is_in_place || !(self.run.is_descending || self.run.len() == 1) {
+                    self.cursor.seek(self.run.entry(0).0)?;
+                }
+                self.cursor.valid() && self.cursor.prev()?
+            }
+        };
+        Ok(found && self.is_within(step))
+    }
+
+    fn find_start(&mut self) -> Result<bool> {
+        let Some(start) = &self.start.key else { return self.cursor.seek_to_first() };
+        let found = self.cursor.seek(start)?;
+        match found && self.is_before_start(self.cursor.key()) {
+            true => self.cursor.next(),
+            false => Ok(found),
+        }
+    }
+
+    fn find_stop(&mut self) -> Result<bool> {
+        let Some(stop) = &self.stop.key else { return self.cursor.seek_to_last() };
+        let found = self.cursor.seek_for_prev(stop)?;
+        match found && self.is_after_stop(self.cursor.key()) {
+            true => self.cursor.prev(),
+            false => Ok(found),
+        }
+    }
+
+    /// Returns whether the cursor, which has moved in the direction `step`, is in the range.
+    fn is_within(&self, step: Step) -> bool {
+        match step {
+            Step::Forward => !self.is_after_stop(self.cursor.key()),
+            Step::Back => !self.is_before_start(self.cursor.key()),
+        }
+    }
+
+    fn is_before_start(&self, key: &[u8]) -> bool {
+        self.start.key.as_ref().is_some_and(|start| match self.order.compare(key, start) {
+            Ordering::Less => true,
+            Ordering::Equal => !self.start.is_included,
+            Ordering::Greater => false,
+        })
+    }
+
+    fn is_after_stop(&self, key: &[u8]) -> bool {
+        self.stop.key.as_ref().is_some_and(|stop| match self.order.compare(key, stop) {
+            Ordering::Less => false,
+            Ordering::Equal => !self.stop.is_included,
+            Ordering::Greater => true,
+        })
+    }
+
+    fn take_entry(&mut self) {
+        let value = if self.with_values { self.cursor.value() } else { &[] };
+        self.run.push(self.cursor.key(), value);
+    }
+
+    /// Returns the number of bytes that the cursor's entry takes in a run.
+    fn entry_bytes(&self) -> usize {
+        let value_bytes = if self.with_values { self.cursor.value().len() } else { 0 };
+        self.cursor.key().len() + value_bytes
+    }
+}
