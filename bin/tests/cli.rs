@@ -641,6 +641,45 @@ fn databases_of_other_programs_are_read_and_left_as_they_are() {
 }
 
 #[test]
+fn a_world_of_minecraft_is_read_checked_repaired_and_written() {
+    let place = fixture("bedrock/01-world");
+    let expected = fs::read_to_string(place.path("expected.tsv")).unwrap();
+    let before = contents(&place.db());
+    let dumped = place.text(&["dump", "--format", "hex"]);
+    assert_eq!(dumped.lines().count(), expected.lines().count());
+    place.ok(&["verify"]);
+    let table = place.text(&["inspect", place.db().join("000006.ldb").to_str().unwrap()]);
+    assert!(table.contains(" deflate ") && !table.contains(" zlib "), "{table}");
+    let table = place.text(&["inspect", place.db().join("000005.ldb").to_str().unwrap()]);
+    assert!(table.contains(" zlib "), "{table}");
+    assert!(place.text(&["inspect", place.db().join("CURRENT").to_str().unwrap()]).len() > 10);
+    assert_eq!(contents(&place.db()), before);
+
+    for kind in ["deflate", "zlib"] {
+        let copy = Place::new();
+        let load = ["load", "--format", "hex", "--compression", kind];
+        copy.feed(&load, dumped.as_bytes()).ok();
+        copy.ok(&["compact", "--compression", kind]);
+        assert_eq!(copy.text(&["dump", "--format", "hex"]), dumped, "{kind}");
+        let names = contents(&copy.db()).into_keys().filter(|name| name.ends_with(".ldb"));
+        for name in names {
+            let table = copy.text(&["inspect", copy.db().join(name).to_str().unwrap()]);
+            assert!(table.contains(&format!(" {kind} ")), "{table}");
+        }
+    }
+
+    // The index is damaged: the blocks are found by their checksums.
+    let path = place.db().join("000006.ldb");
+    let mut bytes = fs::read(&path).unwrap();
+    let footer = bytes.len() - 48;
+    bytes[footer..footer + 40].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    place.run(&["verify"]).fails(1, &["1 fault"]);
+    place.run(&["repair"]);
+    assert_eq!(place.text(&["dump", "--format", "hex"]), dumped);
+}
+
+#[test]
 fn an_unknown_order_of_keys_is_refused_by_name() {
     let place = fixture("chromium/indexeddb");
     let before = contents(&place.db());

@@ -2,8 +2,7 @@
 //! filters of open tables take their part.
 //!
 //! The cache has what the others leave. Memtables keep to their part by being flushed
-//! ([`Memory`](crate::engine::resources::memory::Memory)), and tables by being closed: at most a
-//! quarter of the budget is theirs.
+//! (`engine::resources::memory`), and tables by being closed: at most a quarter of the budget is theirs.
 
 use std::fmt;
 use std::sync::Weak;
