@@ -2,7 +2,8 @@
 //! filters of open tables take their part.
 //!
 //! The cache has what the others leave. Memtables keep to their part by being flushed
-//! (`engine::resources::memory`), and tables by being closed: at most a quarter of the budget is theirs.
+//! (`engine::resources::memory`), and tables by being closed: at most a quarter of the budget is
+//! theirs.
 
 use std::fmt;
 use std::sync::Weak;
