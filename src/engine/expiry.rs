@@ -92,6 +92,8 @@ impl Engine {
         if self.contain("a look into a table", look).is_err() {
             let _ = file.expiry.set(None);
         }
+        // Who has seen the table as it was holds the state lock until it waits.
+        drop(self.state.lock());
         self.changed.notify_all();
     }
 

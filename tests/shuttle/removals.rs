@@ -115,6 +115,29 @@ fn expired_tables_go_beside_the_last_reader() {
     });
 }
 
+/// After an open, the background learns from the tables when their entries expire, and who waits
+/// for it is told.
+#[test]
+fn tables_of_an_earlier_process_are_looked_into() {
+    check(|| {
+        let fs = MemFs::new();
+        let (options, _) = with_clock(&fs);
+        let db = Db::open(crate::DIR, options.clone()).unwrap();
+        let space = db.expiring_keyspace("s").unwrap();
+        space.put_until("a", "1", at(500)).unwrap();
+        db.flush().unwrap();
+        drop((db, space));
+        let db = Db::open(crate::DIR, options).unwrap();
+        let waiter = {
+            let db = db.clone();
+            thread::spawn(move || db.wait_idle().unwrap())
+        };
+        db.wait_idle().unwrap();
+        waiter.join().unwrap();
+        assert_eq!(live_tables(&db), 1);
+    });
+}
+
 /// A filter removes values that begin with "-" and changes those that begin with "~".
 fn filtered(fs: &MemFs) -> Options {
     options(fs).compaction_filter(|_, value| match value {

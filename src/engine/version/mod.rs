@@ -244,9 +244,7 @@ impl Version {
         for file in &self.levels[level] {
             if let Some((_, counts)) = written.iter().find(|(number, _)| *number == file.number) {
                 file.tombstones.set_counts(*counts);
-                if let Some(expiry) = counts.expiry() {
-                    let _ = file.expiry.set(Some(expiry));
-                }
+                let _ = file.expiry.set(counts.expiry());
             }
         }
     }
