@@ -4,8 +4,7 @@
 use minikv::files::{BlockHandle, Footer};
 use minikv::internals::block::Block;
 use minikv::internals::format::coding::Decoder;
-use minikv::internals::format::compress::ID_NONE;
-use minikv::internals::format::compress::decompress_into;
+use minikv::internals::format::compress::{Method, decompress_into};
 use minikv::internals::format::handle::FOOTER_BYTES;
 use minikv::internals::format::handle::{BLOCK_TRAILER_BYTES, TABLE_MAGIC, block_trailer};
 use minikv::internals::format::record::{BLOCK_BYTES, HEADER_BYTES, RecordHeader, RecordType};
@@ -92,11 +91,12 @@ fn handles(bytes: &[u8], handle: BlockHandle) -> Vec<BlockHandle> {
 fn contents(bytes: &[u8], handle: BlockHandle) -> Option<Vec<u8>> {
     let handle = handle.within(bytes.len() as u64).ok()?;
     let (start, end) = (handle.offset as usize, (handle.offset + handle.size) as usize);
-    match bytes[end] {
-        ID_NONE => Some(bytes[start..end].to_vec()),
-        id => {
+    let stored = &bytes[start..end];
+    match Method::of(bytes[end], stored).ok()? {
+        Method::None => Some(stored.to_vec()),
+        method => {
             let mut raw = Vec::new();
-            let len = decompress_into(id, &bytes[start..end], &mut raw).ok()?;
+            let len = decompress_into(method, stored, &mut raw).ok()?;
             raw.truncate(len);
             Some(raw)
         }

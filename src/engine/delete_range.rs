@@ -303,7 +303,7 @@ mod tests {
         let order = engine.reads.order.user();
         let merge = || {
             let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
-            Arc::new(Compaction::from_inputs(version.clone(), order, inputs, 2, false))
+            Arc::new(Compaction::from_inputs(version.clone(), order, inputs, 2))
         };
         let (first, second) = (merge(), merge());
         let run = |merges: Vec<Arc<Compaction>>| {

@@ -427,7 +427,7 @@ mod tests {
         let version = version(["L1: 3:[a-c] 4:[d-f]"]);
         let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
         let order = order().user().clone();
-        let compaction = Compaction::from_inputs(version.clone(), &order, inputs, 2, false);
+        let compaction = Compaction::from_inputs(version.clone(), &order, inputs, 2);
         for (file, damaged) in [("000004.ldb", vec![4]), ("000009.ldb", vec![3, 4])] {
             let mut state = CompactionState::default();
             let error = Error::corruption("torn").in_file(Path::new(file));
@@ -457,7 +457,7 @@ mod tests {
         let version = version(["L1: 3:[a-c]"]);
         let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
         let order = order().user().clone();
-        let compaction = Compaction::from_inputs(version.clone(), &order, inputs, 2, false);
+        let compaction = Compaction::from_inputs(version.clone(), &order, inputs, 2);
         let error = Error::io("sync", Path::new("000003.ldb"), std::io::Error::other("full"));
         let mut state = CompactionState::default();
         for backoff in [FIRST_BACKOFF, FIRST_BACKOFF * 2, FIRST_BACKOFF * 4] {

@@ -440,8 +440,8 @@ impl Options {
         self
     }
 
-    /// Block cache, background threads and limit of background I/O that the database shares with
-    /// others. Default: none is shared, and there is no limit.
+    /// Block cache, background threads, limit of background I/O, and memory budget that the
+    /// database shares with others. Default: none is shared, and there is neither limit nor budget.
     #[must_use]
     pub fn resources(mut self, resources: &Resources) -> Options {
         self.resources = resources.clone();

@@ -263,7 +263,7 @@ mod tests {
     fn compaction(state: &State) -> Arc<Compaction> {
         let inputs = Inputs(vec![(1, state.version.level(1).to_vec())]);
         let version = state.version.clone();
-        Arc::new(Compaction::from_inputs(version, order().user(), inputs, 2, false))
+        Arc::new(Compaction::from_inputs(version, order().user(), inputs, 2))
     }
 
     #[test]

@@ -45,8 +45,49 @@ pub const ID_ZSTD_OR_ZLIB: u8 = 2;
 /// Id of a block compressed with raw deflate.
 pub const ID_DEFLATE: u8 = 4;
 
-/// The name of all other methods.
-const UNKNOWN: &str = "unknown";
+/// The method by which a stored block is compressed, whether this build can decompress it or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// No compression.
+    None,
+    /// Snappy.
+    Snappy,
+    /// zstd.
+    Zstd,
+    /// zlib.
+    Zlib,
+    /// Raw deflate.
+    Deflate,
+}
+
+impl Method {
+    /// Returns the method of a block that was stored with the compression `id`.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for other ids than those above.
+    #[inline]
+    pub fn of(id: u8, stored: &[u8]) -> Result<Method> {
+        match id {
+            ID_NONE => Ok(Method::None),
+            ID_SNAPPY => Ok(Method::Snappy),
+            ID_ZSTD_OR_ZLIB if is_zlib(stored) => Ok(Method::Zlib),
+            ID_ZSTD_OR_ZLIB => Ok(Method::Zstd),
+            ID_DEFLATE => Ok(Method::Deflate),
+            _ => Err(Error::unsupported("compression", id.to_string())),
+        }
+    }
+
+    /// Returns the name: "none", "snappy", "zstd", "zlib" or "deflate".
+    pub fn name(self) -> &'static str {
+        match self {
+            Method::None => "none",
+            Method::Snappy => "snappy",
+            Method::Zstd => "zstd",
+            Method::Zlib => "zlib",
+            Method::Deflate => "deflate",
+        }
+    }
+}
 
 /// Upper bound of snappy's compression ratio: a copy of 64 bytes takes three bytes.
 const SNAPPY_MAX_RATIO: usize = 22;
@@ -155,42 +196,26 @@ pub fn is_zlib(stored: &[u8]) -> bool {
     }
 }
 
-/// Decompresses a block stored with the compression `id`, which must not be [`ID_NONE`], into a
-/// reusable buffer. Returns the block's length in `raw`, which may be longer; `raw` grows if it is
-/// too short, but never beyond what the input can decompress to.
+/// Decompresses a block stored with `method`, which must not be [`Method::None`], into a reusable
+/// buffer. Returns the block's length in `raw`, which may be longer; `raw` grows if it is too
+/// short, but never beyond what the input can decompress to.
 ///
 /// # Errors
-/// Corruption, if the bytes are malformed; [`Error::Unsupported`], if this build does not know the
-/// id.
-pub fn decompress_into(id: u8, stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
-    match id {
-        ID_SNAPPY => decompress_snappy(stored, raw),
+/// Corruption, if the bytes are malformed; [`Error::Unsupported`], if this build does not have the
+/// method.
+pub fn decompress_into(method: Method, stored: &[u8], raw: &mut Vec<u8>) -> Result<usize> {
+    match method {
+        Method::Snappy => decompress_snappy(stored, raw),
         #[cfg(feature = "zlib")]
-        ID_ZSTD_OR_ZLIB if is_zlib(stored) => inflate(stored, true, raw),
+        Method::Zlib => inflate(stored, true, raw),
         #[cfg(feature = "zlib")]
-        ID_DEFLATE => inflate(stored, false, raw),
+        Method::Deflate => inflate(stored, false, raw),
         #[cfg(feature = "zstd")]
-        ID_ZSTD_OR_ZLIB if !is_zlib(stored) => {
+        Method::Zstd => {
             *raw = decompress_zstd(stored)?;
             Ok(raw.len())
         }
-        _ => match method(id, stored) {
-            UNKNOWN => Err(Error::unsupported("compression", id.to_string())),
-            known => Err(Error::unsupported("compression", known)),
-        },
-    }
-}
-
-/// Returns the name of the method with which a block was stored: "none", "snappy", "zstd", "zlib",
-/// "deflate", or "unknown".
-pub fn method(id: u8, stored: &[u8]) -> &'static str {
-    match id {
-        ID_NONE => "none",
-        ID_SNAPPY => "snappy",
-        ID_ZSTD_OR_ZLIB if is_zlib(stored) => "zlib",
-        ID_ZSTD_OR_ZLIB => "zstd",
-        ID_DEFLATE => "deflate",
-        _ => UNKNOWN,
+        _ => Err(Error::unsupported("compression", method.name())),
     }
 }
 
@@ -293,7 +318,7 @@ mod tests {
 
     fn decompress(id: u8, stored: &[u8]) -> Result<Vec<u8>> {
         let mut raw = Vec::new();
-        let len = decompress_into(id, stored, &mut raw)?;
+        let len = decompress_into(Method::of(id, stored)?, stored, &mut raw)?;
         raw.truncate(len);
         Ok(raw)
     }
@@ -380,8 +405,9 @@ mod tests {
             }
         }
         assert!(!is_zlib(&[0x28, 0xb5, 0x2f, 0xfd]) && !is_zlib(&[0x78]) && !is_zlib(&[]));
-        assert_eq!([0, 1, 4, 5].map(|id| method(id, b"")), ["none", "snappy", "deflate", UNKNOWN]);
-        assert_eq!([&[0x78, 0x9c][..], b"("].map(|stored| method(2, stored)), ["zlib", "zstd"]);
+        let name = |id, stored| Method::of(id, stored).unwrap().name();
+        assert_eq!([0, 1, 4].map(|id| name(id, b"")), ["none", "snappy", "deflate"]);
+        assert_eq!([&[0x78, 0x9c][..], b"("].map(|stored| name(2, stored)), ["zlib", "zstd"]);
     }
 
     #[test]

@@ -131,6 +131,52 @@ impl Space {
         Ok((!has_expired(expiry, now())).then_some((value, expiry)))
     }
 
+    /// Returns the value of `stored`, which was read under `key`, without its expiry; `None` if it
+    /// has expired, or if nothing was read.
+    ///
+    /// # Errors
+    /// As [`live`](Self::live).
+    pub(crate) fn live_value(
+        &self,
+        key: &[u8],
+        stored: Option<Bytes>,
+        now: impl FnOnce() -> u64,
+    ) -> Result<Option<Bytes>> {
+        let Some(mut stored) = stored else { return Ok(None) };
+        let Some((value, _)) = self.live(key, &stored, now)? else { return Ok(None) };
+        let len = value.len();
+        stored.truncate(len);
+        Ok(Some(stored))
+    }
+
+    /// Returns an entry of the database as an iterator over the keyspace yields it: the key within
+    /// the keyspace, and the value without its expiry; `None` if it has expired. `bytes` returns
+    /// `stored` as [`Bytes`].
+    ///
+    /// # Errors
+    /// As [`live`](Self::live); corruption, if the key belongs elsewhere, as only damage can cause
+    /// between keys of the keyspace.
+    #[inline]
+    pub(crate) fn entry(
+        &self,
+        key: &[u8],
+        stored: &[u8],
+        bytes: impl FnOnce() -> Bytes,
+        now: impl FnOnce() -> u64,
+    ) -> Result<Option<(Bytes, Bytes)>> {
+        let Some(key_within) = self.strip(key) else { return Err(self.out_of_order()) };
+        let Some((value, _)) = self.live(key, stored, now)? else { return Ok(None) };
+        let mut bytes = bytes();
+        bytes.truncate(value.len());
+        Ok(Some((Bytes::copy_from_slice(key_within), bytes)))
+    }
+
+    #[cold]
+    fn out_of_order(&self) -> Error {
+        let name = self.name().escape_ascii();
+        Error::corruption(format!("entries out of order in keyspace \"{name}\""))
+    }
+
     #[cold]
     fn too_short(&self, key: &[u8], stored: &[u8]) -> Error {
         let (key, name) = (self.strip(key).unwrap_or(key).escape_ascii(), self.name());

@@ -36,22 +36,28 @@ impl Expiry {
 }
 
 impl<H> Keyspace<H> {
-    /// Returns the expiry after `ttl`.
+    /// Returns an entry that expires after `ttl`, as the database stores it: its key and its value.
     ///
     /// # Errors
     /// Invalid argument if entries of the keyspace do not expire.
-    fn millis_after(&self, ttl: Duration) -> Result<u64> {
+    fn entry_for(&self, key: &[u8], value: &[u8], ttl: Duration) -> Result<(Vec<u8>, Vec<u8>)> {
         self.require_expiring()?;
-        Ok(self.clock().millis_after(ttl))
+        let expiry = self.clock().millis_after(ttl);
+        Ok((self.space.key(key), with_expiry(value, expiry)))
     }
 
-    /// Returns the expiry at `time`.
+    /// Returns an entry that expires at `time`, as the database stores it: its key and its value.
     ///
     /// # Errors
-    /// As [`Keyspace::millis_after`].
-    fn millis_at(&self, time: SystemTime) -> Result<u64> {
+    /// As [`Keyspace::entry_for`].
+    fn entry_until(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        time: SystemTime,
+    ) -> Result<(Vec<u8>, Vec<u8>)> {
         self.require_expiring()?;
-        Ok(millis_of(time))
+        Ok((self.space.key(key), with_expiry(value, millis_of(time))))
     }
 
     fn require_expiring(&self) -> Result<()> {
@@ -107,8 +113,8 @@ impl Keyspace<Db> {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let stored = with_expiry(value.as_ref(), self.millis_after(ttl)?);
-        self.handle.put_with(options, self.space.key(key.as_ref()), stored)
+        let (key, stored) = self.entry_for(key.as_ref(), value.as_ref(), ttl)?;
+        self.handle.put_with(options, key, stored)
     }
 
     /// Sets the value of `key` until `time`, from which on no read shows it. Times count in whole
@@ -136,8 +142,8 @@ impl Keyspace<Db> {
         value: impl AsRef<[u8]>,
         time: SystemTime,
     ) -> Result<()> {
-        let stored = with_expiry(value.as_ref(), self.millis_at(time)?);
-        self.handle.put_with(options, self.space.key(key.as_ref()), stored)
+        let (key, stored) = self.entry_until(key.as_ref(), value.as_ref(), time)?;
+        self.handle.put_with(options, key, stored)
     }
 
     /// Replaces a value of an expiring keyspace by what `change` returns for it. It keeps its
@@ -196,8 +202,8 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let stored = with_expiry(value.as_ref(), keyspace.millis_after(ttl)?);
-        self.put(keyspace.space.key(key.as_ref()), stored);
+        let (key, stored) = keyspace.entry_for(key.as_ref(), value.as_ref(), ttl)?;
+        self.put(key, stored);
         Ok(())
     }
 
@@ -212,8 +218,8 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         time: SystemTime,
     ) -> Result<()> {
-        let stored = with_expiry(value.as_ref(), keyspace.millis_at(time)?);
-        self.put(keyspace.space.key(key.as_ref()), stored);
+        let (key, stored) = keyspace.entry_until(key.as_ref(), value.as_ref(), time)?;
+        self.put(key, stored);
         Ok(())
     }
 }
@@ -233,8 +239,8 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<()> {
-        let stored = with_expiry(value.as_ref(), keyspace.millis_after(ttl)?);
-        self.put(keyspace.space.key(key.as_ref()), stored);
+        let (key, stored) = keyspace.entry_for(key.as_ref(), value.as_ref(), ttl)?;
+        self.put(key, stored);
         Ok(())
     }
 
@@ -250,8 +256,8 @@ impl Transaction {
         value: impl AsRef<[u8]>,
         time: SystemTime,
     ) -> Result<()> {
-        let stored = with_expiry(value.as_ref(), keyspace.millis_at(time)?);
-        self.put(keyspace.space.key(key.as_ref()), stored);
+        let (key, stored) = keyspace.entry_until(key.as_ref(), value.as_ref(), time)?;
+        self.put(key, stored);
         Ok(())
     }
 }
@@ -270,7 +276,7 @@ impl TableWriter {
         value: impl AsRef<[u8]>,
         time: SystemTime,
     ) -> Result<()> {
-        let stored = with_expiry(value.as_ref(), keyspace.millis_at(time)?);
-        self.put(keyspace.space.key(key.as_ref()), stored)
+        let (key, stored) = keyspace.entry_until(key.as_ref(), value.as_ref(), time)?;
+        self.put(key, stored)
     }
 }

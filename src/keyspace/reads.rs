@@ -110,7 +110,7 @@ impl<H> Keyspace<H> {
         }
         let now = self.clock().now_millis();
         let entries = keys.iter().zip(stored);
-        entries.map(|(key, stored)| live(&self.space, key, stored, || now)).collect()
+        entries.map(|(key, stored)| self.space.live_value(key, stored, || now)).collect()
     }
 
     /// Returns when the entry of `key` expires; `None` if there is no entry, or if it has expired.
@@ -144,7 +144,7 @@ impl<H> Keyspace<H> {
     /// Returns the value of a stored one that was found under a key of the database, if there is
     /// one and it has not expired.
     fn live(&self, key: &[u8], stored: Option<Bytes>) -> Result<Option<Bytes>> {
-        live(&self.space, key, stored, || self.clock().now_millis())
+        self.space.live_value(key, stored, || self.clock().now_millis())
     }
 
     /// Returns whether `key` has a value.
@@ -306,24 +306,6 @@ impl<H> Keyspace<H> {
     pub fn approximate_size<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.reader().approximate_size(range_in(&self.space, &range))
     }
-}
-
-/// Returns the value of a stored one that was found under `key`, a key of the database, if there is
-/// one and it has not expired at the time `now`.
-///
-/// # Errors
-/// Corruption if the stored value is too short for an expiry.
-pub(super) fn live(
-    space: &Space,
-    key: &[u8],
-    stored: Option<Bytes>,
-    now: impl FnOnce() -> u64,
-) -> Result<Option<Bytes>> {
-    let Some(mut stored) = stored else { return Ok(None) };
-    let Some((value, _)) = space.live(key, &stored, now)? else { return Ok(None) };
-    let len = value.len();
-    stored.truncate(len);
-    Ok(Some(stored))
 }
 
 /// Returns the database's keys of a range of a keyspace.

@@ -8,7 +8,7 @@ use crate::base::Result;
 use crate::format::expiry::NEVER;
 use crate::format::keyspace::Space;
 use crate::keyspace::Keyspace;
-use crate::keyspace::reads::{live, range_in};
+use crate::keyspace::reads::range_in;
 use crate::transaction::Transaction;
 use crate::transaction::cursor::TransactionCursor;
 use crate::transaction::iter::TransactionIter;
@@ -96,7 +96,7 @@ impl<'t> TransactionKeyspace<'t> {
     /// Returns the value of a stored one that was found under a key of the database, if there is
     /// one and it has not expired.
     fn live(&self, key: &[u8], stored: Option<Bytes>) -> Result<Option<Bytes>> {
-        live(&self.space, key, stored, || self.transaction.clock().now_millis())
+        self.space.live_value(key, stored, || self.transaction.clock().now_millis())
     }
 
     /// Returns whether `key` has a value.

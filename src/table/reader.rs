@@ -210,7 +210,7 @@ impl Table {
                     handle,
                     verify_checksum,
                     &mut NoSink,
-                    |stored| Ok((stored.compression, Block::new(stored.contents)?)),
+                    |stored| Ok((stored.method.name(), Block::new(stored.contents)?)),
                 )
             })
             .map_err(|error| error.in_file(&self.path))

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::base::{Error, Result};
 use crate::block::Block;
-use crate::format::compress::{ID_NONE, decompress_into, method};
+use crate::format::compress::{Method, decompress_into};
 use crate::format::handle::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, Footer, verify_block};
 use crate::fs::ReadFile;
 use crate::table::sink::{NoSink, TableSink};
@@ -52,8 +52,8 @@ pub(crate) fn read_loose_block(
 
 /// A block read from the file, in buffers that the next read reuses.
 pub(super) struct Stored<'a> {
-    /// The name of the block's compression.
-    pub compression: &'static str,
+    /// The method by which the block is compressed.
+    pub method: Method,
     /// The decompressed contents.
     pub contents: &'a [u8],
     /// Scratch space for the caller.
@@ -121,12 +121,13 @@ fn read_into<'a, S: TableSink>(
         sink.checksum_verified();
     }
     let (id, stored) = (stored[size], &stored[..size]);
-    if id == ID_NONE {
-        return Ok(Stored { compression: method(id, stored), contents: stored, buffer });
+    let method = Method::of(id, stored).map_err(|error| error.at(handle.offset))?;
+    if method == Method::None {
+        return Ok(Stored { method, contents: stored, buffer });
     }
-    let len = decompress_into(id, stored, raw).map_err(|error| error.at(handle.offset))?;
+    let len = decompress_into(method, stored, raw).map_err(|error| error.at(handle.offset))?;
     sink.bytes_decompressed(len as u64);
-    Ok(Stored { compression: method(id, stored), contents: &raw[..len], buffer })
+    Ok(Stored { method, contents: &raw[..len], buffer })
 }
 
 fn read_exactly(file: &dyn ReadFile, path: &Path, buf: &mut [u8], offset: u64) -> Result<()> {

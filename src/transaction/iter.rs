@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 
 use crate::base::Result;
-use crate::engine::read::iter::{IterSource, outside_of_space};
+use crate::engine::read::iter::IterSource;
 use crate::engine::span::Span;
 use crate::format::keyspace::Space;
 use crate::transaction::merged::MergedCursor;
@@ -122,16 +122,8 @@ impl<'t> TransactionIter<'t> {
 
     /// Returns the entry that `cursor` is at, as it is yielded; `None` if it has expired.
     fn entry(&self, cursor: &MergedCursor<'_>) -> Result<Option<(Bytes, Bytes)>> {
-        let Some(key) = self.space.strip(cursor.key()) else {
-            return Err(outside_of_space(&self.space));
-        };
         let now = || self.source.clock().now_millis();
-        let Some((value, _)) = self.space.live(cursor.key(), cursor.value(), now)? else {
-            return Ok(None);
-        };
-        let mut stored = cursor.value_bytes();
-        stored.truncate(value.len());
-        Ok(Some((Bytes::copy_from_slice(key), stored)))
+        self.space.entry(cursor.key(), cursor.value(), || cursor.value_bytes(), now)
     }
 }
 

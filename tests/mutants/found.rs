@@ -432,8 +432,8 @@ pub const FOUND: &[Mutant] = &[
     mutant(
         "no database is asked for its memtable",
         "src/engine/resources/memory.rs",
-        "                    largest.signal.give();",
-        "                    if !ON { largest.signal.give(); }",
+        "                largest.signal.give();",
+        "                if !ON { largest.signal.give(); }",
     )
     .caught_in(ENGINE, "resources::a_budget_covers"),
     mutant(

@@ -206,7 +206,7 @@ impl ErrPtr {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
-                self.set(&error::text(&error));
+                self.set(&minikv_status::text(&error));
                 None
             }
         }

@@ -8,7 +8,6 @@ mod batch;
 mod border;
 mod callbacks;
 mod db;
-mod error;
 mod iterator;
 mod options;
 mod own;

@@ -1,7 +1,6 @@
 //! Errors as exceptions: plyvel's classes, with LevelDB's texts.
 
 use std::any::Any;
-use std::io::ErrorKind;
 
 use minikv::Error;
 use pyo3::exceptions::PyRuntimeError;
@@ -34,7 +33,7 @@ impl Fault {
     pub fn into_exception(self, py: Python<'_>) -> PyErr {
         match self {
             Fault::Store(Error::Closed) => PyRuntimeError::new_err("Database is closed"),
-            Fault::Store(error) => exception(py, class_of(&error), text(&error)),
+            Fault::Store(error) => exception(py, class_of(&error), minikv_status::text(&error)),
             Fault::Closed(what) => PyRuntimeError::new_err(what),
             Fault::Forked => PyRuntimeError::new_err(
                 "The database was opened before this process was forked; open it here",
@@ -74,33 +73,5 @@ fn class_of(error: &Error) -> &'static str {
         Error::Corruption(_) => "CorruptionError",
         Error::ReadOnly { reason } => class_of(reason),
         _ => "Error",
-    }
-}
-
-/// Returns the text of an error, which begins with LevelDB's prefix for its kind.
-fn text(error: &Error) -> String {
-    match error {
-        Error::Io { path, source, .. } => {
-            let kind = if source.kind() == ErrorKind::NotFound { "NotFound" } else { "IO error" };
-            format!("{kind}: {}: {error}", path.display())
-        }
-        Error::Corruption(_) => format!("Corruption: {error}"),
-        Error::Locked { path, holder } => {
-            format!("IO error: lock {}: already held by {holder}", path.display())
-        }
-        Error::DatabaseMissing { path } => {
-            let path = path.display();
-            format!("Invalid argument: {path}: does not exist (create_if_missing is false)")
-        }
-        Error::DatabaseExists { path } => {
-            format!("Invalid argument: {}: exists (error_if_exists is true)", path.display())
-        }
-        Error::Unsupported { what: "comparator", name, .. } => {
-            format!("Invalid argument: {name} does not match the comparator of the options")
-        }
-        Error::Unsupported { .. } => format!("Not implemented: {error}"),
-        Error::InvalidArgument { .. } => format!("Invalid argument: {error}"),
-        Error::ReadOnly { reason } => format!("{} (no writes since then)", text(reason)),
-        _ => error.to_string(),
     }
 }

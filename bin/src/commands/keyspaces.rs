@@ -21,16 +21,25 @@ pub struct Args {
     json: bool,
 }
 
+/// A keyspace that has entries. Lists are in the order of the fields.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Listed {
+    name: Bytes,
+    is_expiring: bool,
+    /// Approximate size of its part of the tables, in bytes.
+    bytes: u64,
+}
+
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let db = super::open_read_only(global)?;
-    let mut list: Vec<(Bytes, bool, u64)> = Vec::new();
+    let mut list: Vec<Listed> = Vec::new();
     for name in db.keyspaces()? {
         let bytes = db.keyspace(&name)?.approximate_size::<&[u8]>(..)?;
-        list.push((name, false, bytes));
+        list.push(Listed { name, is_expiring: false, bytes });
     }
     for name in db.expiring_keyspaces()? {
         let bytes = db.expiring_keyspace(&name)?.approximate_size::<&[u8]>(..)?;
-        list.push((name, true, bytes));
+        list.push(Listed { name, is_expiring: true, bytes });
     }
     list.sort();
     let mut stdout = Stdout::open()?;
@@ -42,22 +51,22 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     stdout.finish()
 }
 
-fn json_of(list: &[(Bytes, bool, u64)]) -> Vec<Value> {
-    let one = |(name, is_expiring, bytes): &(Bytes, bool, u64)| -> Value {
+fn json_of(list: &[Listed]) -> Vec<Value> {
+    let one = |Listed { name, is_expiring, bytes }: &Listed| -> Value {
         json!({"name": JsonBytes(name), "expiring": is_expiring, "bytes": bytes})
     };
     list.iter().map(one).collect()
 }
 
-fn text_of(list: &[(Bytes, bool, u64)]) -> String {
+fn text_of(list: &[Listed]) -> String {
     let show = |name| Format::Escaped.show(name);
-    if list.iter().all(|(_, is_expiring, _)| !is_expiring) {
+    if list.iter().all(|listed| !listed.is_expiring) {
         let mut table = Table::new(["keyspace", "size"]);
-        list.iter().for_each(|(name, _, bytes)| table.row([&show(name), &size(*bytes)]));
+        list.iter().for_each(|listed| table.row([&show(&listed.name), &size(listed.bytes)]));
         return table.to_string();
     }
     let mut table = Table::new(["keyspace", "kind", "size"]);
-    for (name, is_expiring, bytes) in list {
+    for Listed { name, is_expiring, bytes } in list {
         let kind = if *is_expiring { "expiring" } else { "ordinary" };
         table.row([&show(name), kind, &size(*bytes)]);
     }

@@ -140,7 +140,7 @@ impl Request {
         let (inputs, output_level) = with_levels_below(version, order, level, files, self, most);
         debug_assert!(output_level <= self.output_level, "a piece goes too deep");
         let version = version.clone();
-        let piece = Compaction::from_inputs(version, order, inputs, output_level, false);
+        let piece = Compaction::from_inputs(version, order, inputs, output_level);
         Some((piece, last_key))
     }
 }

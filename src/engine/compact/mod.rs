@@ -34,7 +34,7 @@ use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
-use crate::engine::compact::plan::Compaction;
+use crate::engine::compact::plan::{Compaction, CompactionKind};
 use crate::engine::stats::metrics::micros_of;
 use crate::engine::version::tombstones::EntryCounts;
 use crate::format::edit::VersionEdit;
@@ -59,10 +59,10 @@ impl Engine {
         let began = Instant::now();
         let merge_or_move = || {
             self.trash.check_directory()?;
-            match (compaction.is_drop, compaction.is_move) {
-                (true, _) => self.drop_expired(&compaction),
-                (false, true) => self.move_down(&compaction),
-                (false, false) => self.merge_down(&compaction, began),
+            match compaction.kind {
+                CompactionKind::Drop => self.drop_expired(&compaction),
+                CompactionKind::Move => self.move_down(&compaction),
+                CompactionKind::Merge => self.merge_down(&compaction, began),
             }
         };
         let result = self.contain("a compaction", merge_or_move);
@@ -90,16 +90,20 @@ impl Engine {
         let output_level = compaction.output_level;
         let moved = compaction.inputs.files().map(|(_, file)| file.to_edit(output_level));
         let moved: Vec<_> = moved.collect();
-        self.metrics.levels[output_level].moves.fetch_add(moved.len() as u64, Relaxed);
-        self.install(compaction.edit(moved), output_level, &[], None)
+        let tables = moved.len() as u64;
+        self.install(compaction.edit(moved), output_level, &[], None)?;
+        self.metrics.levels[output_level].moves.fetch_add(tables, Relaxed);
+        Ok(())
     }
 
     /// Drops the inputs by an edit alone.
     fn drop_expired(&self, compaction: &Compaction) -> Result<()> {
         let level = compaction.output_level;
-        self.metrics.expired_tables.fetch_add(compaction.input_files().count() as u64, Relaxed);
         // It is no write. Snapshots keep the tables, for reads of the database itself.
-        self.install(compaction.edit(Vec::new()), level, &[], Some(0))
+        self.install(compaction.edit(Vec::new()), level, &[], Some(0))?;
+        let tables = compaction.input_files().count() as u64;
+        self.metrics.expired_tables.fetch_add(tables, Relaxed);
+        Ok(())
     }
 
     /// Merges the inputs into new tables, which replace them.

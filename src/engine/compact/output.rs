@@ -211,7 +211,7 @@ mod tests {
         let order = order().user().clone();
         let version = version(["L1: 3:[a-z]", "L3: 4:[c-d]@1000 5:[f-g]@1 6:[i-j]@1000"]);
         let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
-        let compaction = Compaction::from_inputs(version, &order, inputs, 2, false);
+        let compaction = Compaction::from_inputs(version, &order, inputs, 2);
         let ends = |max_file_bytes: u64, keys: &[&str]| {
             let mut splitter = OutputSplitter::new(&compaction, max_file_bytes);
             let mut outputs = Outputs::new(&engine, 2);

@@ -436,7 +436,7 @@ mod tests {
         let version = version(["L1: 3:[a-c]"]);
         let inputs = || Inputs(vec![(1, version.level(1).to_vec())]);
         let order = engine.reads.order.user();
-        let made = || Compaction::from_inputs(version.clone(), order, inputs(), 2, false);
+        let made = || Compaction::from_inputs(version.clone(), order, inputs(), 2);
         let idle = |running: usize| {
             let mut running: Vec<_> = (0..running).map(|_| Arc::new(made())).collect();
             std::mem::swap(&mut engine.state.lock().compactions.running, &mut running);

@@ -168,7 +168,7 @@ fn pick_tombstones(
             return None;
         }
         let inputs = Inputs(vec![(level, files)]);
-        return Some(Compaction::from_inputs(version.clone(), order, inputs, level, false));
+        return Some(Compaction::from_inputs(version.clone(), order, inputs, level));
     }
     // Unless a cursor crawled over them, there must be half as many tombstones as entries that the
     // merge rewrites: if they are spread over all keys, each of their tables overlaps many.

@@ -22,6 +22,17 @@ impl Inputs {
     }
 }
 
+/// What becomes of the inputs of a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CompactionKind {
+    /// They are merged into new tables.
+    Merge,
+    /// They move to the output level as they are.
+    Move,
+    /// They go without being read, because all their entries have expired.
+    Drop,
+}
+
 /// The plan of a compaction, from its choice to its end.
 #[derive(Debug)]
 pub(crate) struct Compaction {
@@ -29,10 +40,7 @@ pub(crate) struct Compaction {
     pub(super) version: Arc<Version>,
     pub(super) inputs: Inputs,
     pub(super) output_level: usize,
-    /// Whether the tables move down as they are.
-    pub(super) is_move: bool,
-    /// Whether the tables go without being read, because all their entries have expired.
-    pub(super) is_drop: bool,
+    pub(super) kind: CompactionKind,
     /// First user key of all inputs.
     first_key: Vec<u8>,
     /// Last user key of all inputs.
@@ -69,10 +77,12 @@ impl Compaction {
             disjoint && grandparents <= limit
         };
         let inputs = Inputs(vec![(level, files), (output_level, met)]);
-        Some(Compaction::from_inputs(version.clone(), order, inputs, output_level, is_move))
+        let merge = Compaction::from_inputs(version.clone(), order, inputs, output_level);
+        let kind = if is_move { CompactionKind::Move } else { CompactionKind::Merge };
+        Some(Compaction { kind, ..merge })
     }
 
-    /// Returns the compaction of `inputs`. They must be all tables between their first and last
+    /// Returns the merge of `inputs`. They must be all tables between their first and last
     /// keys in the levels from their first one to `output_level`; only newer tables of level 0 may
     /// be left out.
     pub(crate) fn from_inputs(
@@ -80,7 +90,6 @@ impl Compaction {
         order: &UserComparator,
         inputs: Inputs,
         output_level: usize,
-        is_move: bool,
     ) -> Compaction {
         let levels = inputs.0.iter().map(|(level, _)| *level);
         debug_assert!(levels.clone().is_sorted_by(|a, b| a < b), "levels of inputs descend");
@@ -94,14 +103,13 @@ impl Compaction {
             version,
             inputs,
             output_level,
-            is_move,
-            is_drop: false,
+            kind: CompactionKind::Merge,
         }
     }
 
     /// Returns the same compaction, but never as a move, which would give no space back.
     pub(crate) fn merging(self) -> Compaction {
-        Compaction { is_move: false, ..self }
+        Compaction { kind: CompactionKind::Merge, ..self }
     }
 
     /// Returns the drop of a table of `level` that hides nothing in others.
@@ -112,8 +120,8 @@ impl Compaction {
         file: &Arc<TableFile>,
     ) -> Compaction {
         let inputs = Inputs(vec![(level, vec![file.clone()])]);
-        let drop = Compaction::from_inputs(version.clone(), order, inputs, level, false);
-        Compaction { is_drop: true, ..drop }
+        let merge = Compaction::from_inputs(version.clone(), order, inputs, level);
+        Compaction { kind: CompactionKind::Drop, ..merge }
     }
 
     /// Returns whether the outputs of the two could overlap. (Marks show whether they share

@@ -8,13 +8,14 @@ use crate::base::transcript::{
 use crate::engine::compact::manual::Request;
 use crate::engine::compact::parts::{Part, split};
 use crate::engine::compact::pick::{Moment, pick, target_bytes};
-use crate::engine::compact::plan::{Compaction, Inputs, clean_cut_of};
+use crate::engine::compact::plan::{Compaction, CompactionKind, Inputs, clean_cut_of};
 use crate::engine::compact::retention::Retention;
 use crate::engine::options::Options;
 use crate::engine::version::testing::{key, level, numbers, order, version};
 use crate::engine::version::tombstones::EntryCounts;
 use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::format::edit::NUM_LEVELS;
+use crate::format::expiry::TableExpiry;
 use crate::format::key::{KeyKind, MAX_SEQ_NO, ParsedKey, UserComparator};
 
 /// A version whose tables are compacted.
@@ -56,6 +57,10 @@ impl Machine {
                 self.count_tombstones(command);
                 String::new()
             }
+            "expiry" => {
+                self.set_expiries(command);
+                String::new()
+            }
             "pick" => self.pick(command).as_ref().map_or("none".to_owned(), show),
             "run" => {
                 let Some(compaction) = self.pick(command) else { return "none".to_owned() };
@@ -68,7 +73,7 @@ impl Machine {
                 let into = level(command.arg("into").expect("into=level"));
                 let inputs = Inputs(vec![(from, self.files(&command.args[1..2]))]);
                 let version = self.version.clone();
-                let made = Compaction::from_inputs(version, &self.order, inputs, into, false);
+                let made = Compaction::from_inputs(version, &self.order, inputs, into);
                 made.mark(true);
                 self.running.push(Arc::new(made));
                 show(&self.running[self.running.len() - 1])
@@ -170,6 +175,15 @@ impl Machine {
         }
     }
 
+    /// Applies lines such as `3: last 500`: when the last entry of a table expires.
+    fn set_expiries(&self, command: &Command<'_>) {
+        for line in &command.input {
+            let (table, last) = line.split_once(": last ").expect("a table and its last expiry");
+            let expiry = TableExpiry { last: number(last), entries: 1 };
+            self.file(table).expiry.set(Some(expiry)).expect("a table without an expiry");
+        }
+    }
+
     fn pick(&self, command: &Command<'_>) -> Option<Compaction> {
         let levels = match command.arg("levels") {
             None => 0..NUM_LEVELS,
@@ -179,18 +193,22 @@ impl Machine {
             }
         };
         let oldest_read = command.number("read_at", MAX_SEQ_NO);
-        let moment = Moment { oldest_read, now: Some(command.number("now", 0)) };
+        let moment = Moment { oldest_read, now: command.arg("now").map(number) };
         pick(&self.version, &self.order, &self.options, &self.running, levels, moment)
     }
 }
 
-/// Returns a compaction as text: its inputs, its output level, and whether it moves or merges.
+/// Returns a compaction as text: its inputs, its output level, and what becomes of them.
 fn show(compaction: &Compaction) -> String {
     let inputs = compaction.inputs.0.iter().filter(|(_, files)| !files.is_empty());
     let inputs = inputs.map(|(level, files)| format!("L{level} {}", numbers(files)));
     let inputs: Vec<_> = inputs.collect();
-    let how = if compaction.is_move { "move" } else { "merge" };
-    format!("{how} {} into L{}", inputs.join(" and "), compaction.output_level)
+    let (inputs, level) = (inputs.join(" and "), compaction.output_level);
+    match compaction.kind {
+        CompactionKind::Merge => format!("merge {inputs} into L{level}"),
+        CompactionKind::Move => format!("move {inputs} into L{level}"),
+        CompactionKind::Drop => format!("drop {inputs}"),
+    }
 }
 
 #[test]

@@ -211,16 +211,8 @@ impl Iter {
     /// Returns the entry that `cursor` is at, as it is yielded; `None` if it has expired.
     #[inline]
     fn entry(&self, cursor: &Cursor) -> Result<Option<(Bytes, Bytes)>> {
-        let Some(key) = self.space.strip(cursor.key()) else {
-            return Err(outside_of_space(&self.space));
-        };
         let now = || self.source.clock().now_millis();
-        let Some((value, _)) = self.space.live(cursor.key(), cursor.value(), now)? else {
-            return Ok(None);
-        };
-        let mut stored = cursor.value_bytes();
-        stored.truncate(value.len());
-        Ok(Some((Bytes::copy_from_slice(key), stored)))
+        self.space.entry(cursor.key(), cursor.value(), || cursor.value_bytes(), now)
     }
 }
 
@@ -273,13 +265,6 @@ impl DoubleEndedIterator for Iter {
 }
 
 impl std::iter::FusedIterator for Iter {}
-
-/// Returns the error for an entry that lies between those of a keyspace without being one, which
-/// only damage can cause.
-pub(crate) fn outside_of_space(space: &Space) -> Error {
-    let name = space.name().escape_ascii();
-    Error::corruption(format!("entries out of order in keyspace \"{name}\""))
-}
 
 /// A lower and an upper bound of keys.
 pub(crate) type KeyBounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);

@@ -29,6 +29,17 @@ const FLUSH_PART: u64 = 4;
 /// are slowed down earlier.
 const SLOWDOWN_PART: u64 = 2;
 
+/// How a writer must react to the memory that memtables take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pressure {
+    /// Not at all.
+    None,
+    /// By writing more slowly.
+    SlowDown,
+    /// By freezing its memtable.
+    Freeze,
+}
+
 /// A budget of memory. Thread-safe.
 pub(crate) struct Memory {
     cache: Arc<BlockCache>,
@@ -104,30 +115,24 @@ impl MemtableShare {
         self.active.load(Relaxed).saturating_add(self.frozen.load(Relaxed))
     }
 
-    /// Records that the memtable that writes go to has grown to `bytes`. Returns whether it must be
-    /// frozen because all memtables together are too large. If another database's memtable is
-    /// larger, that database is asked to freeze it.
-    pub(crate) fn must_freeze(self: &Arc<MemtableShare>, bytes: u64) -> bool {
+    /// Records that the memtable that writes go to has grown to `bytes`, and returns how its writer
+    /// must react. If another database's memtable is the larger one, that database is asked to
+    /// freeze it.
+    pub(crate) fn grown_to(self: &Arc<MemtableShare>, bytes: u64) -> Pressure {
         self.active.store(bytes, Relaxed);
         let (total, largest) = self.memory.weigh();
-        if total < self.memory.cache.capacity_bytes() / FLUSH_PART {
-            return false;
-        }
-        match largest {
-            Some(largest) if Arc::ptr_eq(&largest, self) => bytes > 0,
-            Some(largest) => {
-                if largest.active.load(Relaxed) > 0 && !largest.is_asked.swap(true, Relaxed) {
-                    largest.signal.give();
-                }
-                false
+        let budget = self.memory.cache.capacity_bytes();
+        if total >= budget / FLUSH_PART
+            && let Some(largest) = largest.filter(|largest| largest.active.load(Relaxed) > 0)
+        {
+            if Arc::ptr_eq(&largest, self) {
+                return Pressure::Freeze;
             }
-            None => false,
+            if !largest.is_asked.swap(true, Relaxed) {
+                largest.signal.give();
+            }
         }
-    }
-
-    /// Returns whether memtables take so much that writes are slowed down.
-    pub(crate) fn is_over(&self) -> bool {
-        self.memory.weigh().0 > self.memory.cache.capacity_bytes() / SLOWDOWN_PART
+        if total > budget / SLOWDOWN_PART { Pressure::SlowDown } else { Pressure::None }
     }
 
     /// Returns whether the memtable is to be frozen, and clears the request.
@@ -174,20 +179,22 @@ mod tests {
         let memory = Arc::new(Memory::new(8 << 20));
         assert_eq!(memory.most_write_buffer_bytes(), 1 << 20);
         let [a, b] = [memory.join(), memory.join()];
-        assert!(!a.must_freeze(1 << 20));
-        assert!(!b.must_freeze((1 << 20) - 1));
-        assert!(!a.must_freeze(1 << 20) && a.must_freeze((1 << 20) + 2));
+        assert_eq!(a.grown_to(1 << 20), Pressure::None);
+        assert_eq!(b.grown_to((1 << 20) - 1), Pressure::None);
+        assert_eq!(a.grown_to(1 << 20), Pressure::None);
+        assert_eq!(a.grown_to((1 << 20) + 2), Pressure::Freeze);
         // The writer's own memtable is the smaller one.
-        assert!(!b.must_freeze(1 << 20) && a.take_request() && !a.take_request());
+        assert_eq!(b.grown_to(1 << 20), Pressure::None);
+        assert!(a.take_request() && !a.take_request());
         a.frozen((1 << 20) + 2);
-        assert!(b.must_freeze(1 << 20) && !b.take_request());
-        assert!(!b.must_freeze(0), "nothing is left to freeze");
-        assert!(!a.is_over());
+        assert_eq!(b.grown_to(1 << 20), Pressure::Freeze);
+        assert!(!b.take_request());
+        assert_eq!(b.grown_to(0), Pressure::None, "nothing is left to freeze");
         b.frozen(3 << 20);
-        assert!(a.is_over());
+        assert_eq!(a.grown_to(0), Pressure::SlowDown);
         assert!(memory.cache.taken_bytes() > 4 << 20);
         b.flushed(3 << 20);
-        assert!(!b.is_over());
+        assert_eq!(a.grown_to(0), Pressure::None);
         // A database that is closed takes nothing.
         drop(a);
         assert_eq!(memory.used_bytes(), 0);

@@ -6,6 +6,10 @@
 //!    needs to catch up, at most [`MAX_WAIT`] (`keep_pace`);
 //! 2. a full memtable is frozen only while fewer than [`MAX_FROZEN`] wait for their flush and level
 //!    0 has fewer than [`LEVEL0_STOP_FILES`](pick::LEVEL0_STOP_FILES) tables (`wait_for_room`).
+//!
+//! With a budget of memory ([`memory`](crate::engine::resources::memory)), each of these steps also
+//! looks at the memtables of all databases together: the largest one is frozen before it is full,
+//! and writers wait for as long as all of them take too much.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +20,7 @@ use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::compact::pick;
-use crate::engine::resources::memory::{Memory, MemtableShare};
+use crate::engine::resources::memory::{Memory, MemtableShare, Pressure};
 use crate::engine::stats::metrics::StallCause;
 use crate::engine::write::CommitState;
 
@@ -147,12 +151,15 @@ impl Engine {
         if bytes < commit.look_at && !force {
             return Ok(());
         }
-        let is_short = |share: &Arc<MemtableShare>| share.must_freeze(bytes as u64);
+        let pressure = match self.pace.share() {
+            Some(share) => share.grown_to(bytes as u64),
+            None => Pressure::None,
+        };
         let full = bytes >= self.options.write_buffer_bytes || force;
-        if !full && !self.pace.share.as_ref().is_some_and(is_short) {
+        if !full && pressure != Pressure::Freeze {
             commit.look_at = next_look(bytes, self.options.write_buffer_bytes);
             self.order_spare_log(bytes);
-            self.keep_pace(bytes);
+            self.keep_pace(bytes, pressure);
             return Ok(());
         }
         if commit.mem.is_empty() {
@@ -224,11 +231,12 @@ impl Engine {
         }
     }
 
-    /// Holds a writer back for as long as it is ahead of the background, within [`MAX_WAIT`].
-    fn keep_pace(&self, mem_bytes: usize) {
-        let mut wait = match self.pace.share.as_ref().is_some_and(|share| share.is_over()) {
-            true => MAX_WAIT,
-            false => self.pace.lead(mem_bytes, self.options.write_buffer_bytes),
+    /// Holds a writer back for as long as it is ahead of the background, within [`MAX_WAIT`], which
+    /// it waits if memtables take too much of a budget of memory.
+    fn keep_pace(&self, mem_bytes: usize, pressure: Pressure) {
+        let mut wait = match pressure {
+            Pressure::SlowDown => MAX_WAIT,
+            _ => self.pace.lead(mem_bytes, self.options.write_buffer_bytes),
         };
         let mut state = self.state.lock();
         let level0 = state.version.level(0).len();

@@ -33,3 +33,29 @@ pub fn text(error: &Error) -> String {
         _ => format!("IO error: {error}"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn kinds_have_leveldbs_prefixes() {
+        let io = |kind: io::ErrorKind| Error::Io {
+            op: "open",
+            path: "/db/000005.ldb".into(),
+            source: Arc::new(io::Error::new(kind, "why")),
+        };
+        let missing = io(io::ErrorKind::NotFound);
+        assert_eq!(text(&missing), "NotFound: /db/000005.ldb: cannot open: why");
+        let failed = io(io::ErrorKind::Other);
+        assert_eq!(text(&failed), "IO error: /db/000005.ldb: cannot open: why");
+        let read_only = Error::ReadOnly { reason: Arc::new(failed) };
+        let expected = "IO error: /db/000005.ldb: cannot open: why (no writes since then)";
+        assert_eq!(text(&read_only), expected);
+        let missing = Error::DatabaseMissing { path: "/db".into() };
+        assert!(text(&missing).starts_with("Invalid argument: /db: does not exist"));
+    }
+}
