@@ -10,10 +10,13 @@ use minikv::fs::sim::{CrashPlan, OpKind, SimFs};
 use minikv::{BatchOp, Changes, Db, Error, Options, WriteOptions, files};
 
 use crate::model::{Entries, Op, hash_of};
-use crate::workload::{DIR, Kind, keyspace_prefix};
+use crate::workload::{
+    DIR, END, EXPIRING_TAG, Kind, NEVER, expiring_prefix, expiry_of, keyspace_prefix,
+};
 
-/// Reads every entry by iteration in both directions and by get. Returns an error if they differ.
-pub fn read_all(db: &Db) -> Result<Entries, String> {
+/// Reads every entry by iteration in both directions and by get, while the clock shows `now`.
+/// Returns an error if they differ.
+pub fn read_all_at(now: u64, db: &Db) -> Result<Entries, String> {
     let mut forward = Vec::new();
     for entry in db.iter().map_err(|error| format!("iter: {error}"))? {
         forward.push(entry.map_err(|error| format!("iterating forward: {error}"))?);
@@ -33,12 +36,18 @@ pub fn read_all(db: &Db) -> Result<Entries, String> {
         }
     }
     let entries = forward.into_iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
-    check_keyspaces(db, &entries).map_err(|error| format!("keyspaces: {error}"))?;
+    check_keyspaces(now, db, &entries).map_err(|error| format!("keyspaces: {error}"))?;
     Ok(entries)
 }
 
-/// Checks that the keyspaces have the entries whose keys say so, and no others.
-fn check_keyspaces(db: &Db, entries: &Entries) -> minikv::Result<()> {
+/// Reads every entry at the time [`END`].
+fn read_all(db: &Db) -> Result<Entries, String> {
+    read_all_at(END, db)
+}
+
+/// Checks that the keyspaces have the entries whose keys say so, unless they have expired, and no
+/// others.
+fn check_keyspaces(now: u64, db: &Db, entries: &Entries) -> minikv::Result<()> {
     let mut within = 0;
     for name in db.keyspaces()? {
         let name = String::from_utf8(name.to_vec()).expect("a name that is text");
@@ -50,6 +59,20 @@ fn check_keyspaces(db: &Db, entries: &Entries) -> minikv::Result<()> {
         }
     }
     assert_eq!(within, entries.keys().filter(|key| key.starts_with(b"\xff\xfeks")).count());
+    let mut alive = 0;
+    for name in db.expiring_keyspaces()? {
+        let name = String::from_utf8(name.to_vec()).expect("a name that is text");
+        for entry in db.expiring_keyspace(&name)?.iter()? {
+            let (key, value) = entry?;
+            let key = [&expiring_prefix(&name), &key[..]].concat();
+            let stored = entries.get(&key).expect("an entry of the database");
+            assert_eq!(stored[..stored.len() - 8], value, "{key:?}");
+            assert!(expiry_of(stored) > now, "{key:?} has expired");
+            alive += 1;
+        }
+    }
+    let expiring = entries.iter().filter(|(key, _)| key.starts_with(EXPIRING_TAG));
+    assert_eq!(alive, expiring.filter(|(_, stored)| expiry_of(stored) > now).count());
     Ok(())
 }
 
@@ -140,7 +163,7 @@ fn check_durable(
 ) -> Result<(), String> {
     let left = fs.crash_image(&CrashPlan::strict());
     let db = Db::open(DIR, options(&left)).map_err(|error| format!("open {what}: {error}"))?;
-    match read_all(&db)? == *entries {
+    match hash_of(&read_all(&db)?) == hash_of(entries) {
         true => Ok(()),
         false => Err(format!("what was {what} after recovery did not survive a loss of power")),
     }
@@ -198,7 +221,7 @@ pub fn recover(
     }
     drop(db);
     let db = Db::open(DIR, options(image)).map_err(|error| format!("open again: {error}"))?;
-    if read_all(&db)? != entries {
+    if hash_of(&read_all(&db)?) != hash_of(&entries) {
         return Err("opened again it holds something else".to_owned());
     }
     // New writes must hide everything written before them.
@@ -206,12 +229,16 @@ pub fn recover(
     let overwritten: Vec<_> = entries.keys().step_by(7).cloned().collect();
     for key in overwritten.into_iter().chain([b"a key of its own".to_vec()]) {
         let sync = WriteOptions::default().sync(true);
-        db.put_with(&sync, &key, "new").map_err(|error| format!("put: {error}"))?;
-        after.insert(key, b"new".to_vec());
+        let mut value = b"new".to_vec();
+        if key.starts_with(EXPIRING_TAG) {
+            value.extend(NEVER.to_le_bytes());
+        }
+        db.put_with(&sync, &key, &value).map_err(|error| format!("put: {error}"))?;
+        after.insert(key, value);
     }
     check_durable(image, options, &after, "synced")?;
     db.wait_idle().map_err(|error| format!("wait_idle: {error}"))?;
-    if read_all(&db)? != after {
+    if hash_of(&read_all(&db)?) != hash_of(&after) {
         return Err("what was written after recovery is not what is read".to_owned());
     }
     db.close().map_err(|error| format!("close: {error}"))?;
@@ -219,7 +246,7 @@ pub fn recover(
     check_files(image, kind.keep_logs_bytes)?;
     check_numbers(image, &before)?;
     let db = Db::open(DIR, options(image)).map_err(|error| format!("open at last: {error}"))?;
-    if read_all(&db)? != after {
+    if hash_of(&read_all(&db)?) != hash_of(&after) {
         return Err("what was written after recovery is not there at last".to_owned());
     }
     Ok(hash_of(&entries))

@@ -86,7 +86,7 @@ fn resume(run: &mut Run, error: &Error) -> Result<(), String> {
         }
     }
     run.fs.clear_faults();
-    if check::read_all(run.db())? != run.model.entries {
+    if hash_of(&check::read_all_at(run.now(), run.db())?) != hash_of(&run.model.entries) {
         return Err(format!("after {error} it holds something else"));
     }
     run.db().resume().map_err(|error| format!("resume: {error}"))?;

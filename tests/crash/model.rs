@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use crate::workload::settled;
+
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// One operation of a commit: a key and its value, or `None` if the key is deleted.
@@ -77,13 +79,15 @@ impl Model {
     }
 }
 
+/// Returns the hash of what is left of an entry, or 0 if nothing is.
 fn hash_entry(key: &[u8], value: &[u8]) -> u64 {
+    let Some(value) = settled(key, value) else { return 0 };
     let mut hasher = DefaultHasher::new();
     (key, value).hash(&mut hasher);
     hasher.finish()
 }
 
-/// Returns the hash of a state, as [`Model`] computes it.
+/// Returns the hash of a state, as [`Model`] computes it. Entries that may be gone do not count.
 pub fn hash_of(entries: &Entries) -> u64 {
     entries.iter().fold(0, |state, (key, value)| state ^ hash_entry(key, value))
 }

@@ -44,6 +44,8 @@ struct Tally {
     /// Number of times that the changes of a workload were whole, and that some were lost.
     whole: AtomicU64,
     lost: AtomicU64,
+    /// Number of tables that went whole because all their entries had expired.
+    expired_tables: AtomicU64,
 }
 
 struct Sweep<'a> {
@@ -188,6 +190,7 @@ fn sweep(seed: u64, tally: &Tally) -> Result<(), String> {
         }
     }
     tally.runs.fetch_add(1, Relaxed);
+    tally.expired_tables.fetch_add(run.expired_tables, Relaxed);
     Ok(())
 }
 
@@ -234,6 +237,10 @@ fn sweep_of_crash_points() {
     );
     let (whole, lost) = (tally.whole.load(Relaxed), tally.lost.load(Relaxed));
     println!("the changes of kept logs were whole {whole} times, and lost {lost} times");
+    println!(
+        "{} tables went because their entries had expired",
+        tally.expired_tables.load(Relaxed)
+    );
     let failures = failures.into_inner().unwrap();
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }

@@ -1,11 +1,16 @@
 //! The workloads: steps drawn from a seed, with small buffers, so that a few hundred writes cause
 //! flushes, compactions, full MANIFESTs and new logs.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minikv::fs::sim::SimFs;
 use minikv::{
-    Compression, Db, DeletedRange, Error, Keyspace, Options, TableWriter, WriteBatch, WriteOptions,
+    CompactionDecision, Compression, Db, DeletedRange, Error, Keyspace, Options, TableWriter,
+    WriteBatch, WriteOptions,
 };
 
 use crate::model::{Commit, Model, Op};
@@ -13,6 +18,28 @@ use crate::rng::Rng;
 
 /// The names of the keyspaces, of which one begins the other.
 const KEYSPACES: [&str; 3] = ["user", "users", "z"];
+
+/// What the keys of expiring keyspaces begin with.
+pub const EXPIRING_TAG: &[u8; 4] = b"\xff\xfekt";
+
+/// The expiry of entries that do not expire.
+pub const NEVER: u64 = u64::MAX;
+
+/// The first bytes of values that the compaction filter removes.
+const DOOMED: &[u8] = b"doomed";
+
+/// The first bytes of values that the compaction filter changes, and what they become.
+const ROUGH: &[u8] = b"rough";
+const SMOOTH: &[u8] = b"smooth";
+
+/// Time of a step, in milliseconds.
+const STEP_MILLIS: u64 = 2000;
+
+/// A time after all steps, in milliseconds since the Unix epoch.
+pub const END: u64 = 1_000_000;
+
+/// The name of an expiring keyspace after all others, so that its tables are apart.
+const SHORT_LIVED: &str = "zzz";
 
 pub const DIR: &str = "/db";
 
@@ -33,6 +60,21 @@ enum Step {
     /// Clears a keyspace.
     Clear,
     DeleteRange,
+    /// Writes a table of new keys, all of which then expire.
+    ShortLived,
+}
+
+/// Where the keys of a workload are, and what becomes of their entries by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeysAre {
+    /// In the default keyspace.
+    Plain,
+    /// Mostly in keyspaces.
+    InKeyspaces,
+    /// Mostly in expiring keyspaces, whose entries live for some steps or for ever.
+    Expiring,
+    /// In the default keyspace, under a compaction filter.
+    Filtered,
 }
 
 /// A kind of workload.
@@ -45,8 +87,7 @@ pub struct Kind {
     /// One write in this many is synced; 0 for none.
     sync_one_in: usize,
     reuse_logs: bool,
-    /// Whether most keys are in keyspaces.
-    keyspaces: bool,
+    keys_are: KeysAre,
     write_buffer_bytes: usize,
     /// Size up to which logs are kept, in bytes. All changes of such a workload are in logs.
     pub keep_logs_bytes: u64,
@@ -62,7 +103,7 @@ pub const KINDS: &[Kind] = &[
         keys: 400,
         sync_one_in: 9,
         reuse_logs: false,
-        keyspaces: false,
+        keys_are: KeysAre::Plain,
         write_buffer_bytes: 3000,
         keep_logs_bytes: 0,
     },
@@ -73,7 +114,7 @@ pub const KINDS: &[Kind] = &[
         keys: 12,
         sync_one_in: 12,
         reuse_logs: false,
-        keyspaces: false,
+        keys_are: KeysAre::Plain,
         write_buffer_bytes: 1500,
         keep_logs_bytes: 0,
     },
@@ -84,7 +125,7 @@ pub const KINDS: &[Kind] = &[
         keys: 40,
         sync_one_in: 80,
         reuse_logs: false,
-        keyspaces: false,
+        keys_are: KeysAre::Plain,
         write_buffer_bytes: 900,
         keep_logs_bytes: 0,
     },
@@ -105,7 +146,7 @@ pub const KINDS: &[Kind] = &[
         keys: 50,
         sync_one_in: 8,
         reuse_logs: false,
-        keyspaces: false,
+        keys_are: KeysAre::Plain,
         write_buffer_bytes: 2000,
         keep_logs_bytes: 0,
     },
@@ -116,7 +157,7 @@ pub const KINDS: &[Kind] = &[
         keys: 30,
         sync_one_in: 10,
         reuse_logs: false,
-        keyspaces: false,
+        keys_are: KeysAre::Plain,
         write_buffer_bytes: 1200,
         keep_logs_bytes: 0,
     },
@@ -134,7 +175,7 @@ pub const KINDS: &[Kind] = &[
         keys: 30,
         sync_one_in: 10,
         reuse_logs: true,
-        keyspaces: false,
+        keys_are: KeysAre::Plain,
         write_buffer_bytes: 2500,
         keep_logs_bytes: 0,
     },
@@ -153,7 +194,7 @@ pub const KINDS: &[Kind] = &[
         keys: 60,
         sync_one_in: 8,
         reuse_logs: false,
-        keyspaces: false,
+        keys_are: KeysAre::Plain,
         write_buffer_bytes: 1500,
         keep_logs_bytes: 0,
     },
@@ -174,7 +215,7 @@ pub const KINDS: &[Kind] = &[
         keys: 120,
         sync_one_in: 9,
         reuse_logs: false,
-        keyspaces: false,
+        keys_are: KeysAre::Plain,
         keep_logs_bytes: 0,
         write_buffer_bytes: 1200,
     },
@@ -193,8 +234,51 @@ pub const KINDS: &[Kind] = &[
         keys: 40,
         sync_one_in: 9,
         reuse_logs: false,
-        keyspaces: true,
+        keys_are: KeysAre::InKeyspaces,
         write_buffer_bytes: 1800,
+        keep_logs_bytes: 0,
+    },
+    Kind {
+        name: "expiry",
+        weights: &[
+            (Step::Put, 40),
+            (Step::Delete, 3),
+            (Step::Batch, 6),
+            (Step::Clear, 1),
+            (Step::ShortLived, 3),
+            (Step::CompactAll, 1),
+            (Step::Flush, 2),
+            (Step::CompactRange, 1),
+            (Step::WaitIdle, 6),
+            (Step::Reopen, 3),
+        ],
+        steps: 110,
+        keys: 120,
+        sync_one_in: 9,
+        reuse_logs: false,
+        keys_are: KeysAre::Expiring,
+        write_buffer_bytes: 1200,
+        keep_logs_bytes: 0,
+    },
+    Kind {
+        name: "compaction filter",
+        weights: &[
+            (Step::Put, 40),
+            (Step::Delete, 3),
+            (Step::Batch, 6),
+            (Step::Ingest, 2),
+            (Step::Flush, 2),
+            (Step::CompactRange, 1),
+            (Step::CompactAll, 1),
+            (Step::WaitIdle, 3),
+            (Step::Reopen, 2),
+        ],
+        steps: 90,
+        keys: 40,
+        sync_one_in: 9,
+        reuse_logs: false,
+        keys_are: KeysAre::Filtered,
+        write_buffer_bytes: 1500,
         keep_logs_bytes: 0,
     },
     Kind {
@@ -213,19 +297,25 @@ pub const KINDS: &[Kind] = &[
         keys: 40,
         sync_one_in: 9,
         reuse_logs: false,
-        keyspaces: false,
+        keys_are: KeysAre::Plain,
         write_buffer_bytes: 1200,
         keep_logs_bytes: 6000,
     },
 ];
 
 impl Kind {
-    /// Returns the options of this kind for `fs`. The seed determines the order of background work.
+    /// Returns the options of this kind for `fs`, at the time [`END`]. The seed determines the
+    /// order of background work.
     pub fn options(&self, fs: &SimFs, seed: u64) -> Options {
-        options(fs, seed)
+        let options = options(fs, seed)
             .write_buffer_bytes(self.write_buffer_bytes)
             .reuse_logs(self.reuse_logs)
             .keep_logs_bytes(self.keep_logs_bytes)
+            .clock(|| time(END));
+        match self.keys_are {
+            KeysAre::Filtered => options.compaction_filter(filter),
+            _ => options,
+        }
     }
 
     pub fn keys(&self) -> usize {
@@ -247,28 +337,62 @@ impl Kind {
     fn key(&self, rng: &mut Rng) -> Vec<u8> {
         let number = rng.below(self.keys);
         let key = format!("key{number:04}").into_bytes();
-        match KEYSPACES.get(number % (KEYSPACES.len() + 1)) {
-            Some(name) if self.keyspaces => [&keyspace_prefix(name), &key[..]].concat(),
-            _ => key,
-        }
+        let name = KEYSPACES.get(number % (KEYSPACES.len() + 1));
+        let prefix = match self.keys_are {
+            KeysAre::InKeyspaces => name.map(|name| keyspace_prefix(name)),
+            KeysAre::Expiring => name.map(|name| expiring_prefix(name)),
+            _ => None,
+        };
+        [prefix.unwrap_or_default(), key].concat()
     }
 
     fn value(&self, rng: &mut Rng) -> Vec<u8> {
         let len = if rng.one_in(12) { rng.below(700) } else { rng.below(60) };
-        rng.bytes(len)
+        let bytes = rng.bytes(len);
+        match rng.below(4) {
+            0 if self.keys_are == KeysAre::Filtered => [DOOMED, &bytes].concat(),
+            1 if self.keys_are == KeysAre::Filtered => [ROUGH, &bytes].concat(),
+            _ => bytes,
+        }
     }
 
-    fn op(&self, rng: &mut Rng) -> Op {
-        let key = self.key(rng);
-        let value = (!rng.one_in(4)).then(|| self.value(rng));
-        (key, value)
+    /// Returns a put at the time `now`.
+    fn put(&self, rng: &mut Rng, now: u64) -> Op {
+        let (key, mut value) = (self.key(rng), self.value(rng));
+        if key.starts_with(EXPIRING_TAG) {
+            let expiry = match rng.below(5) {
+                0 => NEVER,
+                1 => END + 1,
+                _ => now + 1 + rng.below(20) as u64 * STEP_MILLIS,
+            };
+            value.extend(expiry.to_le_bytes());
+        }
+        (key, Some(value))
     }
 
-    fn ops(&self, step: Step, rng: &mut Rng) -> Vec<Op> {
+    /// Returns puts of new keys that expire a step after the time `now`.
+    fn short_lived(&self, rng: &mut Rng, now: u64) -> Vec<Op> {
+        let put = |number: usize| {
+            let key = format!("{now:08}-{number}").into_bytes();
+            let expiry = (now + STEP_MILLIS).to_le_bytes();
+            let value = [&self.value(rng)[..], &expiry].concat();
+            ([&expiring_prefix(SHORT_LIVED), &key[..]].concat(), Some(value))
+        };
+        (0..5).map(put).collect()
+    }
+
+    fn op(&self, rng: &mut Rng, now: u64) -> Op {
+        let put = self.put(rng, now);
+        if rng.one_in(4) { (put.0, None) } else { put }
+    }
+
+    /// Returns the operations of a step at the time `now`.
+    fn ops(&self, step: Step, rng: &mut Rng, now: u64) -> Vec<Op> {
         match step {
-            Step::Put => vec![(self.key(rng), Some(self.value(rng)))],
+            Step::Put => vec![self.put(rng, now)],
             Step::Delete => vec![(self.key(rng), None)],
-            Step::Batch => (0..2 + rng.below(8)).map(|_| self.op(rng)).collect(),
+            Step::Batch => (0..2 + rng.below(8)).map(|_| self.op(rng, now)).collect(),
+            Step::ShortLived => self.short_lived(rng, now),
             // Spans several pages, and sometimes a block boundary of the log.
             Step::LargeBatch => {
                 let len = if rng.one_in(3) { 12_000 } else { 3_000 };
@@ -299,28 +423,88 @@ pub fn options(fs: &SimFs, seed: u64) -> Options {
         .inline_background(Some(seed))
 }
 
+/// The compaction filter of these workloads.
+fn filter(_key: &[u8], value: &[u8]) -> CompactionDecision {
+    if value.starts_with(DOOMED) {
+        return CompactionDecision::Remove;
+    }
+    match value.strip_prefix(ROUGH) {
+        Some(rest) => CompactionDecision::Change([SMOOTH, rest].concat()),
+        None => CompactionDecision::Keep,
+    }
+}
+
+/// Returns the value that is left of an entry once compactions have done all that they may do by
+/// themselves until [`END`]; `None` if nothing is left.
+pub fn settled<'v>(key: &[u8], value: &'v [u8]) -> Option<Cow<'v, [u8]>> {
+    if key.starts_with(EXPIRING_TAG) && expiry_of(value) <= END {
+        return None;
+    }
+    match filter(key, value) {
+        CompactionDecision::Change(value) => Some(value.into()),
+        CompactionDecision::Remove => None,
+        _ => Some(value.into()),
+    }
+}
+
 /// Returns the bytes that the keys of a keyspace begin with.
 pub fn keyspace_prefix(name: &str) -> Vec<u8> {
-    [b"\xff\xfeks", &[name.len() as u8][..], name.as_bytes()].concat()
+    prefix_of(b"\xff\xfeks", name)
+}
+
+/// Returns the bytes that the keys of an expiring keyspace begin with.
+pub fn expiring_prefix(name: &str) -> Vec<u8> {
+    prefix_of(EXPIRING_TAG, name)
+}
+
+fn prefix_of(tag: &[u8; 4], name: &str) -> Vec<u8> {
+    [tag, &[name.len() as u8][..], name.as_bytes()].concat()
+}
+
+/// Returns the expiry of a value that an expiring keyspace stores.
+pub fn expiry_of(stored: &[u8]) -> u64 {
+    u64::from_le_bytes(*stored.last_chunk().expect("a value with an expiry"))
+}
+
+fn time(millis: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(millis)
 }
 
 /// Returns the keyspace that a key is in, if it is in one, and the key within it.
 fn keyspace_of<'k>(db: &Db, key: &'k [u8]) -> Option<(Keyspace, &'k [u8])> {
-    KEYSPACES.iter().find_map(|name| {
+    KEYSPACES.iter().chain([&SHORT_LIVED]).find_map(|name| {
+        if let Some(key) = key.strip_prefix(&expiring_prefix(name)[..]) {
+            return Some((db.expiring_keyspace(name).unwrap(), key));
+        }
         let key = key.strip_prefix(&keyspace_prefix(name)[..])?;
         Some((db.keyspace(name).unwrap(), key))
     })
 }
 
+/// Writes one operation of a keyspace.
+fn write_in(keyspace: &Keyspace, op: (&[u8], Option<&[u8]>), sync: bool) -> Result<(), Error> {
+    let options = WriteOptions::default().sync(sync);
+    match op {
+        (key, None) => keyspace.delete_with(&options, key),
+        (key, Some(stored)) if keyspace.is_expiring() => {
+            let (value, expiry) = (&stored[..stored.len() - 8], expiry_of(stored));
+            match expiry {
+                NEVER => keyspace.put_with(&options, key, value),
+                _ => keyspace.put_until_with(&options, key, value, time(expiry)),
+            }
+        }
+        (key, Some(value)) => keyspace.put_with(&options, key, value),
+    }
+}
+
+/// Writes operations: a single one by itself, and several by a transaction or by a batch. These two
+/// have entries of expiring keyspaces under their keys in the database.
 pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
     let options = WriteOptions::default().sync(sync);
     if let [(key, value)] = ops
         && let Some((keyspace, key)) = keyspace_of(db, key)
     {
-        return match value {
-            Some(value) => keyspace.put_with(&options, key, value),
-            None => keyspace.delete_with(&options, key),
-        };
+        return write_in(&keyspace, (key, value.as_deref()), sync);
     }
     match ops {
         [(key, Some(value))] => db.put_with(&options, key, value),
@@ -329,7 +513,8 @@ pub fn write(db: &Db, ops: &[Op], sync: bool) -> Result<(), Error> {
         ops => {
             let mut batch = WriteBatch::new();
             for (key, value) in ops {
-                match (keyspace_of(db, key), value) {
+                let keyspace = keyspace_of(db, key).filter(|(keyspace, _)| !keyspace.is_expiring());
+                match (keyspace, value) {
                     (Some((keyspace, key)), Some(value)) => batch.put_in(&keyspace, key, value),
                     (Some((keyspace, key)), None) => batch.delete_in(&keyspace, key),
                     (None, Some(value)) => batch.put(key, value),
@@ -353,7 +538,7 @@ fn transact(db: &Db, ops: &[Op], options: &WriteOptions) -> Result<(), Error> {
             Some((keyspace, key)) => transaction.keyspace(keyspace).get(key)?,
             None => transaction.get(key)?,
         };
-        match (keyspace, value) {
+        match (keyspace.filter(|(keyspace, _)| !keyspace.is_expiring()), value) {
             (Some((keyspace, key)), Some(value)) => transaction.put_in(&keyspace, key, value),
             (Some((keyspace, key)), None) => transaction.delete_in(&keyspace, key),
             (None, Some(value)) => transaction.put(key, value),
@@ -371,6 +556,10 @@ pub struct Run {
     pub model: Model,
     /// Operations of failed writes, which the next reopen may or may not bring back.
     pub in_doubt: Vec<Vec<Op>>,
+    /// What the clock shows, in milliseconds since the Unix epoch.
+    now: Arc<AtomicU64>,
+    /// Number of tables that went because all their entries had expired.
+    pub expired_tables: u64,
     rng: Rng,
     db: Option<Db>,
     steps_left: usize,
@@ -386,6 +575,8 @@ impl Run {
             seed,
             model: Model::new(),
             in_doubt: Vec::new(),
+            now: Arc::default(),
+            expired_tables: 0,
             rng: Rng::new(seed),
             db: None,
             steps_left: kind.steps,
@@ -401,6 +592,11 @@ impl Run {
         self.db.as_ref().expect("a database is open between steps")
     }
 
+    /// Returns what the clock shows, in milliseconds since the Unix epoch.
+    pub fn now(&self) -> u64 {
+        self.now.load(Relaxed)
+    }
+
     pub fn is_open(&self) -> bool {
         self.db.is_some()
     }
@@ -412,13 +608,16 @@ impl Run {
 
     /// Opens the database.
     pub fn open(&mut self) -> Result<(), Error> {
-        self.db = Some(Db::open(DIR, self.kind.options(&self.fs, self.seed))?);
+        let now = self.now.clone();
+        let options = self.kind.options(&self.fs, self.seed);
+        self.db = Some(Db::open(DIR, options.clock(move || time(now.load(Relaxed))))?);
         Ok(())
     }
 
     /// Closes the database, if it is open: with `Db::close` if `says_so`, otherwise by dropping the
     /// handle, as when the process ends.
     pub fn shut(&mut self, says_so: bool) -> Result<(), Error> {
+        self.count_expired_tables();
         match self.db.take() {
             Some(db) if says_so => {
                 db.close()?;
@@ -437,6 +636,11 @@ impl Run {
         self
     }
 
+    fn count_expired_tables(&mut self) {
+        let stats = self.db.as_ref().map(|db| db.stats());
+        self.expired_tables += stats.map_or(0, |stats| stats.expired_tables_dropped);
+    }
+
     /// Writes tables outside of the database, and adds them to it.
     fn ingest(&self, ops: &[Op]) -> Result<(), Error> {
         let options = self.kind.options(&self.fs, self.seed);
@@ -451,16 +655,21 @@ impl Run {
     /// Does one more step. Returns false at the end.
     pub fn step(&mut self) -> Result<bool, Error> {
         if self.steps_left == 0 {
+            self.count_expired_tables();
             self.db = None;
             return Ok(false);
         }
         self.steps_left -= 1;
         let step = self.kind.draw_step(&mut self.rng);
-        let ops = self.kind.ops(step, &mut self.rng);
+        let now = self.now.fetch_add(STEP_MILLIS, Relaxed) + STEP_MILLIS;
+        let ops = self.kind.ops(step, &mut self.rng, now);
         match step {
             Step::Clear => return self.clear().map(|()| true),
             Step::DeleteRange => return self.delete_range().map(|()| true),
             _ => {}
+        }
+        if matches!(step, Step::ShortLived) {
+            self.db().flush()?;
         }
         match step {
             Step::Sync => self.db().sync()?,
@@ -486,6 +695,12 @@ impl Run {
                     false => write(run.db(), ops, sync),
                 })?;
             }
+        }
+        if matches!(step, Step::ShortLived) {
+            self.db().flush()?;
+            self.model.barrier(self.fs.op_count());
+            self.now.fetch_add(STEP_MILLIS, Relaxed);
+            self.db().wait_idle()?;
         }
         if matches!(step, Step::Sync | Step::Flush | Step::CompactRange | Step::CompactAll) {
             self.model.barrier(self.fs.op_count());
@@ -525,6 +740,13 @@ impl Run {
     /// Clears a keyspace.
     fn clear(&mut self) -> Result<(), Error> {
         let name = *self.rng.pick(&KEYSPACES);
+        if self.kind.keys_are == KeysAre::Expiring {
+            let prefix = expiring_prefix(name);
+            return self.delete(
+                |key| key.starts_with(&prefix),
+                |db, options| db.expiring_keyspace(name)?.clear_with(options),
+            );
+        }
         let prefix = keyspace_prefix(name);
         self.delete(
             |key| key.starts_with(&prefix),
@@ -554,8 +776,11 @@ impl Run {
         let ops: Vec<Op> = keys.map(|key| (key.clone(), None)).collect();
         let delete = |run: &Run, ops: &[Op]| {
             let done = delete(run.db(), &options)?;
-            assert!(done.tables > 0 || done.keys >= ops.len() as u64, "{done:?}");
-            Ok(sync || done.tables > 0)
+            let alive = |(key, _): &&Op| settled(key, &run.model.entries[key]).is_some();
+            let least = ops.iter().filter(alive).count() as u64;
+            assert!(done.tables > 0 || done.keys >= least, "{done:?}");
+            // Nothing is written if compactions have removed all of it.
+            Ok(sync && done.keys > 0 || done.tables > 0)
         };
         match ops.len() {
             0 => delete(self, &ops).map(drop),
