@@ -11,8 +11,6 @@ use std::path::Path;
 use std::ptr::null_mut;
 use std::slice;
 
-use crate::error;
-
 unsafe extern "C" {
     fn malloc(bytes: usize) -> *mut c_void;
     fn free(memory: *mut c_void);
