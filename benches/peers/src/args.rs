@@ -89,6 +89,7 @@ impl Args {
         let settings = Settings {
             write_buffer_bytes: self.write_buffer_mib << 20,
             cache_bytes: self.cache_mib << 20,
+            transactions: false,
         };
         Plan {
             entries: self.entries.unwrap_or(entries),

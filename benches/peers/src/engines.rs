@@ -75,6 +75,10 @@ impl Engine {
             Engine::Minikv | Engine::MinikvTable => self.open_minikv(dir, settings)?,
             Engine::LevelDb => Box::new(crate::leveldb::LevelDb::open(dir, settings)?),
             #[cfg(feature = "rocksdb")]
+            Engine::RocksDb if settings.transactions => {
+                Box::new(crate::rocksdb_store::RocksTransactions::open(dir, settings)?)
+            }
+            #[cfg(feature = "rocksdb")]
             Engine::RocksDb => Box::new(crate::rocksdb_store::RocksDb::open(dir, settings)?),
             #[cfg(feature = "fjall")]
             Engine::Fjall => Box::new(crate::fjall_store::Fjall::open(dir, settings)?),
@@ -111,7 +115,8 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        let settings = Settings { write_buffer_bytes: 1 << 20, cache_bytes: 1 << 20 };
+        let settings =
+            Settings { write_buffer_bytes: 1 << 20, cache_bytes: 1 << 20, transactions: false };
         Plan { entries: 1000, settings, ..Plan::default() }
     }
 

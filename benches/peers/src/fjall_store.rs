@@ -4,17 +4,29 @@ use std::path::Path;
 use std::time::Duration;
 
 use fjall::config::{BlockSizePolicy, BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry};
-use fjall::{Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
-use minikv_workloads::{Direction, Entry, Result, Settings, Store};
+use fjall::{
+    Database, Guard, Keyspace, KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticWriteTx,
+    PersistMode, Readable,
+};
+use minikv_workloads::{Direction, Ended, Entry, Result, Settings, Source, Store, Transact};
 
 pub struct Fjall {
     keys: Keyspace,
     db: Database,
+    transactions: Option<OptimisticTxDatabase>,
 }
 
 impl Fjall {
     pub fn open(dir: &Path, settings: &Settings) -> Result<Fjall> {
-        let db = Database::builder(dir).cache_size(settings.cache_bytes as u64).open()?;
+        let cache_bytes = settings.cache_bytes as u64;
+        let transactions = match settings.transactions {
+            true => Some(OptimisticTxDatabase::builder(dir).cache_size(cache_bytes).open()?),
+            false => None,
+        };
+        let db = match &transactions {
+            Some(transactions) => transactions.inner().clone(),
+            None => Database::builder(dir).cache_size(cache_bytes).open()?,
+        };
         let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
         let keys = db.keyspace("default", || {
             KeyspaceCreateOptions::default()
@@ -22,7 +34,7 @@ impl Fjall {
                 .data_block_size_policy(BlockSizePolicy::all(4 << 10))
                 .filter_policy(FilterPolicy::all(bloom))
         })?;
-        Ok(Fjall { keys, db })
+        Ok(Fjall { keys, db, transactions })
     }
 }
 
@@ -58,6 +70,22 @@ impl Store for Fjall {
 
     fn delete(&self, key: &[u8]) -> Result<()> {
         Ok(self.keys.remove(key)?)
+    }
+
+    fn load_sorted(&mut self, entries: &mut Source<'_>) -> Result<()> {
+        let mut ingestion = self.keys.start_ingestion()?;
+        entries(&mut |key, value| Ok(ingestion.write(key, value)?))?;
+        Ok(ingestion.finish()?)
+    }
+
+    fn transact(&self, body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
+        let Some(transactions) = &self.transactions else { return Ok(Ended::Unsupported) };
+        let mut running = Running { transaction: transactions.write_tx()?, keys: &self.keys };
+        body(&mut running)?;
+        Ok(match running.transaction.commit()? {
+            Ok(()) => Ended::Committed,
+            Err(_) => Ended::Conflict,
+        })
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -103,5 +131,25 @@ impl Store for Fjall {
         "fjall: whole-table bloom 10 bits, blocks 4 KiB, lz4 from level 2 on (its default; it has \
          no snappy), checksums verified (xxh3)"
             .to_string()
+    }
+}
+
+/// A transaction.
+struct Running<'a> {
+    transaction: OptimisticWriteTx,
+    keys: &'a Keyspace,
+}
+
+impl Transact for Running<'_> {
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
+        if let Some(value) = self.transaction.get(self.keys, key)? {
+            found(&value);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.transaction.insert(self.keys, key, value);
+        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use minikv_workloads::{Direction, Entry, Result, Settings, Store};
+use minikv_workloads::{Direction, Ended, Entry, Result, Settings, Source, Store, Transact};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition};
 
 const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("default");
@@ -68,6 +68,20 @@ impl Store for Redb {
         })
     }
 
+    fn load_sorted(&mut self, entries: &mut Source<'_>) -> Result<()> {
+        self.write(true, |table| {
+            entries(&mut |key, value| {
+                table.insert(key, value)?;
+                Ok(())
+            })
+        })
+    }
+
+    fn transact(&self, body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
+        self.write(false, |table| body(&mut Running(table)))?;
+        Ok(Ended::Committed)
+    }
+
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let table = self.db.begin_read()?.open_table(TABLE)?;
         let value = table.get(key)?;
@@ -116,5 +130,22 @@ impl Store for Redb {
             "redb: a B-tree, no filter, no compression, no log; a put is a transaction of \
              Durability::None, which a crash undoes, every {DURABLE_EVERY}th durable"
         )
+    }
+}
+
+/// A transaction. There is one at a time.
+struct Running<'t, 'd>(&'t mut Table<'d, &'static [u8], &'static [u8]>);
+
+impl Transact for Running<'_, '_> {
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
+        if let Some(value) = self.0.get(key)? {
+            found(value.value());
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.0.insert(key, value)?;
+        Ok(())
     }
 }

@@ -65,10 +65,12 @@ impl Row {
     /// below 1, it is worse.
     fn ratio(&self, column: usize, other: f64) -> Option<f64> {
         let own = self.cells[column].median()?;
-        Some(match self.better {
+        let ratio = match self.better {
             Better::Higher => own / other,
             Better::Lower => other / own,
-        })
+        };
+        // A share of conflicts may be 0.
+        ratio.is_finite().then_some(ratio)
     }
 
     /// Returns the best median among the engines that `of` selects.

@@ -25,5 +25,7 @@ pub use data::{KEY_BYTES, Key, MIN_VALUE_BYTES, Values, key, mix, number_of};
 pub use measure::{Better, Figure, Latency, Outcome, disk_bytes};
 pub use minikv::Minikv;
 pub use run::{Plan, Runner, fill_log};
-pub use store::{Direction, Entry, Failure, Result, Settings, Store};
+pub use store::{
+    Direction, Ended, Entry, Failure, Result, Settings, Sink, Source, Store, Transact,
+};
 pub use workload::{Group, Start, WORKLOADS, Workload, find};

@@ -1,14 +1,17 @@
 //! minikv as a [`Store`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use ::minikv::{Db, Options, WriteBatch, WriteOptions};
+use ::minikv::{Db, Error, Options, TableWriter, Transaction, WriteBatch, WriteOptions};
 
-use crate::store::{Direction, Entry, Result, Store};
+use crate::store::{Direction, Ended, Entry, Result, Source, Store, Transact};
 
 /// An open minikv database.
 pub struct Minikv {
     db: Db,
+    /// Where sorted tables are written before they are ingested.
+    tables: PathBuf,
+    options: Options,
     describe: String,
 }
 
@@ -18,8 +21,8 @@ impl Minikv {
     /// # Errors
     /// As [`Db::open`].
     pub fn open(dir: &Path, options: Options, describe: String) -> Result<Minikv> {
-        let db = Db::open(dir, options.create_if_missing(true))?;
-        Ok(Minikv { db, describe })
+        let db = Db::open(dir, options.clone().create_if_missing(true))?;
+        Ok(Minikv { db, tables: dir.with_extension("tables"), options, describe })
     }
 }
 
@@ -75,6 +78,23 @@ impl Store for Minikv {
         Ok(())
     }
 
+    fn load_sorted(&mut self, entries: &mut Source<'_>) -> Result<()> {
+        let mut writer = TableWriter::create(&self.tables, &self.options)?;
+        entries(&mut |key, value| Ok(writer.put(key, value)?))?;
+        self.db.ingest(&writer.finish()?)?;
+        Ok(std::fs::remove_dir_all(&self.tables)?)
+    }
+
+    fn transact(&self, body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
+        let mut transaction = self.db.transaction();
+        body(&mut transaction)?;
+        match transaction.commit() {
+            Ok(()) => Ok(Ended::Committed),
+            Err(Error::Conflict { .. }) => Ok(Ended::Conflict),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn compact(&mut self) -> Result<()> {
         self.compact_beside().map(drop)
     }
@@ -91,5 +111,19 @@ impl Store for Minikv {
 
     fn describe(&self) -> String {
         self.describe.clone()
+    }
+}
+
+impl Transact for Transaction {
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()> {
+        if let Some(value) = Transaction::get(self, key)? {
+            found(&value);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Transaction::put(self, key, value);
+        Ok(())
     }
 }

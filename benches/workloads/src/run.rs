@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::data::{Shuffle, Values, key};
 use crate::measure::{
-    Better, Figure, Outcome, disk_bytes, peak_memory_mib, reset_peak_memory, wait_until_quiet,
-    written_bytes,
+    Better, Figure, Outcome, Timings, disk_bytes, peak_memory_mib, reset_peak_memory,
+    wait_until_quiet, written_bytes,
 };
 use crate::steps::{Done, Loaded, Order};
 use crate::store::{Direction, Failure, Result, Settings, Store};
@@ -48,7 +48,8 @@ impl Default for Plan {
     /// Returns a plan of 2,000,000 entries with keys of 16 and values of 100 bytes, 64 MiB of write
     /// buffer and 512 MiB of cache.
     fn default() -> Plan {
-        let settings = Settings { write_buffer_bytes: 64 << 20, cache_bytes: 512 << 20 };
+        let settings =
+            Settings { write_buffer_bytes: 64 << 20, cache_bytes: 512 << 20, transactions: false };
         Plan {
             entries: 2_000_000,
             most_operations: u64::MAX,
@@ -77,7 +78,8 @@ impl Plan {
                 let bytes = plan.settings.write_buffer_bytes as u64 / 4 * 3;
                 plan.entries = (bytes / (KEYS_BYTES + self.value_bytes as u64)).max(1);
             }
-            Group::Seq | Group::Batch | Group::Sync | Group::Random => {}
+            Group::Transactions => plan.settings.transactions = true,
+            Group::Seq | Group::Load | Group::Batch | Group::Sync | Group::Random => {}
         }
         plan
     }
@@ -265,6 +267,8 @@ impl Current {
             "fillsync" | "fillsync8" => self.fill_synced(name),
             "compact" => self.compact(name, dir),
             "deleterange" => self.delete_range(name, dir),
+            "loadsorted" => self.load_sorted(name),
+            "transact" => self.transact(name),
             "overwrite" | "overwrite-compacting" | "ycsb-a" | "ycsb-b" | "readwhilewriting" => {
                 self.change(name)
             }
@@ -307,6 +311,43 @@ impl Current {
         // Only a few entries are checked, so that the reads right after the fill still find
         // background work running and a cold cache.
         self.all().check_some()?;
+        Ok(outcome)
+    }
+
+    fn load_sorted(&mut self, name: &str) -> Result<Outcome> {
+        self.stage = Stage::Spent;
+        let (values, entries) = (&self.values, self.plan.entries);
+        let mut value = Vec::new();
+        let start = Instant::now();
+        self.store.load_sorted(&mut |sink| {
+            for number in 0..entries {
+                values.fill(number, 0, &mut value);
+                sink(&key(number), &value)?;
+            }
+            Ok(())
+        })?;
+        let time = start.elapsed();
+        self.all().check_some()?;
+        self.all().check_all_there()?;
+        Ok(speed(name, &Done { operations: entries, time, timings: Timings::new() }))
+    }
+
+    fn transact(&mut self, name: &str) -> Result<Outcome> {
+        self.stage = Stage::Spent;
+        let Some((done, conflicts)) = self.all().transact(self.plan.operations(20))? else {
+            // The table shows that the engine has none.
+            return Ok(Outcome {
+                workload: name.to_string(),
+                operations: 0,
+                seconds: 0.0,
+                latency: None,
+                figures: Vec::new(),
+            });
+        };
+        let mut outcome = speed(name, &done);
+        let percent = conflicts as f64 / (conflicts + done.operations) as f64 * 100.0;
+        let name = format!("{name}, conflicts");
+        outcome.figures.push(Figure::new(name, percent, "%", Better::Lower));
         Ok(outcome)
     }
 

@@ -4,7 +4,7 @@
 //! little of the time. Every value is checked when it is read, at the same cost for each engine.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
@@ -13,11 +13,15 @@ use rand_distr::{Distribution, Zipf};
 
 use crate::data::{Key, Shuffle, Values, key, number_of};
 use crate::measure::Timings;
-use crate::store::{Direction, Entry, Failure, Result, Store};
+use crate::store::{Direction, Ended, Entry, Failure, Result, Store};
 
 /// Exponent of the Zipf distribution: the constant used by YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
 const TIME_EVERY: u64 = 8;
+/// Number of entries that transactions change. With fewer, there are more conflicts.
+const HOT: u64 = 100;
+/// Number of threads with transactions.
+const TRANSACTING: u64 = 4;
 /// Suffix of a present key that makes an absent key, as in db_bench.
 const MISSING_SUFFIX: u8 = b'.';
 
@@ -130,6 +134,71 @@ impl Loaded<'_> {
             let positions = (thread..self.entries).step_by(threads as usize);
             self.put_each(positions, order, generation, true)
         })
+    }
+
+    /// Checks that a scan shows all entries, untimed.
+    pub fn check_all_there(&self) -> Result<()> {
+        match self.scan_from(None, Direction::Forward, self.entries + 1)? {
+            seen if seen == self.entries => Ok(()),
+            seen => Err(format!("a scan saw {seen} of {} entries", self.entries).into()),
+        }
+    }
+
+    /// Adds 1 to the generations of two of the first entries in each transaction, by several
+    /// threads, until `operations` transactions are committed. Returns the work done and the number
+    /// of conflicts; `None` if the engine has no such transactions. No addition may be lost.
+    pub fn transact(&self, operations: u64) -> Result<Option<(Done, u64)>> {
+        let hot = HOT.min(self.entries);
+        let (conflicts, is_supported) = (AtomicU64::new(0), AtomicBool::new(true));
+        let each = operations.div_ceil(TRANSACTING);
+        let done = parallel(TRANSACTING, each * TRANSACTING, |thread| {
+            let (mut rng, mut timings) = (self.rng(thread), Timings::new());
+            let mut value = Vec::new();
+            for _ in 0..each {
+                let first = rng.random_range(0..hot);
+                let second = rng.random_range(0..hot);
+                let start = Instant::now();
+                loop {
+                    let ended = self.store.transact(&mut |transaction| {
+                        for number in [first, second] {
+                            let mut generation = None;
+                            transaction.get(&key(number), &mut |value| {
+                                generation = self.values.generation_of(number, value);
+                            })?;
+                            let generation = generation.ok_or_else(|| wrong(number, "not read"))?;
+                            self.values.fill(number, generation + 1, &mut value);
+                            transaction.put(&key(number), &value)?;
+                        }
+                        Ok(())
+                    })?;
+                    match ended {
+                        Ended::Committed => break,
+                        Ended::Conflict => conflicts.fetch_add(1, Ordering::Relaxed),
+                        Ended::Unsupported => {
+                            is_supported.store(false, Ordering::Relaxed);
+                            return Ok(timings);
+                        }
+                    };
+                }
+                timings.record(start.elapsed());
+            }
+            Ok(timings)
+        })?;
+        if !is_supported.into_inner() {
+            return Ok(None);
+        }
+        let mut additions = 0;
+        for number in 0..hot {
+            self.store.get(&key(number), &mut |value| {
+                additions += u64::from(self.values.generation_of(number, value).unwrap_or(0));
+            })?;
+        }
+        match additions == 2 * done.operations {
+            true => Ok(Some((done, conflicts.into_inner()))),
+            false => {
+                Err(format!("{additions} additions of {} are there", 2 * done.operations).into())
+            }
+        }
     }
 
     /// Puts all entries in batches. An operation is an entry; a latency is that of a batch. Returns

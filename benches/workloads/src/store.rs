@@ -17,6 +17,42 @@ pub struct Settings {
     pub write_buffer_bytes: usize,
     /// Size of the block cache, in bytes.
     pub cache_bytes: usize,
+    /// Whether the database is opened for transactions, which is another kind of database in some
+    /// engines.
+    pub transactions: bool,
+}
+
+/// Takes an entry.
+pub type Sink<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
+
+/// Passes entries to a sink, in ascending order of their keys.
+pub type Source<'a> = dyn FnMut(&mut Sink<'_>) -> Result<()> + 'a;
+
+/// A transaction of some engine, as the function sees it that runs in it.
+pub trait Transact {
+    /// Passes the value of `key` to `found`. The transaction fails if another one changes the entry
+    /// before it is committed.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<()>;
+
+    /// Sets one value.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+}
+
+/// The end of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Its writes are visible.
+    Committed,
+    /// It has failed, because what it had read was changed.
+    Conflict,
+    /// The engine has no such transactions.
+    Unsupported,
 }
 
 /// The direction of a scan.
@@ -63,6 +99,37 @@ pub trait Store: Send + Sync {
             is_in
         })?;
         keys.iter().try_for_each(|key| self.delete(key))
+    }
+
+    /// Loads sorted entries into the empty database by the fastest way that the engine has, and
+    /// makes them durable. The default is batches.
+    ///
+    /// # Errors
+    /// Errors of the engine and of `entries`.
+    fn load_sorted(&mut self, entries: &mut Source<'_>) -> Result<()> {
+        const BATCH: usize = 1000;
+        let mut batch: Vec<(Vec<u8>, Vec<u8>)> = Vec::with_capacity(BATCH);
+        let write = |batch: &mut Vec<(Vec<u8>, Vec<u8>)>| {
+            let refs: Vec<Entry<'_>> = batch.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+            self.put_batch(&refs)?;
+            batch.clear();
+            Ok(())
+        };
+        entries(&mut |key, value| {
+            batch.push((key.to_vec(), value.to_vec()));
+            if batch.len() == BATCH { write(&mut batch) } else { Ok(()) }
+        })?;
+        let last = batch.pop();
+        write(&mut batch)?;
+        last.map_or(Ok(()), |(key, value)| self.put(&key, &value, true))
+    }
+
+    /// Runs `body` in an optimistic, serializable transaction, unsynced.
+    ///
+    /// # Errors
+    /// Errors of the engine and of `body`.
+    fn transact(&self, _body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
+        Ok(Ended::Unsupported)
     }
 
     /// Passes the value of `key` to `found`. Returns whether there is one.

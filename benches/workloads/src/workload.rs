@@ -31,6 +31,10 @@ pub enum Group {
     LargeValues,
     /// Workloads with a write buffer of 4 MiB.
     SmallBuffer,
+    /// Bulk load.
+    Load,
+    /// Transactions, in databases opened for them.
+    Transactions,
     /// Opening a database with a full log.
     Open,
 }
@@ -82,6 +86,8 @@ pub const WORKLOADS: &[Workload] = &[
     workload("readrandom-4k", Group::LargeValues, Start::Compacted, "4 KiB values: get"),
     workload("fillrandom-buffer4m", Group::SmallBuffer, Start::Empty, "4 MiB write buffer: put"),
     workload("overwrite-compacting", Group::SmallBuffer, Start::Rested, "put beside compactions"),
+    workload("loadsorted", Group::Load, Start::Empty, "bulk load in the order of keys"),
+    workload("transact", Group::Transactions, Start::Filled, "4 threads, transactions on 2 of 100"),
     workload("open", Group::Open, Start::Empty, "open with a full log"),
 ];
 

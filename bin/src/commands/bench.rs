@@ -98,6 +98,7 @@ impl Args {
             settings: Settings {
                 write_buffer_bytes: shape.write_buffer.unwrap_or(WRITE_BUFFER_BYTES),
                 cache_bytes: shape.cache_size.unwrap_or(CACHE_BYTES),
+                transactions: false,
             },
             seed: self.seed,
             ..Plan::default()
