@@ -48,6 +48,13 @@ impl Home {
         self.fs.remove(path).unwrap();
     }
 
+    /// Removes the files in `dir`.
+    pub fn remove_files(&self, dir: &Path) {
+        for name in self.fs.list(dir).unwrap() {
+            self.remove(&dir.join(name));
+        }
+    }
+
     /// Returns default options for this filesystem.
     pub fn options(&self) -> Options {
         Options::default().fs(self.fs.clone())

@@ -5,6 +5,7 @@
 
 #[path = "../support/comparators.rs"]
 mod comparators;
+mod copies;
 mod crash;
 mod cursors;
 mod found;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{
     BloomFilterPolicy, Compression, Cursor, Db, DeletedRange, FilterPolicy, Iter, Options,
-    ReadOptions, Snapshot, TableWriter, WriteBatch, WriteOptions,
+    ReadOnlyDb, ReadOptions, Snapshot, TableWriter, WriteBatch, WriteOptions,
 };
 
 use crate::comparators::Order;
@@ -37,7 +37,7 @@ pub struct Config {
 }
 
 impl Config {
-    fn options(&self, home: &Home, rng: &mut Rng) -> Options {
+    pub fn options(&self, home: &Home, rng: &mut Rng) -> Options {
         let mut config = self.clone();
         if self.change_options {
             config.bloom_bits = *rng.pick(&[None, Some(1), Some(10), Some(20)]);
@@ -88,9 +88,13 @@ pub struct Run {
     pub config: Config,
     seed: u64,
     pub operation: u64,
-    home: Home,
+    pub home: Home,
     pub rng: Rng,
     db: Option<Db>,
+    /// A handle that follows the database.
+    pub follower: Option<ReadOnlyDb>,
+    /// The numbers of the backups, with the states of which they were made.
+    pub backups: Vec<(u64, Model)>,
     pub model: Model,
     journal: Journal,
     pub snapshots: Vec<(Snapshot, Model)>,
@@ -126,6 +130,8 @@ pub fn run(config: Config, home: Home, seed: u64, operations: u64) -> [bool; LEV
         home,
         rng,
         db: Some(db),
+        follower: None,
+        backups: Vec::new(),
         journal: Journal::new(model.clone()),
         model,
         snapshots: Vec::new(),
@@ -167,7 +173,12 @@ impl Run {
             958..964 => self.new_pass(),
             964..976 => self.go_on_passing(),
             976..985 => self.take_snapshot(),
-            985..992 => self.drop_a_view(),
+            985..991 => self.drop_a_view(),
+            991 => match self.rng.below(10) {
+                0 => self.back_up_or_restore(),
+                1..4 => self.follow(),
+                _ => self.drop_a_view(),
+            },
             992 if self.rng.one_in(2) => self.delete_range(),
             992 => self.sync(),
             993 | 994 => self.flush(),
@@ -543,6 +554,7 @@ impl Run {
         let plan = self.rng.pick(&plans).clone();
         let after = self.home.after_crash(&plan).expect("a home that can crash");
         self.drop_views();
+        self.follower = None;
         self.db = None;
         self.home = after;
         let options = self.config.options(&self.home, &mut self.rng);
@@ -555,6 +567,9 @@ impl Run {
         }
         self.compare_all(&db);
         self.db = Some(db);
+        if self.rng.one_in(20) {
+            self.check_backups();
+        }
     }
 
     fn drop_views(&mut self) {
@@ -585,9 +600,14 @@ impl Run {
         self.compare_all(self.db());
     }
 
-    fn compare_all(&self, handle: &dyn Reads) {
+    pub fn compare_all(&self, handle: &dyn Reads) {
+        self.compare(handle, &self.model);
+    }
+
+    /// Compares all that `handle` shows with a state.
+    pub fn compare(&self, handle: &dyn Reads, model: &Model) {
         let options = ReadOptions::default();
-        let expected = self.model.all();
+        let expected = model.all();
         let forward = handle.iter(&options).unwrap().map(owned).collect();
         assert_same(forward, &expected);
         let mut backward: Vec<Entry> = handle.iter(&options).unwrap().rev().map(owned).collect();
@@ -601,6 +621,8 @@ impl Run {
     fn finish(&mut self) {
         self.look_at_levels();
         self.compare_all(self.db());
+        self.follow();
+        self.check_backups();
         for (snapshot, model) in &self.snapshots {
             assert_same(snapshot.iter().unwrap().map(owned).collect(), &model.all());
         }

@@ -1,0 +1,72 @@
+//! What others see of the database: a read-only handle that follows it, and backups.
+
+use minikv::{Backups, Db, Options};
+
+use crate::order::Model;
+use crate::run::Run;
+
+impl Run {
+    /// Makes the follower show the present state, and compares it. The follower stays over reopens
+    /// of the database.
+    pub fn follow(&mut self) {
+        let options = self.config.options(&self.home, &mut self.rng);
+        let follower = match self.follower.take() {
+            Some(follower) => {
+                follower.refresh().unwrap();
+                follower
+            }
+            None => Db::open_read_only(self.home.dir(), options).unwrap(),
+        };
+        assert_eq!(follower.recovery().lost, []);
+        self.compare_all(&follower);
+        self.follower = (!self.rng.one_in(10)).then_some(follower);
+    }
+
+    /// Adds a backup, removes old ones, or restores one.
+    pub fn back_up_or_restore(&mut self) {
+        let folder = self.home.dir().with_extension("backups");
+        if self.backups.is_empty() || self.rng.one_in(2) {
+            let made = self.db().backup(&folder).unwrap();
+            assert!(self.backups.last().is_none_or(|(number, _)| *number < made.number));
+            self.backups.push((made.number, self.model.clone()));
+        }
+        let options = self.config.options(&self.home, &mut self.rng);
+        if self.rng.one_in(4) {
+            let n = 1 + self.rng.below(3);
+            Backups::open(&folder, &options).unwrap().keep(n).unwrap();
+            self.backups.drain(..self.backups.len().saturating_sub(n));
+        }
+        let at = self.rng.below(self.backups.len());
+        let (number, model) = self.backups[at].clone();
+        self.restore(number, &model, &options);
+    }
+
+    /// Checks that all backups are there and whole.
+    pub fn check_backups(&mut self) {
+        if self.backups.is_empty() {
+            return;
+        }
+        let options = self.config.options(&self.home, &mut self.rng);
+        let folder = self.home.dir().with_extension("backups");
+        let backups = Backups::open(&folder, &options).unwrap();
+        let listed = backups.list().unwrap();
+        let numbers = self.backups.iter().map(|(number, _)| *number);
+        assert!(listed.iter().map(|backup| backup.number).eq(numbers), "{listed:?}");
+        assert_eq!(backups.verify(|_| {}).unwrap(), []);
+        let (number, model) = self.backups[self.rng.below(self.backups.len())].clone();
+        self.restore(number, &model, &options);
+    }
+
+    /// Restores a backup, and compares it with the state of which it was made.
+    fn restore(&self, number: u64, model: &Model, options: &Options) {
+        let folder = self.home.dir().with_extension("backups");
+        let dest = self.home.dir().with_extension(format!("restored{}", self.operation));
+        let backups = Backups::open(&folder, options).unwrap();
+        backups.restore(Some(number), &dest, |_| {}).unwrap();
+        let restored = Db::open_read_only(&dest, options.clone()).unwrap();
+        assert_eq!(restored.recovery().lost, []);
+        self.compare(&restored, model);
+        drop(restored);
+        self.home.remove_files(&dest);
+    }
+}
