@@ -5,13 +5,11 @@ const ModuleError = require('module-error')
 const path = require('path')
 const binding = require('./lib/binding')
 const { ChainedBatch } = require('./lib/chained-batch')
-const { Frames, values } = require('./lib/frames')
+const { scratch, values } = require('./lib/frames')
 const { Iterator, KeyIterator, ValueIterator } = require('./lib/iterator')
 const { openOptions, number, boolean } = require('./lib/options')
+const { Reader } = require('./lib/reader')
 const { Writer } = require('./lib/writer')
-
-// Keys on their way into the native module, which copies them at once.
-const scratch = new Frames()
 
 const kNative = Symbol('native')
 
@@ -19,6 +17,7 @@ class MinikvLevel extends AbstractLevel {
   #location
   #native = new binding.NativeDatabase()
   #writer = new Writer(this.#native)
+  #reader = new Reader(this.#native)
   #readOnly = false
   // Calls that are under way, and what is called when there are none any more.
   #calls = 0
@@ -89,7 +88,11 @@ class MinikvLevel extends AbstractLevel {
 
   _get (key, options) {
     const snapshot = options.snapshot?.[kNative]
-    return this.#during(this.#native.get(scratch.bare(key), readFlags(options), snapshot))
+    const flags = readFlags(options)
+    if (snapshot !== undefined) {
+      return this.#during(this.#native.get(scratch.bare(key), flags, snapshot))
+    }
+    return this.#during(this.#reader.get(key, flags))
   }
 
   _getSync (key, options) {

@@ -14,7 +14,7 @@ const UNIT_BYTES = 3
 // Longer strings are counted before room is made for them.
 const SHORT_UNITS = 1 << 16
 
-const FIRST_BYTES = 4 << 10
+const FIRST_BYTES = 2 << 10
 
 // Memory that is kept for the next call, at most.
 const KEPT_BYTES = 1 << 20
@@ -161,4 +161,7 @@ function values (bytes, asText) {
   return found
 }
 
-module.exports = { Frames, FrameReader, values }
+// Frames on their way into the native module, which copies them at once.
+const scratch = new Frames()
+
+module.exports = { Frames, FrameReader, values, scratch }

@@ -1,6 +1,7 @@
 'use strict'
 
 const { AbstractIterator, AbstractKeyIterator, AbstractValueIterator } = require('abstract-level')
+const ModuleError = require('module-error')
 const { FrameReader } = require('./frames')
 
 // Entries of the first reading by next(). Many programs want few.
@@ -16,6 +17,12 @@ const ALL_BYTES = 1 << 20
 const toBytes = (key) => typeof key === 'string' ? Buffer.from(key) : key
 
 const nothing = new FrameReader(Buffer.alloc(0))
+
+function aborted () {
+  const error = new ModuleError('Operation has been aborted', { code: 'LEVEL_ABORTED' })
+  error.name = 'AbortError'
+  return error
+}
 
 // The entries of a native iterator, of which some were read ahead.
 class Entries {
@@ -86,7 +93,10 @@ class Entries {
 
   async #fill (entries, bytes) {
     this.#isFirst = false
-    this.#read = new FrameReader(await this.#native.read(entries, bytes))
+    const read = await this.#native.read(entries, bytes)
+    // Aborted after the reading, and before its promise was settled.
+    if (this.#signal?.aborted) throw aborted()
+    this.#read = new FrameReader(read)
     this.#isEnd = this.#read.number() === 1
   }
 

@@ -82,7 +82,7 @@ impl NativeDatabase {
     /// Returns the moment that a call shows: that of `snapshot`, or else this one.
     fn moment(&self, snapshot: Option<&NativeSnapshot>) -> Result<Snapshot, Fault> {
         match snapshot {
-            Some(snapshot) => snapshot.moment.clone().ok_or(Fault::NotOpen),
+            Some(snapshot) => snapshot.moment.clone().ok_or(Fault::SnapshotNotOpen),
             None => Ok(self.slot.get()?.snapshot()),
         }
     }
@@ -279,6 +279,14 @@ impl NativeDatabase {
                 Ok(Reply::Nothing)
             },
         )
+    }
+
+    /// Returns the number of the last write that reads show.
+    #[napi(catch_unwind)]
+    pub fn sequence(&self, env: Env) -> napi::Result<f64> {
+        let sequence = guarded(|| Ok(either!(&*self.slot.get()?, db => db.sequence())));
+        // Numbers below 2^53 are exact, and others are compared only.
+        sequence.map(|sequence| sequence as f64).map_err(|fault| fault.into_error(env))
     }
 
     /// Returns a snapshot of the database as it is now.

@@ -15,6 +15,8 @@ pub enum Fault {
     NotOpen,
     /// The database is open for reading only.
     ReadOnly,
+    /// The snapshot is closed.
+    SnapshotNotOpen,
     /// The call was aborted.
     Aborted,
     /// A text that needs no code: misuse by the JavaScript side, or a panic, which is a bug.
@@ -56,6 +58,7 @@ impl Fault {
             Fault::Store(error) => code_of(error),
             Fault::NotOpen => Some("LEVEL_DATABASE_NOT_OPEN"),
             Fault::ReadOnly => Some("LEVEL_READONLY"),
+            Fault::SnapshotNotOpen => Some("LEVEL_SNAPSHOT_NOT_OPEN"),
             Fault::Aborted => Some("LEVEL_ABORTED"),
             Fault::Other(_) => None,
         }
@@ -66,6 +69,7 @@ impl Fault {
             Fault::Store(error) => text_of(error),
             Fault::NotOpen => "Database is not open".to_owned(),
             Fault::ReadOnly => "Database is open for reading only".to_owned(),
+            Fault::SnapshotNotOpen => "Snapshot is not open".to_owned(),
             Fault::Aborted => "Operation has been aborted".to_owned(),
             Fault::Other(text) => text.clone(),
         }
