@@ -47,7 +47,7 @@ class Frames {
 
   // Returns `key` without a length, until the next change. What was written is lost.
   bare (key) {
-    if (typeof key !== 'string') return key
+    if (typeof key !== 'string') return asBytes(key)
     this.truncate(0)
     this.#reserve(key, 0)
     return this.#buffer.subarray(0, this.#write(key, 0))
@@ -97,8 +97,8 @@ class Frames {
   // Writes `data` at `start`, and returns its length in bytes.
   #write (data, start) {
     if (typeof data === 'string') return this.#buffer.utf8Write(data, start)
-    this.#buffer.set(data, start)
-    return data.length
+    this.#buffer.set(asBytes(data), start)
+    return data.byteLength
   }
 }
 
@@ -107,8 +107,14 @@ function bytesOf (data) {
   if (typeof data === 'string') {
     return data.length <= SHORT_UNITS ? data.length * UNIT_BYTES : Buffer.byteLength(data)
   }
-  if (data instanceof Uint8Array) return data.length
-  throw new TypeError('A key or value must be encoded as a string or a Uint8Array')
+  if (ArrayBuffer.isView(data)) return data.byteLength
+  throw new TypeError('A key or value must be encoded as a string or a view of bytes')
+}
+
+// Returns the bytes of a view.
+function asBytes (view) {
+  if (view instanceof Uint8Array) return view
+  return new Uint8Array(view.buffer, view.byteOffset, view.byteLength)
 }
 
 // Frames that are read from the front.

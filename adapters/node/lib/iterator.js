@@ -2,7 +2,7 @@
 
 const { AbstractIterator, AbstractKeyIterator, AbstractValueIterator } = require('abstract-level')
 const ModuleError = require('module-error')
-const { FrameReader } = require('./frames')
+const { FrameReader, scratch } = require('./frames')
 
 // Entries of the first reading by next(). Many programs want few.
 const FIRST_ENTRIES = 16
@@ -13,8 +13,6 @@ const HIGH_WATER_MARK_BYTES = 64 << 10
 
 // Bytes of each reading by all().
 const ALL_BYTES = 1 << 20
-
-const toBytes = (key) => typeof key === 'string' ? Buffer.from(key) : key
 
 const nothing = new FrameReader(Buffer.alloc(0))
 
@@ -79,7 +77,7 @@ class Entries {
   }
 
   seek (target) {
-    this.#native.seek(toBytes(target))
+    this.#native.seek(scratch.bare(target))
     this.#read = nothing
     this.#isEnd = false
     this.#isFirst = true
