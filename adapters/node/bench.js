@@ -106,7 +106,7 @@ async function measure (Level, entries, seed) {
 }
 
 function median (numbers) {
-  const sorted = numbers.toSorted((a, b) => a - b)
+  const sorted = [...numbers].sort((a, b) => a - b)
   return (sorted[(sorted.length - 1) >> 1] + sorted[sorted.length >> 1]) / 2
 }
 

@@ -306,7 +306,8 @@ function framesOf (keys) {
   return scratch.bytes()
 }
 
-// Returns the bounds of a range, as frames of their own, and flags. `gte` and `lte` take precedence.
+// Returns the bounds of a range, as frames of their own, and flags. `gte` and `lte` take
+// precedence.
 function rangeOf (options) {
   const bounds = []
   let flags = options.reverse ? binding.REVERSE : 0

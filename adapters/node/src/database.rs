@@ -124,7 +124,6 @@ impl NativeDatabase {
 impl NativeDatabase {
     /// Returns a database that is not open.
     #[napi(constructor, catch_unwind)]
-    #[expect(clippy::new_without_default, reason = "JavaScript creates it")]
     pub fn new() -> NativeDatabase {
         NativeDatabase { slot: Arc::default(), hook: None }
     }

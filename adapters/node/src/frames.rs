@@ -117,3 +117,46 @@ impl Entries {
         self.frames
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use minikv::BatchOp;
+
+    use super::*;
+
+    const KEYS: &[u8] = b"\x02\0\0\0ab\0\0\0\0";
+    const BATCH: &[u8] = b"\x01\0\0\0\x02\0\0\0kvw\x01\0\0\0\xff\xff\xff\xffd";
+
+    #[test]
+    fn keys_and_batches_are_read() {
+        assert_eq!(keys(KEYS).ok(), Some(vec![b"ab".to_vec(), Vec::new()]));
+        let batch = batch(BATCH).ok().unwrap();
+        let operations: Vec<_> = batch.iter().map(Result::unwrap).collect();
+        assert_eq!(
+            operations,
+            [BatchOp::Put { key: b"k", value: b"vw" }, BatchOp::Delete { key: b"d" }]
+        );
+    }
+
+    #[test]
+    fn frames_that_are_cut_off_are_errors() {
+        for length in 1..KEYS.len() {
+            assert_eq!(keys(&KEYS[..length]).is_ok(), length == 6, "{length}");
+        }
+        for length in 1..BATCH.len() {
+            assert_eq!(batch(&BATCH[..length]).is_ok(), length == 11, "{length}");
+        }
+        assert!(keys(&[0xff; 12]).is_err());
+        assert!(batch(&[0xff; 12]).is_err());
+    }
+
+    #[test]
+    fn values_and_entries_are_written() {
+        let found = [Some(Bytes::from_static(b"v")), None];
+        assert_eq!(values(&found).ok().unwrap(), b"\x01\0\0\0v\xff\xff\xff\xff");
+        let mut entries = Entries::with_capacity(0);
+        entries.push(b"k", b"vw").ok().unwrap();
+        assert_eq!(entries.count, 1);
+        assert_eq!(entries.finish(true), b"\x01\0\0\0\x01\0\0\0\x02\0\0\0kvw");
+    }
+}

@@ -34,7 +34,9 @@ impl Reply {
     pub fn into_js(self, env: &Env) -> napi::Result<Unknown<'_>> {
         match self {
             Reply::Nothing => ().into_unknown(env),
-            Reply::Text(bytes) => env.create_string(String::from_utf8_lossy(&bytes))?.into_unknown(env),
+            Reply::Text(bytes) => {
+                env.create_string(String::from_utf8_lossy(&bytes))?.into_unknown(env)
+            }
             Reply::Value(bytes) => BufferSlice::copy_from(env, bytes)?.into_unknown(env),
             Reply::Frames(bytes) => BufferSlice::from_data(env, bytes)?.into_unknown(env),
             Reply::Flag(flag) => flag.into_unknown(env),
@@ -95,4 +97,36 @@ fn of_panic(panic: &(dyn Any + Send)) -> Fault {
         None => panic.downcast_ref::<String>().map_or("no message", String::as_str),
     };
     Fault::Other(format!("the call panicked: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_of(panics: impl FnOnce()) -> String {
+        let work = || {
+            panics();
+            Ok(())
+        };
+        match guarded(work) {
+            Err(Fault::Other(text)) => text,
+            Err(_) => "another fault".to_owned(),
+            Ok(()) => "no fault".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_panic_is_an_error() {
+        assert_eq!(text_of(|| ()), "no fault");
+        assert_eq!(text_of(|| panic!("at once")), "the call panicked: at once");
+        assert_eq!(text_of(|| panic!("{}", 7)), "the call panicked: 7");
+        assert_eq!(text_of(|| std::panic::panic_any(7)), "the call panicked: no message");
+    }
+
+    #[test]
+    fn a_job_that_panics_has_a_result() {
+        let mut job = Job(Some(Box::new(|| panic!("on a thread"))));
+        assert!(matches!(job.compute(), Ok(Err(Fault::Other(_)))));
+        assert!(matches!(job.compute(), Ok(Err(Fault::Other(_)))));
+    }
 }

@@ -11,5 +11,6 @@ mod iterator;
 mod job;
 mod options;
 mod slot;
+#[cfg_attr(test, allow(dead_code, reason = "napi-rs exports nothing from tests"))]
 mod tools;
 mod walk;

@@ -27,6 +27,9 @@ pub struct Plan {
     pub fill_cache: bool,
 }
 
+/// A key and a value; empty if they are not wanted.
+type Entry<'a> = (&'a [u8], &'a [u8]);
+
 enum Place {
     /// Before the first entry of the range.
     Start,
@@ -99,7 +102,7 @@ impl Walk {
     }
 
     /// Moves to the next entry of the range, and returns what is wanted of it.
-    fn step(&mut self) -> Result<Option<(&[u8], &[u8])>, Fault> {
+    fn step(&mut self) -> Result<Option<Entry<'_>>, Fault> {
         let cursor = match &mut self.cursor {
             Some(cursor) => cursor,
             none => {

@@ -1,7 +1,7 @@
 'use strict'
 
-// Does the same random operations with minikv and with classic-level, which is LevelDB, and compares
-// what they return: node differential.js [steps] [seed]
+// Does the same random operations with minikv and with classic-level, which is LevelDB, and
+// compares what they return: node differential.js [steps] [seed]
 //
 // Now and then both databases are closed, and each library goes on with the other's directory.
 
@@ -235,7 +235,8 @@ class Run {
 
   // Many calls at once. Their keys differ, because LevelDB's client does not order its calls.
   async burst () {
-    const writes = new Map(this.operations().map((one) => [Buffer.from(one.key).toString('hex'), one]))
+    const named = this.operations().map((one) => [Buffer.from(one.key).toString('hex'), one])
+    const writes = new Map(named)
     const reads = Array.from({ length: 50 }, () => Buffer.from(this.key()))
       .filter((key) => !writes.has(key.toString('hex')))
     const options = this.readOptions()

@@ -40,7 +40,8 @@ test('open names an option that is wrong', async (t) => {
   for (const [name, value, type, message] of others) {
     await assert.rejects(db.open({ [name]: value }), (error) => {
       const { code, cause } = error
-      return code === 'LEVEL_DATABASE_NOT_OPEN' && cause instanceof type && message.test(cause.message)
+      const isNamed = cause instanceof type && message.test(cause.message)
+      return code === 'LEVEL_DATABASE_NOT_OPEN' && isNamed
     }, name)
   }
   await db.open()
