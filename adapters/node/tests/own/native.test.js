@@ -55,6 +55,8 @@ test('wrong arguments of the native module are errors', async (t) => {
   snapshot.close()
   snapshot.close()
   assert.throws(() => database.iterator(key, 0, snapshot), { code: 'LEVEL_SNAPSHOT_NOT_OPEN' })
+  iterator.abort()
+  await assert.rejects(iterator.read(1, 1), { code: 'LEVEL_ABORTED', name: 'AbortError' })
   iterator.close()
   iterator.close()
   await assert.rejects(iterator.read(1, 1), /closed/)

@@ -2,6 +2,7 @@
 
 const assert = require('assert')
 const test = require('node:test')
+const { NativeIterator } = require('../../lib/binding')
 const { open, fill } = require('./support')
 
 test('writes take effect in the order of their calls', async (t) => {
@@ -96,12 +97,14 @@ test('arguments may change as soon as a call has returned', async (t) => {
   const asked = Buffer.from('key-7')
   const gets = Array.from({ length: 20 }, () => db.get(asked))
   const iterator = db.iterator({ gte: asked })
-  const cleared = db.clear({ gte: asked })
+  // The clear waits for the put.
+  const cleared = Promise.all([db.put(Buffer.from('a'), value), db.clear({ gte: asked })])
   asked.fill(0)
+  await db.getMany([Buffer.from('some other key')])
   for (const value of await Promise.all(gets)) assert.strictEqual(value[0], 7)
   await cleared
   assert.strictEqual((await iterator.all()).length, 3)
-  assert.strictEqual((await db.keys().all()).length, 7)
+  assert.strictEqual((await db.keys().all()).length, 8)
 })
 
 test('views of other kinds, and large entries', async (t) => {
@@ -149,11 +152,22 @@ test('readings of an iterator', async (t) => {
   assert.strictEqual(await limited.next(), all[0])
   limited.seek(all[2000])
   assert.deepStrictEqual(await limited.all(), all.slice(2000, 2099))
+
+  const iterator = db.keys({ gte: all[4000], lt: all[4500] })
+  assert.strictEqual((await iterator.nextv(1000)).length, 500)
+  assert.strictEqual(await iterator.next(), undefined)
+  for (const [target, found] of [[4499, 4499], [4000, 4000], [4500, -1], [3999, -1], [4100, 4100]]) {
+    iterator.seek(all[target])
+    assert.strictEqual(await iterator.next(), all[found])
+  }
+  assert.deepStrictEqual(await iterator.nextv(2), all.slice(4101, 4103))
+  await iterator.close()
 })
 
 test('an abort ends a reading that is under way', async (t) => {
   const db = await open(t)
   await fill(db, 200_000)
+  const abort = t.mock.method(NativeIterator.prototype, 'abort')
   const controller = new AbortController()
   const iterator = db.iterator({ signal: controller.signal })
   const start = process.hrtime.bigint()
@@ -161,6 +175,7 @@ test('an abort ends a reading that is under way', async (t) => {
   controller.abort()
   await assert.rejects(all, { code: 'LEVEL_ABORTED', name: 'AbortError' })
   assert(process.hrtime.bigint() - start < 1e9)
+  assert.strictEqual(abort.mock.callCount(), 1)
   await assert.rejects(iterator.next(), { code: 'LEVEL_ABORTED' })
   await iterator.close()
 })
