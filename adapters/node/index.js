@@ -15,6 +15,8 @@ const kNative = Symbol('native')
 
 class MinikvLevel extends AbstractLevel {
   #location
+  // The location, whatever becomes of the working directory.
+  #path
   #native = new binding.NativeDatabase()
   #writer = new Writer(this.#native)
   #reader = new Reader(this.#native)
@@ -50,6 +52,7 @@ class MinikvLevel extends AbstractLevel {
     }, options)
 
     this.#location = location
+    this.#path = path.resolve(location)
   }
 
   get location () {
@@ -63,8 +66,7 @@ class MinikvLevel extends AbstractLevel {
 
   async _open (options) {
     const checked = openOptions(options)
-    // A change of the working directory changes nothing for an open database.
-    await this.#native.open(path.resolve(this.#location), checked)
+    await this.#native.open(this.#path, checked)
     this.#readOnly = checked.readOnly
   }
 
@@ -258,7 +260,7 @@ class MinikvLevel extends AbstractLevel {
 
   // Reads the whole database, which may be open or not, and returns a report of every fault.
   async verify () {
-    return MinikvLevel.verify(this.#location)
+    return MinikvLevel.verify(this.#path)
   }
 
   static async destroy (location) {

@@ -77,12 +77,13 @@ impl Opening {
         }
         let mut shared = lock(&SHARED);
         let shared = shared.get_or_insert_default();
-        let place = absolute(&self.path);
-        if let Some(handle) = shared.get(&place).and_then(Weak::upgrade) {
+        let path = self.path.clone();
+        if let Some(handle) = shared.get(&one_name(&path)).and_then(Weak::upgrade) {
             return Ok(handle);
         }
         let handle = self.open_alone()?;
-        shared.insert(absolute(&place), Arc::downgrade(&handle));
+        // Now the directory exists.
+        shared.insert(one_name(&path), Arc::downgrade(&handle));
         Ok(handle)
     }
 
@@ -94,34 +95,43 @@ impl Opening {
     }
 }
 
-/// Returns the one name of a directory; that of `path` itself if it does not exist yet.
-fn absolute(path: &Path) -> PathBuf {
+/// Returns the one name of a directory that has several; `path` itself if there is no directory.
+fn one_name(path: &Path) -> PathBuf {
     fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Closes a database unless others share it.
-fn close(handle: Arc<Handle>) -> Result<(), Fault> {
-    // Who opens a shared database waits until it is closed.
-    let mut shared = lock(&SHARED);
-    let Some(handle) = Arc::into_inner(handle) else { return Ok(()) };
-    if let Some(shared) = shared.as_mut() {
-        shared.retain(|_, handle| handle.strong_count() > 0);
+/// An open database.
+struct Opened {
+    handle: Arc<Handle>,
+    is_shared: bool,
+}
+
+impl Opened {
+    /// Closes the database unless others share it.
+    fn close(self) -> Result<(), Fault> {
+        // Who opens a shared database waits until it is closed.
+        let mut shared = self.is_shared.then(|| lock(&SHARED));
+        let Some(handle) = Arc::into_inner(self.handle) else { return Ok(()) };
+        if let Some(shared) = shared.as_mut().and_then(|shared| shared.as_mut()) {
+            shared.retain(|_, handle| handle.strong_count() > 0);
+        }
+        handle.close()
     }
-    handle.close()
 }
 
 /// The place of a database, which is open or not.
 #[derive(Default)]
 pub struct Slot {
-    /// Taken for moments only, so the event loop may wait for it.
-    handle: Mutex<Option<Arc<Handle>>>,
+    /// Locked for moments only, so the event loop may wait for it.
+    opened: Mutex<Option<Opened>>,
 }
 
 impl Slot {
     /// Opens a database.
     pub fn open(&self, opening: Opening) -> Result<(), Fault> {
+        let is_shared = opening.is_shared;
         let handle = opening.open()?;
-        *lock(&self.handle) = Some(handle);
+        *lock(&self.opened) = Some(Opened { handle, is_shared });
         Ok(())
     }
 
@@ -130,21 +140,21 @@ impl Slot {
     /// # Errors
     /// If it is not open.
     pub fn get(&self) -> Result<Arc<Handle>, Fault> {
-        lock(&self.handle).clone().ok_or(Fault::NotOpen)
+        lock(&self.opened).as_ref().map(|opened| opened.handle.clone()).ok_or(Fault::NotOpen)
     }
 
     /// Closes the database if it is open. Calls must be over.
     pub fn close(&self) -> Result<(), Fault> {
-        let handle = lock(&self.handle).take();
-        handle.map_or(Ok(()), close)
+        let opened = lock(&self.opened).take();
+        opened.map_or(Ok(()), Opened::close)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(handle) = lock(&self.handle).take() {
+        if let Some(opened) = lock(&self.opened).take() {
             // Waits for background work, which the garbage collector should not.
-            thread::spawn(move || drop(close(handle)));
+            thread::spawn(move || drop(opened.close()));
         }
     }
 }
