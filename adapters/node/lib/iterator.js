@@ -11,6 +11,9 @@ const FIRST_ENTRIES = 16
 const NEXT_ENTRIES = 1000
 const HIGH_WATER_MARK_BYTES = 64 << 10
 
+// Entries of a reading, at most: the native module counts in 32 bits.
+const MAX_ENTRIES = 0xffffffff
+
 // Bytes of each reading by all().
 const ALL_BYTES = 1 << 20
 
@@ -69,7 +72,7 @@ class Entries {
   async all (limit) {
     const entries = this.#takeMany(limit, [])
     while (entries.length < limit && !this.#isEnd) {
-      const size = Math.min(limit - entries.length, 0xffffffff)
+      const size = limit - entries.length
       await this.#fill(size, Math.max(this.#bytes, ALL_BYTES))
       this.#takeMany(size, entries)
     }
@@ -91,7 +94,7 @@ class Entries {
 
   async #fill (entries, bytes) {
     this.#isFirst = false
-    const read = await this.#native.read(entries, bytes)
+    const read = await this.#native.read(Math.min(entries, MAX_ENTRIES), bytes)
     // Aborted after the reading, and before its promise was settled.
     if (this.#signal?.aborted) throw aborted()
     this.#read = new FrameReader(read)

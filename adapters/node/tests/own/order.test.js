@@ -153,6 +153,12 @@ test('readings of an iterator', async (t) => {
   limited.seek(all[2000])
   assert.deepStrictEqual(await limited.all(), all.slice(2000, 2099))
 
+  for (const size of [2 ** 32, Number.MAX_SAFE_INTEGER]) {
+    const iterator = db.keys()
+    assert.strictEqual((await iterator.nextv(size)).length, 5000)
+    await iterator.close()
+  }
+
   const iterator = db.keys({ gte: all[4000], lt: all[4500] })
   assert.strictEqual((await iterator.nextv(1000)).length, 500)
   assert.strictEqual(await iterator.next(), undefined)
