@@ -1,0 +1,18 @@
+'use strict'
+
+const native = require('../minikv.node')
+
+// What a call reads and returns, as bits. src/database.rs has the same.
+const flags = {
+  HAS_LOWER: 1,
+  WITH_LOWER: 2,
+  HAS_UPPER: 4,
+  WITH_UPPER: 8,
+  REVERSE: 16,
+  KEYS: 32,
+  VALUES: 64,
+  FILL_CACHE: 128,
+  AS_BUFFER: 256
+}
+
+module.exports = { ...native, ...flags }

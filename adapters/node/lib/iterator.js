@@ -1,0 +1,168 @@
+'use strict'
+
+const { AbstractIterator, AbstractKeyIterator, AbstractValueIterator } = require('abstract-level')
+const ModuleError = require('module-error')
+const { FrameReader, scratch } = require('./frames')
+
+// Entries of the first reading by next(). Many programs want few.
+const FIRST_ENTRIES = 16
+
+// Entries of later readings by next(), and bytes of all readings.
+const NEXT_ENTRIES = 1000
+const HIGH_WATER_MARK_BYTES = 64 << 10
+
+// Entries of a reading, at most: the native module counts in 32 bits.
+const MAX_ENTRIES = 0xffffffff
+
+// Bytes of each reading by all().
+const ALL_BYTES = 1 << 20
+
+const nothing = new FrameReader(Buffer.alloc(0))
+
+function aborted () {
+  const error = new ModuleError('Operation has been aborted', { code: 'LEVEL_ABORTED' })
+  error.name = 'AbortError'
+  return error
+}
+
+// The entries of a native iterator, of which some were read ahead.
+class Entries {
+  #native
+  #read = nothing
+  #isEnd = false
+  #isFirst = true
+  #bytes
+  #keyAsText
+  #valueAsText
+  #pick
+  #signal
+  #abort = null
+
+  // `pick` makes what an iterator yields of the reader of an entry.
+  constructor (native, options, pick) {
+    this.#native = native
+    this.#pick = pick
+    this.#keyAsText = options.keyEncoding === 'utf8'
+    this.#valueAsText = options.valueEncoding === 'utf8'
+    this.#bytes = options.highWaterMarkBytes ?? HIGH_WATER_MARK_BYTES
+    this.#signal = options.signal ?? null
+    if (this.#signal !== null) {
+      this.#abort = () => native.abort()
+      this.#signal.addEventListener('abort', this.#abort, { once: true })
+    }
+  }
+
+  // Returns the next entry, or a promise of it; `undefined` at the end.
+  next (limit) {
+    if (!this.#read.isEmpty) return this.#take()
+    if (this.#isEnd) return undefined
+    const entries = this.#isFirst ? FIRST_ENTRIES : NEXT_ENTRIES
+    return this.#fill(Math.min(entries, limit), this.#bytes).then(() => {
+      return this.#read.isEmpty ? undefined : this.#take()
+    })
+  }
+
+  // Returns a promise of the next entries, `size` at most; none at the end.
+  async nextv (size) {
+    if (this.#read.isEmpty && !this.#isEnd) await this.#fill(size, this.#bytes)
+    return this.#takeMany(size, [])
+  }
+
+  // Returns a promise of all entries, `limit` at most.
+  async all (limit) {
+    const entries = this.#takeMany(limit, [])
+    while (entries.length < limit && !this.#isEnd) {
+      const size = limit - entries.length
+      await this.#fill(size, Math.max(this.#bytes, ALL_BYTES))
+      this.#takeMany(size, entries)
+    }
+    return entries
+  }
+
+  seek (target) {
+    this.#native.seek(scratch.bare(target))
+    this.#read = nothing
+    this.#isEnd = false
+    this.#isFirst = true
+  }
+
+  close () {
+    if (this.#signal !== null) this.#signal.removeEventListener('abort', this.#abort)
+    this.#read = nothing
+    this.#native.close()
+  }
+
+  async #fill (entries, bytes) {
+    this.#isFirst = false
+    const read = await this.#native.read(Math.min(entries, MAX_ENTRIES), bytes)
+    // Aborted after the reading, and before its promise was settled.
+    if (this.#signal?.aborted) throw aborted()
+    this.#read = new FrameReader(read)
+    this.#isEnd = this.#read.number() === 1
+  }
+
+  #take () {
+    const keyLength = this.#read.number()
+    const valueLength = this.#read.number()
+    return this.#pick(
+      this.#read,
+      keyLength,
+      valueLength,
+      this.#keyAsText,
+      this.#valueAsText
+    )
+  }
+
+  #takeMany (size, entries) {
+    for (; size > 0 && !this.#read.isEmpty; size--) entries.push(this.#take())
+    return entries
+  }
+}
+
+// Adds reading to one of abstract-level's classes. `pick` makes what the iterator yields of an
+// entry.
+const reading = (Base, pick) => class extends Base {
+  #entries
+
+  constructor (db, native, options) {
+    super(db, options)
+    this.#entries = new Entries(native, options, pick(options))
+  }
+
+  _next () {
+    return this.#entries.next(this.limit - this.count)
+  }
+
+  _nextv (size) {
+    return this.#entries.nextv(size)
+  }
+
+  _all () {
+    return this.#entries.all(this.limit - this.count)
+  }
+
+  _seek (target) {
+    this.#entries.seek(target)
+  }
+
+  async _close () {
+    this.#entries.close()
+  }
+}
+
+const pickKey = () => (reader, length, _, asText) => reader.data(length, asText)
+const pickValue = () => (reader, _, length, __, asText) => reader.data(length, asText)
+
+function pickEntry ({ keys, values }) {
+  return (reader, keyLength, valueLength, keyAsText, valueAsText) => {
+    const key = keys ? reader.data(keyLength, keyAsText) : undefined
+    const value = values ? reader.data(valueLength, valueAsText) : undefined
+    return [key, value]
+  }
+}
+
+class Iterator extends reading(AbstractIterator, pickEntry) {}
+class KeyIterator extends reading(AbstractKeyIterator, pickKey) {}
+class ValueIterator extends reading(AbstractValueIterator, pickValue) {}
+
+module.exports = { Iterator, KeyIterator, ValueIterator }

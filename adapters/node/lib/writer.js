@@ -1,0 +1,102 @@
+'use strict'
+
+const { Frames } = require('./frames')
+
+// Bytes of a group, after which no write is added to it.
+const GROUP_BYTES = 1 << 20
+
+// The writes of a database, in the order of their calls.
+//
+// One call of the native module is under way at most. Writes that come meanwhile wait, and make one
+// batch together, so many small ones cost little more than one.
+class Writer {
+  #native
+  #isBusy = false
+  #waiting = []
+  #scratch = new Frames()
+
+  constructor (native) {
+    this.#native = native
+  }
+
+  // Writes the entries that `fill` writes to frames; all of them or none. Returns a promise.
+  write (fill, sync) {
+    if (this.#isBusy) return this.#join(fill, sync)
+    this.#scratch.truncate(0)
+    fill(this.#scratch)
+    return this.#start(this.#native.write(this.#scratch.bytes(), sync))
+  }
+
+  // Makes the call `call` when all earlier ones are over. Returns a promise of its result.
+  call (call) {
+    if (!this.#isBusy) return this.#start(call())
+    return new Promise((resolve, reject) => {
+      this.#waiting.push({ call, frames: null, settle: [{ resolve, reject }] })
+    })
+  }
+
+  #start (promise) {
+    this.#isBusy = true
+    const next = () => this.#next()
+    promise.then(next, next)
+    return promise
+  }
+
+  #join (fill, sync) {
+    let group = this.#waiting.at(-1)
+    if (group === undefined || group.frames === null || group.frames.length > GROUP_BYTES) {
+      group = new Group(this.#native)
+      this.#waiting.push(group)
+    }
+    return group.add(fill, sync)
+  }
+
+  #next () {
+    const group = this.#waiting.shift()
+    this.#isBusy = group !== undefined
+    if (!this.#isBusy) return
+
+    let promise
+    try {
+      promise = group.call()
+    } catch (error) {
+      promise = Promise.reject(error)
+    }
+    // The next group starts before the promises of this one are settled.
+    const settle = (how) => (result) => {
+      this.#next()
+      for (const one of group.settle) one[how](result)
+    }
+    promise.then(settle('resolve'), settle('reject'))
+  }
+}
+
+// Writes that make one batch.
+class Group {
+  #native
+  #sync = false
+  frames = new Frames()
+  settle = []
+
+  constructor (native) {
+    this.#native = native
+  }
+
+  add (fill, sync) {
+    const length = this.frames.length
+    try {
+      fill(this.frames)
+    } catch (error) {
+      this.frames.truncate(length)
+      throw error
+    }
+    this.#sync ||= sync
+    return new Promise((resolve, reject) => this.settle.push({ resolve, reject }))
+  }
+
+  call () {
+    return this.#native.write(this.frames.bytes(), this.#sync)
+  }
+}
+
+module.exports = { Writer }

@@ -1,0 +1,457 @@
+//! Databases and snapshots.
+
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+
+use minikv::{Db, ReadOptions, Snapshot, WriteBatch, WriteOptions};
+use napi::bindgen_prelude::{AsyncTask, Unknown};
+use napi::{CleanupEnvHook, Env};
+use napi_derive::napi;
+
+use crate::error::Fault;
+use crate::frames;
+use crate::iterator::NativeIterator;
+use crate::job::{Job, Reply, at_once, guarded, start};
+use crate::options::OpenOptions;
+use crate::slot::{Handle, Opening, Slot, either};
+use crate::walk::{Plan, Range, Walk};
+
+/// What a call reads and returns, as bits. `lib/binding.js` has the same.
+const HAS_LOWER: u32 = 1;
+const WITH_LOWER: u32 = 2;
+const HAS_UPPER: u32 = 4;
+const WITH_UPPER: u32 = 8;
+const REVERSE: u32 = 16;
+const KEYS: u32 = 32;
+const VALUES: u32 = 64;
+const FILL_CACHE: u32 = 128;
+const AS_BUFFER: u32 = 256;
+
+/// Bytes of keys that a clear with a limit deletes at once.
+const CLEAR_BYTES: usize = 16 << 10;
+
+/// Returns the range whose bounds are in `frames`, the lower one first.
+fn range_of(bounds: &[u8], flags: u32) -> Result<Range, Fault> {
+    let mut keys = frames::keys(bounds)?.into_iter();
+    let mut bound = |has: u32, with: u32| match keys.next_if(flags & has != 0) {
+        Some(key) if flags & with != 0 => Bound::Included(key),
+        Some(key) => Bound::Excluded(key),
+        None => Bound::Unbounded,
+    };
+    Ok((bound(HAS_LOWER, WITH_LOWER), bound(HAS_UPPER, WITH_UPPER)))
+}
+
+/// An iterator that may be asked for nothing.
+trait NextIf: Iterator {
+    fn next_if(&mut self, wanted: bool) -> Option<Self::Item> {
+        if wanted { self.next() } else { None }
+    }
+}
+
+impl<I: Iterator> NextIf for I {}
+
+fn read_options(flags: u32) -> ReadOptions {
+    ReadOptions::default().fill_cache(flags & FILL_CACHE != 0)
+}
+
+/// The database as it was at one moment.
+#[napi]
+pub struct NativeSnapshot {
+    moment: Option<Snapshot>,
+}
+
+#[napi]
+impl NativeSnapshot {
+    /// Gives up what the snapshot keeps of the database.
+    #[napi(catch_unwind)]
+    pub fn close(&mut self) {
+        self.moment = None;
+    }
+}
+
+/// A database, which is open or not.
+#[napi]
+pub struct NativeDatabase {
+    slot: Arc<Slot>,
+    /// Closes the database at the end of its environment.
+    hook: Option<CleanupEnvHook<Weak<Slot>>>,
+}
+
+impl NativeDatabase {
+    /// Returns the moment that a call shows: that of `snapshot`, or else this one.
+    fn moment(&self, snapshot: Option<&NativeSnapshot>) -> Result<Snapshot, Fault> {
+        match snapshot {
+            Some(snapshot) => snapshot.moment.clone().ok_or(Fault::SnapshotNotOpen),
+            None => Ok(self.slot.get()?.snapshot()),
+        }
+    }
+
+    /// Starts `work` with what `prepare` returns here, on the event loop.
+    fn start<T: Send + 'static>(
+        &self,
+        env: Env,
+        prepare: impl FnOnce(&Self) -> Result<T, Fault>,
+        work: impl FnOnce(T) -> Result<Reply, Fault> + Send + 'static,
+    ) -> napi::Result<AsyncTask<Job>> {
+        let with = guarded(|| prepare(self)).map_err(|fault| fault.into_error(env))?;
+        Ok(start(move || work(with)))
+    }
+
+    /// Starts `work` with the open database.
+    fn with(
+        &self,
+        env: Env,
+        work: impl FnOnce(&Handle) -> Result<Reply, Fault> + Send + 'static,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(env, |this| this.slot.get(), |handle| work(&handle))
+    }
+
+    /// Starts `work` with the open database, which must be open for writing.
+    fn with_writer(
+        &self,
+        env: Env,
+        work: impl FnOnce(&Db) -> Result<(), Fault> + Send + 'static,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.with(env, |handle| {
+            work(handle.writer()?)?;
+            Ok(Reply::Nothing)
+        })
+    }
+}
+
+#[napi]
+impl NativeDatabase {
+    /// Returns a database that is not open.
+    #[napi(constructor, catch_unwind)]
+    pub fn new() -> NativeDatabase {
+        NativeDatabase { slot: Arc::default(), hook: None }
+    }
+
+    /// Opens the database.
+    #[napi(catch_unwind)]
+    pub fn open(
+        &mut self,
+        env: Env,
+        path: String,
+        options: OpenOptions,
+    ) -> napi::Result<AsyncTask<Job>> {
+        if self.hook.is_none() {
+            let close = |slot: Weak<Slot>| drop(slot.upgrade().map(|slot| slot.close()));
+            self.hook = Some(env.add_env_cleanup_hook(Arc::downgrade(&self.slot), close)?);
+        }
+        let slot = self.slot.clone();
+        Ok(start(move || {
+            slot.open(Opening {
+                path: PathBuf::from(path),
+                options: options.to_options(),
+                is_read_only: options.read_only,
+                is_shared: options.multithreading,
+            })?;
+            Ok(Reply::Nothing)
+        }))
+    }
+
+    /// Closes the database. Calls must be over, and iterators and snapshots closed.
+    #[napi(catch_unwind)]
+    pub fn close(&mut self, env: Env) -> napi::Result<AsyncTask<Job>> {
+        if let Some(hook) = self.hook.take() {
+            env.remove_env_cleanup_hook(hook)?;
+        }
+        let slot = self.slot.clone();
+        Ok(start(move || slot.close().map(|()| Reply::Nothing)))
+    }
+
+    /// Writes a batch, which is in `frames`.
+    #[napi(catch_unwind)]
+    pub fn write(&self, env: Env, frames: &[u8], sync: bool) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.slot.get()?, frames::batch(frames)?)),
+            move |(handle, batch)| {
+                handle.writer()?.write_with(&WriteOptions::default().sync(sync), batch)?;
+                Ok(Reply::Nothing)
+            },
+        )
+    }
+
+    /// Returns a promise of the value of `key`, or of nothing.
+    #[napi(catch_unwind)]
+    pub fn get(
+        &self,
+        env: Env,
+        key: &[u8],
+        flags: u32,
+        snapshot: Option<&NativeSnapshot>,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.moment(snapshot)?, key.to_vec())),
+            move |(moment, key)| get(&moment, &key, flags),
+        )
+    }
+
+    /// Returns the value of `key`, or nothing.
+    #[napi(catch_unwind)]
+    pub fn get_sync<'env>(
+        &self,
+        env: &'env Env,
+        key: &[u8],
+        flags: u32,
+        snapshot: Option<&NativeSnapshot>,
+    ) -> napi::Result<Unknown<'env>> {
+        at_once(env, || match snapshot {
+            Some(_) => get(&self.moment(snapshot)?, key, flags),
+            None => {
+                let handle = self.slot.get()?;
+                let value = either!(&*handle, db => db.get_with(&read_options(flags), key))?;
+                Ok(reply_of(value, flags))
+            }
+        })
+    }
+
+    /// Returns a promise of the values of `keys`, both as frames.
+    #[napi(catch_unwind)]
+    pub fn get_many(
+        &self,
+        env: Env,
+        keys: &[u8],
+        flags: u32,
+        snapshot: Option<&NativeSnapshot>,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.moment(snapshot)?, frames::keys(keys)?)),
+            move |(moment, keys)| {
+                let values = moment.multi_get_with(&read_options(flags), &keys)?;
+                Ok(Reply::Frames(frames::values(&values)?))
+            },
+        )
+    }
+
+    /// Returns a promise of a byte for each of `keys`: 1 if it is present, 0 if not.
+    #[napi(catch_unwind)]
+    pub fn has_many(
+        &self,
+        env: Env,
+        keys: &[u8],
+        flags: u32,
+        snapshot: Option<&NativeSnapshot>,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.moment(snapshot)?, frames::keys(keys)?)),
+            move |(moment, keys)| {
+                let values = moment.multi_get_with(&read_options(flags), &keys)?;
+                Ok(Reply::Frames(values.iter().map(|value| u8::from(value.is_some())).collect()))
+            },
+        )
+    }
+
+    /// Deletes the keys of a range that `snapshot` shows; the first `limit` of them, if there is
+    /// a limit.
+    #[napi(catch_unwind)]
+    pub fn clear(
+        &self,
+        env: Env,
+        bounds: &[u8],
+        flags: u32,
+        limit: Option<u32>,
+        snapshot: Option<&NativeSnapshot>,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| {
+                // Without a snapshot, the keys of the moment at which the deletion begins.
+                let moment = snapshot.map(|_| this.moment(snapshot)).transpose()?;
+                Ok((this.slot.get()?, range_of(bounds, flags)?, moment))
+            },
+            move |(handle, range, moment)| {
+                let db = handle.writer()?;
+                if limit.is_none() && moment.is_none() {
+                    db.delete_range(range)?;
+                } else {
+                    let moment = moment.unwrap_or_else(|| db.snapshot());
+                    let is_reverse = flags & REVERSE != 0;
+                    delete_some(db, &moment, range, is_reverse, limit.unwrap_or(u32::MAX))?;
+                }
+                Ok(Reply::Nothing)
+            },
+        )
+    }
+
+    /// Returns the number of the last write that reads show.
+    #[napi(catch_unwind)]
+    pub fn sequence(&self, env: Env) -> napi::Result<f64> {
+        let sequence = guarded(|| Ok(either!(&*self.slot.get()?, db => db.sequence())));
+        // Numbers below 2^53 are exact, and others are compared only.
+        sequence.map(|sequence| sequence as f64).map_err(|fault| fault.into_error(env))
+    }
+
+    /// Returns a snapshot of the database as it is now.
+    #[napi(catch_unwind)]
+    pub fn snapshot(&self, env: Env) -> napi::Result<NativeSnapshot> {
+        match guarded(|| self.moment(None)) {
+            Ok(moment) => Ok(NativeSnapshot { moment: Some(moment) }),
+            Err(fault) => Err(fault.into_error(env)),
+        }
+    }
+
+    /// Returns an iterator over a range.
+    #[napi(catch_unwind)]
+    pub fn iterator(
+        &self,
+        env: Env,
+        bounds: &[u8],
+        flags: u32,
+        snapshot: Option<&NativeSnapshot>,
+    ) -> napi::Result<NativeIterator> {
+        let walk = guarded(|| {
+            let plan = Plan {
+                range: range_of(bounds, flags)?,
+                is_reverse: flags & REVERSE != 0,
+                with_keys: flags & KEYS != 0,
+                with_values: flags & VALUES != 0,
+                fill_cache: flags & FILL_CACHE != 0,
+            };
+            Ok(Walk::new(self.moment(snapshot)?, plan))
+        });
+        walk.map(NativeIterator::new).map_err(|fault| fault.into_error(env))
+    }
+
+    /// Returns a promise of the bytes of files that a range takes.
+    #[napi(catch_unwind)]
+    pub fn approximate_size(
+        &self,
+        env: Env,
+        bounds: &[u8],
+        flags: u32,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.slot.get()?, range_of(bounds, flags)?)),
+            |(handle, range)| {
+                let bytes = either!(&*handle, db => db.approximate_size(range))?;
+                Ok(Reply::Number(bytes as f64))
+            },
+        )
+    }
+
+    /// Compacts a range.
+    #[napi(catch_unwind)]
+    pub fn compact_range(
+        &self,
+        env: Env,
+        bounds: &[u8],
+        flags: u32,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.slot.get()?, range_of(bounds, flags)?)),
+            |(handle, range)| {
+                handle.writer()?.compact_range(range)?;
+                Ok(Reply::Nothing)
+            },
+        )
+    }
+
+    /// Returns a property; nothing for an unknown name.
+    #[napi(catch_unwind)]
+    pub fn property<'env>(&self, env: &'env Env, name: String) -> napi::Result<Unknown<'env>> {
+        at_once(env, || {
+            let text = either!(&*self.slot.get()?, db => db.property(&name));
+            Ok(text.map_or(Reply::Nothing, |text| Reply::Text(text.into())))
+        })
+    }
+
+    /// Copies the database, as it is now, to `path`.
+    #[napi(catch_unwind)]
+    pub fn checkpoint(&self, env: Env, path: String) -> napi::Result<AsyncTask<Job>> {
+        self.with_writer(env, move |db| Ok(db.checkpoint(path)?))
+    }
+
+    /// Makes all writes so far durable.
+    #[napi(catch_unwind)]
+    pub fn sync(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
+        self.with_writer(env, |db| Ok(db.sync()?))
+    }
+
+    /// Accepts writes again after an error stopped them.
+    #[napi(catch_unwind)]
+    pub fn resume(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
+        self.with_writer(env, |db| Ok(db.resume()?))
+    }
+
+    /// Moves a database that is open for reading only to the present. Returns a promise of whether
+    /// anything has changed.
+    #[napi(catch_unwind)]
+    pub fn refresh(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
+        self.with(env, |handle| {
+            Ok(Reply::Flag(match handle {
+                Handle::Reader(db) => db.refresh()?.changed,
+                Handle::Writer(_) => false,
+            }))
+        })
+    }
+
+    /// Returns a promise of the counters and sizes, as JSON.
+    #[napi(catch_unwind)]
+    pub fn stats(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
+        self.with(env, |handle| Reply::report(either!(handle, db => db.stats())))
+    }
+
+    /// Returns a promise of the filters that would pay, as JSON.
+    #[napi(catch_unwind)]
+    pub fn filter_advice(&self, env: Env) -> napi::Result<AsyncTask<Job>> {
+        self.with(env, |handle| Reply::report(either!(handle, db => db.filter_advice())?))
+    }
+
+    /// Returns a promise of what a get of `key` does, step by step, as JSON.
+    #[napi(catch_unwind)]
+    pub fn explain(
+        &self,
+        env: Env,
+        key: &[u8],
+        snapshot: Option<&NativeSnapshot>,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.moment(snapshot)?, key.to_vec())),
+            |(moment, key)| Reply::report(moment.explain(&key)?),
+        )
+    }
+}
+
+fn get(moment: &Snapshot, key: &[u8], flags: u32) -> Result<Reply, Fault> {
+    Ok(reply_of(moment.get_with(&read_options(flags), key)?, flags))
+}
+
+fn reply_of(value: Option<minikv::Bytes>, flags: u32) -> Reply {
+    match value {
+        Some(value) if flags & AS_BUFFER != 0 => Reply::Value(value),
+        Some(value) => Reply::Text(value),
+        None => Reply::Nothing,
+    }
+}
+
+/// Deletes the first `limit` keys of a range that `moment` shows, or the last ones.
+fn delete_some(
+    db: &Db,
+    moment: &Snapshot,
+    range: Range,
+    is_reverse: bool,
+    limit: u32,
+) -> Result<(), Fault> {
+    let options = ReadOptions::default().fill_cache(false);
+    let mut entries = moment.range_with(&options, range)?;
+    let mut batch = WriteBatch::new();
+    for _ in 0..limit {
+        let entry = if is_reverse { entries.next_back() } else { entries.next() };
+        let Some((key, _)) = entry.transpose()? else { break };
+        batch.delete(key);
+        if batch.approximate_bytes() > CLEAR_BYTES {
+            db.write(std::mem::take(&mut batch))?;
+        }
+    }
+    Ok(db.write(batch)?)
+}

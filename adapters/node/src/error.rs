@@ -1,0 +1,118 @@
+//! Errors as JavaScript sees them: abstract-level's codes, with LevelDB's texts.
+
+use std::io::ErrorKind;
+
+use minikv::Error;
+use napi::bindgen_prelude::{JsObjectValue, JsValue, Object};
+use napi::{Env, Status};
+
+/// The reason for which a call failed.
+#[derive(Clone)]
+pub enum Fault {
+    /// The library has returned an error.
+    Store(Error),
+    /// The database is not open.
+    NotOpen,
+    /// The database is open for reading only.
+    ReadOnly,
+    /// The snapshot is closed.
+    SnapshotNotOpen,
+    /// The call was aborted.
+    Aborted,
+    /// A text that needs no code: misuse by the JavaScript side, or a panic, which is a bug.
+    Other(String),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        match error {
+            Error::Closed => Fault::NotOpen,
+            error => Fault::Store(error),
+        }
+    }
+}
+
+impl Fault {
+    /// Returns the error to throw, or to reject a promise with.
+    pub fn into_error(self, env: Env) -> napi::Error {
+        match self.as_object(&env) {
+            Ok(object) => napi::Error::from(object.to_unknown()),
+            Err(error) => error,
+        }
+    }
+
+    fn as_object<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let mut object = env.create_error(napi::Error::new(Status::GenericFailure, self.text()))?;
+        match self.code() {
+            Some(code) => object.set_named_property("code", code)?,
+            None => object.delete_named_property("code").map(drop)?,
+        }
+        if matches!(self, Fault::Aborted) {
+            object.set_named_property("name", "AbortError")?;
+        }
+        Ok(object)
+    }
+
+    fn code(&self) -> Option<&'static str> {
+        match self {
+            Fault::Store(error) => code_of(error),
+            Fault::NotOpen => Some("LEVEL_DATABASE_NOT_OPEN"),
+            Fault::ReadOnly => Some("LEVEL_READONLY"),
+            Fault::SnapshotNotOpen => Some("LEVEL_SNAPSHOT_NOT_OPEN"),
+            Fault::Aborted => Some("LEVEL_ABORTED"),
+            Fault::Other(_) => None,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Fault::Store(error) => text_of(error),
+            Fault::NotOpen => "Database is not open".to_owned(),
+            Fault::ReadOnly => "Database is open for reading only".to_owned(),
+            Fault::SnapshotNotOpen => "Snapshot is not open".to_owned(),
+            Fault::Aborted => "Operation has been aborted".to_owned(),
+            Fault::Other(text) => text.clone(),
+        }
+    }
+}
+
+/// Returns the code of an error: classic-level's, where it has one.
+fn code_of(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Io { .. } => Some("LEVEL_IO_ERROR"),
+        Error::Locked { .. } => Some("LEVEL_LOCKED"),
+        Error::Corruption(_) => Some("LEVEL_CORRUPTION"),
+        Error::Unsupported { .. } => Some("LEVEL_NOT_SUPPORTED"),
+        Error::ReadOnly { reason } => code_of(reason),
+        _ => None,
+    }
+}
+
+/// Returns the text of an error, which begins with LevelDB's prefix for its kind.
+fn text_of(error: &Error) -> String {
+    match error {
+        Error::Io { path, source, .. } => {
+            let missing = source.kind() == ErrorKind::NotFound;
+            let kind = if missing { "NotFound" } else { "IO error" };
+            format!("{kind}: {}: {error}", path.display())
+        }
+        Error::Corruption(_) => format!("Corruption: {error}"),
+        Error::Locked { path, holder } => {
+            format!("IO error: lock {}: already held by {holder}", path.display())
+        }
+        Error::DatabaseMissing { path } => {
+            let path = path.display();
+            format!("Invalid argument: {path}: does not exist (createIfMissing is false)")
+        }
+        Error::DatabaseExists { path } => {
+            format!("Invalid argument: {}: exists (errorIfExists is true)", path.display())
+        }
+        Error::Unsupported { what: "comparator", name, .. } => {
+            format!("Invalid argument: {name} does not match the comparator of the options")
+        }
+        Error::Unsupported { .. } => format!("Not implemented: {error}"),
+        Error::InvalidArgument { .. } => format!("Invalid argument: {error}"),
+        Error::ReadOnly { reason } => format!("{} (no writes since then)", text_of(reason)),
+        _ => error.to_string(),
+    }
+}

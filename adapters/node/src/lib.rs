@@ -1,0 +1,16 @@
+//! minikv for Node.js: the native module behind the JavaScript class `MinikvLevel`.
+//!
+//! Arguments were checked and put into frames ([`frames`]) by JavaScript. Calls that may wait for
+//! the disk are jobs ([`job`]) on the threads of libuv. What a read shows is fixed on the event
+//! loop, when it is called; the rest of it is done by the job.
+
+mod database;
+mod error;
+mod frames;
+mod iterator;
+mod job;
+mod options;
+mod slot;
+#[cfg_attr(test, allow(dead_code, reason = "napi-rs exports nothing from tests"))]
+mod tools;
+mod walk;

@@ -1,0 +1,53 @@
+//! Options of databases, under classic-level's names.
+
+use minikv::{Compression, FilterLayout, Options};
+use napi_derive::napi;
+
+/// Options as `lib/options.js` has checked them.
+#[napi(object, object_to_js = false)]
+pub struct OpenOptions {
+    pub create_if_missing: bool,
+    pub error_if_exists: bool,
+    pub read_only: bool,
+    pub multithreading: bool,
+    pub compression: bool,
+    pub cache_size: f64,
+    pub write_buffer_size: f64,
+    pub block_size: f64,
+    pub max_open_files: f64,
+    pub block_restart_interval: f64,
+    pub max_file_size: f64,
+    pub bloom_filter_bits: f64,
+    pub filter_layout: String,
+}
+
+/// Returns a number of bytes or the like, brought into LevelDB's limits.
+fn size(number: f64, least: u32, most: u32) -> usize {
+    // JavaScript has checked that it is whole and not negative.
+    number.clamp(f64::from(least), f64::from(most)) as usize
+}
+
+impl OpenOptions {
+    /// Returns the options of the library.
+    pub fn to_options(&self) -> Options {
+        let options = Options::default()
+            .create_if_missing(self.create_if_missing)
+            .error_if_exists(self.error_if_exists)
+            .compression(if self.compression { Compression::Snappy } else { Compression::None })
+            .block_cache_bytes(self.cache_size as usize)
+            .write_buffer_bytes(size(self.write_buffer_size, 64 << 10, 1 << 30))
+            .block_bytes(size(self.block_size, 1 << 10, 4 << 20))
+            .max_open_files(size(self.max_open_files, 74, 50_000))
+            .block_restart_interval(size(self.block_restart_interval, 1, u32::MAX))
+            .max_file_bytes(size(self.max_file_size, 1 << 20, 1 << 30) as u64);
+        let layout = match self.filter_layout.as_str() {
+            "table" => FilterLayout::Table,
+            "both" => FilterLayout::Both,
+            _ => FilterLayout::Block,
+        };
+        match size(self.bloom_filter_bits, 0, 64) {
+            0 => options.filter_policy(None),
+            bits => options.filter(layout, bits as u32),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Open databases: what their JavaScript objects share with calls, and their orderly end.
+//!
+//! JavaScript closes a database when its calls are over. Without that, the end of its environment
+//! closes it, after the calls that are under way, or the garbage collector, on a thread.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::{fs, thread};
+
+use minikv::{Db, Options, ReadOnlyDb, Snapshot};
+
+use crate::error::Fault;
+
+/// A database that is open for writing or for reading only.
+pub enum Handle {
+    Writer(Db),
+    Reader(ReadOnlyDb),
+}
+
+/// Calls a method that both kinds of database have.
+macro_rules! either {
+    ($handle:expr, $db:ident => $call:expr) => {
+        match $handle {
+            $crate::slot::Handle::Writer($db) => $call,
+            $crate::slot::Handle::Reader($db) => $call,
+        }
+    };
+}
+pub(crate) use either;
+
+impl Handle {
+    /// Returns the database if it is open for writing.
+    ///
+    /// # Errors
+    /// If it is open for reading only.
+    pub fn writer(&self) -> Result<&Db, Fault> {
+        match self {
+            Handle::Writer(db) => Ok(db),
+            Handle::Reader(_) => Err(Fault::ReadOnly),
+        }
+    }
+
+    /// Returns a new snapshot.
+    pub fn snapshot(&self) -> Snapshot {
+        either!(self, db => db.snapshot())
+    }
+
+    fn close(self) -> Result<(), Fault> {
+        match self {
+            Handle::Writer(db) => Ok(db.close()?),
+            Handle::Reader(_) => Ok(()),
+        }
+    }
+}
+
+/// How a database is opened.
+pub struct Opening {
+    pub path: PathBuf,
+    pub options: Options,
+    pub is_read_only: bool,
+    pub is_shared: bool,
+}
+
+/// The databases of this process that its threads share, by their directories.
+static SHARED: Mutex<Option<HashMap<PathBuf, Weak<Handle>>>> = Mutex::new(None);
+
+/// Locks `mutex`; a panic of an earlier holder changes nothing.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Opening {
+    fn open(self) -> Result<Arc<Handle>, Fault> {
+        if !self.is_shared {
+            return self.open_alone();
+        }
+        let mut shared = lock(&SHARED);
+        let shared = shared.get_or_insert_default();
+        let path = self.path.clone();
+        if let Some(handle) = shared.get(&one_name(&path)).and_then(Weak::upgrade) {
+            return Ok(handle);
+        }
+        let handle = self.open_alone()?;
+        // Now the directory exists.
+        shared.insert(one_name(&path), Arc::downgrade(&handle));
+        Ok(handle)
+    }
+
+    fn open_alone(self) -> Result<Arc<Handle>, Fault> {
+        Ok(Arc::new(match self.is_read_only {
+            true => Handle::Reader(Db::open_read_only(self.path, self.options)?),
+            false => Handle::Writer(Db::open(self.path, self.options)?),
+        }))
+    }
+}
+
+/// Returns the one name of a directory that has several; `path` itself if there is no directory.
+fn one_name(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// An open database.
+struct Opened {
+    handle: Arc<Handle>,
+    is_shared: bool,
+}
+
+impl Opened {
+    /// Closes the database unless others share it.
+    fn close(self) -> Result<(), Fault> {
+        // Who opens a shared database waits until it is closed.
+        let mut shared = self.is_shared.then(|| lock(&SHARED));
+        let Some(handle) = Arc::into_inner(self.handle) else { return Ok(()) };
+        if let Some(shared) = shared.as_mut().and_then(|shared| shared.as_mut()) {
+            shared.retain(|_, handle| handle.strong_count() > 0);
+        }
+        handle.close()
+    }
+}
+
+/// The place of a database, which is open or not.
+#[derive(Default)]
+pub struct Slot {
+    /// Locked for moments only, so the event loop may wait for it.
+    opened: Mutex<Option<Opened>>,
+}
+
+impl Slot {
+    /// Opens a database.
+    pub fn open(&self, opening: Opening) -> Result<(), Fault> {
+        let is_shared = opening.is_shared;
+        let handle = opening.open()?;
+        *lock(&self.opened) = Some(Opened { handle, is_shared });
+        Ok(())
+    }
+
+    /// Returns the open database.
+    ///
+    /// # Errors
+    /// If it is not open.
+    pub fn get(&self) -> Result<Arc<Handle>, Fault> {
+        lock(&self.opened).as_ref().map(|opened| opened.handle.clone()).ok_or(Fault::NotOpen)
+    }
+
+    /// Closes the database if it is open. Calls must be over.
+    pub fn close(&self) -> Result<(), Fault> {
+        let opened = lock(&self.opened).take();
+        opened.map_or(Ok(()), Opened::close)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(opened) = lock(&self.opened).take() {
+            // Waits for background work, which the garbage collector should not.
+            thread::spawn(move || drop(opened.close()));
+        }
+    }
+}

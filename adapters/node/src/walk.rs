@@ -1,0 +1,167 @@
+//! Walks over a range, in one direction, that return many entries at once.
+
+use std::mem;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use minikv::{Cursor, ReadOptions, Snapshot};
+
+use crate::error::Fault;
+use crate::frames::Entries;
+
+/// Memory that is made room for before the first entry of a reading is known, at most.
+const MAX_ROOM_BYTES: usize = 64 << 10;
+
+/// Readings of fewer entries get no room in advance.
+const FEW_ENTRIES: usize = 16;
+
+/// The keys from one bound to the other.
+pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// What a walk covers, and what it returns.
+pub struct Plan {
+    pub range: Range,
+    pub is_reverse: bool,
+    pub with_keys: bool,
+    pub with_values: bool,
+    pub fill_cache: bool,
+}
+
+/// A key and a value; empty if they are not wanted.
+type Entry<'a> = (&'a [u8], &'a [u8]);
+
+enum Place {
+    /// Before the first entry of the range.
+    Start,
+    /// Before the first entry that is not before this key.
+    Target(Vec<u8>),
+    /// At the entry that was returned last.
+    Entry,
+    /// After the last entry of the range.
+    End,
+}
+
+/// A place in a range of a database, as a snapshot shows it.
+pub struct Walk {
+    snapshot: Snapshot,
+    plan: Plan,
+    /// Created by the first reading, because that may read from the disk.
+    cursor: Option<Cursor>,
+    place: Place,
+    /// The error that ended the last reading, after entries that were returned before it.
+    fault: Option<Fault>,
+}
+
+impl Walk {
+    /// Returns a walk that has not begun.
+    pub fn new(snapshot: Snapshot, plan: Plan) -> Walk {
+        Walk { snapshot, plan, cursor: None, place: Place::Start, fault: None }
+    }
+
+    /// Lets the next reading begin at `target`, or at the end if `target` is outside of the range.
+    pub fn seek(&mut self, target: Vec<u8>) {
+        let is_within = !self.plan.is_before(&target) && !self.plan.is_after(&target);
+        self.place = if is_within { Place::Target(target) } else { Place::End };
+        self.fault = None;
+    }
+
+    /// Reads on, until there are `entries` entries, or more than `bytes` bytes of them, or no more
+    /// in the range. Returns them as frames.
+    ///
+    /// # Errors
+    /// Errors of the cursor. If entries come before, the next reading returns the error.
+    pub fn read(
+        &mut self,
+        entries: usize,
+        bytes: usize,
+        is_aborted: &AtomicBool,
+    ) -> Result<Vec<u8>, Fault> {
+        if let Some(fault) = &self.fault {
+            return Err(fault.clone());
+        }
+        let room = if entries > FEW_ENTRIES { bytes.min(MAX_ROOM_BYTES) } else { 0 };
+        let mut read = Entries::with_capacity(room);
+        let mut read_bytes = 0;
+        while read.count < entries && read_bytes <= bytes {
+            if is_aborted.load(Relaxed) {
+                return Err(Fault::Aborted);
+            }
+            match self.step() {
+                Ok(Some((key, value))) => {
+                    read_bytes += key.len() + value.len();
+                    read.push(key, value)?;
+                }
+                Ok(None) => return Ok(read.finish(true)),
+                Err(fault) => {
+                    self.fault = Some(fault.clone());
+                    return if read.count == 0 { Err(fault) } else { Ok(read.finish(false)) };
+                }
+            }
+        }
+        Ok(read.finish(false))
+    }
+
+    /// Moves to the next entry of the range, and returns what is wanted of it.
+    fn step(&mut self) -> Result<Option<Entry<'_>>, Fault> {
+        let cursor = match &mut self.cursor {
+            Some(cursor) => cursor,
+            none => {
+                let options = ReadOptions::default().fill_cache(self.plan.fill_cache);
+                none.insert(self.snapshot.cursor_with(&options)?)
+            }
+        };
+        let found = match (mem::replace(&mut self.place, Place::End), self.plan.is_reverse) {
+            (Place::Start, _) => self.plan.find_start(cursor)?,
+            (Place::Target(target), false) => cursor.seek(target)?,
+            (Place::Target(target), true) => cursor.seek_for_prev(target)?,
+            (Place::Entry, false) => cursor.next()?,
+            (Place::Entry, true) => cursor.prev()?,
+            (Place::End, _) => false,
+        };
+        if !found || self.plan.is_past(cursor.key()) {
+            return Ok(None);
+        }
+        self.place = Place::Entry;
+        let key = if self.plan.with_keys { cursor.key() } else { &[] };
+        let value = if self.plan.with_values { cursor.value() } else { &[] };
+        Ok(Some((key, value)))
+    }
+}
+
+impl Plan {
+    fn is_before(&self, key: &[u8]) -> bool {
+        match &self.range.0 {
+            Bound::Included(lower) => key < lower.as_slice(),
+            Bound::Excluded(lower) => key <= lower.as_slice(),
+            Bound::Unbounded => false,
+        }
+    }
+
+    fn is_after(&self, key: &[u8]) -> bool {
+        match &self.range.1 {
+            Bound::Included(upper) => key > upper.as_slice(),
+            Bound::Excluded(upper) => key >= upper.as_slice(),
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// Returns whether a walk that has come to `key` has left the range.
+    fn is_past(&self, key: &[u8]) -> bool {
+        if self.is_reverse { self.is_before(key) } else { self.is_after(key) }
+    }
+
+    fn find_start(&self, cursor: &mut Cursor) -> Result<bool, Fault> {
+        Ok(match (self.is_reverse, &self.range) {
+            (false, (Bound::Unbounded, _)) => cursor.seek_to_first()?,
+            (false, (Bound::Included(lower) | Bound::Excluded(lower), _)) => {
+                let found = cursor.seek(lower)?;
+                if found && self.is_before(cursor.key()) { cursor.next()? } else { found }
+            }
+            (true, (_, Bound::Unbounded)) => cursor.seek_to_last()?,
+            (true, (_, Bound::Included(upper) | Bound::Excluded(upper))) => {
+                let found = cursor.seek_for_prev(upper)?;
+                if found && self.is_after(cursor.key()) { cursor.prev()? } else { found }
+            }
+        })
+    }
+}

@@ -1,0 +1,20 @@
+'use strict'
+
+// Runs the programs of the README in the directory of the first argument, one after the other, and
+// compares what they print with the text that follows them.
+
+const assert = require('assert')
+const fs = require('fs')
+const path = require('path')
+const { execFileSync } = require('child_process')
+
+const directory = process.argv[2]
+const readme = fs.readFileSync(path.join(__dirname, '../README.md'), 'utf8')
+const parts = [...readme.matchAll(/```js\n(.*?)```\n\n```text\n(.*?)```/gs)]
+assert.strictEqual(parts.length, 2)
+parts.forEach(([, program, expected], number) => {
+  const file = path.join(directory, `part-${number}.mjs`)
+  fs.writeFileSync(file, program)
+  const printed = execFileSync(process.execPath, [file], { cwd: directory, encoding: 'utf8' })
+  assert.strictEqual(printed, expected)
+})
