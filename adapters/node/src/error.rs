@@ -1,7 +1,5 @@
 //! Errors as JavaScript sees them: abstract-level's codes, with LevelDB's texts.
 
-use std::io::ErrorKind;
-
 use minikv::Error;
 use napi::bindgen_prelude::{JsObjectValue, JsValue, Object};
 use napi::{Env, Status};
@@ -88,18 +86,10 @@ fn code_of(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// Returns the text of an error, which begins with LevelDB's prefix for its kind.
+/// Returns the text of an error, which begins with LevelDB's prefix for its kind, and names options
+/// as JavaScript does.
 fn text_of(error: &Error) -> String {
     match error {
-        Error::Io { path, source, .. } => {
-            let missing = source.kind() == ErrorKind::NotFound;
-            let kind = if missing { "NotFound" } else { "IO error" };
-            format!("{kind}: {}: {error}", path.display())
-        }
-        Error::Corruption(_) => format!("Corruption: {error}"),
-        Error::Locked { path, holder } => {
-            format!("IO error: lock {}: already held by {holder}", path.display())
-        }
         Error::DatabaseMissing { path } => {
             let path = path.display();
             format!("Invalid argument: {path}: does not exist (createIfMissing is false)")
@@ -107,12 +97,6 @@ fn text_of(error: &Error) -> String {
         Error::DatabaseExists { path } => {
             format!("Invalid argument: {}: exists (errorIfExists is true)", path.display())
         }
-        Error::Unsupported { what: "comparator", name, .. } => {
-            format!("Invalid argument: {name} does not match the comparator of the options")
-        }
-        Error::Unsupported { .. } => format!("Not implemented: {error}"),
-        Error::InvalidArgument { .. } => format!("Invalid argument: {error}"),
-        Error::ReadOnly { reason } => format!("{} (no writes since then)", text_of(reason)),
-        _ => error.to_string(),
+        error => minikv_status::text(error),
     }
 }
