@@ -19,6 +19,10 @@ pub mod block {
     pub use crate::block::{Block, cursor};
 }
 
+pub mod dialect {
+    pub use crate::dialect::indexed_db;
+}
+
 pub mod engine {
     pub use crate::engine::memtable;
     pub use crate::engine::open::directory::{check_files, has_database};

@@ -94,6 +94,7 @@ mod base;
 mod block;
 mod bulk;
 mod db;
+mod dialect;
 mod engine;
 mod format;
 mod keyspace;
@@ -125,6 +126,7 @@ pub use bulk::writer::TableWriter;
 #[doc(no_inline)]
 pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};
+pub use dialect::indexed_db::IndexedDbComparator;
 pub use engine::compact::filter::CompactionDecision;
 pub use engine::delete_range::DeletedRange;
 pub use engine::follow::Refreshed;

@@ -12,6 +12,7 @@ use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Opt
 
 use crate::codec::Format;
 use crate::commands::Command;
+use crate::comparator;
 use crate::definition;
 use crate::error::{CliError, Result, usage};
 
@@ -107,9 +108,10 @@ pub struct Shape {
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration)]
     pub keep_logs_for: Option<Duration>,
 
-    /// Name of the database's comparator [default: byte order]
+    /// Name of the database's comparator [default: the one in its files, or byte order]
     ///
-    /// `ignore` reads a database whose comparator this build does not know, without its key order:
+    /// Known are leveldb.BytewiseComparator and idb_cmp1, that of Chromium's IndexedDB. `ignore`
+    /// reads a database whose comparator this build does not know, without its key order:
     /// for verify, stats, dump, and scan without a range.
     #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub comparator: Option<String>,
@@ -197,13 +199,51 @@ impl Global {
 
     /// Returns the library's options for `db`.
     pub fn options(&self, db: &Path) -> Result<Options> {
+        Ok(self.shape.options()?.comparator(self.comparator(db)?))
+    }
+
+    /// Returns the comparator that `--comparator` names or else that of `db`. Returns byte order
+    /// for a `db` that this build does not know the comparator of: opening it says what it needs.
+    pub fn comparator(&self, db: &Path) -> Result<Arc<dyn Comparator>> {
         if self.ignores_comparator() {
             return Err(CliError::Usage(
                 "--comparator ignore only works with verify, stats, dump and scan".to_string(),
             ));
         }
-        self.shape.check_comparator(db)?;
-        self.shape.options()
+        let Some(name) = &self.shape.comparator else {
+            let known = comparator::name_in(db).and_then(|name| comparator::named(&name));
+            return Ok(known.unwrap_or_else(|| Arc::new(BytewiseComparator)));
+        };
+        comparator::named(name).ok_or_else(|| {
+            let needed = match comparator::name_in(db) {
+                Some(name) if comparator::named(&name).is_some() => {
+                    format!("the database needs {name}, so leave --comparator out")
+                }
+                Some(name) => format!(
+                    "the database needs {name}, unknown to this build too; --comparator ignore \
+                     reads it without its order (verify, stats, dump, scan)"
+                ),
+                None => "leave --comparator out".to_string(),
+            };
+            CliError::Unsupported(format!(
+                "comparator {name:?} is not known, only {} known; {needed}",
+                comparator::KNOWN
+            ))
+        })
+    }
+
+    /// Returns whether the database's keys are in byte order.
+    pub fn has_byte_order(&self) -> Result<bool> {
+        Ok(self.comparator(&self.db()?)?.name() == BytewiseComparator.name())
+    }
+
+    /// Fails unless the database's keys are in byte order, which the option `what` needs.
+    pub fn needs_byte_order(&self, what: &str) -> Result<()> {
+        if self.has_byte_order()? {
+            return Ok(());
+        }
+        let name = self.comparator(&self.db()?)?.name().to_string();
+        Err(CliError::Usage(format!("{what} needs byte order; this database has that of {name}")))
     }
 
     /// Returns whether `--comparator ignore` was given.
@@ -269,25 +309,6 @@ impl Shape {
             )),
             _ => Ok(()),
         }
-    }
-
-    /// Fails if the comparator is unknown. The error names the one that the database needs.
-    fn check_comparator(&self, db: &Path) -> Result<()> {
-        let known = BytewiseComparator.name();
-        let Some(name) = self.comparator.as_deref().filter(|name| *name != known) else {
-            return Ok(());
-        };
-        let needed = match minikv::Db::open_read_only(db, Options::default()) {
-            Ok(_) => format!("the database needs {known}, so leave --comparator out"),
-            Err(minikv::Error::Unsupported { what: "comparator", name, .. }) => format!(
-                "the database needs {name}, unknown to this build too; --comparator ignore reads \
-                 it without its order (verify, stats, dump, scan)"
-            ),
-            Err(_) => "leave --comparator out".to_string(),
-        };
-        Err(CliError::Unsupported(format!(
-            "comparator {name:?} is not known, only {known} is; {needed}"
-        )))
     }
 }
 

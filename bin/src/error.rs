@@ -17,6 +17,8 @@ use std::path::Path;
 
 use minikv::Error as DbError;
 
+use crate::comparator;
+
 pub type Result<T, E = CliError> = std::result::Result<T, E>;
 
 /// The reason why a command did not succeed.
@@ -137,6 +139,11 @@ fn db_message(error: &DbError) -> String {
         DbError::DatabaseExists { .. } => "; name a directory without a database",
         DbError::Corruption(_) => {
             "; `minikv verify` lists all damage, `minikv repair --dry-run` shows what can be saved"
+        }
+        DbError::Unsupported { what, name, .. }
+            if *what == "comparator" && comparator::named(name).is_some() =>
+        {
+            "; leave --comparator out"
         }
         DbError::Unsupported { what, .. } if *what == "comparator" => {
             "; `--comparator ignore` reads it without its order (verify, stats, dump, scan)"

@@ -13,6 +13,7 @@ use minikv::files::{
 use minikv::fs::{DiskFs, Fs};
 use minikv::{BytewiseComparator, Comparator, Error, VerifyReport, files};
 
+use crate::comparator;
 use crate::error::{CliError, Result};
 use crate::output;
 use crate::table_file::open_table;
@@ -48,9 +49,9 @@ impl Survey {
             return Err(CliError::Db(Error::DatabaseMissing { path: dir.to_path_buf() }));
         }
         let mut comparator = BytewiseComparator.name().to_string();
-        if any_order
-            && let Err(Error::Unsupported { what: "comparator", name, .. }) =
-                files::recover_manifest(&DiskFs, dir, &comparator)
+        if let Err(Error::Unsupported { what: "comparator", name, .. }) =
+            files::recover_manifest(&DiskFs, dir, &comparator)
+            && (any_order || comparator::named(&name).is_some())
         {
             comparator = name;
         }

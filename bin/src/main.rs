@@ -5,6 +5,7 @@
 mod args;
 mod codec;
 mod commands;
+mod comparator;
 mod definition;
 mod error;
 mod files;

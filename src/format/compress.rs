@@ -393,6 +393,30 @@ mod tests {
         assert!(error.to_string().contains("bytes after its end"), "{error}");
     }
 
+    /// A fork of goleveldb for Minecraft's worlds compresses every block, also where that saves
+    /// nothing, and flushes a zlib stream before it ends it. The bytes are those of Go's
+    /// `compress/zlib` (Write, Flush, Close) and `compress/flate` (Write, Close).
+    #[cfg(feature = "zlib")]
+    #[test]
+    fn what_forks_of_goleveldb_deflated_is_read() {
+        let streams = [
+            (
+                b"minecraft".repeat(9),
+                "789ccacdcc4b4d2e4a4c2ba11603000000ffff010000ffff5e0f2182",
+                "cacdcc4b4d2e4a4c2ba11603100000ffff",
+            ),
+            (
+                b"\x01\xfe?".to_vec(),
+                "789c62fc670f000000ffff010000ffff0241013f",
+                "62fc670f080000ffff",
+            ),
+        ];
+        for (raw, zlib, deflated) in streams {
+            assert_eq!(decompress(ID_ZSTD_OR_ZLIB, &bytes(zlib)).unwrap(), raw);
+            assert_eq!(decompress(ID_DEFLATE, &bytes(deflated)).unwrap(), raw);
+        }
+    }
+
     #[test]
     fn zlib_and_zstd_are_told_apart() {
         // The headers that zlib writes with windows of 256 bytes to 32 KiB, at its four levels.

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 mod databases;
 mod explain;
+mod indexed_db;
 mod tables;
 mod vectors;
 mod verify;

@@ -15,6 +15,7 @@ use source::{Source, closing, mark_tests, paths, read_all, words};
 /// The layers. `lib.rs` has no number: it may re-export anything.
 const LAYERS: &[(&str, u32)] = &[
     ("base", 0),
+    ("dialect", 1),
     ("format", 1),
     ("block", 2),
     ("filter", 2),

@@ -32,6 +32,9 @@ type Entry = (Vec<u8>, Vec<u8>);
 
 /// Loads all lines at once, or none: `sort` says whether they come in any order.
 pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result<()> {
+    if sort {
+        global.needs_byte_order("--sort")?;
+    }
     let db = super::open(global, true)?;
     let target = name.of_writer(&db)?;
     let options = global.options(db.path())?;

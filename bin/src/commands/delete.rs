@@ -76,6 +76,9 @@ fn delete_if(global: &Global, args: &Args, old: &OsStr) -> Result<()> {
 }
 
 fn delete_range(global: &Global, args: &Args) -> Result<()> {
+    if args.range.prefix.is_some() {
+        global.needs_byte_order("--prefix")?;
+    }
     let range = args.range.range(global)?;
     let name = args.keyspace.name(global)?;
     let db = super::open(global, false)?;

@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::ops::Bound;
 
+use minikv::Comparator;
+use minikv::files::user_key;
+
 use crate::args::Global;
 use crate::error::Result;
 
@@ -28,7 +31,7 @@ pub struct PrefixBounds {
 }
 
 /// Half-open range of keys, `[from, to)`. Without `to` it has no end.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Range {
     from: Vec<u8>,
     to: Option<Vec<u8>>,
@@ -67,6 +70,30 @@ impl Range {
         Range { to: ends.min(), from: from.unwrap_or_default().max(prefix) }
     }
 
+    /// Returns whether keys from `smallest` to `largest`, two internal keys, may be in the range.
+    pub fn overlaps(&self, order: &dyn Comparator, smallest: &[u8], largest: &[u8]) -> bool {
+        let begins = self.from.is_empty() || order.compare(user_key(largest), &self.from).is_ge();
+        let ends = |to| order.compare(user_key(smallest), to).is_lt();
+        begins && self.to.as_deref().is_none_or(ends)
+    }
+
+    /// Returns whether `key` is in the range, and not its first key.
+    pub fn has_inside(&self, order: &dyn Comparator, key: &[u8]) -> bool {
+        let begins = self.from.is_empty() || order.compare(key, &self.from).is_gt();
+        begins && self.to.as_deref().is_none_or(|to| order.compare(key, to).is_lt())
+    }
+
+    /// Takes off and returns what is before `cut`, or with `at_end` what is not.
+    pub fn split_off(&mut self, cut: Vec<u8>, at_end: bool) -> Range {
+        match at_end {
+            false => {
+                let from = std::mem::replace(&mut self.from, cut.clone());
+                Range { from, to: Some(cut) }
+            }
+            true => Range { to: self.to.replace(cut.clone()), from: cut },
+        }
+    }
+
     /// Returns the bounds, for the library.
     pub fn bounds(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
         let from = if self.from.is_empty() { Bound::Unbounded } else { Bound::Included(self.from) };
@@ -80,6 +107,19 @@ fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix[..=last].to_vec();
     end[last] += 1;
     Some(end)
+}
+
+#[cfg(test)]
+impl Range {
+    pub fn between(from: Vec<u8>, to: Option<Vec<u8>>) -> Range {
+        Range { from, to }
+    }
+
+    /// Returns this range and the next one, which begins at its end, as one.
+    pub fn joined(self, next: Range) -> Range {
+        assert_eq!(self.to, Some(next.from));
+        Range { to: next.to, ..self }
+    }
 }
 
 #[cfg(test)]

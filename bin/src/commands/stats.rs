@@ -33,14 +33,12 @@ pub struct Args {
 pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db()?;
     let any_order = global.ignores_comparator();
-    if !any_order {
-        global.options(&dir)?;
-    }
+    let order = if any_order { None } else { Some(global.comparator(&dir)?) };
     let mut survey = Survey::of(&dir, any_order)?;
-    if !any_order {
+    if let Some(order) = order {
         // Level 0 stays in the order of file numbers, that is, of age.
         survey.tables.sort_by(|a, b| {
-            let by_key = || user_key(&a.smallest).cmp(user_key(&b.smallest));
+            let by_key = || order.compare(user_key(&a.smallest), user_key(&b.smallest));
             a.level.cmp(&b.level).then_with(|| if a.level > 0 { by_key() } else { Ordering::Equal })
         });
     }

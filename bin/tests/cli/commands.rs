@@ -351,7 +351,7 @@ fn compact_says_what_it_did() {
 
 #[test]
 fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
-    let place = fixture("chromium/indexeddb");
+    let place = of_unknown_order();
     let before = contents(&place.db());
     let sorted = |text: &str| {
         let mut lines: Vec<_> = text.lines().map(str::to_string).collect();
@@ -376,7 +376,7 @@ fn an_unknown_order_of_keys_can_be_ignored_by_reading_the_files() {
         ignoring(args).fails(2, &["--comparator ignore"]);
     }
     ignoring(&["scan", "--reverse"]).fails(2, &["order"]);
-    place.run(&["verify"]).fails(6, &["idb_cmp1", "--comparator ignore"]);
+    place.run(&["verify"]).fails(6, &["acme_cmp", "--comparator ignore"]);
     assert_eq!(contents(&place.db()), before);
 
     // The newest entry of a key counts, wherever older ones are.
@@ -601,4 +601,74 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
     place.ok(&["compact"]);
     let lost = place.run(&["watch", "--since", "1", "--once"]);
     lost.fails(5, &["after sequence number 1", "no log"]);
+}
+
+#[test]
+fn a_scan_on_several_threads_prints_the_same() {
+    let place = Place::new();
+    let options = Options::default().create_if_missing(true).compression(minikv::Compression::None);
+    let db = Db::open(place.db(), options).unwrap();
+    let value = |number: u64| format!("{number} ").repeat(120);
+    for number in 0..12_000u64 {
+        db.put(format!("{:05}", number * 7919 % 12_000), value(number)).unwrap();
+    }
+    db.compact_range::<&str>(..).unwrap();
+    // In level 0 and in the log.
+    for number in (0..12_000).step_by(5) {
+        db.delete(format!("{number:05}")).unwrap();
+        db.put(format!("{number:05}+"), "new").unwrap();
+    }
+    db.close().unwrap();
+    let scans: [&[&str]; 10] = [
+        &[],
+        &["--reverse"],
+        &["--format", "json", "--key-format", "hex", "--from", "3032", "--to", "3131"],
+        &["--prefix", "03", "--keys-only"],
+        &["--prefix", "03", "--reverse", "--limit", "500"],
+        &["--limit", "9000", "--format", "hex"],
+        &["--limit", "0"],
+        &["--count"],
+        &["--count", "--limit", "9000"],
+        &["--from", "99999"],
+    ];
+    for args in scans {
+        let wanted = place.ok(&[&["scan"], args].concat());
+        for threads in ["1", "2", "5"] {
+            let ran = place.ok(&[&["scan", "--threads", threads], args].concat());
+            assert!(ran == wanted, "{args:?} on {threads}: {} bytes", ran.len());
+        }
+    }
+    place.run(&["scan", "--threads", "0"]).fails(2, &["--threads"]);
+    place.run(&["scan", "--threads", "2", "--keyspace", "a"]).fails(2, &["--keyspace"]);
+    place.run(&["scan", "--threads", "2", "--comparator", "ignore"]).fails(2, &["--threads"]);
+
+    // A closed pipe ends it quietly.
+    let mut command = place.command(&["scan", "--threads", "2"]);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("00000+\tnew"), "{line}");
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), &ended.stderr[..]), (Some(0), &b""[..]));
+
+    // Damage is met at the same entry.
+    let table = largest_table(&place);
+    let mut bytes = fs::read(&table).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&table, bytes).unwrap();
+    for args in [&["scan"][..], &["scan", "--reverse"]] {
+        let wanted = place.run(args);
+        wanted.fails(4, &["checksum"]);
+        let ran = place.run(&[args, &["--threads", "3"]].concat());
+        assert_eq!((ran.code, &ran.stderr), (wanted.code, &wanted.stderr));
+        assert!(ran.stdout == wanted.stdout && !ran.stdout.is_empty(), "{}", ran.stdout.len());
+    }
+}
+
+fn largest_table(place: &Place) -> PathBuf {
+    let files = fs::read_dir(place.db()).unwrap().map(|entry| entry.unwrap().path());
+    let tables = files.filter(|path| path.extension().is_some_and(|ext| ext == "ldb"));
+    tables.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap()
 }

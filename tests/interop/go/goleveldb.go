@@ -3,11 +3,12 @@
 //	goleveldb dump DIR default|strict         prints every key and value, in hex
 //	goleveldb write DIR default|strict ACKS PREFIX COUNT
 //	goleveldb cycle DIR default|strict ACKS FIRST COUNT
+//	goleveldb create DIR default|strict ACKS FIRST COUNT
 //
 // write puts COUNT entries, synced, notes in the file ACKS how many are done, and closes. cycle
 // puts COUNT numbers from FIRST on under 500 keys in turn, unsynced and with a small write buffer,
-// so that logs and tables come and go; ACKS has the last number. What the library answers to a
-// failed open goes to standard output, after "refused: ".
+// so that logs and tables come and go; ACKS has the last number. create does the same to a new
+// database. What the library answers to a failed open goes to standard output, after "refused: ".
 package main
 
 import (
@@ -36,7 +37,9 @@ func main() {
 	if os.Args[3] == "strict" {
 		options.Strict = opt.StrictAll
 	}
-	if os.Args[1] == "cycle" {
+	cycles := os.Args[1] == "cycle" || os.Args[1] == "create"
+	options.ErrorIfMissing = os.Args[1] != "create"
+	if cycles {
 		options.WriteBuffer = 64 << 10
 	}
 	db, err := leveldb.OpenFile(dir, options)
@@ -58,14 +61,14 @@ func main() {
 		count, err := strconv.Atoi(os.Args[6])
 		check(err)
 		first := 1
-		if os.Args[1] == "cycle" {
+		if cycles {
 			first, err = strconv.Atoi(os.Args[5])
 			check(err)
 		}
 		for i := first; i < first+count; i++ {
 			key := fmt.Sprintf("%s%08d", os.Args[5], i)
 			value := "value of " + key
-			if os.Args[1] == "cycle" {
+			if cycles {
 				key = fmt.Sprintf("%04d", i%500)
 				value = fmt.Sprintf("%d:%s", i, strings.Repeat("v", i%900))
 			}

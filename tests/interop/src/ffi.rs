@@ -10,13 +10,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
 
+use minikv::{Comparator, IndexedDbComparator};
+
 use crate::c_api::*;
 
 unsafe extern "C" {
     fn interop_set_reuse_logs(o: *mut COptions, on: u8);
 }
 
-/// LevelDB's options, and whether to use a comparator of reverse byte order.
+/// LevelDB's options, and whether to use another comparator than byte order.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub create_if_missing: bool,
@@ -33,6 +35,8 @@ pub struct Settings {
     pub reuse_logs: bool,
     /// Whether to use reverse byte order, under the name `interop.Reverse`.
     pub reverse: bool,
+    /// Whether to use the order of Chromium's IndexedDB, `idb_cmp1`, as minikv defines it.
+    pub indexed_db: bool,
 }
 
 impl Default for Settings {
@@ -49,6 +53,7 @@ impl Default for Settings {
             bloom_bits: None,
             reuse_logs: false,
             reverse: false,
+            indexed_db: false,
         }
     }
 }
@@ -83,13 +88,13 @@ impl Options {
                 leveldb_options_set_filter_policy(options, filter);
                 filter
             });
-            let comparator = settings.reverse.then(|| {
-                let comparator = leveldb_comparator_create(
-                    null_mut(),
-                    reverse_destroy,
-                    reverse_compare,
-                    reverse_name,
-                );
+            let order: Option<(Compare, Name)> = match settings {
+                Settings { reverse: true, .. } => Some((reverse_compare, reverse_name)),
+                Settings { indexed_db: true, .. } => Some((indexed_db_compare, indexed_db_name)),
+                _ => None,
+            };
+            let comparator = order.map(|(compare, name)| {
+                let comparator = leveldb_comparator_create(null_mut(), no_destroy, compare, name);
                 leveldb_options_set_comparator(options, comparator);
                 comparator
             });
@@ -115,7 +120,10 @@ impl Drop for Options {
     }
 }
 
-extern "C" fn reverse_destroy(_: *mut c_void) {}
+type Compare = extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int;
+type Name = extern "C" fn(*mut c_void) -> *const c_char;
+
+extern "C" fn no_destroy(_: *mut c_void) {}
 
 extern "C" fn reverse_name(_: *mut c_void) -> *const c_char {
     c"test.Reverse".as_ptr()
@@ -131,6 +139,22 @@ extern "C" fn reverse_compare(
     // SAFETY: LevelDB passes two keys that live for the length of the call.
     let (a, b) = unsafe { (bytes(a.cast(), a_len), bytes(b.cast(), b_len)) };
     b.cmp(a) as c_int
+}
+
+extern "C" fn indexed_db_name(_: *mut c_void) -> *const c_char {
+    c"idb_cmp1".as_ptr()
+}
+
+extern "C" fn indexed_db_compare(
+    _: *mut c_void,
+    a: *const c_char,
+    a_len: usize,
+    b: *const c_char,
+    b_len: usize,
+) -> c_int {
+    // SAFETY: LevelDB passes two keys that live for the length of the call.
+    let (a, b) = unsafe { (bytes(a.cast(), a_len), bytes(b.cast(), b_len)) };
+    IndexedDbComparator.compare(a, b) as c_int
 }
 
 fn c_path(path: &Path) -> CString {

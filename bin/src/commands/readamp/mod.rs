@@ -133,6 +133,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let input = Input::of(global, &args)?;
     let report = match &input {
         Input::Db(dir) => {
+            global.needs_byte_order("readamp")?;
             let source =
                 Source::of(dir, readable(global.options(dir)?), global.shape.cache_bytes())?;
             super::report_lost_logs(&source.recovery()?);

@@ -1,0 +1,180 @@
+//! The pieces into which a range is divided, for threads to read: found in the indexes of tables.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::vec;
+
+use minikv::Comparator;
+use minikv::files::{NUM_LEVELS, NewFile, recover_manifest, table_name, user_key};
+use minikv::fs::DiskFs;
+
+use crate::commands::range::Range;
+use crate::table_file::open_table;
+
+/// Size of a piece, in bytes of tables as stored. Smaller pieces take more seeks, larger ones more
+/// memory.
+const PIECE_BYTES: u64 = 512 << 10;
+
+/// The pieces of a range, in the order in which they are printed. Together they are the range,
+/// whatever the files say: those only decide where it is cut.
+pub struct Pieces {
+    /// What is not in a piece yet.
+    rest: Option<Range>,
+    reverse: bool,
+    order: Arc<dyn Comparator>,
+    dir: PathBuf,
+    /// The tables in whose indexes the range is cut, and which are not read yet.
+    tables: vec::IntoIter<NewFile>,
+    /// Where the range is cut next.
+    cuts: VecDeque<Vec<u8>>,
+    /// Bytes of blocks since the last cut.
+    bytes: u64,
+}
+
+impl Pieces {
+    /// Returns the pieces of `range` in the database in `dir`, whose keys `order` orders.
+    pub fn of(dir: PathBuf, order: Arc<dyn Comparator>, range: Range, reverse: bool) -> Pieces {
+        let recovered = recover_manifest(&DiskFs, &dir, order.name());
+        let files = recovered.map_or(Vec::new(), |recovered| recovered.edit.new_files);
+        let mut tables = largest_run(files);
+        tables.retain(|table| range.overlaps(&*order, &table.smallest, &table.largest));
+        tables.sort_by(|a, b| order.compare(user_key(&a.smallest), user_key(&b.smallest)));
+        if reverse {
+            tables.reverse();
+        }
+        let (tables, cuts) = (tables.into_iter(), VecDeque::new());
+        Pieces { rest: Some(range), reverse, order, dir, tables, cuts, bytes: 0 }
+    }
+
+    /// Cuts after every [`PIECE_BYTES`] of a table. A table that cannot be read is not cut: reading
+    /// its entries says what is wrong.
+    fn cut(&mut self, table: &NewFile) {
+        let path = self.dir.join(table_name(table.number));
+        let Ok(mut blocks) = open_table(&path).and_then(|table| Ok(table.blocks()?)) else {
+            return;
+        };
+        // In front of each block is the key that ends the block before it.
+        let mut before: Vec<_> =
+            blocks.iter_mut().map(|b| std::mem::take(&mut b.separator)).collect();
+        if self.reverse {
+            blocks.reverse();
+            before.pop();
+            before.reverse();
+        }
+        for (block, key) in blocks.iter().zip(before) {
+            self.bytes += block.handle.size;
+            if self.bytes >= PIECE_BYTES {
+                self.bytes = 0;
+                self.cuts.push_back(user_key(&key).to_vec());
+            }
+        }
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Range;
+
+    fn next(&mut self) -> Option<Range> {
+        loop {
+            let Some(cut) = self.cuts.pop_front() else {
+                let Some(table) = self.tables.next() else { return self.rest.take() };
+                self.cut(&table);
+                continue;
+            };
+            let rest = self.rest.as_mut()?;
+            if rest.has_inside(&*self.order, &cut) {
+                return Some(rest.split_off(cut, self.reverse));
+            }
+        }
+    }
+}
+
+/// Returns the tables of the level that has most bytes; of level 0, whose tables overlap, only the
+/// largest.
+fn largest_run(files: Vec<NewFile>) -> Vec<NewFile> {
+    let bytes =
+        |level| files.iter().filter(|f| f.level == level).map(|f| f.file_bytes).sum::<u64>();
+    let level = (0..NUM_LEVELS).max_by_key(|&level| bytes(level)).unwrap_or(0);
+    let mut run: Vec<_> = files.into_iter().filter(|file| file.level == level).collect();
+    if level == 0 {
+        run.sort_by_key(|file| file.file_bytes);
+        run.drain(..run.len().saturating_sub(1));
+    }
+    run
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering;
+
+    use minikv::{BytewiseComparator, Compression, Db, IndexedDbComparator, Options};
+
+    use super::*;
+
+    /// Returns the key of a number: of an entry of an object store of IndexedDB.
+    fn key(number: u64) -> Vec<u8> {
+        [&b"\0\x01\x01\x01\x03"[..], &(number as f64).to_le_bytes()].concat()
+    }
+
+    /// Makes a database of 8 MB in two levels.
+    fn database(dir: PathBuf, order: Arc<dyn Comparator>) {
+        let options = Options::default().create_if_missing(true).comparator(order);
+        let db = Db::open(dir, options.compression(Compression::None)).unwrap();
+        for number in 0..8000u64 {
+            db.put(key(number * 7919 % 8000), [number as u8; 1000]).unwrap();
+        }
+        db.compact_range::<Vec<u8>>(..).unwrap();
+        db.put(key(77), "in the log").unwrap();
+        db.close().unwrap();
+    }
+
+    fn range(from: Option<u64>, to: Option<u64>) -> Range {
+        Range::between(from.map(key).unwrap_or_default(), to.map(key))
+    }
+
+    #[test]
+    fn pieces_are_the_range_in_parts_of_about_one_size() {
+        let orders: [Arc<dyn Comparator>; 2] =
+            [Arc::new(BytewiseComparator), Arc::new(IndexedDbComparator)];
+        for order in orders {
+            let dir = tempfile::tempdir().unwrap();
+            let dir = dir.path().join("db");
+            database(dir.clone(), order.clone());
+            let mut ends = [key(1000), key(5000)];
+            ends.sort_by(|a, b| order.compare(a, b));
+            let [from, to] = ends;
+            let ranges = [
+                (range(None, None), 12..18),
+                (Range::between(from.clone(), Some(to.clone())), 1..12),
+                (Range::between(from, None), 1..18),
+                (Range::between(Vec::new(), Some(to.clone())), 1..18),
+                (Range::between(to.clone(), Some(to)), 1..2),
+            ];
+            for (range, count) in ranges {
+                let of = |reverse| {
+                    let range = range.clone();
+                    Pieces::of(dir.clone(), order.clone(), range, reverse).collect::<Vec<_>>()
+                };
+                let (forward, mut back) = (of(false), of(true));
+                back.reverse();
+                for pieces in [forward, back] {
+                    assert!(count.contains(&pieces.len()), "{} of {count:?}", pieces.len());
+                    let whole = pieces.iter().cloned().reduce(|a, b| a.joined(b)).unwrap();
+                    assert_eq!(whole, range);
+                    let ascends = |piece: &Range| match piece.clone().bounds() {
+                        (std::ops::Bound::Included(from), std::ops::Bound::Excluded(to)) => {
+                            order.compare(&from, &to) == Ordering::Less
+                        }
+                        _ => true,
+                    };
+                    assert!(pieces.len() == 1 || pieces.iter().all(ascends));
+                }
+            }
+            // A table that is not there is read as a part of others.
+            std::fs::remove_dir_all(&dir).unwrap();
+            let pieces = Pieces::of(dir, order, range(None, None), false);
+            assert_eq!(pieces.collect::<Vec<_>>(), [range(None, None)]);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The orders of keys that this build knows, and the one that a database has.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use minikv::files::{FileName, LogReader, VersionEdit, list_files};
+use minikv::fs::{DiskFs, Fs};
+use minikv::internals::format::name::{CURRENT, parse_current};
+use minikv::{BytewiseComparator, Comparator, IndexedDbComparator};
+
+/// The names of the orders that this build knows, for messages.
+pub const KNOWN: &str = "leveldb.BytewiseComparator and idb_cmp1 are";
+
+/// Returns the comparator with this name, if this build knows it.
+pub fn named(name: &str) -> Option<Arc<dyn Comparator>> {
+    let known: [Arc<dyn Comparator>; 2] =
+        [Arc::new(BytewiseComparator), Arc::new(IndexedDbComparator)];
+    known.into_iter().find(|comparator| comparator.name() == name)
+}
+
+/// Returns the name of the comparator of the database in `dir`, from the first edit of its
+/// MANIFEST, or of the newest one if CURRENT is missing. Returns `None` for a damaged one: an open
+/// says what is wrong.
+pub fn name_in(dir: &Path) -> Option<String> {
+    let manifest = current(dir).or_else(|| newest_manifest(dir))?;
+    let mut log = LogReader::new(DiskFs.open(&manifest).ok()?, &manifest).ok()?;
+    VersionEdit::decode(log.next().ok()??).ok()?.comparator
+}
+
+fn current(dir: &Path) -> Option<PathBuf> {
+    let contents = std::fs::read(dir.join(CURRENT)).ok()?;
+    let manifest = dir.join(parse_current(&contents).ok()?);
+    manifest.is_file().then_some(manifest)
+}
+
+fn newest_manifest(dir: &Path) -> Option<PathBuf> {
+    let files = list_files(&DiskFs, dir).ok()?;
+    let manifests = files.into_iter().filter(|(_, name)| matches!(name, FileName::Manifest(_)));
+    Some(dir.join(manifests.max_by_key(|(_, name)| name.number())?.0))
+}

@@ -1,0 +1,121 @@
+//! Databases of Chromium's IndexedDB, whose order of keys the command knows by its name.
+
+use super::*;
+
+/// Returns the lines of a command's output.
+fn lines(place: &Place, args: &[&str]) -> Vec<String> {
+    place.text(args).lines().map(str::to_string).collect()
+}
+
+#[test]
+fn an_indexed_db_is_read_in_its_own_order() {
+    let place = fixture("chromium/indexeddb");
+    let before = contents(&place.db());
+    let expected = fs::read_to_string(place.path("expected.tsv")).unwrap();
+    let mut keys: Vec<_> = expected.lines().map(|line| line.split('\t').next().unwrap()).collect();
+    let scanned = lines(&place, &["scan", "--keys-only", "--format", "hex"]);
+    let shown = lines(&place, &["scan", "--keys-only", "--keys", "indexeddb"]);
+    let place_of = |text: &str| shown.iter().position(|line| line == text).expect(text);
+    // Book 2 comes before book 10, as in no order of bytes: 00 01 01 01 03 .. 40, .. 24 40.
+    assert_eq!(place_of("db 1 store 1 data: 2") + 1, place_of("db 1 store 1 data: 3"));
+    assert!(place_of("db 1 store 1 data: 2") < place_of("db 1 store 1 data: 10"));
+    let mut sorted = scanned.clone();
+    sorted.sort();
+    keys.sort();
+    assert!(scanned != sorted && sorted == keys, "{} keys", scanned.len());
+    let mut back = lines(&place, &["scan", "--keys-only", "--format", "hex", "--reverse"]);
+    back.reverse();
+    assert_eq!(back, scanned);
+    // Some keys, found by Get and as the ends of a range.
+    for at in [0, 5, 300, 700, 987] {
+        let key = &scanned[at][..];
+        place.ok(&["get", key, "--key-format", "hex"]);
+        let rest = ["scan", "--count", "--key-format", "hex", "--from", key];
+        assert_eq!(place.text(&rest), format!("{}\n", 988 - at));
+    }
+    // A prefix in bytes, whose keys are not neighbours in every case.
+    let by_prefix = ["scan", "--count", "--key-format", "hex", "--prefix", "000101"];
+    let with_prefix = keys.iter().filter(|key| key.starts_with("000101")).count();
+    assert_eq!(place.text(&by_prefix), format!("{with_prefix}\n"));
+    let limited = [&by_prefix[..], &["--limit", "7"]].concat();
+    assert_eq!(place.text(&limited), "7\n");
+    assert_eq!(lines(&place, &["dump"]).len(), 988);
+    assert!(place.text(&["verify"]).ends_with(": no fault\n"));
+    assert!(place.text(&["stats"]).contains("1 log"));
+    place.ok(&["explain", "--key-format", "hex", &scanned[7]]);
+    place.run(&["verify", "--comparator", "leveldb.BytewiseComparator"]).fails(6, &["leave"]);
+    assert_eq!(contents(&place.db()), before);
+}
+
+#[test]
+fn keys_of_an_indexed_db_are_shown_decoded() {
+    let place = fixture("chromium/indexeddb");
+    let shown = lines(&place, &["scan", "--keys", "indexeddb", "--format", "hex"]);
+    let line = |text: &str| shown.iter().find(|line| line.starts_with(text)).expect(text).as_str();
+    assert_eq!(shown.len(), 988);
+    assert!(shown.iter().all(|line| !line.starts_with("damaged")));
+    assert_eq!(shown[0], "global: schema version\t05");
+    assert!(shown.contains(&"db 1: store 1: name\t0062006f006f006b0073".to_string()));
+    assert!(shown.contains(&"db 1: id of store \"log\"\t02".to_string()));
+    let of_book_196 = line("db 1 store 1 index 31: 99 of 196\t");
+    assert!(of_book_196.ends_with("030000000000806840"), "{of_book_196}");
+    let title = line("db 1 store 1 index 32: \"letter rain garden\" of 2\t");
+    assert!(title.ends_with("030000000000000040"), "{title}");
+    // In JSON the text is a string.
+    let json = lines(&place, &["scan", "--keys", "indexeddb", "--format", "json", "--keys-only"]);
+    assert!(json.contains(&r#"{"key":"db 1: id of store \"log\""}"#.to_string()));
+    place.run(&["scan", "--keys", "chromium"]).fails(2, &["indexeddb"]);
+
+    // Keys of other programs, and damaged ones, are shown as they are.
+    let place = Place::new();
+    place.ok(&["put", "apple", "red"]);
+    place.ok(&["put", r"\x00\x00\x00\x00\x04", "blue"]);
+    let shown = lines(&place, &["scan", "--keys", "indexeddb"]);
+    assert_eq!(shown, ["global: journal of blobs in use\tblue", "damaged: apple\tred"]);
+    let shown = lines(&place, &["scan", "--keys", "indexeddb", "--format", "hex", "--keys-only"]);
+    assert_eq!(shown[1], "damaged: 6170706c65");
+}
+
+#[test]
+fn an_indexed_db_is_written_compacted_copied_and_repaired_in_its_order() {
+    let place = fixture("chromium/indexeddb");
+    let all = place.text(&["dump", "--format", "hex"]);
+    // Key 1000 of store 2: the last of its data, before what says that its keys exist.
+    let key = "00010201030000000000408f40";
+    place.ok(&["put", key, "new", "--key-format", "hex"]);
+    let shown = lines(&place, &["scan", "--keys", "indexeddb", "--keys-only"]);
+    let at = shown.iter().position(|line| line == "db 1 store 2 data: 1000").unwrap();
+    assert_eq!(shown[at - 1], "db 1 store 2 data: 52");
+    assert_eq!(shown[at + 1], "db 1 store 2 exists: 1");
+    // The id of the store in two bytes is the same key.
+    let same = "0401020001030000000000408f40";
+    assert_eq!(place.ok(&["get", same, "--key-format", "hex"]), b"new");
+    place.ok(&["compact"]);
+    assert_eq!(place.ok(&["get", same, "--key-format", "hex"]), b"new");
+    place.ok(&["delete", same, "--key-format", "hex"]);
+    place.ok(&["compact"]);
+    assert_eq!(place.text(&["dump", "--format", "hex"]), all);
+    place.run(&["delete", "--prefix", "a"]).fails(2, &["--prefix needs byte order", "idb_cmp1"]);
+    place.feed(&["load", "--sort"], b"a\tb\n").fails(2, &["--sort needs byte order", "idb_cmp1"]);
+    place.run(&["get", "a", "--keyspace", "k"]).fails(2, &["idb_cmp1"]);
+    place.run(&["readamp"]).fails(2, &["readamp needs byte order", "idb_cmp1"]);
+
+    let copied = place.path("copy").to_str().unwrap().to_string();
+    place.ok(&["checkpoint", &copied]);
+    let copy = run(minikv().args(["dump", "--format", "hex", "--db", &copied]), b"");
+    assert_eq!(String::from_utf8(copy.ok()).unwrap(), all);
+
+    // A new database in this order, from a dump.
+    let new = place.path("new").to_str().unwrap().to_string();
+    let load = ["load", "--format", "hex", "--db", &new, "--comparator", "idb_cmp1"];
+    run(minikv().args(load), all.as_bytes()).ok();
+    let copy = run(minikv().args(["dump", "--format", "hex", "--db", &new]), b"");
+    assert_eq!(String::from_utf8(copy.ok()).unwrap(), all);
+
+    // Without CURRENT, the order is that of the MANIFEST.
+    fs::remove_file(place.db().join("CURRENT")).unwrap();
+    place.run(&["scan"]).fails(4, &["CURRENT"]);
+    place.ok(&["repair"]);
+    assert_eq!(place.text(&["dump", "--format", "hex"]), all);
+    assert!(place.text(&["verify"]).ends_with(": no fault\n"));
+}

@@ -1,0 +1,214 @@
+//! Keys of Chromium's IndexedDB, and their order, `idb_cmp1`. On-disk format: do not change.
+//!
+//! ```text
+//! key      lengths | database id | store id | index id | rest
+//!          1 byte    1 to 8 B      1 to 8 B   1 to 4 B   by kind
+//!
+//! lengths  7 6 5   4 3 2   1 0     the lengths of the three ids, each less one;
+//!          dddd    ssss    ii      the ids are little-endian
+//!
+//! kind, by the first id that fits                  rest
+//! database 0                   global metadata     type, and what follows it:
+//!                                0 to 6              nothing: schema version, largest database id,
+//!                                                    data version, journals of blobs, times
+//!                                50                  bytes: changes that are not complete
+//!                                100                 database id: a free one
+//!                                201                 origin, name: of a database
+//! store 0                      database metadata   type, and what follows it:
+//!                                0 to 5              nothing: origin, name, versions, numbers
+//!                                50                  store id, type: of a store
+//!                                100                 store id, index id, type: of an index
+//!                                150, 151            store id; store id, index id: free ones
+//!                                200                 name: of a store
+//!                                201                 store id, name: of an index
+//! index 1                      data of a store     value
+//! index 2                      existence           value
+//! index 3                      blobs               value
+//! index 30 and up              data of an index    value [sequence number [primary value]]
+//!
+//! type     1 byte              number   varint, 64 bits
+//! name     number of UTF-16 units, then the units, big-endian
+//! value    5                               less than all others
+//!          3 | double, little-endian       a number
+//!          2 | double, little-endian       a date, in milliseconds since 1970
+//!          1 | name                        a string
+//!          6 | number of bytes, bytes      a binary
+//!          4 | number of values, values    an array
+//!          0                               greater than all others
+//! ```
+//!
+//! Values are listed in their order: 5 < 3 < 2 < 1 < 6 < 4 < 0. Within a type, numbers are ordered
+//! as numbers, strings and binaries by bytes, arrays value by value. Ids come first: the database,
+//! then the store, then the index. In the data of an index, keys of one value are ordered by the
+//! primary value and then by the sequence number.
+//!
+//! Keys may be equal and differ in bytes: an id may be stored in more bytes than it takes, 0 and -0
+//! are the same number, what follows a complete key does not count, and neither does a sequence
+//! number without a primary value.
+
+mod order;
+// For the command and for tests.
+#[cfg(any(test, feature = "internals"))]
+mod text;
+
+use crate::base::comparator::Comparator;
+
+#[cfg(any(test, feature = "internals"))]
+pub use text::describe;
+
+/// The order of Chromium's IndexedDB: `idb_cmp1`.
+///
+/// It opens the folders `IndexedDB/*.indexeddb.leveldb` in a profile of Chromium or of a program
+/// made from it, such as those with Electron.
+///
+/// For complete keys this is Chromium's order. Damaged keys, for which Chromium has none, are
+/// ordered by their bytes from the damage on, so that this is a total order of all byte strings.
+/// Keys that are equal may differ in bytes, so filters have no effect.
+///
+/// ```no_run
+/// use minikv::{Db, IndexedDbComparator, Options};
+/// use std::sync::Arc;
+///
+/// let options = Options::default().comparator(Arc::new(IndexedDbComparator));
+/// let dir = "Default/IndexedDB/https_example.org_0.indexeddb.leveldb";
+/// let db = Db::open_read_only(dir, options)?;
+/// println!("{} entries", db.iter()?.count());
+/// # Ok::<(), minikv::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IndexedDbComparator;
+
+impl Comparator for IndexedDbComparator {
+    fn name(&self) -> &str {
+        "idb_cmp1"
+    }
+
+    fn compare(&self, a: &[u8], b: &[u8]) -> std::cmp::Ordering {
+        order::compare(a, b)
+    }
+}
+
+/// What the first bytes of a key say: the ids, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Prefix {
+    database: i64,
+    store: i64,
+    index: i64,
+}
+
+/// What a key is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Global,
+    Database,
+    Data,
+    Exists,
+    Blobs,
+    Index,
+    Unknown,
+}
+
+impl Prefix {
+    fn kind(self) -> Kind {
+        match self {
+            Prefix { database: 0, .. } => Kind::Global,
+            Prefix { store: 0, .. } => Kind::Database,
+            Prefix { index: 1, .. } => Kind::Data,
+            Prefix { index: 2, .. } => Kind::Exists,
+            Prefix { index: 3, .. } => Kind::Blobs,
+            Prefix { index: 30.., .. } => Kind::Index,
+            _ => Kind::Unknown,
+        }
+    }
+}
+
+/// The number of types of global metadata that are a type alone.
+const SIMPLE_GLOBAL: u8 = 7;
+/// The number of types of a database's metadata that are a type alone.
+const SIMPLE_DATABASE: u8 = 6;
+
+/// Types of metadata that have more than a type.
+mod metadata {
+    pub(super) const SCOPES: u8 = 50;
+    pub(super) const FREE_DATABASE: u8 = 100;
+    pub(super) const DATABASE_NAME: u8 = 201;
+
+    pub(super) const STORE: u8 = 50;
+    pub(super) const INDEX: u8 = 100;
+    pub(super) const FREE_STORE: u8 = 150;
+    pub(super) const FREE_INDEX: u8 = 151;
+    pub(super) const STORE_NAME: u8 = 200;
+    pub(super) const INDEX_NAME: u8 = 201;
+}
+
+/// Types of values.
+mod value {
+    pub(super) const MAX: u8 = 0;
+    pub(super) const STRING: u8 = 1;
+    pub(super) const DATE: u8 = 2;
+    pub(super) const NUMBER: u8 = 3;
+    pub(super) const ARRAY: u8 = 4;
+    pub(super) const MIN: u8 = 5;
+    pub(super) const BINARY: u8 = 6;
+}
+
+// Each of these takes what it returns off the start of `rest`. If that is not there, `rest` may be
+// left anywhere.
+
+fn take_prefix(rest: &mut &[u8]) -> Option<Prefix> {
+    let lengths = take_byte(rest)?;
+    Some(Prefix {
+        database: take_id(rest, lengths >> 5)?,
+        store: take_id(rest, lengths >> 2 & 7)?,
+        index: take_id(rest, lengths & 3)?,
+    })
+}
+
+fn take_id(rest: &mut &[u8], length_less_one: u8) -> Option<i64> {
+    let bytes = take_bytes(rest, usize::from(length_less_one) + 1)?;
+    Some(bytes.iter().rev().fold(0, |id, &byte| id << 8 | i64::from(byte)))
+}
+
+fn take_byte(rest: &mut &[u8]) -> Option<u8> {
+    let (&byte, after) = rest.split_first()?;
+    *rest = after;
+    Some(byte)
+}
+
+fn take_bytes<'k>(rest: &mut &'k [u8], count: usize) -> Option<&'k [u8]> {
+    let (bytes, after) = rest.split_at_checked(count)?;
+    *rest = after;
+    Some(bytes)
+}
+
+/// Takes a number of up to ten bytes. Of the tenth, the lowest bit counts.
+fn take_number(rest: &mut &[u8]) -> Option<i64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let byte = take_byte(rest)?;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number as i64);
+        }
+    }
+    None
+}
+
+/// Takes a string: its UTF-16 units, big-endian.
+fn take_string<'k>(rest: &mut &'k [u8]) -> Option<&'k [u8]> {
+    let units = usize::try_from(take_number(rest)?).ok()?;
+    take_bytes(rest, units.checked_mul(2)?)
+}
+
+fn take_binary<'k>(rest: &mut &'k [u8]) -> Option<&'k [u8]> {
+    let count = usize::try_from(take_number(rest)?).ok()?;
+    take_bytes(rest, count)
+}
+
+fn take_double(rest: &mut &[u8]) -> Option<f64> {
+    let bytes = take_bytes(rest, 8)?;
+    Some(f64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests;
