@@ -1,5 +1,5 @@
-//! How fast sorted entries could be loaded at best: blocks of 4 KiB, compressed with snappy, written
-//! to one file and synced, by one thread and without keys' prefixes, filters, an index or checksums.
+//! How fast sorted entries could be loaded at best: blocks of 4 KiB, compressed with snappy,
+//! written to one file and synced, by one thread, without filters, an index or checksums.
 //!
 //! ```text
 //! cargo run --release -p minikv-workloads --example sorted_floor -- ENTRIES FILE
