@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
-use minikv::{Db, ReadOptions, Snapshot, WriteBatch, WriteOptions};
+use minikv::{Bytes, Db, ReadOptions, Snapshot, WriteBatch, WriteOptions};
 use napi::bindgen_prelude::{AsyncTask, Unknown};
 use napi::{CleanupEnvHook, Env};
 use napi_derive::napi;
@@ -105,6 +105,26 @@ impl NativeDatabase {
         work: impl FnOnce(&Handle) -> Result<Reply, Fault> + Send + 'static,
     ) -> napi::Result<AsyncTask<Job>> {
         self.start(env, |this| this.slot.get(), |handle| work(&handle))
+    }
+
+    /// Starts to look `keys` up, which are frames, and to reply with what `encode` makes of the
+    /// values found.
+    fn look_up_many(
+        &self,
+        env: Env,
+        keys: &[u8],
+        flags: u32,
+        snapshot: Option<&NativeSnapshot>,
+        encode: impl Fn(&[Option<Bytes>]) -> Result<Vec<u8>, Fault> + Send + 'static,
+    ) -> napi::Result<AsyncTask<Job>> {
+        self.start(
+            env,
+            |this| Ok((this.moment(snapshot)?, frames::keys(keys)?)),
+            move |(moment, keys)| {
+                let values = moment.multi_get_with(&read_options(flags), &keys)?;
+                Ok(Reply::Frames(encode(&values)?))
+            },
+        )
     }
 
     /// Starts `work` with the open database, which must be open for writing.
@@ -219,14 +239,7 @@ impl NativeDatabase {
         flags: u32,
         snapshot: Option<&NativeSnapshot>,
     ) -> napi::Result<AsyncTask<Job>> {
-        self.start(
-            env,
-            |this| Ok((this.moment(snapshot)?, frames::keys(keys)?)),
-            move |(moment, keys)| {
-                let values = moment.multi_get_with(&read_options(flags), &keys)?;
-                Ok(Reply::Frames(frames::values(&values)?))
-            },
-        )
+        self.look_up_many(env, keys, flags, snapshot, frames::values)
     }
 
     /// Returns a promise of a byte for each of `keys`: 1 if it is present, 0 if not.
@@ -238,14 +251,9 @@ impl NativeDatabase {
         flags: u32,
         snapshot: Option<&NativeSnapshot>,
     ) -> napi::Result<AsyncTask<Job>> {
-        self.start(
-            env,
-            |this| Ok((this.moment(snapshot)?, frames::keys(keys)?)),
-            move |(moment, keys)| {
-                let values = moment.multi_get_with(&read_options(flags), &keys)?;
-                Ok(Reply::Frames(values.iter().map(|value| u8::from(value.is_some())).collect()))
-            },
-        )
+        self.look_up_many(env, keys, flags, snapshot, |values| {
+            Ok(values.iter().map(|value| u8::from(value.is_some())).collect())
+        })
     }
 
     /// Deletes the keys of a range that `snapshot` shows; the first `limit` of them, if there is
@@ -426,7 +434,7 @@ fn get(moment: &Snapshot, key: &[u8], flags: u32) -> Result<Reply, Fault> {
     Ok(reply_of(moment.get_with(&read_options(flags), key)?, flags))
 }
 
-fn reply_of(value: Option<minikv::Bytes>, flags: u32) -> Reply {
+fn reply_of(value: Option<Bytes>, flags: u32) -> Reply {
     match value {
         Some(value) if flags & AS_BUFFER != 0 => Reply::Value(value),
         Some(value) => Reply::Text(value),
