@@ -226,7 +226,7 @@ impl Global {
                 None => "leave --comparator out".to_string(),
             };
             CliError::Unsupported(format!(
-                "comparator {name:?} is not known, only {} known; {needed}",
+                "comparator {name:?} is not known, only {} are known; {needed}",
                 comparator::KNOWN
             ))
         })

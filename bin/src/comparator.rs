@@ -9,7 +9,7 @@ use minikv::internals::format::name::{CURRENT, parse_current};
 use minikv::{BytewiseComparator, Comparator, IndexedDbComparator};
 
 /// The names of the orders that this build knows, for messages.
-pub const KNOWN: &str = "leveldb.BytewiseComparator and idb_cmp1 are";
+pub const KNOWN: &str = "leveldb.BytewiseComparator and idb_cmp1";
 
 /// Returns the comparator with this name, if this build knows it.
 pub fn named(name: &str) -> Option<Arc<dyn Comparator>> {

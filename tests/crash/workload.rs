@@ -392,7 +392,6 @@ impl Kind {
             Step::Put => vec![self.put(rng, now)],
             Step::Delete => vec![(self.key(rng), None)],
             Step::Batch => (0..2 + rng.below(8)).map(|_| self.op(rng, now)).collect(),
-            Step::ShortLived => self.short_lived(rng, now),
             // Spans several pages, and sometimes a block boundary of the log.
             Step::LargeBatch => {
                 let len = if rng.one_in(3) { 12_000 } else { 3_000 };
@@ -666,10 +665,8 @@ impl Run {
         match step {
             Step::Clear => return self.clear().map(|()| true),
             Step::DeleteRange => return self.delete_range().map(|()| true),
+            Step::ShortLived => return self.write_short_lived(now).map(|()| true),
             _ => {}
-        }
-        if matches!(step, Step::ShortLived) {
-            self.db().flush()?;
         }
         match step {
             Step::Sync => self.db().sync()?,
@@ -695,12 +692,6 @@ impl Run {
                     false => write(run.db(), ops, sync),
                 })?;
             }
-        }
-        if matches!(step, Step::ShortLived) {
-            self.db().flush()?;
-            self.model.barrier(self.fs.op_count());
-            self.now.fetch_add(STEP_MILLIS, Relaxed);
-            self.db().wait_idle()?;
         }
         if matches!(step, Step::Sync | Step::Flush | Step::CompactRange | Step::CompactAll) {
             self.model.barrier(self.fs.op_count());
@@ -735,6 +726,17 @@ impl Run {
                 Err(error)
             }
         }
+    }
+
+    /// Writes a table of new keys, and waits until all of them have expired.
+    fn write_short_lived(&mut self, now: u64) -> Result<(), Error> {
+        let ops = self.kind.short_lived(&mut self.rng, now);
+        self.db().flush()?;
+        self.commit(ops, false, |run, ops| write(run.db(), ops, false))?;
+        self.db().flush()?;
+        self.model.barrier(self.fs.op_count());
+        self.now.fetch_add(STEP_MILLIS, Relaxed);
+        self.db().wait_idle()
     }
 
     /// Clears a keyspace.
