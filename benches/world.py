@@ -24,7 +24,7 @@ def value(rng, words, key):
     near = [rng.choice(words) for _ in range(48)]
     blocks = (rng.choice(near) if rng.random() < 0.35 else near[i // 5 % 7] for i in range(BLOCKS))
     names = (
-        b"\x0a\x00\x00\x08\x04\x00name%cminecraft:block_%d" % (9 + i % 7, rng.randrange(300))
+        b"\x0a\x00\x00\x08\x04\x00name%c\x00minecraft:block_%d" % (9 + i % 7, rng.randrange(300))
         for i in range(16)
     )
     return b"\x09\x01" + key[9:10] + b"".join(blocks) + b"".join(names)
