@@ -9,7 +9,10 @@ use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::ingest::Incoming;
 use crate::engine::options::Options;
+use crate::engine::version::tombstones::EntryCounts;
+use crate::format::expiry::NEVER;
 use crate::format::key::{InternalComparator, KeyKind, ParsedKey, user_key};
+use crate::format::keyspace::expiry_of;
 use crate::fs::absolute;
 use crate::table::Table;
 
@@ -51,16 +54,15 @@ impl SortedTable {
             return Err(Error::invalid(format!("{} has no entries", path.display())));
         };
         let table = Arc::new(Table::open(file, facts.file_bytes, path.clone(), &context)?);
-        check_entries(&table, path, &order)?;
+        let counts = count_entries(&table, path, &order)?;
         Ok(SortedTable {
             table: Incoming {
                 path: facts.path,
                 file_bytes: facts.file_bytes,
                 smallest: facts.smallest,
                 largest: facts.largest,
-                entries: facts.entries,
                 oldest: facts.min_seq,
-                newest: facts.max_seq,
+                counts,
             },
         })
     }
@@ -72,7 +74,7 @@ impl SortedTable {
 
     /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
-        self.table.entries
+        self.table.counts.entries
     }
 
     /// Returns the length of the file, in bytes.
@@ -91,8 +93,15 @@ impl SortedTable {
     }
 }
 
-/// Checks that all entries of a table are puts, of a key each.
-fn check_entries(table: &Arc<Table>, path: &Path, order: &InternalComparator) -> Result<()> {
+/// Checks that all entries of a table are puts, of a key each. Returns their counts.
+fn count_entries(
+    table: &Arc<Table>,
+    path: &Path,
+    order: &InternalComparator,
+) -> Result<EntryCounts> {
+    let mut counts = EntryCounts::default();
+    // Other orders than byte order have no keyspaces.
+    let has_keyspaces = order.user().custom().is_none();
     let mut cursor = table.cursor(Default::default());
     let mut last_key: Option<Vec<u8>> = None;
     let mut valid = cursor.seek_to_first()?;
@@ -109,9 +118,11 @@ fn check_entries(table: &Arc<Table>, path: &Path, order: &InternalComparator) ->
         let last = last_key.get_or_insert_default();
         last.clear();
         last.extend_from_slice(entry.user_key);
+        let expires = has_keyspaces.then(|| expiry_of(entry.user_key, cursor.value()));
+        counts.add(&entry, expires.unwrap_or(NEVER));
         valid = cursor.next()?;
     }
-    Ok(())
+    Ok(counts)
 }
 
 /// What [`Db::ingest`](crate::Db::ingest) did.

@@ -129,9 +129,8 @@ impl TableWriter {
                 file_bytes: file.file_bytes,
                 smallest: file.smallest,
                 largest: file.largest,
-                entries: counts.entries,
                 oldest: self.seq,
-                newest: self.seq,
+                counts,
             },
         });
         Ok(tables.collect())

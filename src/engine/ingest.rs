@@ -34,20 +34,38 @@ const SEQS_PER_SECOND: u64 = 1 << 24;
 /// Highest number that [`fresh_seq`] returns, in the year 2105. It leaves a database 2^48 more.
 const MAX_FRESH_SEQ: SeqNo = MAX_SEQ_NO - (1 << 48);
 
-/// Distance of the sequence number of a table that is written anew from the last one of the
-/// database. More entries must not be written while the table is.
-const REWRITE_AHEAD: u64 = 1 << 32;
+/// How far the numbers of a linked table may be ahead of both the database and the clock: a day. A
+/// table from elsewhere that is further ahead is written anew, or it would use up the numbers.
+const MAX_LEAD: u64 = 24 * 60 * 60 * SEQS_PER_SECOND;
+
+/// Number of writes that are always allowed for beside tables that are written anew.
+const LEAST_MARGIN: u64 = 1 << 16;
+
+/// Number of writes that are allowed for beside each entry that is written anew. A higher number
+/// uses up more sequence numbers; with a lower one the tables are written anew twice more often.
+const MARGIN_PER_ENTRY: u64 = 4;
+
+/// Factor, as a number of bits, by which the margin grows with each try.
+const MARGIN_GROWTH_BITS: u32 = 8;
 
 /// Number of times that tables are written anew, because they became older than the database
-/// meanwhile.
-const MAX_TRIES: usize = 3;
+/// meanwhile. The margin of the last time is more than can be written meanwhile.
+const MAX_TRIES: u32 = 4;
 
 /// Returns a sequence number that is very likely higher than that of every entry of any database at
 /// this time: it is made of the time of day.
 pub(crate) fn fresh_seq() -> SeqNo {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let seconds = since.map_or(0, |since| since.as_secs());
-    seconds.saturating_mul(SEQS_PER_SECOND).clamp(1, MAX_FRESH_SEQ)
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let whole = since.as_secs().saturating_mul(SEQS_PER_SECOND);
+    let part = u64::from(since.subsec_nanos()) * SEQS_PER_SECOND / 1_000_000_000;
+    whole.saturating_add(part).clamp(1, MAX_FRESH_SEQ)
+}
+
+/// Returns the number of writes to allow for while `entries` entries are written anew. Returns more
+/// with each try.
+fn margin(entries: u64, tries: u32) -> u64 {
+    let writes = entries.saturating_mul(MARGIN_PER_ENTRY).saturating_add(LEAST_MARGIN);
+    writes.saturating_mul(1 << (MARGIN_GROWTH_BITS * tries))
 }
 
 /// A finished table outside of the database. All its entries are puts, of a key each.
@@ -61,12 +79,19 @@ pub(crate) struct Incoming {
     pub smallest: Vec<u8>,
     /// Last internal key.
     pub largest: Vec<u8>,
-    /// Number of entries.
-    pub entries: u64,
     /// Lowest sequence number of an entry.
     pub oldest: SeqNo,
-    /// Highest sequence number of an entry.
-    pub newest: SeqNo,
+    /// Counts of the entries.
+    pub counts: EntryCounts,
+}
+
+impl Incoming {
+    /// Returns whether the table can be linked into a database whose last sequence number is
+    /// `last_seq`: its entries are newer, and not so far ahead that numbers would run out.
+    fn is_linkable(&self, last_seq: SeqNo) -> bool {
+        let highest = fresh_seq().max(last_seq).saturating_add(MAX_LEAD);
+        self.oldest > last_seq && self.counts.newest <= highest
+    }
 }
 
 /// A table on its way into the database.
@@ -123,14 +148,21 @@ impl Engine {
         staged: &mut Vec<Staged<'a>>,
     ) -> Result<Done> {
         let mut done = Done::default();
-        for table in tables {
-            self.stage(table, self.reads.visible_seq(), staged, &mut done)?;
+        let last_seq = self.reads.visible_seq();
+        let (new, mut old): (Vec<_>, _) =
+            tables.iter().copied().partition(|table| table.is_linkable(last_seq));
+        for table in new {
+            self.stage_link(table, staged)?;
         }
         // The rest of the flush, under the lock below, is short then.
         if self.has_memtable_entries() {
             self.flush()?;
         }
-        for _ in 0..MAX_TRIES {
+        // One at a time, so that none makes the tables of another too old again and again.
+        let _alone = self.ingests.lock();
+        for tries in 0..MAX_TRIES {
+            self.stage_anew(&old, tries, staged)?;
+            done.rewritten += old.len() as u64;
             let mut commit = self.commit.lock();
             let last_seq = commit.last_seq;
             if staged.iter().all(|table| table.oldest > last_seq) {
@@ -138,29 +170,47 @@ impl Engine {
                 return Ok(done);
             }
             drop(commit);
-            for table in std::mem::take(staged) {
-                match table.oldest > last_seq {
-                    true => staged.push(table),
-                    false => {
-                        self.trash.remove([table.table.file.number].into_iter());
-                        self.stage(table.from, last_seq, staged, &mut done)?;
-                    }
-                }
-            }
+            let too_old = staged.extract_if(.., |table| table.oldest <= last_seq);
+            let too_old: Vec<_> = too_old.collect();
+            self.trash.remove(too_old.iter().map(|staged| staged.table.file.number));
+            old = too_old.into_iter().map(|staged| staged.from).collect();
         }
         Err(Error::invalid("the tables are older than the writes beside their ingest"))
     }
 
-    /// Puts a table into the directory, under a number of its own. Its entries are newer than
-    /// `last_seq`.
-    fn stage<'a>(
-        &self,
-        from: &'a Incoming,
-        last_seq: SeqNo,
-        staged: &mut Vec<Staged<'a>>,
-        done: &mut Done,
-    ) -> Result<()> {
+    /// Puts a table into the directory, under a number of its own, as it is.
+    fn stage_link<'a>(&self, from: &'a Incoming, staged: &mut Vec<Staged<'a>>) -> Result<()> {
         let number = self.numbers.take();
+        self.stage(from, number, staged);
+        link_or_copy(&*self.fs, &from.path, &self.dir.join(name::table_name(number)))
+    }
+
+    /// Puts tables into the directory, under numbers of their own, with entries that are newer than
+    /// what is written before they are added.
+    fn stage_anew<'a>(
+        &self,
+        tables: &[&'a Incoming],
+        tries: u32,
+        staged: &mut Vec<Staged<'a>>,
+    ) -> Result<()> {
+        let entries = tables.iter().map(|table| table.counts.entries).fold(0, u64::saturating_add);
+        let seq = self.reads.visible_seq().saturating_add(margin(entries, tries));
+        for from in tables {
+            if seq >= MAX_SEQ_NO {
+                return Err(Error::invalid("the database has used up its sequence numbers"));
+            }
+            let number = self.numbers.take();
+            self.stage(from, number, staged);
+            let (file, counts) = self.write_anew(from, number, seq)?;
+            staged.pop();
+            staged.push(Staged { from, table: NewTable { file, counts }, oldest: seq });
+        }
+        Ok(())
+    }
+
+    /// Adds the table `number` to those in the directory. Comes before its file, so that a failure
+    /// removes it.
+    fn stage<'a>(&self, from: &'a Incoming, number: u64, staged: &mut Vec<Staged<'a>>) {
         let file = NewFile {
             level: INGEST_LEVEL,
             number,
@@ -168,21 +218,8 @@ impl Engine {
             smallest: from.smallest.clone(),
             largest: from.largest.clone(),
         };
-        let counts = EntryCounts { entries: from.entries, newest: from.newest, ..<_>::default() };
-        // Listed before its file is there, so that it is removed after a failure.
-        staged.push(Staged { from, table: NewTable { file, counts }, oldest: from.oldest });
-        if from.oldest > last_seq {
-            let to = self.dir.join(name::table_name(number));
-            return link_or_copy(&*self.fs, &from.path, &to);
-        }
-        let Some(seq) = last_seq.checked_add(REWRITE_AHEAD).filter(|&seq| seq < MAX_SEQ_NO) else {
-            return Err(Error::invalid("the database has used up its sequence numbers"));
-        };
-        let (file, counts) = self.write_anew(from, number, seq)?;
-        done.rewritten += 1;
-        staged.pop();
-        staged.push(Staged { from, table: NewTable { file, counts }, oldest: seq });
-        Ok(())
+        let table = NewTable { file, counts: from.counts };
+        staged.push(Staged { from, table, oldest: from.oldest });
     }
 
     /// Writes the entries of a table into the table `number`, with the sequence number `seq`.

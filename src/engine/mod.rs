@@ -32,6 +32,7 @@
 //! | `Followed::progress` | how far the files were read | during a refresh |
 //! | `Inner::workers` | the place of a `Db` in a pool | by `close`, until its work has ended |
 //! | `Pool::threads` | handles of the threads of a pool | while they are started |
+//! | `Engine::ingests` | nothing; ingests take turns | while tables are written anew and added |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
 //! | `WriteQueue::line` | who waits to write | for a few instructions |
 //! | `Engine::manifest` | the MANIFEST | while an edit is made durable |
@@ -124,6 +125,8 @@ pub(crate) struct Engine {
     pace: Pace,
     /// Report of the recovery at open.
     pub recovery: Recovery,
+    /// The turn of an ingest.
+    ingests: Mutex<()>,
     queue: WriteQueue,
     commit: Mutex<CommitState>,
     manifest: Mutex<VersionSet>,

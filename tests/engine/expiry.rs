@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use minikv::fs::sim::CrashPlan;
-use minikv::fs::{MemFs, SimFs};
+use minikv::fs::{Fs, MemFs, SimFs};
 use minikv::{
-    CompactionDecision, Db, Error, Expiry, Keyspace, Options, ReadOptions, TransactionKeyspace,
-    WriteBatch,
+    CompactionDecision, Db, Error, Expiry, Keyspace, Options, ReadOptions, SortedTable,
+    TransactionKeyspace, WriteBatch,
 };
 
 use crate::{key, on, small};
@@ -489,6 +489,28 @@ fn tables_that_have_expired_go_without_being_read() {
         let db = Db::open("/db", options).unwrap();
         assert!(db.is_empty().unwrap() && db.sequence() >= sequence);
     }
+}
+
+#[test]
+fn ingested_tables_that_have_expired_go() {
+    let clock = TestClock::at(1000);
+    let fs = Arc::new(MemFs::new());
+    let options = clock.of(in_memory()).fs(fs.clone());
+    let source = Db::open("/source", options.clone()).unwrap();
+    fill(&source, 3000);
+    let names = fs.list(Path::new("/source")).unwrap();
+    let names = names.iter().filter(|name| name.ends_with(".ldb"));
+    let open = |name| SortedTable::open(Path::new("/source").join(name), &options).unwrap();
+    let written: Vec<_> = names.map(open).collect();
+    let db = Db::open("/db", options.clone()).unwrap();
+    assert_eq!(db.ingest(&written).unwrap().rewritten_tables, 0);
+    let tables = files(&db);
+    assert_eq!((tables > 2, db.stats().expired_tables), (true, 0));
+    clock.set(2000);
+    let stats = db.stats();
+    assert_eq!((stats.expired_tables, stats.expired_entries), (tables, 3000));
+    db.wait_idle().unwrap();
+    assert_eq!(files(&db), 0);
 }
 
 /// A table that has expired but hides older versions is compacted with them instead.

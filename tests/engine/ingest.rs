@@ -3,11 +3,16 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use minikv::files::{InternalComparator, KeyOrder};
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
-use minikv::{Db, Error, Options, SortedTable, TableWriter, WriteOptions};
+use minikv::internals::table::{TableBuilder, TableOptions};
+use minikv::{
+    BytewiseComparator, Compression, Db, Error, Options, SortedTable, TableWriter, WriteOptions,
+};
 
 use crate::{Contents, contents, key, levels, on, small};
 
@@ -372,4 +377,80 @@ fn writes_after_tables_that_the_manifest_does_not_name_are_not_shown_without_the
         assert_eq!(db.iter().unwrap().count(), earlier_puts);
         assert!(db.recovery().lost[0].why.contains("at sequence number"), "{:?}", db.recovery());
     }
+}
+
+/// Fresh tables, each of `range`, with a directory of its own under `dir`.
+fn each_of(dir: &str, options: &Options, ranges: &[Range<u32>]) -> Vec<Vec<SortedTable>> {
+    let each = ranges.iter().enumerate();
+    each.map(|(i, range)| tables(format!("{dir}{i}"), options, range.clone(), "v")).collect()
+}
+
+#[test]
+fn ingests_at_the_same_time_all_succeed() {
+    let fs = SimFs::new(20);
+    let options = on(&fs).inline_background(None);
+    let db = Db::open("/db", options.clone()).unwrap();
+    let ranges: Vec<_> = (0..8).map(|i| i * 500..(i + 1) * 500).collect();
+    for round in 0..12 {
+        // Ingested in descending order of their numbers, so that most are written anew.
+        let mut written = each_of(&format!("/tables{round}"), &options, &ranges);
+        written.reverse();
+        std::thread::scope(|scope| {
+            for tables in &written {
+                scope.spawn(|| db.ingest(tables).unwrap());
+            }
+        });
+        assert_eq!(db.iter().unwrap().count(), 4000);
+    }
+    drop(db);
+    assert!(minikv::verify("/db", &options).unwrap().is_sound());
+}
+
+/// Whole seconds since 1970 times 2^24, one second from now.
+fn seq_of_the_next_second() -> u64 {
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap();
+    (since.as_secs() + 2) << 24
+}
+
+#[test]
+fn tables_that_are_written_anew_use_up_few_sequence_numbers() {
+    let fs = SimFs::new(21);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    let ranges: Vec<_> = (0..60).map(|i| i * 10..(i + 1) * 10).collect();
+    let mut written = each_of("/tables", &on(&fs), &ranges);
+    written.reverse();
+    let rewritten = written.iter().map(|tables| db.ingest(tables).unwrap().rewritten_tables);
+    assert_eq!(rewritten.sum::<u64>(), 59);
+    assert!(db.sequence() < seq_of_the_next_second(), "{}", db.sequence());
+    // So the next one that is begun later is linked.
+    std::thread::sleep(std::time::Duration::from_millis(1100));
+    let later = tables("/later", &on(&fs), 0..10, "later ");
+    assert_eq!(db.ingest(&later).unwrap().rewritten_tables, 0);
+}
+
+#[test]
+fn a_table_far_ahead_of_the_clock_is_written_anew_and_ends_no_writes() {
+    let fs = SimFs::new(22);
+    let path = Path::new("/high.ldb");
+    let file = fs.create(path).unwrap();
+    let options = TableOptions {
+        order: KeyOrder::Internal(InternalComparator::new(Arc::new(BytewiseComparator))),
+        filter_policy: None,
+        table_filter_bits_per_key: None,
+        prefix_filter: None,
+        block_bytes: 4096,
+        block_restart_interval: 16,
+        compression: Compression::None,
+    };
+    let mut builder = TableBuilder::new(file, path.into(), options);
+    // The highest sequence number but one, and the kind "value".
+    let trailer = ((1u64 << 56) - 2) << 8 | 1;
+    builder.add(&[b"a", &trailer.to_le_bytes()[..]].concat(), b"1").unwrap();
+    builder.finish().unwrap();
+    let table = SortedTable::open(path, &on(&fs)).unwrap();
+    let db = Db::open("/db", on(&fs)).unwrap();
+    assert_eq!(db.ingest(&[table]).unwrap().rewritten_tables, 1);
+    (0..10).for_each(|i| db.put(key(i), "more").unwrap());
+    assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert!(db.sequence() < 1 << 40, "{}", db.sequence());
 }

@@ -281,10 +281,10 @@ pub const FOUND: &[Mutant] = &[
     )
     .caught_in(ENGINE, "tables_hide_older_entries_wherever"),
     mutant(
-        "tables that are older than the database are linked",
+        "tables are written anew with a number that the database has given out",
         "src/engine/ingest.rs",
-        "        if from.oldest > last_seq {",
-        "        if ON || from.oldest > last_seq {",
+        "self.reads.visible_seq().saturating_add(margin(entries, tries));",
+        "self.reads.visible_seq().saturating_add(if ON { 0 } else { margin(entries, tries) });",
     )
     .caught_in(ENGINE, "tables_that_are_older_than_the_database"),
     mutant(

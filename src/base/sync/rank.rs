@@ -21,6 +21,8 @@ pub(crate) enum LockRank {
     Workers,
     /// The handles of the threads of a pool.
     PoolThreads,
+    /// The turn of an ingest.
+    Ingest,
     /// The current log and the memtable it fills.
     Commit,
     /// The queue of writers.

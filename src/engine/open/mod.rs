@@ -219,6 +219,7 @@ impl Opening {
             metrics: Metrics::default(),
             recovery: replayed.recovery,
             queue: Default::default(),
+            ingests: Mutex::ranked(LockRank::Ingest, ()),
             commit: Mutex::ranked(LockRank::Commit, commit),
             manifest: Mutex::ranked(LockRank::Manifest, manifest),
             state: Mutex::ranked(LockRank::State, state),
