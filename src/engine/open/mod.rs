@@ -202,9 +202,8 @@ impl Opening {
         );
         live.insert(commit.log_number);
         self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
-        let mem = commit.mem.clone();
-        let log_number = commit.log_number;
-        let mut state = State::new(mem, log_number, frozen, version, live.into_iter());
+        let (mem, log) = (commit.mem.clone(), commit.log_number);
+        let mut state = State::new(mem, log, frozen, version, live.into_iter());
         state.logs.kept = kept;
         let reads = self.read_state(&state, commit.last_seq, trash.clone(), lock);
         Ok(Arc::new(Engine {

@@ -2,8 +2,8 @@
 //! find the state after some number of commits that includes every acknowledged one, or every
 //! synced one if power was lost.
 //!
-//! `MINIKV_CRASH_STRIDE` is the distance between crashes in operations (default 5; 1 is every
-//! operation), `MINIKV_CRASH_WORKLOADS` the number of workloads (default 6, one of each kind).
+//! `MINIKV_CRASH_STRIDE` is the distance between crashes in operations (default 9; 1 is every
+//! operation), `MINIKV_CRASH_WORKLOADS` the number of workloads (default: one of each kind).
 
 #[path = "../../../crash/model.rs"]
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
@@ -17,6 +17,7 @@ mod rng;
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod workload;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use minikv::fs::Fs;
@@ -25,7 +26,7 @@ use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings};
 use model::hash_of;
 use others::{dump, export, goleveldb};
-use workload::{DIR, Run};
+use workload::{DIR, KINDS, Run};
 
 /// Images between two that goleveldb reads, each in a process of its own.
 const GOLEVELDB_STRIDE: u64 = 8;
@@ -52,8 +53,9 @@ fn leveldb_and_goleveldb_find_a_prefix_after_a_crash_at_any_operation() {
     let home = tempfile::tempdir().unwrap();
     let goleveldb = goleveldb(home.path());
     let (stride, workloads) =
-        (number("MINIKV_CRASH_STRIDE", 5), number("MINIKV_CRASH_WORKLOADS", 6));
+        (number("MINIKV_CRASH_STRIDE", 9), number("MINIKV_CRASH_WORKLOADS", KINDS.len() as u64));
     let (mut images, mut by_goleveldb) = (0, 0);
+    let mut by_kind = BTreeMap::<_, u64>::new();
     for seed in 1..=workloads {
         let run = Run::new(seed).finish();
         for op in (1..=run.fs.op_count()).step_by(stride as usize) {
@@ -65,6 +67,7 @@ fn leveldb_and_goleveldb_find_a_prefix_after_a_crash_at_any_operation() {
                     continue;
                 }
                 images += 1;
+                *by_kind.entry(run.kind.name).or_default() += 1;
                 let asks_goleveldb = images % GOLEVELDB_STRIDE == 0;
                 for reuse_logs in [false, true] {
                     let dir = home.path().join("db");
@@ -90,6 +93,7 @@ fn leveldb_and_goleveldb_find_a_prefix_after_a_crash_at_any_operation() {
             }
         }
     }
+    assert!(by_kind.values().all(|&images| images > 20), "{by_kind:?}");
     println!(
         "{images} crash images of {workloads} workloads: LevelDB finds a prefix in each, and \
          goleveldb in the {by_goleveldb} it was asked for"
