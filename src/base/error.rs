@@ -247,8 +247,8 @@ impl fmt::Display for Error {
             }
             Error::ChangesLost { after, next } => write!(
                 f,
-                "the changes after sequence number {after} are in no log any more; the database \
-                 is at {next}"
+                "the changes after sequence number {after} are in no log any more, because logs \
+                 were removed, or the database was repaired; it is at {next}"
             ),
             Error::Closed => f.write_str("the database is closed"),
         }

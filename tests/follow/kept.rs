@@ -478,6 +478,67 @@ fn a_damaged_kept_log_does_not_keep_a_repair_from_later_logs() {
     assert_eq!(keys, ["0", "1", "2", "3", "4", "live"]);
 }
 
+/// The writes that the repair loses have been seen, and as many come after it.
+#[test]
+fn a_reader_of_changes_gets_an_error_after_a_repair() {
+    for lost in [Loss::LastTable, Loss::LiveLog] {
+        let fs = SimFs::new(1);
+        let options = options(&fs, 1);
+        let db = Db::open(DIR, options.clone()).unwrap();
+        (0..3).for_each(|i| db.put(i.to_string(), "1").unwrap());
+        db.flush().unwrap();
+        (3..6).for_each(|i| db.put(i.to_string(), "1").unwrap());
+        if lost == Loss::LastTable {
+            db.flush().unwrap();
+        }
+        let reader = Db::open_read_only(DIR, options.clone()).unwrap();
+        let mut live = reader.changes_since(db.sequence()).unwrap();
+        assert!(live.next().is_none());
+        let seen = live.sequence();
+        drop(db);
+        lost.inflict(&fs);
+        assert!(!repair(DIR, &options, Default::default()).unwrap().healthy);
+        let db = Db::open(DIR, options.clone()).unwrap();
+        assert_eq!(db.iter().unwrap().count(), 3);
+        (6..12).for_each(|i| db.put(i.to_string(), "2").unwrap());
+        let later = Db::open_read_only(DIR, options).unwrap();
+        for mut changes in [live, later.changes_since(seen).unwrap()] {
+            let error = changes.next().unwrap().unwrap_err();
+            assert!(matches!(error, Error::ChangesLost { after, .. } if after == seen), "{error}");
+            assert!(error.to_string().contains("the database was repaired"), "{error}");
+        }
+        // The follower itself goes on.
+        reader.refresh().unwrap();
+        assert_eq!(reader.iter().unwrap().count(), 9);
+    }
+}
+
+/// What is lost before a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    LastTable,
+    LiveLog,
+}
+
+impl Loss {
+    fn inflict(self, fs: &SimFs) {
+        let end = match self {
+            Loss::LastTable => ".ldb",
+            Loss::LiveLog => ".log",
+        };
+        let names = fs.list(Path::new(DIR)).unwrap();
+        let last = names.iter().filter(|name| name.ends_with(end)).max().unwrap();
+        let path = Path::new(DIR).join(last);
+        match self {
+            Loss::LastTable => fs.remove(&path).unwrap(),
+            Loss::LiveLog => fs.damage(&path, 10, 1).unwrap(),
+        }
+        // The MANIFEST would say how far the sequence numbers went.
+        let manifests = names.iter().filter(|name| name.starts_with("MANIFEST"));
+        manifests.for_each(|name| fs.remove(&Path::new(DIR).join(name)).unwrap());
+    }
+}
+
 #[test]
 fn kept_logs_make_up_for_the_last_edits_of_a_manifest() {
     let fs = SimFs::new(1);

@@ -11,7 +11,9 @@
 //! 4. Logs are replayed as by an open. If the MANIFEST does not say which are live, the logs from
 //!    the first one with a sequence number above every table's are replayed, because flushes are
 //!    done in order.
-//! 5. Nothing is deleted: files taken out of the database are moved to `lost/`.
+//! 5. If no log stays live, the sequence numbers go on far above those found. A reader of changes
+//!    would take new writes for those that were lost if they got the same numbers.
+//! 6. Nothing is deleted: files taken out of the database are moved to `lost/`.
 //!
 //! The order on disk: new tables, then sync their directory · the new MANIFEST, then sync its
 //! directory · hard links in `lost/`, then sync both directories · `CURRENT` · removal of the
@@ -52,6 +54,10 @@ use crate::format::name::{
 };
 use crate::fs::{absolute, sync_dir};
 use crate::table::reader::TableContext;
+
+/// Number of sequence numbers that may belong to writes of which nothing was found. A higher number
+/// leaves fewer to later writes.
+const LOST_SEQS: u64 = 1 << 32;
 
 /// Repairs the database in the directory `dir`, which must not be open. A healthy database is not
 /// changed. Returns a report of the faults and of what was done.
@@ -395,6 +401,7 @@ impl<'a> Repair<'a> {
             }
             edit.last_seq = edit.last_seq.max(Some(first_is.saturating_sub(1)));
         }
+        let mut stay_live = !live.is_empty();
         if live.iter().any(|log| log.is_damaged) || self.survey.has_gap {
             let numbers: Vec<u64> = live.iter().map(|log| log.number).collect();
             let last_seq = self.flush(&numbers, edit.last_seq.unwrap_or(0))?;
@@ -402,6 +409,10 @@ impl<'a> Repair<'a> {
             // The log number will be the MANIFEST's own number, which is above that of every log.
             edit.log_number = None;
             edit.prev_log_number = Some(0);
+            stay_live = false;
+        }
+        if !stay_live {
+            edit.last_seq = edit.last_seq.map(seq_after_repair);
         }
         Ok(edit)
     }
@@ -459,6 +470,15 @@ impl<'a> Repair<'a> {
         }
         self.report.lost_logs = replayed.recovery.lost;
         Ok(replayed.last_seq)
+    }
+}
+
+/// Returns the last sequence number of a repaired database without logs, in which `last_seq` is the
+/// highest number that was found.
+fn seq_after_repair(last_seq: SeqNo) -> SeqNo {
+    match last_seq <= MAX_SEQ_NO / 2 {
+        true => last_seq + LOST_SEQS,
+        false => last_seq,
     }
 }
 
