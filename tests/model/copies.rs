@@ -1,9 +1,10 @@
-//! What others see of the database: a read-only handle that follows it, and backups.
+//! What others see of the database: a read-only handle that follows it, the changes in its logs, and
+//! backups.
 
-use minikv::{Backups, Db, Options};
+use minikv::{Backups, BatchOp, Db, Error, Options};
 
 use crate::order::Model;
-use crate::run::Run;
+use crate::run::{Run, assert_same};
 
 impl Run {
     /// Makes the follower show the present state, and compares it. The follower stays over reopens
@@ -20,6 +21,39 @@ impl Run {
         assert_eq!(follower.recovery().lost, []);
         self.compare_all(&follower);
         self.follower = (!self.rng.one_in(10)).then_some(follower);
+    }
+
+    /// Applies what was committed since the last time to a copy of the state then. It becomes the
+    /// present state, unless changes are lost, which must be said.
+    pub fn copy_changes(&mut self) {
+        let sequence = self.db().sequence();
+        let (from, mut copy) = self.copied.take().unwrap_or((sequence, self.model.clone()));
+        let changes = match (self.rng.one_in(2), &self.follower) {
+            (true, Some(follower)) => follower.changes_since(from),
+            _ => self.db().changes_since(from),
+        };
+        let mut last = from;
+        for batch in changes.unwrap() {
+            let batch = match batch {
+                Err(Error::ChangesLost { after, .. }) => {
+                    self.changes_lost += 1;
+                    return assert_eq!(after, last);
+                }
+                batch => batch.unwrap(),
+            };
+            assert!(batch.sequence() > last, "{} after {last}", batch.sequence());
+            last = batch.sequence() + batch.len() as u64 - 1;
+            for op in &batch {
+                match op.unwrap() {
+                    BatchOp::Put { key, value } => copy.set(key, Some(value)),
+                    BatchOp::Delete { key } => copy.delete(key),
+                }
+            }
+        }
+        assert_eq!(last, sequence);
+        assert_same(copy.all(), &self.model.all());
+        self.changes_copied += u64::from(last > from);
+        self.copied = Some((last, copy));
     }
 
     /// Adds a backup, removes old ones, or restores one.

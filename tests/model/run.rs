@@ -8,7 +8,7 @@ use bytes::Bytes;
 use minikv::fs::sim::{CrashPlan, Holes};
 use minikv::{
     BloomFilterPolicy, Compression, Cursor, Db, DeletedRange, FilterPolicy, Iter, Options,
-    ReadOnlyDb, ReadOptions, Snapshot, TableWriter, WriteBatch, WriteOptions,
+    ReadOnlyDb, ReadOptions, Resources, Snapshot, TableWriter, WriteBatch, WriteOptions,
 };
 
 use crate::comparators::Order;
@@ -45,6 +45,12 @@ impl Config {
             config.reuse_logs = rng.one_in(2);
             config.cache_bytes = *rng.pick(&[0, 4 << 10, 8 << 20]);
         }
+        let resources = match config.change_options && rng.one_in(2) {
+            true => Resources::default().memory_bytes(*rng.pick(&[1 << 20, 8 << 20])),
+            false => Resources::default(),
+        };
+        let kept_log_bytes =
+            if config.change_options { *rng.pick(&[0, 32 << 10, 1 << 20]) } else { 0 };
         let filter = config
             .bloom_bits
             .map(|bits| Arc::new(BloomFilterPolicy::new(bits)) as Arc<dyn FilterPolicy>);
@@ -58,6 +64,8 @@ impl Config {
             .compression(config.compression)
             .reuse_logs(config.reuse_logs)
             .block_cache_bytes(config.cache_bytes)
+            .resources(&resources)
+            .keep_logs_bytes(kept_log_bytes)
             .comparator(self.order.comparator())
     }
 }
@@ -93,6 +101,11 @@ pub struct Run {
     db: Option<Db>,
     /// A handle that follows the database.
     pub follower: Option<ReadOnlyDb>,
+    /// A sequence number, and the state at it.
+    pub copied: Option<(u64, Model)>,
+    /// How often changes were copied, and how often some were lost.
+    pub changes_copied: u64,
+    pub changes_lost: u64,
     /// The numbers of the backups, with the states of which they were made.
     pub backups: Vec<(u64, Model)>,
     pub model: Model,
@@ -131,6 +144,9 @@ pub fn run(config: Config, home: Home, seed: u64, operations: u64) -> [bool; LEV
         rng,
         db: Some(db),
         follower: None,
+        copied: None,
+        changes_copied: 0,
+        changes_lost: 0,
         backups: Vec::new(),
         journal: Journal::new(model.clone()),
         model,
@@ -160,7 +176,9 @@ impl Run {
         match self.rng.below(1000) {
             0..300 => self.put(),
             300..330 => self.use_keyspace(),
-            330..450 => self.delete(),
+            330..440 => self.delete(),
+            440..446 => self.update(),
+            446..450 => self.copy_changes(),
             450..500 => self.write_batch(),
             500..730 => self.look_up(),
             730..770 => self.transact(),
@@ -246,6 +264,23 @@ impl Run {
         let options = WriteOptions::default().sync(sync);
         self.db().delete_with(&options, &key).unwrap();
         self.written(vec![(key, None)], sync);
+    }
+
+    /// Changes a value to one that depends on it, or removes it.
+    fn update(&mut self) {
+        let key = self.key();
+        let expected = self.model.get(&key).map(<[u8]>::to_vec);
+        let removes = self.rng.one_in(3);
+        let change = |old: Option<&[u8]>| {
+            assert_eq!(old, expected.as_deref());
+            (!removes).then(|| [old.unwrap_or(b"none"), b"+"].concat())
+        };
+        let new = self.db().update(&key, change).unwrap();
+        assert_eq!(new.is_none(), removes);
+        // No value for none is no write.
+        if expected.is_some() || new.is_some() {
+            self.written(vec![(key, new.map(|new| new.to_vec()))], false);
+        }
     }
 
     fn write_batch(&mut self) {
@@ -555,6 +590,8 @@ impl Run {
         let after = self.home.after_crash(&plan).expect("a home that can crash");
         self.drop_views();
         self.follower = None;
+        // The numbers of lost writes go to others.
+        self.copied = None;
         self.db = None;
         self.home = after;
         let options = self.config.options(&self.home, &mut self.rng);
@@ -629,7 +666,14 @@ impl Run {
         self.reopen();
         self.db().compact_range::<&[u8]>(..).unwrap();
         self.compare_all(self.db());
-        println!("«{}»: {} entries are left", self.config.name, self.model.len());
+        println!(
+            "«{}»: {} entries are left; changes were copied {} times, and lost {} times",
+            self.config.name,
+            self.model.len(),
+            self.changes_copied,
+            self.changes_lost
+        );
+        assert!(self.operation < 20_000 || self.changes_copied > 0, "no change was copied");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use bytes::Bytes;
-use minikv::{Db, Error, Result, Transaction, WriteOptions};
+use minikv::{Db, Error, Result, Savepoint, Transaction, WriteOptions};
 
 use crate::comparators::Order;
 use crate::crash::Change;
@@ -27,6 +27,14 @@ pub struct Open {
     /// The ranges that others have deleted since. They may conflict with reads that found nothing
     /// there, too.
     deleted: Vec<Bounds>,
+    savepoint: Option<Saved>,
+}
+
+/// A savepoint, with what the transaction showed and had changed at it.
+struct Saved {
+    savepoint: Savepoint,
+    model: Model,
+    changes: usize,
 }
 
 impl Open {
@@ -39,6 +47,7 @@ impl Open {
             reads: Vec::new(),
             written: Vec::new(),
             deleted: Vec::new(),
+            savepoint: None,
         }
     }
 
@@ -54,15 +63,10 @@ impl Open {
 
     /// Reads or writes `key`, or reads the range from it to `other`.
     pub fn step(&mut self, rng: &mut Rng, operation: u64, key: Vec<u8>, other: Vec<u8>) {
-        match rng.below(8) {
-            0..2 => {
-                let is_own = self.changes.iter().any(|change| self.same(&change.0, &key));
-                let found = self.transaction.get(&key).unwrap();
-                assert_eq!(found.as_deref(), self.model.get(&key), "{key:x?} in a transaction");
-                if !is_own {
-                    self.reads.push((Bound::Included(key.clone()), Bound::Included(key)));
-                }
-            }
+        match rng.below(12) {
+            0..2 => self.look_up(rng, key, other),
+            8 => self.walk(rng, &key),
+            9 => self.save_or_roll_back(rng),
             2 => {
                 let found = self.transaction.get_untracked(&key).unwrap();
                 assert_eq!(found.as_deref(), self.model.get(&key), "{key:x?} untracked");
@@ -76,6 +80,77 @@ impl Open {
                 }
                 self.model.set(&key, new.as_deref());
                 self.changes.push((key, new));
+            }
+        }
+    }
+
+    /// Reads one key or two.
+    fn look_up(&mut self, rng: &mut Rng, key: Vec<u8>, other: Vec<u8>) {
+        let expected = self.model.get(&key);
+        let mut read = vec![key.clone()];
+        match rng.below(3) {
+            0 => {
+                let found = self.transaction.get(&key).unwrap();
+                assert_eq!(found.as_deref(), expected, "{key:x?} in a transaction");
+            }
+            1 => {
+                let found = self.transaction.contains_key(&key).unwrap();
+                assert_eq!(found, expected.is_some(), "{key:x?} in a transaction");
+            }
+            _ => {
+                let found = self.transaction.multi_get(&[&key, &other]).unwrap();
+                let found: Vec<_> = found.iter().map(Option::as_deref).collect();
+                assert_eq!(found, [expected, self.model.get(&other)], "{key:x?}, {other:x?}");
+                read.push(other);
+            }
+        }
+        for key in read {
+            if !self.changes.iter().any(|change| self.same(&change.0, &key)) {
+                self.reads.push((Bound::Included(key.clone()), Bound::Included(key)));
+            }
+        }
+    }
+
+    /// Moves a cursor a few steps to one side. What lies between is read.
+    fn walk(&mut self, rng: &mut Rng, key: &[u8]) {
+        let mut cursor = self.transaction.cursor().unwrap();
+        let back = rng.one_in(2);
+        let mut expected = match back {
+            true => self.model.at_or_before(key),
+            false => self.model.at_or_after(key),
+        };
+        let mut valid =
+            if back { cursor.seek_for_prev(key).unwrap() } else { cursor.seek(key).unwrap() };
+        let mut last = None;
+        for step in 0..=rng.below(6) {
+            assert_eq!(valid, expected.is_some(), "step {step}, from the back: {back}");
+            let Some((at, value)) = expected else {
+                last = None;
+                break;
+            };
+            assert_eq!((cursor.key(), cursor.value()), (&*at, &*value));
+            expected = if back { self.model.before(&at) } else { self.model.after(&at) };
+            valid = if back { cursor.prev().unwrap() } else { cursor.next().unwrap() };
+            // The step went on to the next entry, which is read too.
+            last = expected.as_ref().map(|(key, _)| key.to_vec());
+        }
+        let (from, to) =
+            (Bound::Included(key.to_vec()), last.map_or(Bound::Unbounded, Bound::Included));
+        self.reads.push(if back { (to, from) } else { (from, to) });
+    }
+
+    /// Sets a savepoint, or takes back what was written since.
+    fn save_or_roll_back(&mut self, rng: &mut Rng) {
+        match &self.savepoint {
+            Some(saved) if rng.one_in(2) => {
+                self.transaction.rollback_to(&saved.savepoint).unwrap();
+                self.model = saved.model.clone();
+                self.changes.truncate(saved.changes);
+            }
+            _ => {
+                let savepoint = self.transaction.savepoint();
+                let (model, changes) = (self.model.clone(), self.changes.len());
+                self.savepoint = Some(Saved { savepoint, model, changes });
             }
         }
     }
@@ -161,9 +236,10 @@ impl Open {
     /// Commits. Returns the changes, unless it conflicts, as it should.
     pub fn commit(self, sync: bool) -> Option<Vec<Change>> {
         let (conflicts, may_conflict) = (self.conflicts(), self.may_conflict());
+        let both = self.written.iter().find(|key| self.has_read(key)).cloned();
         match self.transaction.commit_with(&WriteOptions::default().sync(sync)) {
             Ok(()) => {
-                assert!(!conflicts, "{:x?} were written and read", self.written);
+                assert!(!conflicts, "{both:x?} was written and read");
                 Some(self.changes)
             }
             Err(error) => {
