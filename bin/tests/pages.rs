@@ -136,6 +136,7 @@ fn the_consoles_of_the_pages_show_what_the_commands_print() {
         "docs/keyspaces.md",
         "docs/range-deletes.md",
         "docs/expiry.md",
+        "docs/resources.md",
     ];
     for page in ["README.md"].into_iter().chain(pages) {
         for mut steps in blocks(page, "console") {

@@ -12,6 +12,7 @@
 //! | `kill` | a real process that is really killed |
 //! | `disk` | limits that must cause errors and not signals |
 //! | `outside` | readers at every crash point, between a writer's operations, beside a process |
+//! | `shared` | databases with one budget of memory |
 //!
 //! `MINIKV_CRASH_IMAGES` and `MINIKV_CRASH_FAULTS` set how many images and faults to try (see
 //! `sweep` and `faults`), and `MINIKV_SEED` the first seed. A failure prints the command that
@@ -25,6 +26,7 @@ mod kill;
 mod known_bugs;
 mod model;
 mod outside;
+mod shared;
 mod sweep;
 mod workload;
 

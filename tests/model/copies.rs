@@ -1,5 +1,5 @@
-//! What others see of the database: a read-only handle that follows it, the changes in its logs, and
-//! backups.
+//! What others see of the database: a read-only handle that follows it, the changes in its logs,
+//! and backups.
 
 use minikv::{Backups, BatchOp, Db, Error, Options};
 

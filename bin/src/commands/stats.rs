@@ -19,7 +19,8 @@ const SHOWN_KEY_CHARS: usize = 24;
 /// Print the database's tables and logs
 ///
 /// Lists the tables by level, and the logs whose batches are not in tables yet. Reads the MANIFEST
-/// and the logs, without opening the database and without its lock.
+/// and the logs, without opening the database and without its lock. With --prometheus, opens the
+/// database read-only, and prints the metrics of that open, with the expired tables among them.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// List every table with its first and last key
@@ -28,9 +29,15 @@ pub struct Args {
     /// Print JSON, always with every table
     #[arg(long)]
     json: bool,
+    /// Print metrics in Prometheus's text format
+    #[arg(long, conflicts_with_all = ["tables", "json"])]
+    prometheus: bool,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
+    if args.prometheus {
+        return print_metrics(global);
+    }
     let dir = global.db()?;
     let any_order = global.ignores_comparator();
     let order = if any_order { None } else { Some(global.comparator(&dir)?) };
@@ -55,6 +62,15 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         writer.say(&dir);
     }
     Ok(())
+}
+
+/// Prints the metrics of a read-only open. A scraper takes them from a file or a pipe.
+fn print_metrics(global: &Global) -> Result<()> {
+    let db = super::open_read_only(global)?;
+    let name = global.db()?.display().to_string();
+    let mut stdout = Stdout::open()?;
+    stdout.line(db.stats().prometheus(&[("db", &name)]).trim_end())?;
+    stdout.finish()
 }
 
 /// Number and total size of files.

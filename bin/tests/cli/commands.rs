@@ -319,6 +319,24 @@ fn readers_say_that_they_saw_a_moment_only_beside_a_writer() {
 }
 
 #[test]
+fn stats_prints_metrics_for_prometheus() {
+    let place = Place::new();
+    place.feed(&["load", "--write-buffer", "64KiB"], &many_lines(5000)).ok();
+    place.ok(&["compact"]);
+    let json = json_of(&place.ok(&["stats", "--json"]));
+    let text = place.text(&["stats", "--prometheus"]);
+    let db = place.db();
+    let db = db.display();
+    for (level, tables) in [(0, 0), (1, json["tables"].as_array().unwrap().len())] {
+        let line = format!("\nminikv_level_tables{{db=\"{db}\",level=\"{level}\"}} {tables}\n");
+        assert!(text.contains(&line), "{line} {text}");
+    }
+    assert!(text.contains(&format!("\nminikv_expired_tables{{db=\"{db}\"}} 0\n")), "{text}");
+    assert!(text.starts_with("# HELP minikv_") && text.ends_with('\n'), "{text}");
+    place.run(&["stats", "--prometheus", "--json"]).fails(2, &["cannot be used with"]);
+}
+
+#[test]
 fn stats_lists_tables_with_their_keys_and_counts_nothing_of_its_own() {
     let place = Place::new();
     place.feed(&["load", "--write-buffer", "64KiB"], &many_lines(5000)).ok();

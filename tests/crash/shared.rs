@@ -1,0 +1,100 @@
+//! Databases that share a budget of memory, after a crash at any operation: a flush that one has to
+//! make for the sake of the others loses nothing of any.
+
+use std::sync::Arc;
+
+use minikv::fs::SimFs;
+use minikv::fs::sim::CrashPlan;
+use minikv::{Compression, Db, Options, Resources, WriteOptions, verify};
+
+const DIRS: [&str; 3] = ["/a", "/b", "/c"];
+const BUDGET_BYTES: usize = 1 << 20;
+const PUTS: u32 = 300;
+const VALUE_BYTES: usize = 2000;
+
+fn options(fs: &SimFs, resources: &Resources) -> Options {
+    Options::default()
+        .create_if_missing(true)
+        .fs(Arc::new(fs.clone()))
+        .compression(Compression::None)
+        .resources(resources)
+        .preallocate_logs(false)
+        .inline_background(Some(3))
+}
+
+fn key(i: u32) -> String {
+    format!("key{i:04}")
+}
+
+/// What was written of a database when, in operations of the filesystem.
+#[derive(Default)]
+struct Written {
+    /// Number of operations before and after each put.
+    puts: Vec<(u64, u64)>,
+    /// Number of operations after a sync, and of puts before it.
+    synced: Vec<(u64, usize)>,
+}
+
+impl Written {
+    /// Returns the fewest and most puts that a crash at operation `op` may leave.
+    fn bounds(&self, op: u64, power_loss: bool) -> (usize, usize) {
+        let acknowledged = self.puts.iter().filter(|(_, after)| *after <= op).count();
+        let begun = self.puts.iter().filter(|(before, _)| *before < op).count();
+        let synced = self.synced.iter().filter(|(after, _)| *after <= op).map(|&(_, puts)| puts);
+        (if power_loss { synced.max().unwrap_or(0) } else { acknowledged }, begun)
+    }
+}
+
+#[test]
+fn databases_that_share_a_budget_lose_nothing_in_a_crash() {
+    let fs = SimFs::new(8);
+    fs.record_history();
+    let resources = Resources::default().memory_bytes(BUDGET_BYTES);
+    let dbs = DIRS.map(|dir| Db::open(dir, options(&fs, &resources)).unwrap());
+    let mut written = DIRS.map(|_| Written::default());
+    for i in 0..PUTS {
+        for (db, written) in dbs.iter().zip(&mut written) {
+            let before = fs.op_count();
+            let sync = i % 50 == 49;
+            let value = vec![i as u8; VALUE_BYTES];
+            db.put_with(&WriteOptions::default().sync(sync), key(i), value).unwrap();
+            written.puts.push((before, fs.op_count()));
+            if sync {
+                written.synced.push((fs.op_count(), written.puts.len()));
+            }
+        }
+    }
+    for db in &dbs {
+        let stats = db.stats();
+        let tables: u64 = stats.levels.iter().map(|level| level.files).sum();
+        let bytes: u64 = stats.levels.iter().map(|level| level.bytes).sum();
+        // A write buffer may have an eighth of the budget, so that these were flushed for others.
+        assert!(tables > 2 && bytes / tables < BUDGET_BYTES as u64 / 8, "{tables}, {bytes} bytes");
+    }
+    drop(dbs);
+    let mut images = 0;
+    for op in (1..=fs.op_count()).step_by(23) {
+        for plan in [CrashPlan::process_kill(), CrashPlan::strict(), CrashPlan::random(op)] {
+            let image = fs.crash_image(&plan.clone().at_op(op));
+            let resources = Resources::default().memory_bytes(BUDGET_BYTES);
+            for (dir, written) in DIRS.iter().zip(&written) {
+                let (least, most) = written.bounds(op, plan != CrashPlan::process_kill());
+                let db = Db::open(dir, options(&image, &resources));
+                let db = db.unwrap_or_else(|error| panic!("{dir}, {op}, {plan}: {error}"));
+                let keys = db.iter().unwrap().map(|entry| entry.unwrap().0);
+                let keys: Vec<_> = keys.collect();
+                assert!(
+                    (least..=most).contains(&keys.len()),
+                    "{dir}, {op}, {plan}: {least} to \
+                    {most}, not {}",
+                    keys.len()
+                );
+                assert!(keys.iter().zip(0..).all(|(found, i)| *found == key(i)), "{dir}, {op}");
+                drop(db);
+                assert!(verify(dir, &options(&image, &resources)).unwrap().is_sound());
+            }
+            images += 1;
+        }
+    }
+    assert!(images > 100, "{images} images");
+}
