@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use minikv::fs::sim::CrashPlan;
+use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv::fs::{Fs, SimFs};
 use minikv::{Backups, Compression, Db, Error, Options, backup};
 
@@ -37,6 +37,30 @@ fn restored(fs: &SimFs, folder: &str, number: Option<u64>) -> Result<Contents, E
 fn put(db: &Db, keys: std::ops::Range<u32>, value: &str) {
     for key in keys {
         db.put(format!("key{key:05}"), value.repeat(20)).unwrap();
+    }
+}
+
+/// A link from one filesystem to another, or on one without links, fails.
+#[test]
+fn a_folder_on_another_filesystem_or_without_links_gets_copies() {
+    const EXDEV: i32 = 18;
+    const EPERM: i32 = 1;
+    for error in [EXDEV, EPERM] {
+        let fs = SimFs::new(2);
+        let db = Db::open("/db", on(&fs)).unwrap();
+        fs.inject(Fault::os_error(error).on(&[OpKind::HardLink]).sticky());
+        let mut states = Vec::new();
+        for round in ["first ", "second ", "third "] {
+            put(&db, 0..500, round);
+            db.flush().unwrap();
+            let made = db.backup("/backups").unwrap();
+            assert_eq!(made.copied_bytes, made.file_bytes, "nothing is linked");
+            states.push(contents(&db));
+        }
+        assert_eq!(Backups::open("/backups", &on(&fs)).unwrap().verify(|_| {}).unwrap(), []);
+        for (number, state) in (1..).zip(&states) {
+            assert_eq!(restored(&fs, "/backups", Some(number)).unwrap(), *state);
+        }
     }
 }
 

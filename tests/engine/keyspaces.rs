@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use minikv::fs::MemFs;
+use minikv::fs::{MemFs, SimFs};
 use minikv::{
     Bytes, Db, DelimitedPrefix, Error, FilterLayout, FixedPrefix, Keyspace, Options, ReadOptions,
     Result, WriteBatch, WriteOptions,
@@ -12,7 +12,7 @@ use minikv::{
 
 use crate::comparators::Order;
 use crate::rng::{Rng, seed};
-use crate::small;
+use crate::{on, small};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Entry = (Vec<u8>, Vec<u8>);
@@ -284,6 +284,19 @@ fn keyspaces_hold_what_maps_hold_through_flushes_compactions_and_reopens() {
     }
     assert_eq!(reader.keyspaces().unwrap(), reader.keyspaces().unwrap());
     twin.compare_all(rng);
+}
+
+#[test]
+fn opening_keyspaces_touches_no_file_and_writes_nothing() {
+    let fs = SimFs::new(1);
+    let db = Db::open("/db", on(&fs)).unwrap();
+    db.put("a", "1").unwrap();
+    let (before, bytes) = (fs.op_count(), db.stats().memtable_bytes);
+    let spaces: Vec<_> = (0..20_000).map(|i| db.keyspace(format!("space{i}")).unwrap()).collect();
+    assert_eq!((fs.op_count(), db.stats().memtable_bytes), (before, bytes));
+    assert_eq!(db.keyspaces().unwrap().len(), 0, "a keyspace is there once it has an entry");
+    spaces[7].put("b", "2").unwrap();
+    assert_eq!(db.keyspaces().unwrap(), ["space7"]);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use minikv::files::{LogReader, Tail};
 use minikv::fs::sim::{CrashPlan, Fault, OpKind, SimFs};
@@ -221,6 +223,47 @@ fn a_sync_is_one_sync_of_the_log_and_none_if_all_is_durable() {
     let crashed = fs.crash_image(&CrashPlan::strict());
     let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
     assert_eq!(db.iter().unwrap().count(), 3);
+}
+
+/// Writers that write and sync while another sync runs need one more sync together.
+#[test]
+fn writers_that_wait_for_a_sync_share_the_next_one() {
+    const WRITERS: usize = 12;
+    let fs = SimFs::new(1);
+    let db = Db::open("/db", small().fs(Arc::new(fs.clone()))).unwrap();
+    db.put("first", "1").unwrap();
+    let (writing, is_syncing) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (others, begun) = (writing.clone(), is_syncing.clone());
+    fs.set_hook(move |operation| {
+        if operation.kind != OpKind::Sync || begun.swap(true, Relaxed) {
+            return;
+        }
+        while others.load(Relaxed) < WRITERS {
+            std::thread::yield_now();
+        }
+        // They have only to reach the queue.
+        std::thread::sleep(Duration::from_millis(100));
+    });
+    let before = db.stats().wal_syncs;
+    std::thread::scope(|scope| {
+        scope.spawn(|| db.sync().unwrap());
+        while !is_syncing.load(Relaxed) {
+            std::thread::yield_now();
+        }
+        for i in 0..WRITERS {
+            let (db, writing) = (&db, &writing);
+            scope.spawn(move || {
+                writing.fetch_add(1, Relaxed);
+                db.put(format!("key{i}"), "1").unwrap();
+                db.sync().unwrap();
+            });
+        }
+    });
+    let syncs = db.stats().wal_syncs - before;
+    assert!((2..=WRITERS as u64 / 2).contains(&syncs), "{syncs} syncs");
+    let crashed = fs.crash_image(&CrashPlan::strict());
+    let db = Db::open("/db", small().fs(Arc::new(crashed))).unwrap();
+    assert_eq!(db.iter().unwrap().count(), 1 + WRITERS);
 }
 
 #[test]
