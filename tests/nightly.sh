@@ -61,7 +61,7 @@ MINIKV_MUTANT=$mutants row mutants 'mutants caught' \
 
 seconds=$((60 / scale > 0 ? 60 / scale : 1))
 if cargo +nightly fuzz --version >/dev/null 2>&1; then
-  for target in log edit block table batch directory operations repair; do
+  for target in log edit block table batch directory operations repair indexed_db; do
     # New inputs are kept apart from the corpus.
     mkdir -p "$out/corpus/$target"
     row "fuzz-$target" 'number_of_executed_units' \

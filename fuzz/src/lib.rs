@@ -10,6 +10,7 @@
 //! | [`directory`] | the files of a database, packed: see [`files`] |
 //! | [`operations`] | operations on a database, see [`operations`](fn@operations) |
 //! | [`repair`] | as `directory` |
+//! | [`indexed_db`] | three keys of Chromium's IndexedDB |
 //!
 //! Each target accepts any bytes, and panics if minikv has a bug. [`mend`] corrects the checksums
 //! of an input, because little of an input with wrong checksums would be read.
@@ -24,7 +25,7 @@ mod tables;
 
 pub use database::directory;
 pub use operations::operations;
-pub use parts::{batch, block, edit, log};
+pub use parts::{batch, block, edit, indexed_db, log};
 pub use repaired::repair;
 pub use tables::table;
 
@@ -45,7 +46,7 @@ pub const MAX_INPUT_BYTES: usize = 1 << 20;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("log", log),
     ("edit", edit),
     ("block", block),
@@ -54,6 +55,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("directory", directory),
     ("operations", operations),
     ("repair", repair),
+    ("indexed_db", indexed_db),
 ];
 
 /// Runs a target. Panics if it takes too much memory.

@@ -1,9 +1,8 @@
-//! Targets for the small formats: log, version edit, block, batch.
+//! Targets for the small formats: log, version edit, block, batch, key of an IndexedDB.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use minikv::BytewiseComparator;
 use minikv::files::VersionEdit;
 use minikv::files::{BatchOp, decode_header, decode_ops};
 use minikv::files::{InternalComparator, KeyOrder, UserComparator};
@@ -11,8 +10,10 @@ use minikv::files::{LogReader, Tail};
 use minikv::fs::{Fs, MemFs};
 use minikv::internals::block::Block;
 use minikv::internals::block::cursor::BlockCursor;
+use minikv::internals::dialect::indexed_db::describe;
 use minikv::internals::format::record::HEADER_BYTES;
 use minikv::internals::log::LogWriter;
+use minikv::{BytewiseComparator, Comparator, IndexedDbComparator};
 use minikv::{Result, WriteBatch};
 
 /// Returns the order of plain keys and that of internal keys.
@@ -189,4 +190,24 @@ pub fn batch(data: &[u8]) {
     again.append(&batch);
     again.check().unwrap();
     assert_eq!(again.len(), 2 * ops.len());
+}
+
+/// Orders three keys of an IndexedDB, and decodes them. The first two bytes are the lengths of the
+/// first two keys. Checks that the order is one: total, and the same from both sides.
+pub fn indexed_db(data: &[u8]) {
+    let Some((lens, rest)) = data.split_first_chunk::<2>() else { return };
+    let (a, rest) = rest.split_at(usize::from(lens[0]).min(rest.len()));
+    let (b, c) = rest.split_at(usize::from(lens[1]).min(rest.len()));
+    let order = |x: &[u8], y: &[u8]| IndexedDbComparator.compare(x, y);
+    for key in [a, b, c] {
+        assert!(order(key, key).is_eq(), "{key:x?} is not itself");
+        let _ = describe(key);
+    }
+    for [x, y, z] in [[a, b, c], [a, c, b], [b, a, c], [b, c, a], [c, a, b], [c, b, a]] {
+        assert_eq!(order(x, y), order(y, x).reverse(), "{x:x?} and {y:x?}");
+        if order(x, y).is_le() && order(y, z).is_le() {
+            let whole = order(x, y).then(order(y, z));
+            assert_eq!(order(x, z), whole, "{x:x?}, {y:x?}, {z:x?}");
+        }
+    }
 }

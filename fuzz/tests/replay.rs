@@ -164,7 +164,7 @@ macro_rules! targets {
     };
 }
 
-targets!(log edit block table batch directory operations repair);
+targets!(log edit block table batch directory operations repair indexed_db);
 
 /// Inputs with a changed byte can be read again once their checksums are corrected, so that targets
 /// reach the code behind the checksums.

@@ -1,5 +1,9 @@
 //! Databases of Chromium's IndexedDB, whose order of keys the command knows by its name.
 
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
 use super::*;
 
 /// Returns the lines of a command's output.
@@ -118,4 +122,70 @@ fn an_indexed_db_is_written_compacted_copied_and_repaired_in_its_order() {
     place.ok(&["repair"]);
     assert_eq!(place.text(&["dump", "--format", "hex"]), all);
     assert!(place.text(&["verify"]).ends_with(": no fault\n"));
+}
+
+/// Lets Chromium open the page `data/indexed_db.html`, and returns what the page says; `None` if
+/// there is no Chromium.
+fn in_chromium(profile: &Path, what: &str) -> Option<String> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/indexed_db.html");
+    let address = listener.local_addr().unwrap();
+    let mut chromium = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"])
+        .args(["--no-first-run", &format!("--user-data-dir={}", profile.display())])
+        .arg(format!("file://{page}#{what}@http://{address}/"))
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    listener.set_nonblocking(true).unwrap();
+    let began = Instant::now();
+    let mut asked = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(_) if began.elapsed() < Duration::from_secs(60) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(error) => {
+                chromium.kill().unwrap();
+                panic!("the page says nothing: {error}");
+            }
+        }
+    };
+    asked.set_nonblocking(false).unwrap();
+    let mut line = String::new();
+    BufReader::new(&asked).read_line(&mut line).unwrap();
+    asked.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
+    // A signal to end, upon which the browser closes its database.
+    let ended = Command::new("kill").arg(chromium.id().to_string()).status().unwrap();
+    assert!(ended.success() && chromium.wait().unwrap().success());
+    let said = line.split_whitespace().nth(1).expect("a request").trim_start_matches("/?");
+    Some(said.replace("%2C", ","))
+}
+
+#[test]
+fn chromium_reads_and_continues_what_the_command_wrote() {
+    let place = Place::new();
+    let profile = place.path("profile");
+    let Some(said) = in_chromium(&profile, "write") else {
+        eprintln!("skipped: no chromium here to open a database in");
+        return;
+    };
+    assert_eq!(said, "written");
+    let dir = profile.join("Default/IndexedDB/file__0.indexeddb.leveldb");
+    let run = |args: &[&str]| {
+        let ran = run(minikv().arg("--db").arg(&dir).args(args), b"");
+        String::from_utf8(ran.ok()).unwrap()
+    };
+    // Of 500 entries each third is deleted, and one in seven of the rest has a size of 3.
+    let expected = "333,333,47,83167,true";
+    for round in 0..2 {
+        run(&["compact"]);
+        let stats = run(&["stats", "--json"]);
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        assert_eq!(stats["logs"]["batches"], 0, "all of it is in tables of the command");
+        assert!(!stats["tables"].as_array().unwrap().is_empty());
+        assert_eq!(in_chromium(&profile, "read").unwrap(), expected, "round {round}");
+        assert_eq!(in_chromium(&profile, "write").unwrap(), "written", "round {round}");
+        assert!(run(&["verify"]).ends_with(": no fault\n"), "round {round}");
+    }
 }
