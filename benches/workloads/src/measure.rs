@@ -155,8 +155,8 @@ pub fn wait_until_quiet() {
     }
 }
 
-/// Returns the total size on disk of the files in `path` and below it, in bytes. A file with several
-/// names counts once.
+/// Returns the total size on disk of the files in `path` and below it, in bytes. A file with
+/// several names counts once.
 ///
 /// # Errors
 /// An I/O error that keeps a directory from being read.

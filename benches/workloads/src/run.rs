@@ -443,7 +443,7 @@ impl Current {
         let (order, changed) = (self.order(3), self.plan.entries.div_ceil(100));
         self.all().put_some(order, changed, generation)?;
         let second = back_up()?;
-        let added = disk_bytes(&folder)? - before;
+        let added = disk_bytes(&folder)?.saturating_sub(before);
 
         self.store.restore(&folder, &restored)?;
         let store = open(&restored, &self.plan.settings)?;

@@ -194,7 +194,7 @@ impl Loaded<'_> {
                 (first..first + puts).map(|position| position % self.entries)
             };
             self.put_each(positions(), order, generation, false)?;
-            let last = positions().last().map_or(0, |position| order.at(position));
+            let last = positions().next_back().map_or(0, |position| order.at(position));
             let start = Instant::now();
             follower.catch_up()?;
             get(last, generation)?;
