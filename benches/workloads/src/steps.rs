@@ -168,7 +168,7 @@ impl Loaded<'_> {
 
     /// Puts `puts` entries in each of `rounds` rounds, with a generation for each round, from
     /// `generation` on. After each round `follower` catches up and gets the last of them, which is
-    /// an operation. Returns the work done.
+    /// an operation. Some of the others are checked, untimed. Returns the work done.
     pub fn follow(
         &self,
         follower: &dyn Follower,
@@ -201,7 +201,8 @@ impl Loaded<'_> {
             let taken = start.elapsed();
             timings.record(taken);
             time += taken;
-            positions().try_for_each(|position| get(order.at(position), generation))?;
+            let mut some = positions().step_by(10);
+            some.try_for_each(|position| get(order.at(position), generation))?;
         }
         Ok(Done { operations: u64::from(rounds), time, timings })
     }

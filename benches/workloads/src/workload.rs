@@ -123,7 +123,7 @@ pub const WORKLOADS: &[Workload] = &[
     workload("loadsorted", Group::Load, Start::Empty, "bulk load in the order of keys"),
     workload("transact", Group::Transactions, Start::Filled, "4 threads, transactions on 2 of 100"),
     workload("keyspaces", Group::Keyspaces, Start::Empty, "put, then get, in 16 keyspaces"),
-    workload("backup", Group::Backup, Start::Rested, "a backup, and one after 1 % more puts"),
+    workload("backup", Group::Backup, Start::Compacted, "a backup, and one after 1 % more puts"),
     workload("follow", Group::Follow, Start::Rested, "a follower catches up with 1,000 puts"),
     workload("filtered", Group::Filtered, Start::Rested, "compact, a filter removes one half"),
     workload("shared", Group::Shared, Start::Empty, "put, then get, 4 databases in 64 MiB"),
