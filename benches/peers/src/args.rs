@@ -86,11 +86,7 @@ fn parse_workload(name: &str) -> Result<&'static Workload, String> {
 impl Args {
     pub fn plan(&self) -> Plan {
         let entries = if self.short { SHORT_ENTRIES } else { FULL_ENTRIES };
-        let settings = Settings {
-            write_buffer_bytes: self.write_buffer_mib << 20,
-            cache_bytes: self.cache_mib << 20,
-            transactions: false,
-        };
+        let settings = Settings::new(self.write_buffer_mib << 20, self.cache_mib << 20);
         Plan {
             entries: self.entries.unwrap_or(entries),
             most_operations: self.most_operations,

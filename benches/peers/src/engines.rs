@@ -104,7 +104,7 @@ impl Engine {
             "minikv, {filter} 10 bits, blocks 4 KiB, snappy, checksums verified; CRC-32C in \
              hardware"
         );
-        Ok(Box::new(Minikv::open(dir, options, describe)?))
+        Ok(Box::new(Minikv::open(dir, options, settings, describe)?))
     }
 }
 
@@ -115,9 +115,7 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        let settings =
-            Settings { write_buffer_bytes: 1 << 20, cache_bytes: 1 << 20, transactions: false };
-        Plan { entries: 1000, settings, ..Plan::default() }
+        Plan { entries: 1000, settings: Settings::new(1 << 20, 1 << 20), ..Plan::default() }
     }
 
     #[test]

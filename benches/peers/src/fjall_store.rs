@@ -1,19 +1,56 @@
 //! fjall as a [`Store`].
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use fjall::compaction::filter::{
+    CompactionFilter, CompactionFilterResult, Context, Factory, ItemAccessor, Verdict,
+};
 use fjall::config::{BlockSizePolicy, BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry};
 use fjall::{
     Database, Guard, Keyspace, KeyspaceCreateOptions, OptimisticTxDatabase, OptimisticWriteTx,
     PersistMode, Readable,
 };
-use minikv_workloads::{Direction, Ended, Entry, Result, Settings, Source, Store, Transact};
+use minikv_workloads::{
+    Direction, Ended, Entry, Group, Result, Settings, Source, Space, Store, Transact, is_removed,
+};
 
 pub struct Fjall {
     keys: Keyspace,
     db: Database,
     transactions: Option<OptimisticTxDatabase>,
+    settings: Settings,
+}
+
+/// The compaction filter, which has no state.
+struct Half;
+
+impl Factory for Half {
+    fn name(&self) -> &str {
+        "half"
+    }
+
+    fn make_filter(&self, _: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(Half)
+    }
+}
+
+impl CompactionFilter for Half {
+    fn filter_item(&mut self, item: ItemAccessor<'_>, _: &Context) -> CompactionFilterResult {
+        Ok(match is_removed(item.key()) {
+            true => Verdict::Remove,
+            false => Verdict::Keep,
+        })
+    }
+}
+
+fn keyspace_options(write_buffer_bytes: usize) -> KeyspaceCreateOptions {
+    let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
+    KeyspaceCreateOptions::default()
+        .max_memtable_size(write_buffer_bytes as u64)
+        .data_block_size_policy(BlockSizePolicy::all(4 << 10))
+        .filter_policy(FilterPolicy::all(bloom))
 }
 
 impl Fjall {
@@ -25,16 +62,16 @@ impl Fjall {
         };
         let db = match &transactions {
             Some(transactions) => transactions.inner().clone(),
-            None => Database::builder(dir).cache_size(cache_bytes).open()?,
+            None => {
+                let builder = Database::builder(dir).cache_size(cache_bytes);
+                let is_filtered = settings.filtered;
+                let filters =
+                    move |_: &str| is_filtered.then(|| Arc::new(Half) as Arc<dyn Factory>);
+                builder.with_compaction_filter_factories(Arc::new(filters)).open()?
+            }
         };
-        let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
-        let keys = db.keyspace("default", || {
-            KeyspaceCreateOptions::default()
-                .max_memtable_size(settings.write_buffer_bytes as u64)
-                .data_block_size_policy(BlockSizePolicy::all(4 << 10))
-                .filter_policy(FilterPolicy::all(bloom))
-        })?;
-        Ok(Fjall { keys, db, transactions })
+        let keys = db.keyspace("default", || keyspace_options(settings.write_buffer_bytes))?;
+        Ok(Fjall { keys, db, transactions, settings: *settings })
     }
 }
 
@@ -51,13 +88,35 @@ fn visit_all(
     Ok(())
 }
 
+fn get(keys: &Keyspace, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+    let value = keys.get(key)?;
+    if let Some(value) = &value {
+        found(value);
+    }
+    Ok(value.is_some())
+}
+
 impl Store for Fjall {
+    fn has(&self, group: Group) -> bool {
+        matches!(group, Group::Transactions | Group::Keyspaces | Group::Filtered)
+    }
+
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         self.keys.insert(key, value)?;
-        if sync {
-            self.db.persist(PersistMode::SyncData)?;
-        }
-        Ok(())
+        if sync { self.sync() } else { Ok(()) }
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.db.persist(PersistMode::SyncData)?)
+    }
+
+    fn keyspaces(&mut self, count: usize) -> Result<Vec<Box<dyn Space + '_>>> {
+        let write_buffer_bytes = self.settings.write_buffer_bytes / count;
+        let open = |n: usize| -> Result<Box<dyn Space + '_>> {
+            let options = || keyspace_options(write_buffer_bytes);
+            Ok(Box::new(Named(self.db.keyspace(&n.to_string(), options)?)))
+        };
+        (0..count).map(open).collect()
     }
 
     fn put_batch(&self, entries: &[Entry<'_>]) -> Result<()> {
@@ -79,7 +138,7 @@ impl Store for Fjall {
     }
 
     fn transact(&self, body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
-        let Some(transactions) = &self.transactions else { return Ok(Ended::Unsupported) };
+        let transactions = self.transactions.as_ref().ok_or("not opened for transactions")?;
         let mut running = Running { transaction: transactions.write_tx()?, keys: &self.keys };
         body(&mut running)?;
         Ok(match running.transaction.commit()? {
@@ -89,11 +148,7 @@ impl Store for Fjall {
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.keys.get(key)?;
-        if let Some(value) = &value {
-            found(value);
-        }
-        Ok(value.is_some())
+        get(&self.keys, key, found)
     }
 
     fn scan(
@@ -131,6 +186,19 @@ impl Store for Fjall {
         "fjall: whole-table bloom 10 bits, blocks 4 KiB, lz4 from level 2 on (its default; it has \
          no snappy), checksums verified (xxh3)"
             .to_string()
+    }
+}
+
+/// A keyspace beside the others.
+struct Named(Keyspace);
+
+impl Space for Named {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.0.insert(key, value)?)
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        get(&self.0, key, found)
     }
 }
 

@@ -80,6 +80,23 @@ impl LevelDb {
     }
 }
 
+impl LevelDb {
+    /// Writes the entries in one batch.
+    fn write(&self, entries: &[Entry<'_>], options: *mut CWriteOptions) -> Result<()> {
+        // SAFETY: the batch is made, used and destroyed here; slices as the module says.
+        unsafe {
+            let batch = leveldb_writebatch_create();
+            for (key, value) in entries {
+                let (key, key_len) = (key.as_ptr(), key.len());
+                leveldb_writebatch_put(batch, key, key_len, value.as_ptr(), value.len());
+            }
+            let done = checked(|error| leveldb_write(self.db, options, batch, error));
+            leveldb_writebatch_destroy(batch);
+            done
+        }
+    }
+}
+
 impl Store for LevelDb {
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         let write = if sync { self.write_synced } else { self.write };
@@ -91,17 +108,13 @@ impl Store for LevelDb {
     }
 
     fn put_batch(&self, entries: &[Entry<'_>]) -> Result<()> {
-        // SAFETY: the batch is made, used and destroyed here; slices as the module says.
-        unsafe {
-            let batch = leveldb_writebatch_create();
-            for (key, value) in entries {
-                let (key, key_len) = (key.as_ptr(), key.len());
-                leveldb_writebatch_put(batch, key, key_len, value.as_ptr(), value.len());
-            }
-            let done = checked(|error| leveldb_write(self.db, self.write, batch, error));
-            leveldb_writebatch_destroy(batch);
-            done
-        }
+        self.write(entries, self.write)
+    }
+
+    fn sync(&self) -> Result<()> {
+        // LevelDB has no such operation, but a synced batch makes what was written before durable,
+        // too, even if it is empty.
+        self.write(&[], self.write_synced)
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {

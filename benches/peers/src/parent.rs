@@ -20,7 +20,15 @@ const FILTER_WORKLOADS: &[&str] = &["readmissing", "readmissing-cache8m"];
 
 /// Workloads whose final state is the start of no other workload, so that slow ones can be left out
 /// of repetitions.
-const ENDS: &[&str] = &["fillseq", "fillbatch", "overwrite", "deleterandom", "fillrandom-buffer4m"];
+const ENDS: &[&str] = &[
+    "fillseq",
+    "fillbatch",
+    "overwrite",
+    "deleterandom",
+    "fillrandom-buffer4m",
+    "sync",
+    "keyspaces",
+];
 
 /// Time in seconds above which a workload is not repeated on an engine. A higher limit makes runs
 /// longer.

@@ -3,10 +3,14 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use minikv_workloads::{Direction, Ended, Entry, Result, Settings, Source, Store, Transact};
+use minikv_workloads::{
+    Direction, Ended, Entry, Group, Result, Settings, Source, Space, Store, Transact,
+};
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition};
 
-const TABLE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("default");
+type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
+
+const TABLE: Definition<'_> = Definition::new("default");
 
 /// Number of writes from one durable commit to the next. redb frees no pages without durable
 /// commits.
@@ -24,12 +28,21 @@ impl Redb {
             Database::builder().set_cache_size(settings.cache_bytes).create(dir.join("redb"))?;
         let redb = Redb { db, commits: AtomicU64::new(0) };
         // Reads need the table to exist.
-        redb.write(true, |_| Ok(()))?;
+        redb.sync()?;
         Ok(redb)
     }
 
     fn write(
         &self,
+        is_durable: bool,
+        change: impl FnOnce(&mut Table<'_, &[u8], &[u8]>) -> Result<()>,
+    ) -> Result<()> {
+        self.write_in(TABLE, is_durable, change)
+    }
+
+    fn write_in(
+        &self,
+        table: Definition<'_>,
         is_durable: bool,
         change: impl FnOnce(&mut Table<'_, &[u8], &[u8]>) -> Result<()>,
     ) -> Result<()> {
@@ -39,12 +52,30 @@ impl Redb {
             true => Durability::Immediate,
             false => Durability::None,
         })?;
-        change(&mut transaction.open_table(TABLE)?)?;
+        change(&mut transaction.open_table(table)?)?;
         Ok(transaction.commit()?)
+    }
+
+    fn get_in(
+        &self,
+        table: Definition<'_>,
+        key: &[u8],
+        found: &mut dyn FnMut(&[u8]),
+    ) -> Result<bool> {
+        let table = self.db.begin_read()?.open_table(table)?;
+        let value = table.get(key)?;
+        if let Some(value) = &value {
+            found(value.value());
+        }
+        Ok(value.is_some())
     }
 }
 
 impl Store for Redb {
+    fn has(&self, group: Group) -> bool {
+        matches!(group, Group::Transactions | Group::Keyspaces)
+    }
+
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         self.write(sync, |table| {
             table.insert(key, value)?;
@@ -68,6 +99,17 @@ impl Store for Redb {
         })
     }
 
+    fn sync(&self) -> Result<()> {
+        // A durable commit makes the commits before it durable, too.
+        self.write(true, |_| Ok(()))
+    }
+
+    fn keyspaces(&mut self, count: usize) -> Result<Vec<Box<dyn Space + '_>>> {
+        let space =
+            |n: usize| Box::new(Named { redb: self, name: n.to_string() }) as Box<dyn Space>;
+        Ok((0..count).map(space).collect())
+    }
+
     fn load_sorted(&mut self, entries: &mut Source<'_>) -> Result<()> {
         self.write(true, |table| {
             entries(&mut |key, value| {
@@ -83,12 +125,7 @@ impl Store for Redb {
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let table = self.db.begin_read()?.open_table(TABLE)?;
-        let value = table.get(key)?;
-        if let Some(value) = &value {
-            found(value.value());
-        }
-        Ok(value.is_some())
+        self.get_in(TABLE, key, found)
     }
 
     fn scan(
@@ -130,6 +167,25 @@ impl Store for Redb {
             "redb: a B-tree, no filter, no compression, no log; a put is a transaction of \
              Durability::None, which a crash undoes, every {DURABLE_EVERY}th durable"
         )
+    }
+}
+
+/// A table beside the others.
+struct Named<'a> {
+    redb: &'a Redb,
+    name: String,
+}
+
+impl Space for Named<'_> {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.redb.write_in(Definition::new(&self.name), false, |table| {
+            table.insert(key, value)?;
+            Ok(())
+        })
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        self.redb.get_in(Definition::new(&self.name), key, found)
     }
 }
 

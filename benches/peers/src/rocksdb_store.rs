@@ -2,53 +2,167 @@
 
 use std::path::{Path, PathBuf};
 
-use minikv_workloads::{Direction, Ended, Entry, Result, Settings, Source, Store, Transact};
+use minikv_workloads::{
+    Direction, Ended, Entry, Follower, Group, Result, Settings, Source, Space, Store, Transact,
+    is_removed,
+};
+use rocksdb::backup::{BackupEngine, BackupEngineOptions, RestoreOptions};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, ErrorKind, IngestExternalFileOptions,
-    OptimisticTransactionDB, Options, SstFileWriter, Transaction, WaitForCompactOptions,
-    WriteBatch, WriteBatchWithTransaction, WriteOptions,
+    BlockBasedOptions, Cache, ColumnFamily, CompactionDecision, DB, DBCompressionType,
+    DBPinnableSlice, Env, Error, ErrorKind, IngestExternalFileOptions, OptimisticTransactionDB,
+    Options, SstFileWriter, Transaction, WaitForCompactOptions, WriteBatch,
+    WriteBatchWithTransaction, WriteBufferManager, WriteOptions,
 };
 
 /// Size from which on an ingested table is full, in bytes: that of RocksDB's own tables.
 const SST_BYTES: u64 = 64 << 20;
+/// Numbers of threads that flush and that compact for all databases that share an environment.
+const SHARED_THREADS: (i32, i32) = (1, 2);
 
 pub struct RocksDb {
     db: DB,
     options: Options,
-    /// Where sorted tables are written before they are ingested.
-    tables: PathBuf,
+    settings: Settings,
     synced: WriteOptions,
 }
 
-fn options(settings: &Settings) -> Options {
+/// RocksDB opened for transactions, which is another type.
+pub struct RocksTransactions {
+    db: OptimisticTransactionDB,
+    synced: WriteOptions,
+}
+
+fn block_options(cache: &Cache) -> BlockBasedOptions {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_size(4 << 10);
     blocks.set_bloom_filter(10.0, false);
-    blocks.set_block_cache(&Cache::new_lru_cache(settings.cache_bytes));
+    blocks.set_block_cache(cache);
+    blocks
+}
+
+fn options(blocks: &BlockBasedOptions, settings: &Settings) -> Options {
     let mut options = Options::default();
     options.create_if_missing(true);
-    options.set_block_based_table_factory(&blocks);
+    options.set_block_based_table_factory(blocks);
     options.set_write_buffer_size(settings.write_buffer_bytes);
     options.set_compression_type(DBCompressionType::Snappy);
+    if settings.filtered {
+        options.set_compaction_filter("half", |_, key: &[u8], _: &[u8]| match is_removed(key) {
+            true => CompactionDecision::Remove,
+            false => CompactionDecision::Keep,
+        });
+    }
     options
+}
+
+/// Returns the options of a database by itself.
+fn own_options(settings: &Settings) -> Options {
+    options(&block_options(&Cache::new_lru_cache(settings.cache_bytes)), settings)
+}
+
+/// Returns the options of writes that are synced.
+fn synced() -> WriteOptions {
+    let mut synced = WriteOptions::default();
+    synced.set_sync(true);
+    synced
+}
+
+/// Passes a value to `found`. Returns whether there is one.
+fn show(
+    value: Result<Option<DBPinnableSlice<'_>>, Error>,
+    found: &mut dyn FnMut(&[u8]),
+) -> Result<bool> {
+    let value = value?;
+    if let Some(value) = &value {
+        found(value);
+    }
+    Ok(value.is_some())
 }
 
 impl RocksDb {
     pub fn open(dir: &Path, settings: &Settings) -> Result<RocksDb> {
-        let options = options(settings);
-        let mut synced = WriteOptions::default();
-        synced.set_sync(true);
-        let (db, tables) = (DB::open(&options, dir)?, dir.with_extension("tables"));
-        Ok(RocksDb { db, options, tables, synced })
+        let options = own_options(settings);
+        let db = DB::open(&options, dir)?;
+        Ok(RocksDb { db, options, settings: *settings, synced: synced() })
     }
 }
 
+impl RocksTransactions {
+    pub fn open(dir: &Path, settings: &Settings) -> Result<RocksTransactions> {
+        let db = OptimisticTransactionDB::open(&own_options(settings), dir)?;
+        Ok(RocksTransactions { db, synced: synced() })
+    }
+}
+
+/// The methods of a [`Store`] that both do in the same way. The trait that their databases have in
+/// common cannot be named outside of the crate.
+macro_rules! common_methods {
+    () => {
+        fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
+            Ok(match sync {
+                true => self.db.put_opt(key, value, &self.synced)?,
+                false => self.db.put(key, value)?,
+            })
+        }
+
+        fn delete(&self, key: &[u8]) -> Result<()> {
+            Ok(self.db.delete(key)?)
+        }
+
+        fn sync(&self) -> Result<()> {
+            Ok(self.db.flush_wal(true)?)
+        }
+
+        fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+            show(self.db.get_pinned(key), found)
+        }
+
+        fn scan(
+            &self,
+            from: Option<&[u8]>,
+            direction: Direction,
+            visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+        ) -> Result<()> {
+            let mut iter = self.db.raw_iterator();
+            match (direction, from) {
+                (Direction::Forward, None) => iter.seek_to_first(),
+                (Direction::Forward, Some(from)) => iter.seek(from),
+                (Direction::Backward, None) => iter.seek_to_last(),
+                (Direction::Backward, Some(from)) => iter.seek_for_prev(from),
+            }
+            while let Some((key, value)) = iter.item() {
+                if !visit(key, value) {
+                    break;
+                }
+                match direction {
+                    Direction::Forward => iter.next(),
+                    Direction::Backward => iter.prev(),
+                }
+            }
+            Ok(iter.status()?)
+        }
+
+        fn compact(&mut self) -> Result<()> {
+            self.compact_beside().map(drop)
+        }
+
+        fn compact_beside(&self) -> Result<bool> {
+            self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
+            Ok(true)
+        }
+
+        fn wait_idle(&self) -> Result<bool> {
+            self.db.wait_for_compact(&WaitForCompactOptions::default())?;
+            Ok(false)
+        }
+    };
+}
+
 impl Store for RocksDb {
-    fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
-        Ok(match sync {
-            true => self.db.put_opt(key, value, &self.synced)?,
-            false => self.db.put(key, value)?,
-        })
+    common_methods!();
+
+    fn has(&self, group: Group) -> bool {
+        group != Group::Transactions
     }
 
     fn put_batch(&self, entries: &[Entry<'_>]) -> Result<()> {
@@ -59,45 +173,10 @@ impl Store for RocksDb {
         Ok(self.db.write(batch)?)
     }
 
-    fn delete(&self, key: &[u8]) -> Result<()> {
-        Ok(self.db.delete(key)?)
-    }
-
-    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get_pinned(key)?;
-        if let Some(value) = &value {
-            found(value);
-        }
-        Ok(value.is_some())
-    }
-
-    fn scan(
-        &self,
-        from: Option<&[u8]>,
-        direction: Direction,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
-        let mut iter = self.db.raw_iterator();
-        match (direction, from) {
-            (Direction::Forward, None) => iter.seek_to_first(),
-            (Direction::Forward, Some(from)) => iter.seek(from),
-            (Direction::Backward, None) => iter.seek_to_last(),
-            (Direction::Backward, Some(from)) => iter.seek_for_prev(from),
-        }
-        while let Some((key, value)) = iter.item() {
-            if !visit(key, value) {
-                break;
-            }
-            match direction {
-                Direction::Forward => iter.next(),
-                Direction::Backward => iter.prev(),
-            }
-        }
-        Ok(iter.status()?)
-    }
-
     fn load_sorted(&mut self, entries: &mut Source<'_>) -> Result<()> {
-        std::fs::create_dir_all(&self.tables)?;
+        // The directory is beside that of the database.
+        let tables = self.db.path().with_extension("tables");
+        std::fs::create_dir_all(&tables)?;
         let mut writer = SstFileWriter::create(&self.options);
         let mut paths: Vec<PathBuf> = Vec::new();
         let mut is_full = true;
@@ -106,7 +185,7 @@ impl Store for RocksDb {
                 if !paths.is_empty() {
                     writer.finish()?;
                 }
-                paths.push(self.tables.join(format!("{}.sst", paths.len())));
+                paths.push(tables.join(format!("{}.sst", paths.len())));
                 writer.open(&paths[paths.len() - 1])?;
             }
             writer.put(key, value)?;
@@ -121,7 +200,7 @@ impl Store for RocksDb {
         let mut moved = IngestExternalFileOptions::default();
         moved.set_move_files(true);
         self.db.ingest_external_file_opts(&moved, paths)?;
-        Ok(std::fs::remove_dir_all(&self.tables)?)
+        Ok(std::fs::remove_dir_all(&tables)?)
     }
 
     fn delete_range(&mut self, from: &[u8], to: &[u8]) -> Result<()> {
@@ -130,18 +209,53 @@ impl Store for RocksDb {
         Ok(self.db.write(batch)?)
     }
 
-    fn compact(&mut self) -> Result<()> {
-        self.compact_beside().map(drop)
+    fn keyspaces(&mut self, count: usize) -> Result<Vec<Box<dyn Space + '_>>> {
+        let mut options = self.options.clone();
+        options.set_write_buffer_size(self.settings.write_buffer_bytes / count);
+        let names: Vec<String> = (0..count).map(|n| n.to_string()).collect();
+        for name in &names {
+            self.db.create_cf(name, &options)?;
+        }
+        let space = |name: &String| -> Result<Box<dyn Space + '_>> {
+            let family = self.db.cf_handle(name).ok_or("a column family is missing")?;
+            Ok(Box::new(Family { db: &self.db, family }))
+        };
+        names.iter().map(space).collect()
     }
 
-    fn compact_beside(&self) -> Result<bool> {
-        self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
-        Ok(true)
+    fn open_shared(&self, dirs: &[PathBuf], settings: &Settings) -> Result<Vec<Box<dyn Space>>> {
+        let cache = Cache::new_lru_cache(settings.cache_bytes);
+        let mut blocks = block_options(&cache);
+        blocks.set_cache_index_and_filter_blocks(true);
+        let mut options = options(&blocks, settings);
+        // The budget is the cache: memtables count as part of it, and have at most a quarter.
+        let memtables = settings.cache_bytes / 4;
+        let manager =
+            WriteBufferManager::new_write_buffer_manager_with_cache(memtables, false, cache);
+        options.set_write_buffer_manager(&manager);
+        let mut env = Env::new()?;
+        env.set_high_priority_background_threads(SHARED_THREADS.0);
+        env.set_low_priority_background_threads(SHARED_THREADS.1);
+        options.set_env(&env);
+        let open = |dir| Ok(Box::new(Sharing(DB::open(&options, dir)?)) as Box<dyn Space>);
+        dirs.iter().map(open).collect()
     }
 
-    fn wait_idle(&self) -> Result<bool> {
-        self.db.wait_for_compact(&WaitForCompactOptions::default())?;
-        Ok(false)
+    fn backup(&self, folder: &Path) -> Result<()> {
+        let mut engine = BackupEngine::open(&BackupEngineOptions::new(folder)?, &Env::new()?)?;
+        Ok(engine.create_new_backup(&self.db)?)
+    }
+
+    fn restore(&self, folder: &Path, dir: &Path) -> Result<()> {
+        let mut engine = BackupEngine::open(&BackupEngineOptions::new(folder)?, &Env::new()?)?;
+        Ok(engine.restore_from_latest_backup(dir, dir, &RestoreOptions::default())?)
+    }
+
+    fn follow(&self) -> Result<Box<dyn Follower>> {
+        // RocksDB writes a log of its own messages there.
+        let own_dir = self.db.path().join("secondary");
+        let db = DB::open_as_secondary(&self.options, self.db.path(), &own_dir)?;
+        Ok(Box::new(Secondary(db)))
     }
 
     fn describe(&self) -> String {
@@ -151,21 +265,53 @@ impl Store for RocksDb {
     }
 }
 
-/// RocksDB opened for transactions, which is another type. It does what the workloads with
-/// transactions need.
-pub struct RocksTransactions {
-    db: OptimisticTransactionDB,
+/// A column family.
+struct Family<'a> {
+    db: &'a DB,
+    family: &'a ColumnFamily,
 }
 
-impl RocksTransactions {
-    pub fn open(dir: &Path, settings: &Settings) -> Result<RocksTransactions> {
-        Ok(RocksTransactions { db: OptimisticTransactionDB::open(&options(settings), dir)? })
+impl Space for Family<'_> {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.db.put_cf(self.family, key, value)?)
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        show(self.db.get_pinned_cf(self.family, key), found)
+    }
+}
+
+/// One of several databases.
+struct Sharing(DB);
+
+impl Space for Sharing {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(self.0.put(key, value)?)
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        show(self.0.get_pinned(key), found)
+    }
+}
+
+/// A secondary instance.
+struct Secondary(DB);
+
+impl Follower for Secondary {
+    fn catch_up(&self) -> Result<()> {
+        Ok(self.0.try_catch_up_with_primary()?)
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        show(self.0.get_pinned(key), found)
     }
 }
 
 impl Store for RocksTransactions {
-    fn put(&self, key: &[u8], value: &[u8], _: bool) -> Result<()> {
-        Ok(self.db.put(key, value)?)
+    common_methods!();
+
+    fn has(&self, group: Group) -> bool {
+        group == Group::Transactions
     }
 
     fn put_batch(&self, entries: &[Entry<'_>]) -> Result<()> {
@@ -174,18 +320,6 @@ impl Store for RocksTransactions {
             batch.put(key, value);
         }
         Ok(self.db.write(batch)?)
-    }
-
-    fn delete(&self, key: &[u8]) -> Result<()> {
-        Ok(self.db.delete(key)?)
-    }
-
-    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get_pinned(key)?;
-        if let Some(value) = &value {
-            found(value);
-        }
-        Ok(value.is_some())
     }
 
     fn transact(&self, body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
@@ -198,20 +332,6 @@ impl Store for RocksTransactions {
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    fn scan(
-        &self,
-        _: Option<&[u8]>,
-        _: Direction,
-        _: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
-        Err("no workload with transactions scans".into())
-    }
-
-    fn compact(&mut self) -> Result<()> {
-        self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
-        Ok(())
     }
 
     fn describe(&self) -> String {

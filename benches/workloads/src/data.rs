@@ -39,6 +39,12 @@ pub fn number_of(key: &[u8]) -> Option<u64> {
     })
 }
 
+/// Returns whether the compaction filter of the `filtered` workload removes this entry: the
+/// entries with odd numbers.
+pub fn is_removed(key: &[u8]) -> bool {
+    key.last().is_some_and(|digit| digit % 2 == 1)
+}
+
 /// Creates and checks values. A value holds the key's number and a generation, then bytes of a pool
 /// twice, so that it compresses to half, like db_bench's values. Because it states its generation,
 /// any value can be checked.

@@ -21,11 +21,12 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use data::{KEY_BYTES, Key, MIN_VALUE_BYTES, Values, key, mix, number_of};
+pub use data::{KEY_BYTES, Key, MIN_VALUE_BYTES, Values, is_removed, key, mix, number_of};
 pub use measure::{Better, Figure, Latency, Outcome, disk_bytes};
 pub use minikv::Minikv;
 pub use run::{Plan, Runner, fill_log};
 pub use store::{
-    Direction, Ended, Entry, Failure, Result, Settings, Sink, Source, Store, Transact,
+    Direction, Ended, Entry, Failure, Follower, Result, Settings, Sink, Source, Space, Store,
+    Transact,
 };
 pub use workload::{Group, Start, WORKLOADS, Workload, find};

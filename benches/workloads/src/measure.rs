@@ -1,5 +1,6 @@
 //! Measurements: operations per second, latencies, memory, bytes written.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -63,7 +64,8 @@ pub struct Outcome {
     /// Time taken, in seconds.
     pub seconds: f64,
     /// Latencies of every put and delete, and of every eighth get and seek; steps of a scan are not
-    /// timed.
+    /// timed. Of `sync` and `follow`, those of every sync and of every time that the follower
+    /// caught up.
     pub latency: Option<Latency>,
     /// The figures, with the speed first.
     pub figures: Vec<Figure>,
@@ -153,11 +155,18 @@ pub fn wait_until_quiet() {
     }
 }
 
-/// Returns the total size on disk of the files in `path` and below it, in bytes.
+/// Returns the total size on disk of the files in `path` and below it, in bytes. A file with
+/// several names counts once.
 ///
 /// # Errors
 /// An I/O error that keeps a directory from being read.
 pub fn disk_bytes(path: &Path) -> Result<u64> {
+    add_disk_bytes(path, &mut HashSet::new())
+}
+
+/// Returns the size of the files that are not among those `seen`, and adds those that have several
+/// names to them, each as its device and its inode.
+fn add_disk_bytes(path: &Path, seen: &mut HashSet<(u64, u64)>) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     let mut bytes = 0;
     for entry in std::fs::read_dir(path)? {
@@ -165,7 +174,8 @@ pub fn disk_bytes(path: &Path) -> Result<u64> {
         // The file may have been removed in the meantime.
         let Ok(metadata) = entry.metadata() else { continue };
         bytes += match metadata.is_dir() {
-            true => disk_bytes(&entry.path())?,
+            true => add_disk_bytes(&entry.path(), seen)?,
+            false if metadata.nlink() > 1 && !seen.insert((metadata.dev(), metadata.ino())) => 0,
             false => metadata.blocks() * 512,
         };
     }
@@ -213,6 +223,7 @@ mod tests {
         for name in ["one", "below/two"] {
             std::fs::write(home.path().join(name), vec![1; 100_000]).unwrap();
         }
+        std::fs::hard_link(home.path().join("one"), home.path().join("below/one")).unwrap();
         let bytes = disk_bytes(home.path()).unwrap();
         assert!((200_000..300_000).contains(&bytes), "{bytes}");
     }

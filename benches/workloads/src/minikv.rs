@@ -2,9 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use ::minikv::{Db, Error, Options, TableWriter, Transaction, WriteBatch, WriteOptions};
+use ::minikv::{
+    Backups, CompactionDecision, Db, Error, Keyspace, Options, ReadOnlyDb, Resources, TableWriter,
+    Transaction, WriteBatch, WriteOptions,
+};
 
-use crate::store::{Direction, Ended, Entry, Result, Source, Store, Transact};
+use crate::data::is_removed;
+use crate::store::{
+    Direction, Ended, Entry, Follower, Result, Settings, Source, Space, Store, Transact,
+};
+use crate::workload::Group;
+
+/// Number of threads that compact for all databases that share resources.
+const SHARED_COMPACTION_THREADS: usize = 2;
 
 /// An open minikv database.
 pub struct Minikv {
@@ -16,17 +26,45 @@ pub struct Minikv {
 }
 
 impl Minikv {
-    /// Opens or creates the database in `dir`. [`Store::describe`] returns `describe`.
+    /// Opens or creates the database in `dir`, whose `options` have the sizes of `settings`.
+    /// [`Store::describe`] returns `describe`.
     ///
     /// # Errors
     /// As [`Db::open`].
-    pub fn open(dir: &Path, options: Options, describe: String) -> Result<Minikv> {
-        let db = Db::open(dir, options.clone().create_if_missing(true))?;
+    pub fn open(
+        dir: &Path,
+        options: Options,
+        settings: &Settings,
+        describe: String,
+    ) -> Result<Minikv> {
+        let mut options = options.create_if_missing(true);
+        if settings.filtered {
+            options = options.compaction_filter(|key, _| match is_removed(key) {
+                true => CompactionDecision::Remove,
+                false => CompactionDecision::Keep,
+            });
+        }
+        let db = Db::open(dir, options.clone())?;
         Ok(Minikv { db, tables: dir.with_extension("tables"), options, describe })
     }
 }
 
+fn get(
+    value: ::minikv::Result<Option<impl AsRef<[u8]>>>,
+    found: &mut dyn FnMut(&[u8]),
+) -> Result<bool> {
+    let value = value?;
+    if let Some(value) = &value {
+        found(value.as_ref());
+    }
+    Ok(value.is_some())
+}
+
 impl Store for Minikv {
+    fn has(&self, _: Group) -> bool {
+        true
+    }
+
     fn put(&self, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
         Ok(self.db.put_with(&WriteOptions::default().sync(sync), key, value)?)
     }
@@ -44,11 +82,7 @@ impl Store for Minikv {
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
-        let value = self.db.get(key)?;
-        if let Some(value) = &value {
-            found(value);
-        }
-        Ok(value.is_some())
+        get(self.db.get(key), found)
     }
 
     fn scan(
@@ -95,6 +129,38 @@ impl Store for Minikv {
         }
     }
 
+    fn sync(&self) -> Result<()> {
+        Ok(self.db.sync()?)
+    }
+
+    fn keyspaces(&mut self, count: usize) -> Result<Vec<Box<dyn Space + '_>>> {
+        let open = |n| Ok(Box::new(self.db.keyspace(format!("{n}"))?) as Box<dyn Space>);
+        (0..count).map(open).collect()
+    }
+
+    fn open_shared(&self, dirs: &[PathBuf], settings: &Settings) -> Result<Vec<Box<dyn Space>>> {
+        let shared = Resources::default()
+            .memory_bytes(settings.cache_bytes)
+            .compaction_threads(SHARED_COMPACTION_THREADS);
+        let options = self.options.clone().resources(&shared);
+        let open = |dir| Ok(Box::new(Db::open(dir, options.clone())?) as Box<dyn Space>);
+        dirs.iter().map(open).collect()
+    }
+
+    fn backup(&self, folder: &Path) -> Result<()> {
+        self.db.backup(folder)?;
+        Ok(())
+    }
+
+    fn restore(&self, folder: &Path, dir: &Path) -> Result<()> {
+        Backups::open(folder, &self.options)?.restore(None, dir, |_| {})?;
+        Ok(())
+    }
+
+    fn follow(&self) -> Result<Box<dyn Follower>> {
+        Ok(Box::new(Db::open_read_only(self.db.path(), self.options.clone())?))
+    }
+
     fn compact(&mut self) -> Result<()> {
         self.compact_beside().map(drop)
     }
@@ -111,6 +177,37 @@ impl Store for Minikv {
 
     fn describe(&self) -> String {
         self.describe.clone()
+    }
+}
+
+impl Space for Db {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(Db::put(self, key, value)?)
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        get(Db::get(self, key), found)
+    }
+}
+
+impl Space for Keyspace {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        Ok(Keyspace::put(self, key, value)?)
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        get(Keyspace::get(self, key), found)
+    }
+}
+
+impl Follower for ReadOnlyDb {
+    fn catch_up(&self) -> Result<()> {
+        self.refresh()?;
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        get(ReadOnlyDb::get(self, key), found)
     }
 }
 

@@ -11,12 +11,22 @@ use crate::measure::{
     Better, Figure, Outcome, Timings, disk_bytes, peak_memory_mib, reset_peak_memory,
     wait_until_quiet, written_bytes,
 };
-use crate::steps::{Done, Loaded, Order};
-use crate::store::{Direction, Failure, Result, Settings, Store};
+use crate::steps::{Done, Loaded, Order, PUTS_PER_SYNC, Spread};
+use crate::store::{Direction, Failure, Result, Settings, Space, Store};
 use crate::workload::{Group, Start, Workload};
 
 const SMALL_CACHE_BYTES: usize = 8 << 20;
 const SMALL_BUFFER_BYTES: usize = 4 << 20;
+/// Budget of memory of the databases of `shared`. An eighth of it is the write buffer of each.
+const SHARED_BYTES: usize = 64 << 20;
+const SHARED_DATABASES: usize = 4;
+const KEYSPACES: usize = 16;
+/// Number of threads that sync at the same time.
+const SYNCING: u64 = 4;
+/// Number of entries put for each time that a follower catches up.
+const FOLLOWED_PUTS: u64 = 1000;
+/// The least and the most times that a follower catches up.
+const FOLLOWED_ROUNDS: (u64, u64) = (10, 200);
 const LARGE_VALUE_BYTES: usize = 4 << 10;
 const LARGE_VALUES_SHARE: u64 = 20;
 /// Time without a change after which the files of a directory count as settled.
@@ -48,14 +58,12 @@ impl Default for Plan {
     /// Returns a plan of 2,000,000 entries with keys of 16 and values of 100 bytes, 64 MiB of write
     /// buffer and 512 MiB of cache.
     fn default() -> Plan {
-        let settings =
-            Settings { write_buffer_bytes: 64 << 20, cache_bytes: 512 << 20, transactions: false };
         Plan {
             entries: 2_000_000,
             most_operations: u64::MAX,
             value_bytes: 100,
             threads: 2,
-            settings,
+            settings: Settings::new(64 << 20, 512 << 20),
             seed: 1,
         }
     }
@@ -67,7 +75,9 @@ impl Plan {
         let mut plan = *self;
         match group {
             Group::SmallCache => plan.settings.cache_bytes = SMALL_CACHE_BYTES,
-            Group::SmallBuffer => plan.settings.write_buffer_bytes = SMALL_BUFFER_BYTES,
+            Group::SmallBuffer | Group::Follow => {
+                plan.settings.write_buffer_bytes = SMALL_BUFFER_BYTES
+            }
             Group::LargeValues => {
                 plan.value_bytes = LARGE_VALUE_BYTES;
                 plan.entries = (self.entries / LARGE_VALUES_SHARE).max(1);
@@ -79,7 +89,15 @@ impl Plan {
                 plan.entries = (bytes / (KEYS_BYTES + self.value_bytes as u64)).max(1);
             }
             Group::Transactions => plan.settings.transactions = true,
-            Group::Seq | Group::Load | Group::Batch | Group::Sync | Group::Random => {}
+            Group::Shared => plan.settings = Settings::new(SHARED_BYTES / 8, SHARED_BYTES),
+            Group::Seq
+            | Group::Load
+            | Group::Batch
+            | Group::Sync
+            | Group::Random
+            | Group::Keyspaces
+            | Group::Backup
+            | Group::Filtered => {}
         }
         plan
     }
@@ -151,9 +169,35 @@ impl<'a> Runner<'a> {
             drop(current);
             return self.measure_open();
         }
+        if self.current.as_ref().is_none_or(|current| current.plan != plan) {
+            self.replace(plan)?;
+        }
+        let store = &self.current.as_ref().expect("just made").store;
+        if workload.group.is_optional() && !store.has(workload.group) {
+            // The table shows that the engine does not have it.
+            return Ok(Outcome {
+                workload: workload.name.to_string(),
+                operations: 0,
+                seconds: 0.0,
+                latency: None,
+                figures: Vec::new(),
+            });
+        }
         self.prepare(workload, plan)?;
+        if workload.group == Group::Filtered {
+            self.open_filtered(plan)?;
+        }
         let current = self.current.as_mut().expect("prepared");
-        current.run(workload, &self.dir)
+        current.run(workload, &self.dir, self.open)
+    }
+
+    /// Opens the current database again, with the compaction filter.
+    fn open_filtered(&mut self, mut plan: Plan) -> Result<()> {
+        // A database is closed before it is opened again.
+        self.current = None;
+        plan.settings.filtered = true;
+        self.current = Some(Current::new((self.open)(&self.dir, &plan.settings)?, plan));
+        Ok(())
     }
 
     /// Opens the database that [`fill_log`] left in the directory.
@@ -189,10 +233,7 @@ impl<'a> Runner<'a> {
     }
 
     fn prepare(&mut self, workload: &Workload, plan: Plan) -> Result<()> {
-        let stage = match &self.current {
-            Some(current) if current.plan == plan => current.stage,
-            _ => Stage::Spent,
-        };
+        let stage = self.current.as_ref().expect("there by now").stage;
         let goes_on = match workload.start {
             Start::Compacted => stage != Stage::Spent,
             start => matches!(stage, Stage::At(stage) if stage <= start),
@@ -257,7 +298,7 @@ impl Current {
         Ok(())
     }
 
-    fn run(&mut self, workload: &Workload, dir: &Path) -> Result<Outcome> {
+    fn run(&mut self, workload: &Workload, dir: &Path, open: &Opener<'_>) -> Result<Outcome> {
         let name = workload.name;
         reset_peak_memory();
         let outcome = match name {
@@ -269,6 +310,12 @@ impl Current {
             "deleterange" => self.delete_range(name, dir),
             "loadsorted" => self.load_sorted(name),
             "transact" => self.transact(name),
+            "sync" => self.put_and_sync(name),
+            "keyspaces" => self.keyspaces(name),
+            "shared" => self.shared(name, dir),
+            "backup" => self.back_up(name, dir, open),
+            "follow" => self.follow(name),
+            "filtered" => self.filter(name, dir),
             "overwrite" | "overwrite-compacting" | "ycsb-a" | "ycsb-b" | "readwhilewriting" => {
                 self.change(name)
             }
@@ -334,20 +381,123 @@ impl Current {
 
     fn transact(&mut self, name: &str) -> Result<Outcome> {
         self.stage = Stage::Spent;
-        let Some((done, conflicts)) = self.all().transact(self.plan.operations(20))? else {
-            // The table shows that the engine has none.
-            return Ok(Outcome {
-                workload: name.to_string(),
-                operations: 0,
-                seconds: 0.0,
-                latency: None,
-                figures: Vec::new(),
-            });
-        };
+        let (done, conflicts) = self.all().transact(self.plan.operations(20))?;
         let mut outcome = speed(name, &done);
         let percent = conflicts as f64 / (conflicts + done.operations) as f64 * 100.0;
         let name = format!("{name}, conflicts");
         outcome.figures.push(Figure::new(name, percent, "%", Better::Lower));
+        Ok(outcome)
+    }
+
+    fn put_and_sync(&mut self, name: &str) -> Result<Outcome> {
+        self.stage = Stage::Spent;
+        let syncs = self.plan.operations(1000).max(20);
+        let mut loaded = self.loaded(syncs * PUTS_PER_SYNC);
+        let order = Order::Shuffled(Shuffle::new(loaded.entries, self.plan.seed));
+        let one = loaded.put_and_sync(1, order, 0)?;
+        let several = loaded.put_and_sync(SYNCING, order, 1)?;
+        loaded.generations = (1, 1);
+        loaded.check_some()?;
+        let mut outcome = speed(name, &one);
+        let name = format!("{name}, {SYNCING} threads");
+        outcome.figures.append(&mut speed(&name, &several).figures);
+        Ok(outcome)
+    }
+
+    fn keyspaces(&mut self, name: &str) -> Result<Outcome> {
+        self.stage = Stage::Spent;
+        let (order, plan) = (self.order(0), self.plan);
+        let spaces = self.store.keyspaces(KEYSPACES)?;
+        spread(name, &plan, &self.values, order, &spaces)
+    }
+
+    fn shared(&mut self, name: &str, dir: &Path) -> Result<Outcome> {
+        self.stage = Stage::Spent;
+        // Whatever is in the database's directory goes with it.
+        let home = dir.join("shared");
+        std::fs::create_dir(&home)?;
+        let dirs: Vec<PathBuf> = (0..SHARED_DATABASES).map(|n| home.join(n.to_string())).collect();
+        let spaces = self.store.open_shared(&dirs, &self.plan.settings)?;
+        let mut outcome = spread(name, &self.plan, &self.values, self.order(0), &spaces)?;
+        let peak = peak_memory_mib();
+        let name = format!("{name}, peak memory");
+        outcome.figures.extend(peak.map(|mib| Figure::new(name, mib, "MiB", Better::Lower)));
+        drop(spaces);
+        std::fs::remove_dir_all(&home)?;
+        Ok(outcome)
+    }
+
+    /// Backs up the database, puts a hundredth of the entries, and backs it up again.
+    fn back_up(&mut self, name: &str, dir: &Path, open: &Opener<'_>) -> Result<Outcome> {
+        let generation = self.generations.1 + 1;
+        self.generations.1 = generation;
+        self.stage = Stage::Changed;
+        let (folder, restored) = (dir.join("backups"), dir.join("restored"));
+        let back_up = || -> Result<f64> {
+            let start = Instant::now();
+            self.store.backup(&folder)?;
+            Ok(start.elapsed().as_secs_f64())
+        };
+        let first = back_up()?;
+        let before = disk_bytes(&folder)?;
+        let (order, changed) = (self.order(3), self.plan.entries.div_ceil(100));
+        self.all().put_some(order, changed, generation)?;
+        let second = back_up()?;
+        let added = disk_bytes(&folder)?.saturating_sub(before);
+
+        self.store.restore(&folder, &restored)?;
+        let store = open(&restored, &self.plan.settings)?;
+        let copy = Loaded { store: &*store, ..self.all() };
+        copy.check_all_there()?;
+        copy.check_put(order, changed, generation)?;
+        drop(store);
+        for dir in [folder, restored] {
+            std::fs::remove_dir_all(dir)?;
+        }
+        let lower = Better::Lower;
+        let figures = vec![
+            Figure::new(name, first * 1e3, "ms", lower),
+            Figure::new(format!("{name}, second"), second * 1e3, "ms", lower),
+            Figure::new(format!("{name}, added by the second"), added as f64 / MIB, "MiB", lower),
+        ];
+        let (operations, seconds) = (2, first + second);
+        Ok(Outcome { workload: name.to_string(), operations, seconds, latency: None, figures })
+    }
+
+    fn follow(&mut self, name: &str) -> Result<Outcome> {
+        self.stage = Stage::Changed;
+        let entries = self.plan.entries;
+        let (least, most) = FOLLOWED_ROUNDS;
+        let rounds = (entries / FOLLOWED_PUTS).clamp(least, most) as u32;
+        let puts = FOLLOWED_PUTS.min(entries);
+        let generation = self.generations.1 + 1;
+        self.generations.1 += rounds;
+        let follower = self.store.follow()?;
+        let done = self.all().follow(&*follower, rounds, puts, self.order(3), generation)?;
+        drop(follower);
+        self.all().check_some()?;
+        let mut outcome = speed(name, &done);
+        let latency = outcome.latency.expect("each time is timed");
+        outcome.figures = vec![
+            Figure::new(name, latency.median, "µs", Better::Lower),
+            Figure::new(format!("{name}, p99"), latency.p99, "µs", Better::Lower),
+        ];
+        Ok(outcome)
+    }
+
+    /// Compacts everything with the compaction filter.
+    fn filter(&mut self, name: &str, dir: &Path) -> Result<Outcome> {
+        self.stage = Stage::Spent;
+        let start = Instant::now();
+        self.store.compact()?;
+        let time = start.elapsed();
+        self.rest()?;
+        let disk = settled_disk_bytes(dir)? as f64 / MIB;
+        self.all().check_filtered()?;
+        let operations = self.plan.entries;
+        let mut outcome = speed(name, &Done { operations, time, timings: Timings::new() });
+        let disk = Figure::new(format!("{name}, disk after"), disk, "MiB", Better::Lower);
+        outcome.figures.push(disk);
         Ok(outcome)
     }
 
@@ -434,12 +584,7 @@ impl Current {
             "ycsb-b" => speed(name, &self.all().ycsb(plan.operations(2), 95, generation)?),
             _ => {
                 let (gets, puts) = self.all().gets_while_putting(plan.operations(4), generation)?;
-                let mut outcome = speed(name, &gets);
-                outcome.figures[0].name = format!("{name}, gets");
-                let mut puts = speed(name, &puts).figures.remove(0);
-                puts.name = format!("{name}, puts");
-                outcome.figures.push(puts);
-                outcome
+                two_speeds(name, ("gets", &gets), ("puts", &puts))
             }
         };
         self.all().check_some()?;
@@ -483,6 +628,19 @@ impl Current {
     }
 }
 
+/// Puts all entries into `spaces`, and gets random ones.
+fn spread(
+    name: &str,
+    plan: &Plan,
+    values: &Values,
+    order: Order,
+    spaces: &[Box<dyn Space + '_>],
+) -> Result<Outcome> {
+    let spread = Spread { spaces, values, entries: plan.entries, seed: plan.seed };
+    let (puts, gets) = spread.put_and_get(order, plan.operations(2))?;
+    Ok(two_speeds(name, ("puts", &puts), ("gets", &gets)))
+}
+
 /// Returns the size of the files in `dir` once they are neither written nor removed any more.
 fn settled_disk_bytes(dir: &Path) -> Result<u64> {
     let mut before = disk_bytes(dir)?;
@@ -523,4 +681,13 @@ fn speed(name: &str, done: &Done) -> Outcome {
         latency: done.timings.latency(),
         figures: vec![Figure::new(name, per_second, "op/s", Better::Higher)],
     }
+}
+
+/// Returns the outcome of a workload that has the speeds of two kinds of work. The time and the
+/// latencies are those of the first.
+fn two_speeds(name: &str, first: (&str, &Done), second: (&str, &Done)) -> Outcome {
+    let mut outcome = speed(name, first.1);
+    outcome.figures[0].name = format!("{name}, {}", first.0);
+    outcome.figures.append(&mut speed(&format!("{name}, {}", second.0), second.1).figures);
+    outcome
 }

@@ -11,9 +11,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Zipf};
 
-use crate::data::{Key, Shuffle, Values, key, number_of};
+use crate::data::{Key, Shuffle, Values, is_removed, key, number_of};
 use crate::measure::Timings;
-use crate::store::{Direction, Ended, Entry, Failure, Result, Store};
+use crate::store::{Direction, Ended, Entry, Failure, Follower, Result, Space, Store};
 
 /// Exponent of the Zipf distribution: the constant used by YCSB.
 const ZIPF_EXPONENT: f64 = 0.99;
@@ -22,6 +22,8 @@ const TIME_EVERY: u64 = 8;
 const HOT: u64 = 100;
 /// Number of threads with transactions.
 const TRANSACTING: u64 = 4;
+/// Number of puts before each sync of the `sync` workload.
+pub const PUTS_PER_SYNC: u64 = 100;
 /// Suffix of a present key that makes an absent key, as in db_bench.
 const MISSING_SUFFIX: u8 = b'.';
 
@@ -67,7 +69,7 @@ impl Order {
 
 impl Loaded<'_> {
     fn rng(&self, thread: u64) -> SmallRng {
-        SmallRng::seed_from_u64(self.seed.wrapping_mul(1000).wrapping_add(thread))
+        rng(self.seed, thread)
     }
 
     /// Gets an entry and checks it.
@@ -136,6 +138,75 @@ impl Loaded<'_> {
         })
     }
 
+    /// Puts the first `count` entries of `order`, untimed.
+    pub fn put_some(&self, order: Order, count: u64, generation: u32) -> Result<()> {
+        self.put_each(0..count, order, generation, false).map(drop)
+    }
+
+    /// Checks that the first `count` entries of `order` are of `generation`, untimed.
+    pub fn check_put(&self, order: Order, count: u64, generation: u32) -> Result<()> {
+        let put = Loaded { generations: (generation, generation), ..*self };
+        (0..count).try_for_each(|position| put.get(order.at(position)))
+    }
+
+    /// Puts all entries, unsynced, with a sync after every hundred, by several threads. An
+    /// operation is a sync, and so is a latency. Returns the work done.
+    pub fn put_and_sync(&self, threads: u64, order: Order, generation: u32) -> Result<Done> {
+        let syncs = self.entries / PUTS_PER_SYNC;
+        parallel(threads, syncs, |thread| {
+            let mut timings = Timings::new();
+            for sync in (thread..syncs).step_by(threads as usize) {
+                let first = sync * PUTS_PER_SYNC;
+                self.put_each(first..first + PUTS_PER_SYNC, order, generation, false)?;
+                let start = Instant::now();
+                self.store.sync()?;
+                timings.record(start.elapsed());
+            }
+            Ok(timings)
+        })
+    }
+
+    /// Puts `puts` entries in each of `rounds` rounds, with a generation for each round, from
+    /// `generation` on. After each round `follower` catches up and gets the last of them, which is
+    /// an operation. Some of the others are checked, untimed. Returns the work done.
+    pub fn follow(
+        &self,
+        follower: &dyn Follower,
+        rounds: u32,
+        puts: u64,
+        order: Order,
+        generation: u32,
+    ) -> Result<Done> {
+        let (mut timings, mut time) = (Timings::new(), Duration::ZERO);
+        let get = |number, generation| {
+            let mut found = None;
+            let key = key(number);
+            follower.get(&key, &mut |value| found = self.values.generation_of(number, value))?;
+            match found == Some(generation) {
+                true => Ok(()),
+                false => Err(wrong(number, "a follower does not show what was put before")),
+            }
+        };
+        for round in 0..rounds {
+            let generation = generation + round;
+            let positions = || {
+                let first = u64::from(round) * puts;
+                (first..first + puts).map(|position| position % self.entries)
+            };
+            self.put_each(positions(), order, generation, false)?;
+            let last = positions().next_back().map_or(0, |position| order.at(position));
+            let start = Instant::now();
+            follower.catch_up()?;
+            get(last, generation)?;
+            let taken = start.elapsed();
+            timings.record(taken);
+            time += taken;
+            let mut some = positions().step_by(10);
+            some.try_for_each(|position| get(order.at(position), generation))?;
+        }
+        Ok(Done { operations: u64::from(rounds), time, timings })
+    }
+
     /// Checks that a scan shows all entries, untimed.
     pub fn check_all_there(&self) -> Result<()> {
         match self.scan_from(None, Direction::Forward, self.entries + 1)? {
@@ -144,12 +215,33 @@ impl Loaded<'_> {
         }
     }
 
+    /// Checks that a scan shows the entries that the compaction filter keeps, untimed.
+    pub fn check_filtered(&self) -> Result<()> {
+        let mut kept = (0..self.entries).filter(|number| !is_removed(&key(*number)));
+        let mut failure = None;
+        self.store.scan(None, Direction::Forward, &mut |found, value| {
+            let expected = kept.next();
+            let is_right = expected.is_some_and(|number| {
+                found == key(number) && self.values.generation_of(number, value).is_some()
+            });
+            if !is_right {
+                let found = String::from_utf8_lossy(found);
+                failure = Some(format!("a scan shows {found} instead of {expected:?}"));
+            }
+            is_right
+        })?;
+        match failure.or(kept.next().map(|number| format!("{number} is missing in a scan"))) {
+            Some(failure) => Err(failure.into()),
+            None => Ok(()),
+        }
+    }
+
     /// Adds 1 to the generations of two of the first entries in each transaction, by several
     /// threads, until `operations` transactions are committed. Returns the work done and the number
-    /// of conflicts; `None` if the engine has no such transactions. No addition may be lost.
-    pub fn transact(&self, operations: u64) -> Result<Option<(Done, u64)>> {
+    /// of conflicts. No addition may be lost.
+    pub fn transact(&self, operations: u64) -> Result<(Done, u64)> {
         let hot = HOT.min(self.entries);
-        let (conflicts, is_supported) = (AtomicU64::new(0), AtomicBool::new(true));
+        let conflicts = AtomicU64::new(0);
         let each = operations.div_ceil(TRANSACTING);
         let done = parallel(TRANSACTING, each * TRANSACTING, |thread| {
             let (mut rng, mut timings) = (self.rng(thread), Timings::new());
@@ -174,19 +266,12 @@ impl Loaded<'_> {
                     match ended {
                         Ended::Committed => break,
                         Ended::Conflict => conflicts.fetch_add(1, Ordering::Relaxed),
-                        Ended::Unsupported => {
-                            is_supported.store(false, Ordering::Relaxed);
-                            return Ok(timings);
-                        }
                     };
                 }
                 timings.record(start.elapsed());
             }
             Ok(timings)
         })?;
-        if !is_supported.into_inner() {
-            return Ok(None);
-        }
         let mut additions = 0;
         for number in 0..hot {
             self.store.get(&key(number), &mut |value| {
@@ -194,7 +279,7 @@ impl Loaded<'_> {
             })?;
         }
         match additions == 2 * done.operations {
-            true => Ok(Some((done, conflicts.into_inner()))),
+            true => Ok((done, conflicts.into_inner())),
             false => {
                 Err(format!("{additions} additions of {} are there", 2 * done.operations).into())
             }
@@ -240,32 +325,10 @@ impl Loaded<'_> {
         })
     }
 
-    /// Runs `operation` on random numbers below `limit`. Returns the latencies.
-    fn random(
-        &self,
-        operations: u64,
-        limit: u64,
-        thread: u64,
-        mut operation: impl FnMut(u64) -> Result<()>,
-    ) -> Result<Timings> {
-        let (mut rng, mut timings) = (self.rng(thread), Timings::new());
-        for i in 0..operations {
-            let number = rng.random_range(0..limit);
-            if i % TIME_EVERY == 0 {
-                let start = Instant::now();
-                operation(number)?;
-                timings.record(start.elapsed());
-            } else {
-                operation(number)?;
-            }
-        }
-        Ok(timings)
-    }
-
     /// Gets random entries below `limit`. Returns the work done.
     pub fn gets(&self, operations: u64, limit: u64, threads: u64) -> Result<Done> {
         parallel(threads, operations, |thread| {
-            self.random(operations / threads, limit, thread, |number| self.get(number))
+            random(&mut self.rng(thread), operations / threads, limit, |number| self.get(number))
         })
     }
 
@@ -278,7 +341,7 @@ impl Loaded<'_> {
                 false => Ok(()),
             }
         };
-        timed(operations, || self.random(operations, self.entries, 0, ask))
+        timed(operations, || random(&mut self.rng(0), operations, self.entries, ask))
     }
 
     /// Scans all entries `passes` times, after one untimed scan. Returns the work done.
@@ -300,7 +363,7 @@ impl Loaded<'_> {
     /// Seeks to random entries, and reads `len` entries from each.
     pub fn seeks(&self, operations: u64, len: u64) -> Result<Done> {
         timed(operations, || {
-            self.random(operations, self.entries, 0, |number| {
+            random(&mut self.rng(0), operations, self.entries, |number| {
                 let seen = self.scan_from(Some(number), Direction::Forward, len)?;
                 match seen == len.min(self.entries - number) {
                     true => Ok(()),
@@ -385,7 +448,8 @@ impl Loaded<'_> {
         };
         let get = || -> Result<Done> {
             barrier.wait();
-            let done = timed(gets, || self.random(gets, self.entries, 0, |n| self.get(n)));
+            let done =
+                timed(gets, || random(&mut self.rng(0), gets, self.entries, |n| self.get(n)));
             is_over.store(true, Ordering::Relaxed);
             done
         };
@@ -395,6 +459,77 @@ impl Loaded<'_> {
             Ok((gets?, writer.join().expect("the writer does not panic")?))
         })
     }
+}
+
+/// Entries in several spaces, each of which has the same keys.
+pub struct Spread<'a> {
+    pub spaces: &'a [Box<dyn Space + 'a>],
+    pub values: &'a Values,
+    /// Number of entries, in all spaces together.
+    pub entries: u64,
+    pub seed: u64,
+}
+
+impl Spread<'_> {
+    /// Returns the space of an entry, and its key there.
+    fn place(&self, number: u64) -> (&dyn Space, Key) {
+        let count = self.spaces.len() as u64;
+        (&*self.spaces[(number % count) as usize], key(number / count))
+    }
+
+    /// Puts all entries, and then gets random ones. Returns the work of each.
+    pub fn put_and_get(&self, order: Order, gets: u64) -> Result<(Done, Done)> {
+        let puts = timed(self.entries, || {
+            let (mut timings, mut value) = (Timings::new(), Vec::new());
+            let mut last = Instant::now();
+            for position in 0..self.entries {
+                let number = order.at(position);
+                self.values.fill(number, 0, &mut value);
+                let (space, key) = self.place(number);
+                space.put(&key, &value)?;
+                let now = Instant::now();
+                timings.record(now - last);
+                last = now;
+            }
+            Ok(timings)
+        })?;
+        let get = |number| {
+            let (space, key) = self.place(number);
+            let mut generation = None;
+            space.get(&key, &mut |value| generation = self.values.generation_of(number, value))?;
+            match generation {
+                Some(_) => Ok(()),
+                None => Err(wrong(number, "its value is not in its place")),
+            }
+        };
+        let gets = timed(gets, || random(&mut rng(self.seed, 0), gets, self.entries, get))?;
+        Ok((puts, gets))
+    }
+}
+
+fn rng(seed: u64, thread: u64) -> SmallRng {
+    SmallRng::seed_from_u64(seed.wrapping_mul(1000).wrapping_add(thread))
+}
+
+/// Runs `operation` on random numbers below `limit`. Returns the latencies.
+fn random(
+    rng: &mut SmallRng,
+    operations: u64,
+    limit: u64,
+    mut operation: impl FnMut(u64) -> Result<()>,
+) -> Result<Timings> {
+    let mut timings = Timings::new();
+    for i in 0..operations {
+        let number = rng.random_range(0..limit);
+        if i % TIME_EVERY == 0 {
+            let start = Instant::now();
+            operation(number)?;
+            timings.record(start.elapsed());
+        } else {
+            operation(number)?;
+        }
+    }
+    Ok(timings)
 }
 
 fn timed(operations: u64, work: impl FnOnce() -> Result<Timings>) -> Result<Done> {

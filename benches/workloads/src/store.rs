@@ -1,5 +1,9 @@
 //! The interface that an engine implements to be measured.
 
+use std::path::{Path, PathBuf};
+
+use crate::workload::Group;
+
 /// An error of an engine, or of a check of what it returned.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -20,6 +24,16 @@ pub struct Settings {
     /// Whether the database is opened for transactions, which is another kind of database in some
     /// engines.
     pub transactions: bool,
+    /// Whether compactions remove the entries of [`is_removed`](crate::is_removed), in engines with
+    /// compaction filters.
+    pub filtered: bool,
+}
+
+impl Settings {
+    /// Returns the settings of most workloads, with these sizes.
+    pub fn new(write_buffer_bytes: usize, cache_bytes: usize) -> Settings {
+        Settings { write_buffer_bytes, cache_bytes, transactions: false, filtered: false }
+    }
 }
 
 /// Takes an entry.
@@ -51,8 +65,36 @@ pub enum Ended {
     Committed,
     /// It has failed, because what it had read was changed.
     Conflict,
-    /// The engine has no such transactions.
-    Unsupported,
+}
+
+/// A space of keys: a keyspace of a database, or one of several databases.
+pub trait Space {
+    /// Sets one value, unsynced.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Passes the value of `key` to `found`. Returns whether there is one.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
+}
+
+/// A handle for reading a database that another handle writes.
+pub trait Follower {
+    /// Makes visible what was written before the call.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn catch_up(&self) -> Result<()>;
+
+    /// Passes the value of `key` to `found`. Returns whether there is one.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 }
 
 /// The direction of a scan.
@@ -64,8 +106,19 @@ pub enum Direction {
     Backward,
 }
 
+/// The error of what an engine does not have ([`Store::has`]).
+fn missing<T>() -> Result<T> {
+    Err("the engine does not have this".into())
+}
+
 /// An open database of some engine. Dropping it closes it.
 pub trait Store: Send + Sync {
+    /// Returns whether the engine has what the workloads of an optional group need
+    /// ([`Group::is_optional`]).
+    fn has(&self, _optional: Group) -> bool {
+        false
+    }
+
     /// Sets one value. With `sync`, returns when the write survives a power loss.
     ///
     /// # Errors
@@ -129,7 +182,55 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Errors of the engine and of `body`.
     fn transact(&self, _body: &mut dyn FnMut(&mut dyn Transact) -> Result<()>) -> Result<Ended> {
-        Ok(Ended::Unsupported)
+        missing()
+    }
+
+    /// Makes every write so far durable.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn sync(&self) -> Result<()>;
+
+    /// Creates `count` keyspaces, each with its share of the write buffer if each has one of its
+    /// own.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn keyspaces(&mut self, _count: usize) -> Result<Vec<Box<dyn Space + '_>>> {
+        missing()
+    }
+
+    /// Creates databases in `dirs` that share background threads and, for memtables, indexes,
+    /// filters and cached blocks together, a budget of [`Settings::cache_bytes`].
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn open_shared(&self, _dirs: &[PathBuf], _settings: &Settings) -> Result<Vec<Box<dyn Space>>> {
+        missing()
+    }
+
+    /// Adds a durable backup to the folder `folder`.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn backup(&self, _folder: &Path) -> Result<()> {
+        missing()
+    }
+
+    /// Restores the latest backup in `folder` as a new database in `dir`.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn restore(&self, _folder: &Path, _dir: &Path) -> Result<()> {
+        missing()
+    }
+
+    /// Opens the database once more, to follow what this handle writes.
+    ///
+    /// # Errors
+    /// Errors of the engine.
+    fn follow(&self) -> Result<Box<dyn Follower>> {
+        missing()
     }
 
     /// Passes the value of `key` to `found`. Returns whether there is one.

@@ -1,32 +1,30 @@
 //! Tests of every workload at a small size, on minikv and on stores whose wrong answers must be
 //! caught.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::path::Path;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use ::minikv::Options;
 
 use crate::run::{Plan, Runner};
-use crate::store::{Direction, Ended, Entry, Result, Settings, Store, Transact};
-use crate::workload::{WORKLOADS, find};
-use crate::{Better, Minikv};
+use crate::store::{Direction, Ended, Entry, Follower, Result, Settings, Space, Store, Transact};
+use crate::workload::{Group, WORKLOADS, find};
+use crate::{Better, Minikv, Outcome, is_removed};
 
 const ENTRIES: u64 = 2000;
 
 fn plan() -> Plan {
     // The write buffer is small, so that there are tables.
-    let settings =
-        Settings { write_buffer_bytes: 32 << 10, cache_bytes: 64 << 10, transactions: false };
-    Plan { entries: ENTRIES, settings, ..Plan::default() }
+    Plan { entries: ENTRIES, settings: Settings::new(32 << 10, 64 << 10), ..Plan::default() }
 }
 
 fn open_minikv(dir: &Path, settings: &Settings) -> Result<Box<dyn Store>> {
     let options = Options::default()
         .write_buffer_bytes(settings.write_buffer_bytes)
         .block_cache_bytes(settings.cache_bytes);
-    Ok(Box::new(Minikv::open(dir, options, "minikv".to_string())?))
+    Ok(Box::new(Minikv::open(dir, options, settings, "minikv".to_string())?))
 }
 
 #[test]
@@ -80,10 +78,53 @@ fn what_is_written_is_counted() {
     assert!(written.unwrap().value > 1.5, "{written:?}");
 }
 
+#[test]
+fn features_beside_puts_and_gets_have_plausible_figures() {
+    let home = tempfile::tempdir().unwrap();
+    let dir = home.path().join("db");
+    let mut runner = Runner::new(plan(), &dir, &open_minikv);
+    let mut run = |name: &str| runner.run(find(name).unwrap()).unwrap();
+    let names = |outcome: &Outcome| {
+        let names = outcome.figures.iter().map(|figure| format!("{} {}", figure.name, figure.unit));
+        names.collect::<Vec<_>>()
+    };
+
+    let sync = run("sync");
+    assert_eq!(names(&sync), ["sync op/s", "sync, 4 threads op/s"]);
+    assert_eq!(sync.operations, 20);
+
+    let keyspaces = run("keyspaces");
+    assert_eq!(names(&keyspaces), ["keyspaces, puts op/s", "keyspaces, gets op/s"]);
+    assert_eq!(keyspaces.operations, ENTRIES);
+    let shared = run("shared");
+    let peak = "shared, peak memory MiB";
+    assert_eq!(names(&shared), ["shared, puts op/s", "shared, gets op/s", peak]);
+    assert_eq!(shared.operations, ENTRIES);
+
+    let backup = run("backup");
+    let added = "backup, added by the second MiB";
+    assert_eq!(names(&backup), ["backup ms", "backup, second ms", added]);
+    // A hundredth of 2,000 entries of 116 bytes are 2 KiB, in a log beside a MANIFEST.
+    assert!(backup.figures[2].value < 0.1, "{backup:?}");
+
+    let follow = run("follow");
+    assert_eq!(names(&follow), ["follow µs", "follow, p99 µs"]);
+    assert_eq!(follow.operations, 10);
+
+    let filtered = run("filtered");
+    assert_eq!(names(&filtered), ["filtered op/s", "filtered, disk after MiB"]);
+    assert_eq!(filtered.operations, ENTRIES);
+    // Half of 2,000 entries of 116 bytes, whose values compress to half, are 70 KiB.
+    let disk = filtered.figures[1].value;
+    assert!((0.05..0.2).contains(&disk), "{disk}");
+}
+
 /// The fault of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     None,
+    /// Has none of what only some engines have.
+    HasNothing,
     /// Finds nothing for one key in fifty.
     Loses,
     /// Returns the value of the next key.
@@ -100,17 +141,92 @@ enum Fault {
     ScansPartly,
     /// Loses some writes of transactions.
     LosesAdditions,
+    /// Has the same entries in all keyspaces, and in all databases that share something.
+    MixesSpaces,
+    /// Makes every backup of what the database was when it was opened.
+    BacksUpLate,
+    /// Leaves entries out of backups.
+    BacksUpPartly,
+    /// Shows a follower only what was there at first.
+    FollowsLate,
+    /// Keeps what the compaction filter removes.
+    FiltersNothing,
+    /// Removes more than the compaction filter does.
+    FiltersMore,
 }
+
+type Map = Arc<Mutex<BTreeMap<Vec<u8>, Vec<u8>>>>;
+
+/// Databases, and backups of them, by their directories.
+type Disk = Arc<Mutex<HashMap<PathBuf, Map>>>;
 
 /// A map in memory, with a fault.
 struct Faulty {
-    map: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
+    map: Map,
+    disk: Disk,
     /// Held by the transaction that runs.
     transaction: Mutex<()>,
+    filtered: bool,
     fault: Fault,
 }
 
+/// Returns a map of its own with the same entries.
+fn copy(map: &Map) -> Map {
+    Arc::new(Mutex::new(map.lock().unwrap().clone()))
+}
+
 impl Store for Faulty {
+    fn has(&self, group: Group) -> bool {
+        self.fault != Fault::HasNothing || !group.is_optional()
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn keyspaces(&mut self, count: usize) -> Result<Vec<Box<dyn Space + '_>>> {
+        self.open_shared(&vec![PathBuf::new(); count], &plan().settings)
+    }
+
+    fn open_shared(&self, dirs: &[PathBuf], _: &Settings) -> Result<Vec<Box<dyn Space>>> {
+        let one = Map::default();
+        let open = |_| -> Box<dyn Space> {
+            match self.fault {
+                Fault::MixesSpaces => Box::new(one.clone()),
+                _ => Box::new(Map::default()),
+            }
+        };
+        Ok(dirs.iter().map(open).collect())
+    }
+
+    fn backup(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder)?;
+        let mut disk = self.disk.lock().unwrap();
+        if self.fault != Fault::BacksUpLate || !disk.contains_key(folder) {
+            let backup = copy(&self.map);
+            if self.fault == Fault::BacksUpPartly {
+                backup.lock().unwrap().pop_last();
+            }
+            disk.insert(folder.to_path_buf(), backup);
+        }
+        Ok(())
+    }
+
+    fn restore(&self, folder: &Path, dir: &Path) -> Result<()> {
+        std::fs::create_dir(dir)?;
+        let mut disk = self.disk.lock().unwrap();
+        let restored = copy(&disk[folder]);
+        disk.insert(dir.to_path_buf(), restored);
+        Ok(())
+    }
+
+    fn follow(&self) -> Result<Box<dyn Follower>> {
+        Ok(Box::new(match self.fault {
+            Fault::FollowsLate => copy(&self.map),
+            _ => self.map.clone(),
+        }))
+    }
+
     fn put(&self, key: &[u8], value: &[u8], _: bool) -> Result<()> {
         let mut map = self.map.lock().unwrap();
         if self.fault != Fault::Stale || !map.contains_key(key) {
@@ -181,6 +297,13 @@ impl Store for Faulty {
     }
 
     fn compact(&mut self) -> Result<()> {
+        let mut map = self.map.lock().unwrap();
+        if self.filtered && self.fault != Fault::FiltersNothing {
+            map.retain(|key, _| !is_removed(key));
+        }
+        if self.filtered && self.fault == Fault::FiltersMore {
+            map.pop_last();
+        }
         Ok(())
     }
 
@@ -190,6 +313,27 @@ impl Store for Faulty {
 
     fn describe(&self) -> String {
         format!("{:?}", self.fault)
+    }
+}
+
+impl Space for Map {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.lock().unwrap().insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(self.lock().unwrap().get(key).map(|value| found(value)).is_some())
+    }
+}
+
+impl Follower for Map {
+    fn catch_up(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Space::get(self, key, found)
     }
 }
 
@@ -209,26 +353,37 @@ impl Transact for Running<'_> {
     }
 }
 
+/// Runs a workload on a store with this fault.
+fn run_faulty(fault: Fault, name: &str) -> Result<Outcome> {
+    let home = tempfile::tempdir().unwrap();
+    let disk = Disk::default();
+    let open = |dir: &Path, settings: &Settings| -> Result<Box<dyn Store>> {
+        let mut maps = disk.lock().unwrap();
+        if !dir.try_exists()? {
+            maps.remove(dir);
+        }
+        std::fs::create_dir_all(dir)?;
+        let map = maps.entry(dir.to_path_buf()).or_default().clone();
+        let (disk, transaction) = (disk.clone(), Mutex::default());
+        let filtered = settings.filtered;
+        Ok(Box::new(Faulty { map, disk, transaction, filtered, fault }))
+    };
+    let mut runner = Runner::new(plan(), &home.path().join("db"), &open);
+    runner.run(find(name).unwrap())
+}
+
 /// Returns the names of the workloads that fail on a store with this fault.
 fn caught(fault: Fault, names: &[&'static str]) -> Vec<&'static str> {
-    let home = tempfile::tempdir().unwrap();
-    let open = |dir: &Path, _: &Settings| -> Result<Box<dyn Store>> {
-        std::fs::create_dir_all(dir)?;
-        Ok(Box::new(Faulty { map: Mutex::default(), transaction: Mutex::default(), fault }))
-    };
-    let fails = |name: &&&str| {
-        let mut runner = Runner::new(plan(), &home.path().join("db"), &open);
-        runner.run(find(name).unwrap()).is_err()
-    };
-    names.iter().filter(fails).copied().collect()
+    names.iter().filter(|name| run_faulty(fault, name).is_err()).copied().collect()
 }
 
 #[test]
 fn a_store_that_answers_wrongly_is_caught() {
     let gets = ["fillseq", "fillrandom", "fillsync", "readrandom", "readthreads", "ycsb-a"];
     let scans = ["readseq", "readreverse", "seekrandom", "scan100"];
-    let others = ["deleterandom", "loadsorted", "transact"];
-    assert_eq!(caught(Fault::None, &[&gets[..], &scans, &others].concat()), [""; 0]);
+    let spaces = ["keyspaces", "shared"];
+    let others = ["deleterandom", "loadsorted", "transact", "sync", "backup", "follow", "filtered"];
+    assert_eq!(caught(Fault::None, &[&gets[..], &scans, &spaces, &others].concat()), [""; 0]);
     for fault in [Fault::Loses, Fault::Confuses, Fault::Damages] {
         assert_eq!(caught(fault, &gets), gets, "{fault:?}");
     }
@@ -238,4 +393,21 @@ fn a_store_that_answers_wrongly_is_caught() {
     assert_eq!(caught(Fault::ScansPartly, &["loadsorted"]), ["loadsorted"]);
     assert_eq!(caught(Fault::LosesAdditions, &["transact"]), ["transact"]);
     assert_eq!(caught(Fault::FindsMissing, &["readmissing"]), ["readmissing"]);
+    assert_eq!(caught(Fault::Loses, &["sync"]), ["sync"]);
+    assert_eq!(caught(Fault::MixesSpaces, &spaces), spaces);
+    for fault in [Fault::BacksUpLate, Fault::BacksUpPartly] {
+        assert_eq!(caught(fault, &["backup"]), ["backup"], "{fault:?}");
+    }
+    assert_eq!(caught(Fault::FollowsLate, &["follow"]), ["follow"]);
+    for fault in [Fault::FiltersNothing, Fault::FiltersMore] {
+        assert_eq!(caught(fault, &["filtered"]), ["filtered"], "{fault:?}");
+    }
+}
+
+#[test]
+fn what_an_engine_does_not_have_has_no_figures() {
+    for workload in WORKLOADS.iter().filter(|workload| workload.group.is_optional()) {
+        let outcome = run_faulty(Fault::HasNothing, workload.name).unwrap();
+        assert_eq!((outcome.operations, outcome.figures), (0, Vec::new()), "{}", workload.name);
+    }
 }

@@ -35,8 +35,41 @@ pub enum Group {
     Load,
     /// Transactions, in databases opened for them.
     Transactions,
+    /// Several keyspaces.
+    Keyspaces,
+    /// Backups.
+    Backup,
+    /// A database that a second handle follows, with a write buffer of 4 MiB.
+    Follow,
+    /// A compaction filter.
+    Filtered,
+    /// Several databases with one budget of memory of 64 MiB, and write buffers of 8 MiB.
+    Shared,
     /// Opening a database with a full log.
     Open,
+}
+
+impl Group {
+    /// Returns whether the workloads need something that not every engine has.
+    pub fn is_optional(self) -> bool {
+        match self {
+            Group::Transactions
+            | Group::Keyspaces
+            | Group::Backup
+            | Group::Follow
+            | Group::Filtered
+            | Group::Shared => true,
+            Group::Seq
+            | Group::Batch
+            | Group::Sync
+            | Group::Random
+            | Group::SmallCache
+            | Group::LargeValues
+            | Group::SmallBuffer
+            | Group::Load
+            | Group::Open => false,
+        }
+    }
 }
 
 /// One workload.
@@ -62,6 +95,7 @@ pub const WORKLOADS: &[Workload] = &[
     workload("fillbatch", Group::Batch, Start::Empty, "put in random order, 100 a batch"),
     workload("fillsync", Group::Sync, Start::Empty, "put in random order, each synced"),
     workload("fillsync8", Group::Sync, Start::Empty, "the same by 8 threads"),
+    workload("sync", Group::Sync, Start::Empty, "100 puts, then one sync; then by 4 threads"),
     workload("fillrandom", Group::Random, Start::Empty, "put in random order"),
     workload("readrandom-filled", Group::Random, Start::Filled, "get, right after fillrandom"),
     workload("readrandom-rested", Group::Random, Start::Rested, "get, background at rest"),
@@ -88,6 +122,11 @@ pub const WORKLOADS: &[Workload] = &[
     workload("overwrite-compacting", Group::SmallBuffer, Start::Rested, "put beside compactions"),
     workload("loadsorted", Group::Load, Start::Empty, "bulk load in the order of keys"),
     workload("transact", Group::Transactions, Start::Filled, "4 threads, transactions on 2 of 100"),
+    workload("keyspaces", Group::Keyspaces, Start::Empty, "put, then get, in 16 keyspaces"),
+    workload("backup", Group::Backup, Start::Compacted, "a backup, and one after 1 % more puts"),
+    workload("follow", Group::Follow, Start::Rested, "a follower catches up with 1,000 puts"),
+    workload("filtered", Group::Filtered, Start::Rested, "compact, a filter removes one half"),
+    workload("shared", Group::Shared, Start::Empty, "put, then get, 4 databases in 64 MiB"),
     workload("open", Group::Open, Start::Empty, "open with a full log"),
 ];
 

@@ -95,11 +95,10 @@ impl Args {
             entries: self.entries,
             value_bytes: self.value_bytes,
             threads: self.threads,
-            settings: Settings {
-                write_buffer_bytes: shape.write_buffer.unwrap_or(WRITE_BUFFER_BYTES),
-                cache_bytes: shape.cache_size.unwrap_or(CACHE_BYTES),
-                transactions: false,
-            },
+            settings: Settings::new(
+                shape.write_buffer.unwrap_or(WRITE_BUFFER_BYTES),
+                shape.cache_size.unwrap_or(CACHE_BYTES),
+            ),
             seed: self.seed,
             ..Plan::default()
         }
@@ -113,7 +112,7 @@ impl Args {
                 ..shape.clone()
             };
             let options = shape.options().map_err(|error| error.message().unwrap_or_default())?;
-            Ok(Box::new(Minikv::open(dir, options, "minikv".to_string())?))
+            Ok(Box::new(Minikv::open(dir, options, settings, "minikv".to_string())?))
         };
         let names = match self.workloads.is_empty() {
             true => WORKLOADS.iter().map(|w| w.name).collect(),
