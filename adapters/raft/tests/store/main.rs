@@ -1,0 +1,4 @@
+//! The store: openraft's own suite, what a restart finds, and crashes at every operation.
+
+mod common;
+mod suite;

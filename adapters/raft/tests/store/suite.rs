@@ -1,0 +1,31 @@
+//! openraft's suite of tests for stores, every case, with log and state in one database and in two.
+
+use minikv_raft::kv::TypeConfig;
+use minikv_raft::store::{Layout, LogStore};
+use openraft::StorageError;
+use openraft::testing::{StoreBuilder, Suite};
+use tempfile::TempDir;
+
+use crate::common::{Machine, open};
+
+struct Builder(Layout);
+
+impl StoreBuilder<TypeConfig, LogStore<TypeConfig>, Machine, TempDir> for Builder {
+    async fn build(
+        &self,
+    ) -> Result<(TempDir, LogStore<TypeConfig>, Machine), StorageError<u64>> {
+        let home = tempfile::tempdir().unwrap();
+        let (_, log, machine) = open(&home.path().join("node"), self.0);
+        Ok((home, log, machine))
+    }
+}
+
+#[test]
+fn openrafts_suite_passes_with_one_database() {
+    Suite::test_all(Builder(Layout::One)).unwrap();
+}
+
+#[test]
+fn openrafts_suite_passes_with_two_databases() {
+    Suite::test_all(Builder(Layout::Two)).unwrap();
+}
