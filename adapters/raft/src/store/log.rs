@@ -48,6 +48,24 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogStore { store, committed: Arc::new(Mutex::new(committed)), config: PhantomData })
     }
 
+    /// Makes a node that was the leader when it stopped begin as a follower. openraft would go on as
+    /// the leader in the same term; but after a loss of power its state may be older than what it
+    /// has acknowledged, and only a new term makes reads wait until the state has caught up. Call
+    /// it before `Raft::new`.
+    ///
+    /// # Errors
+    /// Errors of the database, or of the format of the vote.
+    pub fn step_down(&self, own: u64) -> Result<()> {
+        let vote = self.store.current().log.meta.get(keys::VOTE)?;
+        match vote.map(|bytes| keys::decode_vote(&bytes)).transpose()? {
+            Some(vote) if vote.committed && vote.leader_id.node_id == own => {
+                let vote = Vote::new(vote.leader_id.term, own);
+                self.put_meta(keys::VOTE, &keys::encode_vote(&vote))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn committed(&self) -> Option<LogId<u64>> {
         *self.committed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +132,6 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(entries)
     }
 
-    /// The id that the entry `index` has; `None` if there is none, or it is purged.
     fn truncate_from(&self, index: u64) -> Result<()> {
         let current = self.store.current();
         let sync = WriteOptions::default().sync(true);

@@ -1,0 +1,24 @@
+//! Partitions for tests: a node ignores others, in both directions. Not part of a usual build.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Json;
+use axum::extract::State;
+
+use crate::service::node::Node;
+
+#[derive(Default)]
+pub(crate) struct Faults {
+    ignored: Mutex<BTreeSet<u64>>,
+}
+
+impl Faults {
+    pub(crate) fn ignores(&self, node: u64) -> bool {
+        self.ignored.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
+    }
+}
+
+pub(crate) async fn ignore(State(node): State<Arc<Node>>, Json(nodes): Json<BTreeSet<u64>>) {
+    *node.faults.ignored.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+}
