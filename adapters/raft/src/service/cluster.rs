@@ -77,7 +77,10 @@ pub struct Status {
 
 pub(crate) fn routes() -> Router<Arc<Node>> {
     Router::new()
-        .route("/v1/status", get(|State(node): State<Arc<Node>>| async move { Json(status(&node)) }))
+        .route(
+            "/v1/status",
+            get(|State(node): State<Arc<Node>>| async move { Json(status(&node)) }),
+        )
         .route("/v1/cluster/init", post(init))
         .route("/v1/cluster/join", post(join))
         .route("/v1/cluster/leave", post(leave))

@@ -278,8 +278,7 @@ async fn get_entry(State(node): State<Arc<Node>>, uri: Uri) -> ApiResult<Respons
     let (key, query) = (key_of(&uri)?, Query::parse(&uri, &["read"])?);
     let freshness = query.parsed("read")?.unwrap_or_default();
     node.counters.reads.fetch_add(1, Ordering::Relaxed);
-    let value =
-        node.read(freshness, move |node| Ok(node.store.state().data().get(&key)?)).await?;
+    let value = node.read(freshness, move |node| Ok(node.store.state().data().get(&key)?)).await?;
     match value {
         Some(value) => {
             let kind = [(header::CONTENT_TYPE, "application/octet-stream")];

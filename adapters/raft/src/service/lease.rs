@@ -61,7 +61,8 @@ impl Lease {
             return None;
         }
         let quorum_sent = |voters: &BTreeSet<u64>| {
-            let sent_to = |id: &u64| if *id == own { Some(now) } else { seen.sent.get(id).copied() };
+            let sent_to =
+                |id: &u64| if *id == own { Some(now) } else { seen.sent.get(id).copied() };
             let mut sent: Vec<Option<Instant>> = voters.iter().map(sent_to).collect();
             sent.sort_unstable_by(|a, b| b.cmp(a));
             sent.get(voters.len() / 2).copied().flatten()

@@ -36,7 +36,18 @@ pub mod tls;
 pub(crate) mod wire;
 mod writes;
 
+pub use cluster::Status;
 pub use http::routes;
-pub use node::{Node, NodeOptions};
+pub use node::{LayoutArg, Node, NodeOptions};
 pub use reads::Read;
 pub use text::{Text, decode_percent, encode_percent};
+
+/// The bodies of requests and answers, for the client.
+pub(crate) mod api {
+    pub(crate) use super::backup::Listing;
+    pub(crate) use super::cluster::{InitBody, JoinBody, LeaveBody};
+    pub(crate) use super::error::ErrorBody;
+    pub(crate) use super::http::{
+        BatchBody, ConditionBody, OpBody, Page, SEQUENCE, SESSION, SessionBody, Written,
+    };
+}

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use openraft::error::{
-    Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError,
-    Unreachable,
+    Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
 };
 use openraft::network::{Backoff, RPCOption};
 use openraft::raft::{
@@ -180,6 +179,7 @@ impl Peer {
         self.position(&what, &answer)
     }
 
+    #[expect(clippy::result_large_err, reason = "openraft's error has that size")]
     fn position(&self, what: &str, answer: &Answer) -> Result<Position, Streaming> {
         if answer.status != StatusCode::OK {
             return Err(failed(self.refusal(what, answer)).into());
@@ -226,8 +226,7 @@ impl RaftNetwork<TypeConfig> for Peer {
         option: RPCOption,
     ) -> RpcResult<AppendEntriesResponse<u64>> {
         let sent = Instant::now();
-        let answer: AppendEntriesResponse<u64> =
-            self.exchange("append", &message, &option).await?;
+        let answer: AppendEntriesResponse<u64> = self.exchange("append", &message, &option).await?;
         if matches!(
             answer,
             AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_)
@@ -266,4 +265,3 @@ impl RaftNetwork<TypeConfig> for Peer {
         Backoff::new(std::iter::repeat(Duration::from_millis(100)))
     }
 }
-

@@ -91,7 +91,6 @@ pub struct Node {
     pub(crate) raft: Raft<TypeConfig>,
     pub(crate) store: Arc<Store>,
     pub(crate) hub: Arc<Hub>,
-    pub(crate) wire: Wire,
     pub(crate) lease: Arc<Lease>,
     pub(crate) writes: Writes,
     pub(crate) rounds: Rounds,
@@ -121,10 +120,7 @@ impl Node {
         let config = raft_config(options)?;
         let lease = Arc::new(Lease::new(Duration::from_millis(config.election_timeout_max)));
 
-        let store_options = StoreOptions {
-            layout: None,
-            ..StoreOptions::default()
-        };
+        let store_options = StoreOptions { layout: None, ..StoreOptions::default() };
         let is_new = !options.dir.join("LIVE").exists();
         let layout = is_new.then(|| options.layout.into());
         let store = Store::open(&options.dir, StoreOptions { layout, ..store_options })
@@ -139,7 +135,7 @@ impl Node {
         let faults = Arc::new(super::faults::Faults::default());
         let network = Network {
             own: options.id,
-            wire: wire.clone(),
+            wire,
             lease: lease.clone(),
             #[cfg(feature = "faults")]
             faults: faults.clone(),
@@ -155,7 +151,6 @@ impl Node {
             raft,
             store,
             hub,
-            wire,
             lease,
             counters: Counters::default(),
             token,

@@ -104,8 +104,7 @@ impl Node {
             return Err(ApiError::NotLeader(node.map(|node| node.addr.clone())));
         }
         let own_term_is_applied = metrics.last_applied.is_some_and(|id| {
-            id.leader_id.term == metrics.vote.leader_id.term
-                && id.leader_id.node_id == self.id
+            id.leader_id.term == metrics.vote.leader_id.term && id.leader_id.node_id == self.id
         });
         let configs = metrics.membership_config.membership().get_joint_config();
         let until = self.lease.until(&metrics.vote, self.id, configs, now);

@@ -24,7 +24,10 @@ pub(crate) fn is_authorized(given: &[u8], expected: &[u8]) -> bool {
     if let Some(basic) = given.strip_prefix(b"Basic ") {
         let Ok(decoded) = STANDARD.decode(basic) else { return false };
         let Some(colon) = decoded.iter().position(|byte| *byte == b':') else { return false };
-        return equals(&decoded[colon + 1..], expected.strip_prefix(b"Bearer ").unwrap_or_default());
+        return equals(
+            &decoded[colon + 1..],
+            expected.strip_prefix(b"Bearer ").unwrap_or_default(),
+        );
     }
     equals(given, expected)
 }

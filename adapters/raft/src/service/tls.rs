@@ -58,7 +58,9 @@ impl Trust {
         let text = std::fs::read_to_string(path).map_err(|e| in_file(path)(&e))?;
         let token = text.trim();
         if token.len() < MIN_TOKEN_BYTES {
-            return Err(in_file(path)(&format!("a token has at least {MIN_TOKEN_BYTES} characters")));
+            return Err(in_file(path)(&format!(
+                "a token has at least {MIN_TOKEN_BYTES} characters"
+            )));
         }
         let mut value = HeaderValue::try_from(format!("Bearer {token}"))
             .map_err(|_| in_file(path)(&"a token is one line of printable characters"))?;

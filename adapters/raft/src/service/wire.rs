@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -38,21 +38,16 @@ pub(crate) struct Call<'a> {
 
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(crate) struct WireError {
-    what: String,
-    /// Whether the request has not been sent, so that nothing can have come of it.
-    pub(crate) is_unsent: bool,
-}
+pub(crate) struct WireError(String);
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
+        f.write_str(&self.0)
     }
 }
 
@@ -82,10 +77,7 @@ impl Wire {
     pub(crate) async fn send(&self, call: Call<'_>) -> Result<Answer, WireError> {
         let Call { method, to, path, headers, body, timeout } = call;
         let uri = format!("{}://{to}{path}", self.scheme);
-        let wrong = |error: axum::http::Error| WireError {
-            what: format!("{uri}: {error}"),
-            is_unsent: true,
-        };
+        let wrong = |error: axum::http::Error| WireError(format!("{uri}: {error}"));
         let mut request =
             Request::builder().method(method).uri(&uri).body(Full::new(body)).map_err(wrong)?;
         request.headers_mut().extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
@@ -93,24 +85,20 @@ impl Wire {
             request.headers_mut().insert(header::AUTHORIZATION, (**token).clone());
         }
         let exchange = async {
-            let answer = self.client.request(request).await.map_err(|error| WireError {
-                what: format!("{to}: {}", with_causes(&error)),
-                is_unsent: error.is_connect(),
-            })?;
+            let answer = self
+                .client
+                .request(request)
+                .await
+                .map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
             let (head, body) = answer.into_parts();
             let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
-            let body = body.map_err(|error| WireError {
-                what: format!("{to}: {}", with_causes(&*error)),
-                is_unsent: false,
-            })?;
-            Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes() })
+            let body =
+                body.map_err(|error| WireError(format!("{to}: {}", with_causes(&*error))))?;
+            Ok(Answer { status: head.status, body: body.to_bytes() })
         };
         match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(WireError {
-                what: format!("{to}: no answer within {} ms", timeout.as_millis()),
-                is_unsent: false,
-            }),
+            Err(_) => Err(WireError(format!("{to}: no answer within {} ms", timeout.as_millis()))),
         }
     }
 }

@@ -14,9 +14,9 @@ use minikv::{WriteBatch, WriteOptions};
 use openraft::{Node, SnapshotMeta};
 
 use crate::store::error::{Error, Result};
+use crate::store::files;
 use crate::store::home::{Current, Layout, Log, State, Store, state_name};
 use crate::store::snapshot::{self, DB, SnapshotDir};
-use crate::store::files;
 
 /// Entries of the log that are copied at once.
 const COPY_BATCH_BYTES: usize = 1 << 20;
@@ -69,7 +69,8 @@ fn copy<N: Node>(
     let listed = from.files()?;
     for file in &listed {
         let is_table = Path::new(&file.name).extension().is_some_and(|e| e == "ldb" || e == "sst");
-        let (source, target) = (from.path()?.join(DB).join(&file.name), to.join(DB).join(&file.name));
+        let (source, target) =
+            (from.path()?.join(DB).join(&file.name), to.join(DB).join(&file.name));
         files::link_or_copy(fs, &source, &target, is_table)?;
     }
     files::sync_dir(fs, &to.join(DB))?;

@@ -175,7 +175,8 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
 
     async fn save_vote(&mut self, vote: &Vote<u64>) -> std::result::Result<(), StorageError<u64>> {
         let (log, vote) = (self.clone(), keys::encode_vote(vote));
-        blocking(ErrorSubject::Vote, ErrorVerb::Write, move || log.put_meta(keys::VOTE, &vote)).await
+        blocking(ErrorSubject::Vote, ErrorVerb::Write, move || log.put_meta(keys::VOTE, &vote))
+            .await
     }
 
     async fn read_vote(&mut self) -> std::result::Result<Option<Vote<u64>>, StorageError<u64>> {
@@ -212,7 +213,8 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
     {
         let log = self.clone();
         let entries: Vec<C::Entry> = entries.into_iter().collect();
-        let subject = entries.first().map_or(ErrorSubject::Logs, |e| ErrorSubject::Log(*e.get_log_id()));
+        let subject =
+            entries.first().map_or(ErrorSubject::Logs, |e| ErrorSubject::Log(*e.get_log_id()));
         blocking(subject, ErrorVerb::Write, move || log.write_entries(&entries)).await?;
         callback.log_io_completed(Ok(()));
         Ok(())
@@ -220,7 +222,8 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
 
     async fn truncate(&mut self, id: LogId<u64>) -> std::result::Result<(), StorageError<u64>> {
         let log = self.clone();
-        blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || log.truncate_from(id.index)).await
+        blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || log.truncate_from(id.index))
+            .await
     }
 
     /// First the id, durably, then the entries: those up to the id are not read any more. The next

@@ -118,10 +118,8 @@ impl<C: StoreConfig, M: Machine<C>> RaftStateMachine<C> for StateMachine<C, M> {
 
     async fn applied_state(
         &mut self,
-    ) -> std::result::Result<
-        (Option<LogId<u64>>, StoredMembership<u64, C::Node>),
-        StorageError<u64>,
-    > {
+    ) -> std::result::Result<(Option<LogId<u64>>, StoredMembership<u64, C::Node>), StorageError<u64>>
+    {
         let store = self.store.clone();
         blocking(ErrorSubject::StateMachine, ErrorVerb::Read, move || {
             let state = store.state();

@@ -10,6 +10,7 @@
 //! | `snapshot` | snapshots: checkpoints of the database |
 //! | `install` | how a snapshot takes the place of the database |
 //! | `transfer` | receiving the files of a snapshot, chunk by chunk |
+//! | `restore` | a new cluster from a backup |
 //! | `files`, `error` | files beside the databases; errors |
 
 pub(crate) mod changes;
@@ -20,6 +21,7 @@ mod install;
 pub(crate) mod keys;
 mod log;
 pub(crate) mod machine;
+mod restore;
 pub(crate) mod snapshot;
 pub(crate) mod transfer;
 

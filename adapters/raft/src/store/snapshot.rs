@@ -168,9 +168,9 @@ impl SnapshotDir {
         let Ok(head) = self.any_head() else { return false };
         let Ok(dir) = self.dir() else { return false };
         let db = dir.path.join(DB);
-        head.files.iter().all(|file| {
-            dir.fs.len(&db.join(&file.name)).is_ok_and(|bytes| bytes == file.bytes)
-        })
+        head.files
+            .iter()
+            .all(|file| dir.fs.len(&db.join(&file.name)).is_ok_and(|bytes| bytes == file.bytes))
     }
 }
 
@@ -190,10 +190,7 @@ pub(crate) fn write_head<N: Node>(fs: &dyn Fs, dir: &Path, head: &Head<N>) -> Re
     files::sync_dir(fs, dir)
 }
 
-pub(crate) fn new_head<N: Node>(
-    meta: SnapshotMeta<u64, N>,
-    files: Vec<SnapshotFile>,
-) -> Head<N> {
+pub(crate) fn new_head<N: Node>(meta: SnapshotMeta<u64, N>, files: Vec<SnapshotFile>) -> Head<N> {
     Head { format: FORMAT, meta, files }
 }
 

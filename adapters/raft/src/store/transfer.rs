@@ -82,7 +82,9 @@ impl Store {
         };
         if !incoming.files.get(at.file).is_some_and(fits) {
             let length = chunk.len();
-            return Err(Error::Refused(format!("a chunk of {length} bytes does not fit at {at:?}")));
+            return Err(Error::Refused(format!(
+                "a chunk of {length} bytes does not fit at {at:?}"
+            )));
         }
         let written = self.write_chunk(incoming, chunk);
         if written.is_err() {

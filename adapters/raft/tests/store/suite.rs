@@ -11,9 +11,7 @@ use crate::common::{Machine, open};
 struct Builder(Layout);
 
 impl StoreBuilder<TypeConfig, LogStore<TypeConfig>, Machine, TempDir> for Builder {
-    async fn build(
-        &self,
-    ) -> Result<(TempDir, LogStore<TypeConfig>, Machine), StorageError<u64>> {
+    async fn build(&self) -> Result<(TempDir, LogStore<TypeConfig>, Machine), StorageError<u64>> {
         let home = tempfile::tempdir().unwrap();
         let (_, log, machine) = open(&home.path().join("node"), self.0);
         Ok((home, log, machine))
