@@ -185,7 +185,7 @@ impl Client {
         let answer = answer?;
         match answer.status {
             StatusCode::OK | StatusCode::PRECONDITION_FAILED => {
-                let written: Written = parse(&answer)?;
+                let written: Written = parse_any(&answer)?;
                 Ok((written.succeeded, written.index))
             }
             _ => Err(refused(&answer)),
@@ -336,7 +336,7 @@ impl Client {
                     self.give_up(&to);
                     error.to_string()
                 }
-                Ok(answer) if answer.status == StatusCode::MISDIRECTED_REQUEST => {
+                Ok(answer) if answer.status == StatusCode::TEMPORARY_REDIRECT => {
                     let body: ErrorBody = parse_any(&answer)?;
                     let known = lock(&self.nodes).leader.replace(body.leader.unwrap_or_default());
                     if known.as_deref() == Some(&*to) && Instant::now() < deadline {

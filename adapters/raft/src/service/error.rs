@@ -24,6 +24,10 @@ pub(crate) enum ApiError {
 
 pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
+/// The leader that an answer leads to; the router makes the address of it.
+#[derive(Clone)]
+pub(crate) struct Leader(pub(crate) String);
+
 /// The body of an error.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ErrorBody {
@@ -80,7 +84,7 @@ impl IntoResponse for ApiError {
         let (status, error, leader) = match self {
             ApiError::NotLeader(Some(leader)) => {
                 let what = format!("the leader is {leader}");
-                (StatusCode::MISDIRECTED_REQUEST, what, Some(leader))
+                (StatusCode::TEMPORARY_REDIRECT, what, Some(leader))
             }
             ApiError::NotLeader(None) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "there is no leader at present".into(), None)
@@ -90,7 +94,11 @@ impl IntoResponse for ApiError {
             ApiError::Bad(status, what) => (status, what, None),
             ApiError::Internal(what) => (StatusCode::INTERNAL_SERVER_ERROR, what, None),
         };
+        let to = leader.clone().map(Leader);
         let mut response = (status, Json(ErrorBody { error, leader })).into_response();
+        if let Some(to) = to {
+            response.extensions_mut().insert(to);
+        }
         if status == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::kv::{self, Command, Condition, Op, Outcome, RequestId};
-use crate::service::error::{ApiError, ApiResult};
+use crate::service::error::{ApiError, ApiResult, Leader};
 use crate::service::node::Node;
 use crate::service::reads::Read;
 use crate::service::text::{Text, decode_percent};
@@ -127,7 +127,7 @@ pub fn routes(node: &Arc<Node>) -> Router {
         .with_state(node.clone())
 }
 
-/// Checks the token, and counts answers.
+/// Checks the token, leads to the leader, and counts answers.
 async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
     if let Some(token) = &node.token {
         let given = request.headers().get(header::AUTHORIZATION);
@@ -136,15 +136,20 @@ async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> R
             let mut refused =
                 ApiError::with(StatusCode::UNAUTHORIZED, "the token is missing or wrong")
                     .into_response();
-            let scheme = header::HeaderValue::from_static("Basic realm=\"minikv\"");
+            let scheme = HeaderValue::from_static("Basic realm=\"minikv\"");
             refused.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
             return refused;
         }
     }
-    let response = next.run(request).await;
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_string();
+    let mut response = next.run(request).await;
     let status = response.status();
     let counters = &node.counters;
-    if status == StatusCode::MISDIRECTED_REQUEST {
+    if let Some(Leader(leader)) = response.extensions().get() {
+        let location = format!("{}://{leader}{path}", node.scheme);
+        if let Ok(location) = HeaderValue::try_from(location) {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
         counters.redirects.fetch_add(1, Ordering::Relaxed);
     } else if status.is_client_error() {
         counters.client_errors.fetch_add(1, Ordering::Relaxed);

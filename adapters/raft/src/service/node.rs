@@ -96,6 +96,7 @@ pub struct Node {
     pub(crate) rounds: Rounds,
     pub(crate) counters: Counters,
     pub(crate) token: Option<Arc<HeaderValue>>,
+    pub(crate) scheme: &'static str,
     pub(crate) max_request_bytes: usize,
     #[cfg(feature = "faults")]
     pub(crate) faults: Arc<super::faults::Faults>,
@@ -154,6 +155,7 @@ impl Node {
             lease,
             counters: Counters::default(),
             token,
+            scheme: if options.security.cert.is_some() { "https" } else { "http" },
             max_request_bytes: options.max_request_bytes,
             #[cfg(feature = "faults")]
             faults,
