@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::Json;
+use axum::body::Bytes;
 use axum::extract::State;
 
+use crate::service::error::{ApiError, ApiResult};
 use crate::service::node::Node;
 
 #[derive(Default)]
@@ -19,6 +20,8 @@ impl Faults {
     }
 }
 
-pub(crate) async fn ignore(State(node): State<Arc<Node>>, Json(nodes): Json<BTreeSet<u64>>) {
+pub(crate) async fn ignore(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<()> {
+    let nodes = serde_json::from_slice(&body).map_err(|e| ApiError::bad(e.to_string()))?;
     *node.faults.ignored.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+    Ok(())
 }
