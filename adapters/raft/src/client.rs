@@ -52,8 +52,9 @@ impl std::error::Error for ClientError {}
 /// The result of a request.
 pub type Result<T> = std::result::Result<T, ClientError>;
 
-/// An answer of one attempt.
-const ATTEMPT: Duration = Duration::from_secs(12);
+/// The shortest time for one attempt; usually it is a quarter of the deadline. A leader that is cut
+/// off from the others does not know it, and answers nothing.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
@@ -86,6 +87,8 @@ struct Ask<'a> {
     body: Bytes,
     /// Any node may answer.
     anywhere: bool,
+    /// The answer may take as long as it takes.
+    patient: bool,
 }
 
 impl Client {
@@ -175,7 +178,14 @@ impl Client {
             (HeaderName::from_static(SESSION), HeaderValue::from(session.number)),
             (HeaderName::from_static(SEQUENCE), HeaderValue::from(sequence)),
         ];
-        let ask = Ask { method: Method::POST, path: "/v1/batch", headers, body, anywhere: false };
+        let ask = Ask {
+            method: Method::POST,
+            path: "/v1/batch",
+            headers,
+            body,
+            anywhere: false,
+            patient: false,
+        };
         let answer = self.ask(&ask).await;
         let is_gone = matches!(&answer, Ok(answer) if answer.status == StatusCode::GONE);
         if !is_gone {
@@ -250,7 +260,7 @@ impl Client {
 
     async fn change(&self, path: &str, body: &impl Serialize, anywhere: bool) -> Result<Status> {
         let (method, body) = (Method::POST, json(body)?);
-        let ask = Ask { method, path, headers: Vec::new(), body, anywhere };
+        let ask = Ask { method, path, headers: Vec::new(), body, anywhere, patient: true };
         parse(&self.ask(&ask).await?)
     }
 
@@ -263,7 +273,7 @@ impl Client {
     pub async fn backup_into(&self, dir: &Path) -> Result<(usize, u64, u64)> {
         let (method, body) = (Method::POST, Bytes::new());
         let path = "/v1/backup";
-        let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false };
+        let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: false };
         let listing: Listing = parse(&self.ask(&ask).await?)?;
         let mut total = 0;
         for (number, file) in listing.files.iter().enumerate() {
@@ -311,7 +321,7 @@ impl Client {
         }
         let (method, body) = (Method::POST, Bytes::new());
         let path = "/v1/sessions";
-        let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false };
+        let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: false };
         let opened: SessionBody = parse(&self.ask(&ask).await?)?;
         Ok(Session { number: opened.session, next: 1 })
     }
@@ -319,6 +329,10 @@ impl Client {
     /// Sends a request until a node serves or refuses it.
     async fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
         let deadline = Instant::now() + self.deadline;
+        let attempt = match ask.patient {
+            true => self.deadline,
+            false => (self.deadline / 4).max(SHORTEST_ATTEMPT),
+        };
         let mut pause = FIRST_PAUSE;
         loop {
             let to = self.target(ask.anywhere);
@@ -329,7 +343,7 @@ impl Client {
                 path: ask.path,
                 headers: ask.headers.clone(),
                 body: ask.body.clone(),
-                timeout: left.min(ATTEMPT),
+                timeout: left.min(attempt),
             };
             let failure = match self.wire.send(call).await {
                 Err(error) => {
@@ -392,7 +406,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn get(path: &str, anywhere: bool) -> Ask<'_> {
     let (method, body) = (Method::GET, Bytes::new());
-    Ask { method, path, headers: Vec::new(), body, anywhere }
+    Ask { method, path, headers: Vec::new(), body, anywhere, patient: false }
 }
 
 fn name_of(read: Read) -> &'static str {

@@ -131,7 +131,9 @@ async fn run_command(command: Command) -> Result<ExitCode, String> {
         Command::Init(args) => args.target.client()?.init(&args.members).await,
         Command::Join(args) => {
             let (id, address) = &args.member;
-            args.target.client()?.join(*id, address).await
+            // The node gets all of the data first.
+            let timeout = args.target.timeout.max(600);
+            Target { timeout, ..args.target.clone() }.client()?.join(*id, address).await
         }
         Command::Leave(args) => args.target.client()?.leave(args.id).await,
         Command::Status(target) => target.client()?.status().await,

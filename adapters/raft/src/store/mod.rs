@@ -33,6 +33,7 @@ pub use home::{Layout, State, Store, StoreOptions};
 pub use log::LogStore;
 pub use machine::{Machine, StateMachine};
 pub use snapshot::{SnapshotDir, SnapshotFile};
+pub use transfer::Position;
 
 /// What the store needs of openraft's type configuration. Every configuration that fits has it.
 pub trait StoreConfig:

@@ -1,5 +1,7 @@
 //! openraft's suite of tests for stores, every case, with log and state in one database and in two.
 
+use std::sync::Arc;
+
 use minikv_raft::kv::TypeConfig;
 use minikv_raft::store::{Layout, LogStore};
 use openraft::StorageError;
@@ -13,7 +15,8 @@ struct Builder(Layout);
 impl StoreBuilder<TypeConfig, LogStore<TypeConfig>, Machine, TempDir> for Builder {
     async fn build(&self) -> Result<(TempDir, LogStore<TypeConfig>, Machine), StorageError<u64>> {
         let home = tempfile::tempdir().unwrap();
-        let (_, log, machine) = open(&home.path().join("node"), self.0);
+        let fs = Arc::new(minikv::fs::DiskFs);
+        let (_, log, machine) = open(fs, &home.path().join("node"), self.0).unwrap();
         Ok((home, log, machine))
     }
 }
