@@ -11,13 +11,18 @@ use tokio::process::{Child, Command};
 #[derive(clap::Args)]
 pub struct ClusterArgs {
     /// Number of nodes.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=9))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = few)]
     nodes: u16,
     /// Port of the first node; the others follow.
     #[arg(long, default_value_t = 7101)]
     port: u16,
     /// Directory, with one for each node in it.
     dir: PathBuf,
+}
+
+fn few(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=9).contains(number));
+    number.ok_or_else(|| "from 1 to 9".into())
 }
 
 pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {

@@ -1,9 +1,9 @@
 //! Watching: changes as server-sent events, in the order of the log.
 //!
 //! Each event has the name `change`, the index of its entry as id, and JSON with `index`, `key` and
-//! `value` (null for a deletion). A node keeps the latest changes in memory. Who asks for older ones
-//! gets 410 and the index from which on it has them, and reads the range anew; a stream that falls
-//! behind ends with the event `lost`.
+//! `value` (null for a deletion). A node keeps the latest changes in memory. A request for older
+//! ones gets 410 and the index from which on there are changes; the client then reads the range
+//! anew. A stream that falls behind ends with the event `lost`.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

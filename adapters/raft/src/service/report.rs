@@ -111,9 +111,9 @@ pub(crate) async fn page(State(node): State<Arc<Node>>) -> Html<String> {
     let failure = now.failure.map_or(String::new(), |f| format!("<p class=bad>{}</p>", escape(&f)));
     Html(format!(
         "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=2>\
-         <title>minikv node {id}</title><style>body{{font:16px system-ui;margin:2em;max-width:48em}}\
-         table{{border-collapse:collapse}}td,th{{padding:.3em 1em;text-align:left;\
-         border-bottom:1px solid #ccc}}.bad{{color:#b00}}</style>\
+         <title>minikv node {id}</title><style>\
+         body{{font:16px system-ui;margin:2em;max-width:48em}}\
+         table{{border-collapse:collapse}}td,th{{padding:.3em 1em;text-align:left;border-bottom:1px solid #ccc}}.bad{{color:#b00}}</style>\
          <h1>minikv, node {id}: {role}</h1>{failure}\
          <p>Term {term}. Log up to {log}, applied up to {applied}, snapshot up to {snapshot}.</p>\
          <table><tr><th>node<th>address<th>role<th>has the log up to<th></tr>{rows}</table>\

@@ -34,6 +34,9 @@ pub enum Error {
 /// The result of an operation of the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// The result of an operation that openraft asks for.
+pub(crate) type Stored<T> = std::result::Result<T, StorageError<u64>>;
+
 impl Error {
     pub(crate) fn format(place: impl Into<String>, what: impl Into<String>) -> Error {
         Error::Format { place: place.into(), what: what.into() }

@@ -10,11 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use minikv::{WriteBatch, WriteOptions};
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
-use openraft::{
-    ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftLogId, RaftLogReader, StorageError, Vote,
-};
+use openraft::{ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftLogId, RaftLogReader, Vote};
 
-use crate::store::error::Result;
+use crate::store::error::{Result, Stored};
 use crate::store::home::Store;
 use crate::store::machine::blocking;
 use crate::store::{StoreConfig, keys};
@@ -48,10 +46,10 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogStore { store, committed: Arc::new(Mutex::new(committed)), config: PhantomData })
     }
 
-    /// Makes a node that was the leader when it stopped begin as a follower. openraft would go on as
-    /// the leader in the same term; but after a loss of power its state may be older than what it
-    /// has acknowledged, and only a new term makes reads wait until the state has caught up. Call
-    /// it before `Raft::new`.
+    /// Makes a node that was the leader when it stopped begin as a follower. openraft would go on
+    /// as the leader in the same term; but after a loss of power its state may be older than what
+    /// it has acknowledged, and only a new term makes reads wait until the state has caught up.
+    /// Call it before `Raft::new`.
     ///
     /// # Errors
     /// Errors of the database, or of the format of the vote.
@@ -144,17 +142,13 @@ impl<C: StoreConfig> RaftLogReader<C> for LogStore<C> {
     async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
         &mut self,
         range: R,
-    ) -> std::result::Result<Vec<C::Entry>, StorageError<u64>> {
+    ) -> Stored<Vec<C::Entry>> {
         let log = self.clone();
         let range = (range.start_bound().cloned(), range.end_bound().cloned());
         blocking(ErrorSubject::Logs, ErrorVerb::Read, move || log.read(range, usize::MAX)).await
     }
 
-    async fn limited_get_log_entries(
-        &mut self,
-        start: u64,
-        end: u64,
-    ) -> std::result::Result<Vec<C::Entry>, StorageError<u64>> {
+    async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Stored<Vec<C::Entry>> {
         let log = self.clone();
         let range = (Bound::Included(start), Bound::Excluded(end));
         blocking(ErrorSubject::Logs, ErrorVerb::Read, move || log.read(range, READ_BYTES)).await
@@ -164,7 +158,7 @@ impl<C: StoreConfig> RaftLogReader<C> for LogStore<C> {
 impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
     type LogReader = Self;
 
-    async fn get_log_state(&mut self) -> std::result::Result<LogState<C>, StorageError<u64>> {
+    async fn get_log_state(&mut self) -> Stored<LogState<C>> {
         let log = self.clone();
         blocking(ErrorSubject::Logs, ErrorVerb::Read, move || log.state()).await
     }
@@ -173,13 +167,13 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         self.clone()
     }
 
-    async fn save_vote(&mut self, vote: &Vote<u64>) -> std::result::Result<(), StorageError<u64>> {
+    async fn save_vote(&mut self, vote: &Vote<u64>) -> Stored<()> {
         let (log, vote) = (self.clone(), keys::encode_vote(vote));
         blocking(ErrorSubject::Vote, ErrorVerb::Write, move || log.put_meta(keys::VOTE, &vote))
             .await
     }
 
-    async fn read_vote(&mut self) -> std::result::Result<Option<Vote<u64>>, StorageError<u64>> {
+    async fn read_vote(&mut self) -> Stored<Option<Vote<u64>>> {
         let store = self.store.clone();
         blocking(ErrorSubject::Vote, ErrorVerb::Read, move || {
             let vote = store.current().log.meta.get(keys::VOTE)?;
@@ -188,25 +182,16 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         .await
     }
 
-    async fn save_committed(
-        &mut self,
-        committed: Option<LogId<u64>>,
-    ) -> std::result::Result<(), StorageError<u64>> {
+    async fn save_committed(&mut self, committed: Option<LogId<u64>>) -> Stored<()> {
         *self.committed.lock().unwrap_or_else(PoisonError::into_inner) = committed;
         Ok(())
     }
 
-    async fn read_committed(
-        &mut self,
-    ) -> std::result::Result<Option<LogId<u64>>, StorageError<u64>> {
+    async fn read_committed(&mut self) -> Stored<Option<LogId<u64>>> {
         Ok(self.committed())
     }
 
-    async fn append<I>(
-        &mut self,
-        entries: I,
-        callback: LogFlushed<C>,
-    ) -> std::result::Result<(), StorageError<u64>>
+    async fn append<I>(&mut self, entries: I, callback: LogFlushed<C>) -> Stored<()>
     where
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
@@ -220,7 +205,7 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         Ok(())
     }
 
-    async fn truncate(&mut self, id: LogId<u64>) -> std::result::Result<(), StorageError<u64>> {
+    async fn truncate(&mut self, id: LogId<u64>) -> Stored<()> {
         let log = self.clone();
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || log.truncate_from(id.index))
             .await
@@ -228,7 +213,7 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
 
     /// First the id, durably, then the entries: those up to the id are not read any more. The next
     /// open deletes what a crash leaves.
-    async fn purge(&mut self, id: LogId<u64>) -> std::result::Result<(), StorageError<u64>> {
+    async fn purge(&mut self, id: LogId<u64>) -> Stored<()> {
         let log = self.clone();
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || {
             log.put_meta(keys::PURGED, &keys::encode_log_id(&id))?;

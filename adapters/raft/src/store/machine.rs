@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use openraft::storage::RaftStateMachine;
 use openraft::{
     EntryPayload, ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftLogId, RaftSnapshotBuilder,
-    Snapshot, SnapshotMeta, StorageError, StoredMembership,
+    Snapshot, SnapshotMeta, StoredMembership,
 };
 
 use crate::store::changes::Changes;
-use crate::store::error::{Error, Result};
+use crate::store::error::{Error, Result, Stored};
 use crate::store::home::Store;
 use crate::store::snapshot::{self, SnapshotDir};
 use crate::store::{StoreConfig, install, keys};
@@ -104,7 +104,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     subject: ErrorSubject<u64>,
     verb: ErrorVerb,
     work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> std::result::Result<T, StorageError<u64>> {
+) -> Stored<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result.map_err(|error| error.into_storage(subject, verb)),
         Err(panic) => {
@@ -118,8 +118,7 @@ impl<C: StoreConfig, M: Machine<C>> RaftStateMachine<C> for StateMachine<C, M> {
 
     async fn applied_state(
         &mut self,
-    ) -> std::result::Result<(Option<LogId<u64>>, StoredMembership<u64, C::Node>), StorageError<u64>>
-    {
+    ) -> Stored<(Option<LogId<u64>>, StoredMembership<u64, C::Node>)> {
         let store = self.store.clone();
         blocking(ErrorSubject::StateMachine, ErrorVerb::Read, move || {
             let state = store.state();
@@ -129,7 +128,7 @@ impl<C: StoreConfig, M: Machine<C>> RaftStateMachine<C> for StateMachine<C, M> {
         .await
     }
 
-    async fn apply<I>(&mut self, entries: I) -> std::result::Result<Vec<C::R>, StorageError<u64>>
+    async fn apply<I>(&mut self, entries: I) -> Stored<Vec<C::R>>
     where
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
@@ -144,9 +143,7 @@ impl<C: StoreConfig, M: Machine<C>> RaftStateMachine<C> for StateMachine<C, M> {
         self.clone()
     }
 
-    async fn begin_receiving_snapshot(
-        &mut self,
-    ) -> std::result::Result<Box<SnapshotDir>, StorageError<u64>> {
+    async fn begin_receiving_snapshot(&mut self) -> Stored<Box<SnapshotDir>> {
         Ok(Box::new(SnapshotDir::none()))
     }
 
@@ -154,7 +151,7 @@ impl<C: StoreConfig, M: Machine<C>> RaftStateMachine<C> for StateMachine<C, M> {
         &mut self,
         meta: &SnapshotMeta<u64, C::Node>,
         snapshot: Box<SnapshotDir>,
-    ) -> std::result::Result<(), StorageError<u64>> {
+    ) -> Stored<()> {
         let (machine, signature, meta) = (self.clone(), meta.signature(), meta.clone());
         blocking(ErrorSubject::Snapshot(Some(signature)), ErrorVerb::Write, move || {
             machine.install(&meta, &snapshot)
@@ -162,9 +159,7 @@ impl<C: StoreConfig, M: Machine<C>> RaftStateMachine<C> for StateMachine<C, M> {
         .await
     }
 
-    async fn get_current_snapshot(
-        &mut self,
-    ) -> std::result::Result<Option<Snapshot<C>>, StorageError<u64>> {
+    async fn get_current_snapshot(&mut self) -> Stored<Option<Snapshot<C>>> {
         let store = self.store.clone();
         blocking(ErrorSubject::Snapshot(None), ErrorVerb::Read, move || {
             let Some(snapshot) = store.snapshot().clone() else { return Ok(None) };
@@ -176,7 +171,7 @@ impl<C: StoreConfig, M: Machine<C>> RaftStateMachine<C> for StateMachine<C, M> {
 }
 
 impl<C: StoreConfig, M: Machine<C>> RaftSnapshotBuilder<C> for StateMachine<C, M> {
-    async fn build_snapshot(&mut self) -> std::result::Result<Snapshot<C>, StorageError<u64>> {
+    async fn build_snapshot(&mut self) -> Stored<Snapshot<C>> {
         let store = self.store.clone();
         blocking(ErrorSubject::Snapshot(None), ErrorVerb::Write, move || {
             let (meta, snapshot) = snapshot::build::<C::Node>(&store)?;

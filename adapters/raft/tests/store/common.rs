@@ -40,7 +40,7 @@ fn ops(index: u64) -> Vec<Op> {
     let key = |n: u64| Bytes::from(format!("key/{n:03}"));
     let value = format!("{index} ").repeat(1 + (index % 40) as usize);
     let mut ops = vec![Op { key: key(index % 31), value: Some(value.into()) }];
-    if index % 3 == 0 {
+    if index.is_multiple_of(3) {
         ops.push(Op { key: key((index * 7) % 31), value: None });
     }
     ops
@@ -48,11 +48,11 @@ fn ops(index: u64) -> Vec<Op> {
 
 /// The entry of this index: the same in every store, but for the term.
 pub fn entry(term: u64, index: u64) -> Entry<TypeConfig> {
-    let payload = if index % 20 == 0 {
+    let payload = if index.is_multiple_of(20) {
         let nodes: BTreeMap<u64, BasicNode> =
             members(index).into_iter().map(|id| (id, BasicNode::new(format!("n{id}:1")))).collect();
         EntryPayload::Membership(Membership::new(vec![members(index)], nodes))
-    } else if index % 17 == 0 {
+    } else if index.is_multiple_of(17) {
         EntryPayload::Blank
     } else {
         let command = Command::Write { conditions: Vec::new(), ops: ops(index) };

@@ -242,6 +242,9 @@ async fn check(
     if last != before.snapshot && last != after.snapshot {
         return Err(format!("snapshot {last:?}"));
     }
+    if last > applied {
+        return Err(format!("snapshot {last:?} was not installed; applied {applied:?}"));
+    }
     if let Some(snapshot) = snapshot {
         let path = snapshot.snapshot.path().map_err(|e| e.to_string())?.join("db");
         let options = minikv::Options::default().fs(fs.clone());
