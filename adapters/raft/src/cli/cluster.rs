@@ -7,6 +7,7 @@ use std::time::Duration;
 use minikv_raft::client::{Client, ClientError};
 use minikv_raft::service::tls::Trust;
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(clap::Args)]
 pub struct ClusterArgs {
@@ -53,20 +54,23 @@ pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
         println!("node {id}: http://{address}/");
     }
     println!("Ctrl-C ends the cluster.");
+    let mut end = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
     tokio::select! {
-        result = any_ends(&mut children) => result,
-        _ = tokio::signal::ctrl_c() => {
-            // The nodes get the signal, too, and stop in order.
-            for child in &mut children {
-                let _ = tokio::time::timeout(Duration::from_secs(5), child.wait()).await;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+        result = all_end(&mut children) => return result,
+        _ = tokio::signal::ctrl_c() => {}
+        _ = end.recv() => {}
     }
+    // A terminal sends Ctrl-C to the nodes, too. Those that did not get it are killed, which does
+    // them no harm.
+    for child in &mut children {
+        let _ = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;
+        let _ = child.kill().await;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Waits until all nodes have ended: one that is killed leaves the others.
-async fn any_ends(children: &mut [Child]) -> Result<ExitCode, String> {
+async fn all_end(children: &mut [Child]) -> Result<ExitCode, String> {
     for child in children {
         child.wait().await.map_err(|e| e.to_string())?;
     }

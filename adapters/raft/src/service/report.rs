@@ -113,7 +113,8 @@ pub(crate) async fn page(State(node): State<Arc<Node>>) -> Html<String> {
         "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=2>\
          <title>minikv node {id}</title><style>\
          body{{font:16px system-ui;margin:2em;max-width:48em}}\
-         table{{border-collapse:collapse}}td,th{{padding:.3em 1em;text-align:left;border-bottom:1px solid #ccc}}.bad{{color:#b00}}</style>\
+         table{{border-collapse:collapse}}td,th{{padding:.3em 1em;\
+         text-align:left;border-bottom:1px solid #ccc}}.bad{{color:#b00}}</style>\
          <h1>minikv, node {id}: {role}</h1>{failure}\
          <p>Term {term}. Log up to {log}, applied up to {applied}, snapshot up to {snapshot}.</p>\
          <table><tr><th>node<th>address<th>role<th>has the log up to<th></tr>{rows}</table>\
