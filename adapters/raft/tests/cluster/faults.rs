@@ -78,13 +78,15 @@ async fn client(
     }
 }
 
-/// One fault, from its start to its end.
-async fn fault(cluster: &mut Cluster, rng: &mut Rng) -> &'static str {
-    let nodes = cluster.nodes.len() as u64;
+/// One fault, from its start to its end. `members` are the nodes of the cluster; one is replaced
+/// once at most, so that clients know one that is left.
+async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> &'static str {
     let pause = Duration::from_millis(200 + rng.next(1500));
     let leader = cluster.leader().await;
-    let victim = if rng.next(2) == 0 { leader } else { 1 + rng.next(nodes) };
-    match rng.next(4) {
+    let any = members[rng.next(members.len() as u64) as usize];
+    let victim = if rng.next(2) == 0 { leader } else { any };
+    let is_first = members.len() == cluster.nodes.len();
+    match rng.next(if is_first { 5 } else { 4 }) {
         0 => {
             cluster.kill(victim);
             tokio::time::sleep(pause).await;
@@ -98,21 +100,31 @@ async fn fault(cluster: &mut Cluster, rng: &mut Rng) -> &'static str {
             "pause"
         }
         2 => {
-            let others: Vec<u64> = (1..=nodes).filter(|id| *id != victim).collect();
+            let others: Vec<u64> = members.iter().copied().filter(|id| *id != victim).collect();
             cluster.ignore(victim, &others).await;
             tokio::time::sleep(pause).await;
             cluster.ignore(victim, &[]).await;
             "partition"
         }
-        _ => {
+        3 => {
             // All at once, as when the power of a machine goes that has all of them.
-            for id in 1..=nodes {
-                cluster.kill(id);
+            for id in members.iter() {
+                cluster.kill(*id);
             }
-            for id in 1..=nodes {
-                cluster.run(id);
+            for id in members.iter() {
+                cluster.run(*id);
             }
             "kill -9 of all"
+        }
+        _ => {
+            let (id, address) = cluster.add();
+            let client = cluster.client(60);
+            client.join(id, &address).await.unwrap();
+            client.leave(victim).await.unwrap();
+            cluster.kill(victim);
+            members.retain(|id| *id != victim);
+            members.push(id);
+            "replacement"
         }
     }
 }
@@ -132,14 +144,14 @@ async fn run(seed: u64) {
             tokio::spawn(client(number, seed, cluster.addresses(), history, over, reads))
         })
         .collect();
-    let mut faults = Vec::new();
+    let (mut faults, mut members) = (Vec::new(), (1..=nodes).collect());
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        faults.push(fault(&mut cluster, &mut rng).await);
+        faults.push(fault(&mut cluster, &mut members, &mut rng).await);
     }
     cluster.leader().await;
-    let is_enough = || async { (history.events.lock().unwrap().len() > 150).then_some(()) };
-    crate::processes::wait_for(is_enough).await.expect("150 operations");
+    let is_enough = || async { (history.events.lock().unwrap().len() > 300).then_some(()) };
+    crate::processes::wait_for(is_enough).await.expect("300 operations");
     over.store(true, Ordering::Relaxed);
     for client in clients {
         client.await.unwrap();
