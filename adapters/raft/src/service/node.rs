@@ -162,7 +162,7 @@ impl Node {
         }))
     }
 
-    /// Serves requests until `stop` is done; then Raft is stopped.
+    /// Serves requests until `stop` is done, or Raft fails; then Raft is stopped.
     ///
     /// # Errors
     /// A message that says what failed.
@@ -195,9 +195,22 @@ impl Node {
         let result = tokio::select! {
             result = served => result.map_err(|e| failed(&e)),
             () = stop => Ok(()),
+            failure = self.failure() => Err(failure),
         };
         self.raft.shutdown().await.map_err(|e| in_words("Raft does not stop")(&e))?;
         result
+    }
+
+    /// Waits until Raft stops because of an error, of the disk for example.
+    async fn failure(&self) -> String {
+        let mut metrics = self.raft.metrics();
+        match metrics.wait_for(|metrics| metrics.running_state.is_err()).await {
+            Ok(metrics) => match &metrics.running_state {
+                Err(error) => format!("Raft has stopped: {error}"),
+                Ok(()) => "Raft has stopped".into(),
+            },
+            Err(_) => "Raft has stopped".into(),
+        }
     }
 
     /// Runs blocking work off the async threads.
