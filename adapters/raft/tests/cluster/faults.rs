@@ -6,15 +6,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minikv_raft::service::Read;
 
 use crate::history::{History, Op};
 use crate::processes::{Cluster, http};
 
-const REGISTERS: usize = 6;
+// Histories of many operations at once take the checker too long: so many registers, and pauses.
+const REGISTERS: usize = 12;
+const REGISTERS_OF_READERS: u64 = 2;
 const CLIENTS: usize = 6;
+/// Clients that only read, and so stay with a leader that is cut off: a write would tell them.
+const READERS: usize = 3;
 
 /// A small generator, so that a seed means the same everywhere.
 struct Rng(u64);
@@ -53,10 +57,13 @@ async fn client(
     // The value that this client believes a register to have.
     let (mut believed, mut fresh) = ([0; REGISTERS], 0);
     while !over.load(Ordering::Relaxed) {
-        let key = rng.next(REGISTERS as u64) as usize;
+        let is_reader = number >= CLIENTS;
+        let keys = if is_reader { REGISTERS_OF_READERS } else { REGISTERS as u64 };
+        let key = rng.next(keys) as usize;
         fresh += 1;
         let value = (number as u64 + 1) * 1_000_000 + fresh;
         let op = match rng.next(10) {
+            _ if is_reader => Op::Read,
             0..4 => Op::Read,
             4..7 => Op::Write(value),
             _ => Op::CompareAndSet(believed[key], value),
@@ -74,7 +81,8 @@ async fn client(
                 }
             }
         };
-        tokio::time::sleep(Duration::from_millis(rng.next(25))).await;
+        let longest = if is_reader { 80 } else { 30 };
+        tokio::time::sleep(Duration::from_millis(rng.next(longest))).await;
     }
 }
 
@@ -102,7 +110,8 @@ async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> 
         2 => {
             let others: Vec<u64> = members.iter().copied().filter(|id| *id != victim).collect();
             cluster.ignore(victim, &others).await;
-            tokio::time::sleep(pause).await;
+            // Long enough for another leader beside this one.
+            tokio::time::sleep(Duration::from_millis(1500) + pause).await;
             cluster.ignore(victim, &[]).await;
             "partition"
         }
@@ -137,11 +146,18 @@ async fn run(seed: u64) {
     let extra = ["--layout", layout, "--snapshot-every", "60", "--keep-entries", "20"];
     let mut cluster = Cluster::start(nodes, &extra).await;
     let (history, over) = (Arc::new(History::new()), Arc::new(AtomicBool::new(false)));
-    let clients: Vec<_> = (0..CLIENTS)
+    let clients: Vec<_> = (0..CLIENTS + READERS)
         .map(|number| {
             let (history, over) = (history.clone(), over.clone());
-            let reads = vec![Read::Linearizable, Read::Lease];
-            tokio::spawn(client(number, seed, cluster.addresses(), history, over, reads))
+            let mut addresses = cluster.addresses();
+            let first = number % addresses.len();
+            addresses.rotate_left(first);
+            let reads = match number % 3 {
+                0 => vec![Read::Linearizable],
+                1 => vec![Read::Lease],
+                _ => vec![Read::Linearizable, Read::Lease],
+            };
+            tokio::spawn(client(number, seed, addresses, history, over, reads))
         })
         .collect();
     let (mut faults, mut members) = (Vec::new(), (1..=nodes).collect());
@@ -157,8 +173,12 @@ async fn run(seed: u64) {
         client.await.unwrap();
     }
     let events = history.events.lock().unwrap().len();
+    let checked = Instant::now();
     let refused = history.refused();
-    println!("seed {seed}: {nodes} nodes, layout {layout}, {events} operations, {faults:?}");
+    let took = checked.elapsed().as_millis();
+    println!(
+        "seed {seed}: {nodes} nodes, layout {layout}, {events} operations, checked in {took} ms, {faults:?}"
+    );
     assert!(refused.is_empty(), "seed {seed}: not linearizable: registers {refused:?}");
 }
 
