@@ -177,7 +177,8 @@ async fn run(seed: u64) {
     let refused = history.refused();
     let took = checked.elapsed().as_millis();
     println!(
-        "seed {seed}: {nodes} nodes, layout {layout}, {events} operations, checked in {took} ms, {faults:?}"
+        "seed {seed}: {nodes} nodes, layout {layout}, {events} operations, \
+         checked in {took} ms, {faults:?}"
     );
     assert!(refused.is_empty(), "seed {seed}: not linearizable: registers {refused:?}");
 }
