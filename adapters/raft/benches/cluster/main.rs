@@ -1,0 +1,168 @@
+//! Synced puts of a cluster on this machine, and how long it is without a leader after a kill; with
+//! `--etcd`, those of etcd beside it, in turns, on the same disk.
+//!
+//! ```sh
+//! cargo bench --bench cluster -- --nodes 1,3,5 --clients 1,16,128 --seconds 10 --rounds 3 --etcd
+//! ```
+//!
+//! Every put has a key of 16 bytes, in random order, and a value of 100 bytes. A client sends one
+//! after the other. Both clusters sync before they acknowledge, and run as processes with their
+//! defaults, except that etcd's heartbeat and election timeout are set to ours for the failover.
+//! Clients speak to etcd by gRPC, as its own do, and to minikv by HTTP.
+
+mod etcd;
+mod minikv;
+mod table;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use crate::table::Row;
+
+#[derive(Parser)]
+pub struct Args {
+    /// Sizes of clusters.
+    #[arg(long, value_delimiter = ',', default_value = "1,3,5")]
+    nodes: Vec<usize>,
+    /// Numbers of clients.
+    #[arg(long, value_delimiter = ',', default_value = "1,16,128")]
+    clients: Vec<usize>,
+    /// Seconds of each run.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Runs of each kind; the one with the median of puts a second is shown.
+    #[arg(long, default_value_t = 1)]
+    rounds: usize,
+    /// Kills of a leader.
+    #[arg(long, default_value_t = 3)]
+    kills: usize,
+    /// Measure etcd, too, which has to be installed.
+    #[arg(long)]
+    etcd: bool,
+    /// Layouts of minikv's nodes.
+    #[arg(long, value_delimiter = ',', default_value = "two")]
+    layouts: Vec<String>,
+    /// Directory on the disk to be measured [default: a temporary one]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Passed by `cargo bench`.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// A running cluster.
+pub trait Cluster: Sized + Send + Sync + 'static {
+    /// Starts `nodes` nodes below `dir`, and waits for a leader.
+    fn start(name: &str, nodes: usize, dir: &std::path::Path) -> impl Future<Output = Self>;
+    /// Puts an entry by the connection of a client.
+    fn put(
+        &self,
+        client: usize,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    ) -> impl Future<Output = Result<(), String>> + Send;
+    /// Kills the leader, and returns its place.
+    fn kill_leader(&mut self) -> impl Future<Output = usize>;
+    /// Starts a node again.
+    fn restart(&mut self, node: usize) -> impl Future<Output = ()>;
+}
+
+pub fn main() {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let mut rows = Vec::new();
+        for &nodes in &args.nodes {
+            for &clients in &args.clients {
+                let mut runs: Vec<Vec<Row>> = vec![Vec::new(); args.layouts.len() + 1];
+                for _ in 0..args.rounds {
+                    for (at, layout) in args.layouts.iter().enumerate() {
+                        runs[at].push(puts::<minikv::Minikv>(layout, nodes, clients, &args).await);
+                    }
+                    if args.etcd {
+                        let run = puts::<etcd::Etcd>("etcd", nodes, clients, &args).await;
+                        runs[args.layouts.len()].push(run);
+                    }
+                }
+                rows.extend(runs.into_iter().filter_map(table::median));
+            }
+        }
+        table::print(&rows);
+        if args.kills > 0 {
+            failovers::<minikv::Minikv>(&args.layouts[0], &args).await;
+            if args.etcd {
+                failovers::<etcd::Etcd>("etcd", &args).await;
+            }
+        }
+    });
+}
+
+fn home(args: &Args) -> tempfile::TempDir {
+    match &args.dir {
+        Some(dir) => tempfile::tempdir_in(dir),
+        None => tempfile::tempdir(),
+    }
+    .expect("a directory")
+}
+
+fn key(state: &mut u64) -> Vec<u8> {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    format!("{:016x}", *state).into_bytes()
+}
+
+async fn puts<C: Cluster>(name: &str, nodes: usize, clients: usize, args: &Args) -> Row {
+    let home = home(args);
+    let cluster = Arc::new(C::start(name, nodes, home.path()).await);
+    let start = Instant::now();
+    // A fifth more than is measured, to warm up.
+    let length = Duration::from_secs(args.seconds);
+    let warm = length / 5;
+    let tasks: Vec<_> = (0..clients)
+        .map(|client| {
+            let cluster = cluster.clone();
+            tokio::spawn(async move {
+                let (mut state, mut latencies) = (client as u64 + 1, Vec::new());
+                while start.elapsed() < warm + length {
+                    let (key, value) = (key(&mut state), vec![b'v'; 100]);
+                    let sent = Instant::now();
+                    cluster.put(client, key, value).await.expect("a put");
+                    if start.elapsed() > warm {
+                        latencies.push(sent.elapsed());
+                    }
+                }
+                latencies
+            })
+        })
+        .collect();
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(task.await.expect("a client"));
+    }
+    Row::new(name, nodes, clients, length, latencies)
+}
+
+/// The longest time between two acknowledged puts of one client around each kill of a leader.
+async fn failovers<C: Cluster>(name: &str, args: &Args) {
+    let home = home(args);
+    let mut cluster = C::start(name, 3, home.path()).await;
+    let mut gaps = Vec::new();
+    let mut state = 1;
+    for _ in 0..args.kills {
+        for _ in 0..50 {
+            cluster.put(0, key(&mut state), vec![b'v'; 100]).await.expect("a put");
+        }
+        let node = cluster.kill_leader().await;
+        let killed = Instant::now();
+        while cluster.put(0, key(&mut state), vec![b'v'; 100]).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert!(killed.elapsed() < Duration::from_secs(60), "no leader");
+        }
+        gaps.push(killed.elapsed().as_millis());
+        cluster.restart(node).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    println!("failover, 3 nodes, {name:<12} ms from the kill to the next put: {gaps:?}");
+}

@@ -1,0 +1,55 @@
+//! What was measured.
+
+use std::time::Duration;
+
+#[derive(Clone)]
+pub struct Row {
+    name: String,
+    nodes: usize,
+    clients: usize,
+    per_second: f64,
+    /// Half of the puts took at most this long, 99 %, 99.9 %, and all.
+    latencies: [Duration; 4],
+}
+
+impl Row {
+    pub fn new(
+        name: &str,
+        nodes: usize,
+        clients: usize,
+        length: Duration,
+        mut latencies: Vec<Duration>,
+    ) -> Row {
+        latencies.sort_unstable();
+        let at = |share: f64| {
+            let place = (latencies.len() as f64 * share) as usize;
+            latencies.get(place.min(latencies.len().saturating_sub(1))).copied().unwrap_or_default()
+        };
+        Row {
+            name: name.into(),
+            nodes,
+            clients,
+            per_second: latencies.len() as f64 / length.as_secs_f64(),
+            latencies: [at(0.5), at(0.99), at(0.999), at(1.0)],
+        }
+    }
+}
+
+/// The run with the median of puts a second.
+pub fn median(mut runs: Vec<Row>) -> Option<Row> {
+    runs.sort_by(|a, b| a.per_second.total_cmp(&b.per_second));
+    let middle = runs.len() / 2;
+    runs.into_iter().nth(middle)
+}
+
+pub fn print(rows: &[Row]) {
+    println!("nodes clients            puts/s    p50 ms    p99 ms  p99.9 ms    max ms");
+    for row in rows {
+        let Row { name, nodes, clients, per_second, latencies } = row;
+        print!("{nodes:>5} {clients:>7} {name:<8} {per_second:>9.0}");
+        for latency in latencies {
+            print!(" {:>9.2}", latency.as_secs_f64() * 1e3);
+        }
+        println!();
+    }
+}

@@ -1,0 +1,75 @@
+//! `backup` and `restore`.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use minikv_raft::service::LayoutArg;
+use minikv_raft::store::{Store, StoreOptions};
+
+use crate::cli::Target;
+
+#[derive(clap::Args)]
+pub struct BackupArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The directory, which must not exist.
+    to: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub struct RestoreArgs {
+    /// The directory that `backup` made.
+    backup: PathBuf,
+    /// Directory of the node; it must not exist.
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// Number of the node.
+    #[arg(long)]
+    id: u64,
+    /// Address under which others will reach it.
+    #[arg(long, value_name = "HOST:PORT")]
+    advertise: String,
+    /// Log and state: in one database, or in two.
+    #[arg(long, value_enum, default_value = "two")]
+    layout: LayoutArg,
+}
+
+pub async fn backup(args: &BackupArgs) -> Result<ExitCode, String> {
+    let client = args.target.client()?;
+    let failed = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
+    if args.to.exists() {
+        return Err(format!("{}: exists already", args.to.display()));
+    }
+    // It gets its name when it is whole.
+    let mut building = args.to.clone().into_os_string();
+    building.push(".incomplete");
+    let building = PathBuf::from(building);
+    match fs::remove_dir_all(&building) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(failed(&building, error));
+        }
+        _ => fs::create_dir_all(&building).map_err(|e| failed(&building, e))?,
+    }
+    let summary = client.backup_into(&building).await.map_err(|e| e.to_string())?;
+    let finish = || {
+        File::open(&building)?.sync_all()?;
+        fs::rename(&building, &args.to)?;
+        let parent = args.to.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    finish().map_err(|e| failed(&args.to, e))?;
+    let (files, bytes, index) = summary;
+    println!("backup of {files} files, {bytes} bytes, up to entry {index} of the log");
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn restore(args: &RestoreArgs) -> Result<ExitCode, String> {
+    let layout = Some(args.layout.into());
+    let options = StoreOptions { layout, ..StoreOptions::default() };
+    let restored = Store::restore(&args.backup, &args.dir, options, args.id, &args.advertise);
+    let last = restored.map_err(|e| e.to_string())?;
+    println!("node {} has the state up to entry {} of the log", args.id, last.index);
+    Ok(ExitCode::SUCCESS)
+}

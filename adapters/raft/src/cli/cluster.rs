@@ -1,0 +1,78 @@
+//! `minikv-raft cluster`: a cluster of processes on this machine.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use minikv_raft::client::{Client, ClientError};
+use minikv_raft::service::tls::Trust;
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(clap::Args)]
+pub struct ClusterArgs {
+    /// Number of nodes.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = few)]
+    nodes: u16,
+    /// Port of the first node; the others follow.
+    #[arg(long, default_value_t = 7101)]
+    port: u16,
+    /// Directory, with one for each node in it.
+    dir: PathBuf,
+}
+
+fn few(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=9).contains(number));
+    number.ok_or_else(|| "from 1 to 9".into())
+}
+
+pub async fn run(args: &ClusterArgs) -> Result<ExitCode, String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut members = Vec::new();
+    for id in 1..=args.nodes {
+        let port = args.port.checked_add(id - 1).ok_or("the ports go past 65535")?;
+        members.push((u64::from(id), format!("127.0.0.1:{port}")));
+    }
+    let mut children = Vec::new();
+    for (id, address) in &members {
+        let child = Command::new(&program)
+            .args(["serve", "--id", &id.to_string(), "--listen", address, "--dir"])
+            .arg(args.dir.join(format!("node-{id}")))
+            .kill_on_drop(true)
+            .spawn();
+        children.push(child.map_err(|e| format!("{}: {e}", program.display()))?);
+    }
+    let first = vec![members[0].1.clone()];
+    let client = Client::new(&first, &Trust::default(), Duration::from_secs(20));
+    let client = client.map_err(|e| e.to_string())?;
+    match client.init(&members).await {
+        // It was made by an earlier run.
+        Ok(_) | Err(ClientError::Refused(409, _)) => {}
+        Err(error) => return Err(error.to_string()),
+    }
+    for (id, address) in &members {
+        println!("node {id}: http://{address}/");
+    }
+    println!("Ctrl-C ends the cluster.");
+    let mut end = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
+    tokio::select! {
+        result = all_end(&mut children) => return result,
+        _ = tokio::signal::ctrl_c() => {}
+        _ = end.recv() => {}
+    }
+    // A terminal sends Ctrl-C to the nodes, too. Those that did not get it are killed, which does
+    // them no harm.
+    for child in &mut children {
+        let _ = tokio::time::timeout(Duration::from_secs(2), child.wait()).await;
+        let _ = child.kill().await;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until all nodes have ended: one that is killed leaves the others.
+async fn all_end(children: &mut [Child]) -> Result<ExitCode, String> {
+    for child in children {
+        child.wait().await.map_err(|e| e.to_string())?;
+    }
+    Err("all nodes have ended".into())
+}

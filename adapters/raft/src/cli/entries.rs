@@ -1,0 +1,120 @@
+//! `put`, `get`, `delete` and `scan`.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use minikv_raft::service::Read;
+
+use crate::cli::Target;
+
+/// The exit code for a key that is not there, or a condition that does not hold.
+const NOT_FOUND: u8 = 1;
+const PAGE: usize = 1000;
+
+#[derive(clap::Args)]
+pub struct PutArgs {
+    #[command(flatten)]
+    target: Target,
+    key: String,
+    value: String,
+    /// Only if the key has this value.
+    #[arg(long, value_name = "OLD", conflicts_with = "if_absent")]
+    if_value: Option<String>,
+    /// Only if the key has no value.
+    #[arg(long)]
+    if_absent: bool,
+}
+
+#[derive(clap::Args)]
+pub struct GetArgs {
+    #[command(flatten)]
+    target: Target,
+    key: String,
+    /// How fresh the value is.
+    #[arg(long, value_enum, default_value = "linearizable")]
+    read: Read,
+}
+
+#[derive(clap::Args)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    target: Target,
+    key: String,
+}
+
+#[derive(clap::Args)]
+pub struct ScanArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Only keys that begin with this.
+    #[arg(long, default_value = "")]
+    prefix: String,
+    /// At most this many entries.
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// How fresh each page is.
+    #[arg(long, value_enum, default_value = "linearizable")]
+    read: Read,
+}
+
+pub async fn put(args: &PutArgs) -> Result<ExitCode, String> {
+    let client = args.target.client()?;
+    let (key, value) = (Bytes::from(args.key.clone()), Bytes::from(args.value.clone()));
+    if !args.if_absent && args.if_value.is_none() {
+        client.put(key, value).await.map_err(|e| e.to_string())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let expected = args.if_value.clone().map(Bytes::from);
+    let done = client.compare_and_set(key, expected, Some(value)).await;
+    match done.map_err(|e| e.to_string())? {
+        true => Ok(ExitCode::SUCCESS),
+        false => {
+            eprintln!("minikv-raft: the condition does not hold: {}", args.key);
+            Ok(ExitCode::from(NOT_FOUND))
+        }
+    }
+}
+
+pub async fn get(args: &GetArgs) -> Result<ExitCode, String> {
+    let value = args.target.client()?.get(args.key.as_bytes(), args.read).await;
+    match value.map_err(|e| e.to_string())? {
+        Some(value) => {
+            let mut out = std::io::stdout().lock();
+            out.write_all(&value).and_then(|()| out.flush()).map_err(|e| e.to_string())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => {
+            eprintln!("minikv-raft: key not found: {}", args.key);
+            Ok(ExitCode::from(NOT_FOUND))
+        }
+    }
+}
+
+pub async fn delete(args: &DeleteArgs) -> Result<ExitCode, String> {
+    let client = args.target.client()?;
+    client.delete(args.key.clone()).await.map_err(|e| e.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub async fn scan(args: &ScanArgs) -> Result<ExitCode, String> {
+    let client = args.target.client()?;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let (mut left, mut after) = (args.limit.unwrap_or(usize::MAX), None::<Bytes>);
+    while left > 0 {
+        let page =
+            client.range(args.prefix.as_bytes(), after.as_deref(), left.min(PAGE), args.read);
+        let (entries, more) = page.await.map_err(|e| e.to_string())?;
+        for (key, value) in &entries {
+            let line = format!("{}\t{}", key.escape_ascii(), value.escape_ascii());
+            writeln!(out, "{line}").map_err(|e| e.to_string())?;
+        }
+        left -= entries.len().min(left);
+        after = entries.last().map(|(key, _)| key.clone());
+        if !more {
+            break;
+        }
+    }
+    out.flush().map_err(|e| e.to_string())?;
+    Ok(ExitCode::SUCCESS)
+}

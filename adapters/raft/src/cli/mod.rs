@@ -1,0 +1,144 @@
+//! Subcommands, a file for those that do more than ask a node.
+
+mod backup;
+mod cluster;
+mod entries;
+mod serve;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+use minikv_raft::client::Client;
+use minikv_raft::service::NodeOptions;
+use minikv_raft::service::tls::Trust;
+
+/// A replicated key-value store on minikv
+#[derive(Parser)]
+#[command(name = "minikv-raft", version)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a node
+    Serve(Box<NodeOptions>),
+    /// Run a cluster on this machine, and end it with Ctrl-C
+    Cluster(cluster::ClusterArgs),
+    /// Make a new cluster of nodes that run
+    Init(InitArgs),
+    /// Add a node that runs to the cluster
+    Join(JoinArgs),
+    /// Remove a node from the cluster
+    Leave(LeaveArgs),
+    /// Show what a node knows of the cluster, as JSON
+    Status(Target),
+    /// Set the value of a key
+    Put(entries::PutArgs),
+    /// Print the value of a key
+    Get(entries::GetArgs),
+    /// Delete a key
+    Delete(entries::DeleteArgs),
+    /// Print entries in the order of their keys
+    Scan(entries::ScanArgs),
+    /// Copy the state of the cluster into a new directory
+    Backup(backup::BackupArgs),
+    /// Make the first node of a new cluster from a backup
+    Restore(backup::RestoreArgs),
+}
+
+/// Which cluster is asked.
+#[derive(Clone, clap::Args)]
+pub struct Target {
+    /// Addresses of nodes; one is enough.
+    #[arg(
+        long,
+        value_name = "HOST:PORT,...",
+        value_delimiter = ',',
+        default_value = "127.0.0.1:7101",
+        env = "MINIKV_NODES"
+    )]
+    pub nodes: Vec<String>,
+    #[command(flatten)]
+    pub trust: Trust,
+    /// Seconds until a request fails.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15)]
+    pub timeout: u64,
+}
+
+impl Target {
+    pub fn client(&self) -> Result<Client, String> {
+        let deadline = Duration::from_secs(self.timeout);
+        Client::new(&self.nodes, &self.trust, deadline).map_err(|e| e.to_string())
+    }
+}
+
+#[derive(clap::Args)]
+struct InitArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The nodes, one of which is asked [default: the one that is asked, alone]
+    #[arg(value_name = "ID=HOST:PORT", value_parser = parse_member)]
+    members: Vec<(u64, String)>,
+}
+
+#[derive(clap::Args)]
+struct JoinArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The node.
+    #[arg(value_name = "ID=HOST:PORT", value_parser = parse_member)]
+    member: (u64, String),
+}
+
+#[derive(clap::Args)]
+struct LeaveArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Number of the node.
+    id: u64,
+}
+
+fn parse_member(text: &str) -> Result<(u64, String), String> {
+    let member = text.split_once('=').and_then(|(id, address)| {
+        let has_port =
+            address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        Some((id.parse().ok()?, has_port.then(|| address.to_string())?))
+    });
+    member.ok_or_else(|| format!("`{text}` is not ID=HOST:PORT"))
+}
+
+/// Runs the command.
+pub fn run(args: Args) -> Result<ExitCode, String> {
+    let runtime = tokio::runtime::Runtime::new().map_err(|e| e.to_string())?;
+    let result = runtime.block_on(run_command(args.command));
+    runtime.shutdown_timeout(Duration::from_secs(2));
+    result
+}
+
+async fn run_command(command: Command) -> Result<ExitCode, String> {
+    let status = match command {
+        Command::Serve(options) => return serve::run(&options).await,
+        Command::Cluster(args) => return cluster::run(&args).await,
+        Command::Put(args) => return entries::put(&args).await,
+        Command::Get(args) => return entries::get(&args).await,
+        Command::Delete(args) => return entries::delete(&args).await,
+        Command::Scan(args) => return entries::scan(&args).await,
+        Command::Backup(args) => return backup::backup(&args).await,
+        Command::Restore(args) => return backup::restore(&args),
+        Command::Init(args) => args.target.client()?.init(&args.members).await,
+        Command::Join(args) => {
+            let (id, address) = &args.member;
+            // The node gets all of the data first.
+            let timeout = args.target.timeout.max(600);
+            Target { timeout, ..args.target.clone() }.client()?.join(*id, address).await
+        }
+        Command::Leave(args) => args.target.client()?.leave(args.id).await,
+        Command::Status(target) => target.client()?.status().await,
+    };
+    let status = status.map_err(|e| e.to_string())?;
+    println!("{}", serde_json::to_string_pretty(&status).map_err(|e| e.to_string())?);
+    Ok(ExitCode::SUCCESS)
+}

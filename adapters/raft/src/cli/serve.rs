@@ -1,0 +1,20 @@
+//! `minikv-raft serve`.
+
+use std::process::ExitCode;
+
+use minikv_raft::service::{Node, NodeOptions};
+use tokio::signal::unix::{SignalKind, signal};
+
+pub async fn run(options: &NodeOptions) -> Result<ExitCode, String> {
+    let node = Node::start(options).await?;
+    eprintln!("minikv-raft: node {} listens on {}", options.id, options.listen);
+    let mut end = signal(SignalKind::terminate()).map_err(|e| e.to_string())?;
+    let stop = async move {
+        tokio::select! {
+            _ = end.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+    };
+    node.serve(options, stop).await?;
+    Ok(ExitCode::SUCCESS)
+}

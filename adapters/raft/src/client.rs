@@ -1,0 +1,456 @@
+//! A client of the service. It finds the leader, follows it when it changes, and tries again until
+//! its deadline. Each write has an id within a session of the cluster, so that one that is sent
+//! again is applied once.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::kv::{Condition, Op};
+use crate::service::Text;
+use crate::service::api::{
+    BatchBody, ConditionBody, ErrorBody, InitBody, JoinBody, LeaveBody, Listing, OpBody, Page,
+    SessionBody, Written,
+};
+use crate::service::api::{SEQUENCE, SESSION};
+use crate::service::tls::Trust;
+use crate::service::wire::{Answer, Call, Wire};
+use crate::service::{Read, Status, encode_percent};
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The cluster refused it, with this status.
+    Refused(u16, String),
+    /// It was not served until the deadline. A write may have been applied, or may still be.
+    Deadline(String),
+    /// A file or an argument is wrong.
+    Invalid(String),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Refused(status, what) => write!(f, "{what} ({status})"),
+            ClientError::Deadline(what) => write!(f, "not served in time; last: {what}"),
+            ClientError::Invalid(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+/// The result of a request.
+pub type Result<T> = std::result::Result<T, ClientError>;
+
+/// The shortest time for one attempt; usually it is a quarter of the deadline. A leader that is cut
+/// off from the others does not know it, and answers nothing.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// A client of a cluster. Thread-safe; requests may run side by side.
+pub struct Client {
+    wire: Wire,
+    deadline: Duration,
+    /// Addresses of nodes, and the place of the one that is asked next.
+    nodes: Mutex<Nodes>,
+    /// Sessions that no request uses now.
+    sessions: Mutex<Vec<Session>>,
+}
+
+struct Nodes {
+    addresses: Vec<String>,
+    next: usize,
+    leader: Option<String>,
+}
+
+struct Session {
+    number: u64,
+    next: u64,
+}
+
+/// A request that may be sent several times.
+struct Ask<'a> {
+    method: Method,
+    path: &'a str,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+    /// Any node may answer.
+    anywhere: bool,
+    /// The answer may take as long as it takes.
+    patient: bool,
+}
+
+impl Client {
+    /// A client of the cluster with nodes at `addresses`, each `host:port`; one of them is enough.
+    ///
+    /// # Errors
+    /// [`ClientError::Invalid`] if there is no address, or a file of `trust` cannot be read.
+    pub fn new(addresses: &[String], trust: &Trust, deadline: Duration) -> Result<Client> {
+        if addresses.is_empty() {
+            return Err(ClientError::Invalid("no address of a node".into()));
+        }
+        let tls = trust.client_config().map_err(ClientError::Invalid)?;
+        let token = trust.token().map_err(ClientError::Invalid)?;
+        let nodes = Nodes { addresses: addresses.to_vec(), next: 0, leader: None };
+        Ok(Client {
+            wire: Wire::new(tls, token),
+            deadline,
+            nodes: Mutex::new(nodes),
+            sessions: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Returns the value of `key`, or `None`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn get(&self, key: &[u8], read: Read) -> Result<Option<Bytes>> {
+        let path = format!("/v1/kv/{}?read={}", encode_percent(key), name_of(read));
+        let answer = self.ask(&get(&path, read == Read::Stale)).await?;
+        match answer.status {
+            StatusCode::OK => Ok(Some(answer.body)),
+            StatusCode::NOT_FOUND => Ok(None),
+            _ => Err(refused(&answer)),
+        }
+    }
+
+    /// Sets the value of `key`; returns the index of the entry of the log.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn put(&self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<u64> {
+        let op = Op { key: key.into(), value: Some(value.into()) };
+        Ok(self.write(Vec::new(), vec![op]).await?.1)
+    }
+
+    /// Deletes `key`; returns the index of the entry of the log.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn delete(&self, key: impl Into<Bytes>) -> Result<u64> {
+        let op = Op { key: key.into(), value: None };
+        Ok(self.write(Vec::new(), vec![op]).await?.1)
+    }
+
+    /// Sets the value of `key` if its value is `expected`; returns whether it was.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn compare_and_set(
+        &self,
+        key: impl Into<Bytes>,
+        expected: Option<Bytes>,
+        value: Option<Bytes>,
+    ) -> Result<bool> {
+        let key = key.into();
+        let condition = Condition { key: key.clone(), expected };
+        Ok(self.write(vec![condition], vec![Op { key, value }]).await?.0)
+    }
+
+    /// Makes all changes if all conditions hold; returns whether they did, and the index of the
+    /// entry of the log.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn write(&self, conditions: Vec<Condition>, ops: Vec<Op>) -> Result<(bool, u64)> {
+        let condition = |condition: Condition| ConditionBody {
+            key: Text(condition.key),
+            expected: condition.expected.map(Text),
+        };
+        let op = |op: Op| OpBody { key: Text(op.key), value: op.value.map(Text) };
+        let conditions = conditions.into_iter().map(condition).collect();
+        let body = json(&BatchBody { conditions, ops: ops.into_iter().map(op).collect() })?;
+        let mut session = self.take_session().await?;
+        let sequence = session.next;
+        session.next += 1;
+        let headers = vec![
+            (HeaderName::from_static(SESSION), HeaderValue::from(session.number)),
+            (HeaderName::from_static(SEQUENCE), HeaderValue::from(sequence)),
+        ];
+        let ask = Ask {
+            method: Method::POST,
+            path: "/v1/batch",
+            headers,
+            body,
+            anywhere: false,
+            patient: false,
+        };
+        let answer = self.ask(&ask).await;
+        let is_gone = matches!(&answer, Ok(answer) if answer.status == StatusCode::GONE);
+        if !is_gone {
+            // After a failure, too: what is sent next supersedes what may still be under way.
+            lock(&self.sessions).push(session);
+        }
+        let answer = answer?;
+        match answer.status {
+            StatusCode::OK | StatusCode::PRECONDITION_FAILED => {
+                let written: Written = parse_any(&answer)?;
+                Ok((written.succeeded, written.index))
+            }
+            _ => Err(refused(&answer)),
+        }
+    }
+
+    /// Returns a page of entries with keys after `after` that have `prefix`, and whether there are
+    /// more.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn range(
+        &self,
+        prefix: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+        read: Read,
+    ) -> Result<(Vec<(Bytes, Bytes)>, bool)> {
+        let mut path = format!("/v1/range?limit={limit}&read={}", name_of(read));
+        path += &format!("&prefix={}", encode_percent(prefix));
+        if let Some(after) = after {
+            path += &format!("&after={}", encode_percent(after));
+        }
+        let page: Page = parse(&self.ask(&get(&path, read == Read::Stale)).await?)?;
+        let entries = page.entries.into_iter().map(|entry| (entry.key.0, entry.value.0));
+        Ok((entries.collect(), page.more))
+    }
+
+    /// What the first node that answers knows of the cluster.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn status(&self) -> Result<Status> {
+        parse(&self.ask(&get("/v1/status", true)).await?)
+    }
+
+    /// Makes the node that is asked, or `members`, a new cluster.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn init(&self, members: &[(u64, String)]) -> Result<Status> {
+        let body = InitBody { members: members.iter().cloned().collect() };
+        self.change("/v1/cluster/init", &body, true).await
+    }
+
+    /// Adds the node `id`, which runs at `address`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn join(&self, id: u64, address: &str) -> Result<Status> {
+        let body = JoinBody { id, address: address.into() };
+        self.change("/v1/cluster/join", &body, false).await
+    }
+
+    /// Removes the node `id`.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn leave(&self, id: u64) -> Result<Status> {
+        self.change("/v1/cluster/leave", &LeaveBody { id }, false).await
+    }
+
+    async fn change(&self, path: &str, body: &impl Serialize, anywhere: bool) -> Result<Status> {
+        let (method, body) = (Method::POST, json(body)?);
+        let ask = Ask { method, path, headers: Vec::new(), body, anywhere, patient: true };
+        parse(&self.ask(&ask).await?)
+    }
+
+    /// Copies the leader's state into the empty directory `dir`, as a minikv database; returns the
+    /// number of files, their bytes, and the last entry of the log in it. The files are durable,
+    /// their names not yet.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn backup_into(&self, dir: &Path) -> Result<(usize, u64, u64)> {
+        let (method, body) = (Method::POST, Bytes::new());
+        let path = "/v1/backup";
+        let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: false };
+        let listing: Listing = parse(&self.ask(&ask).await?)?;
+        let mut total = 0;
+        for (number, file) in listing.files.iter().enumerate() {
+            if !file.has_good_name() {
+                let what = format!("a file `{}` is no part of a backup", file.name);
+                return Err(ClientError::Invalid(what));
+            }
+            let path = dir.join(&file.name);
+            let failed = |e: io::Error| ClientError::Invalid(format!("{}: {e}", path.display()));
+            let mut copy = File::create(&path).map_err(failed)?;
+            let mut offset = 0;
+            while offset < file.bytes {
+                let chunk = self.read_backup(&listing.id, number, offset).await?;
+                if chunk.is_empty() {
+                    return Err(ClientError::Invalid(format!("{} ends too early", file.name)));
+                }
+                copy.write_all(&chunk).map_err(failed)?;
+                offset += chunk.len() as u64;
+            }
+            copy.sync_all().map_err(failed)?;
+            total += offset;
+        }
+        Ok((listing.files.len(), total, listing.index.unwrap_or(0)))
+    }
+
+    /// Reads a chunk of a file of a backup from the node that made it.
+    async fn read_backup(&self, id: &str, file: usize, offset: u64) -> Result<Bytes> {
+        let path = format!("/v1/backup/{id}/{file}/{offset}");
+        let leader = lock(&self.nodes).leader.clone();
+        let to = leader.ok_or_else(|| ClientError::Invalid("the leader has changed".into()))?;
+        let (method, body) = (Method::GET, Bytes::new());
+        let (headers, timeout) = (Vec::new(), self.deadline);
+        let call = Call { method, to: &to, path: &path, headers, body, timeout };
+        let answer = self.wire.send(call).await;
+        let answer = answer.map_err(|e| ClientError::Deadline(e.to_string()))?;
+        match answer.status {
+            StatusCode::OK => Ok(answer.body),
+            _ => Err(refused(&answer)),
+        }
+    }
+
+    async fn take_session(&self) -> Result<Session> {
+        if let Some(session) = lock(&self.sessions).pop() {
+            return Ok(session);
+        }
+        let (method, body) = (Method::POST, Bytes::new());
+        let path = "/v1/sessions";
+        let ask = Ask { method, path, headers: Vec::new(), body, anywhere: false, patient: false };
+        let opened: SessionBody = parse(&self.ask(&ask).await?)?;
+        Ok(Session { number: opened.session, next: 1 })
+    }
+
+    /// Sends a request until a node serves or refuses it.
+    async fn ask(&self, ask: &Ask<'_>) -> Result<Answer> {
+        let deadline = Instant::now() + self.deadline;
+        let attempt = match ask.patient {
+            true => self.deadline,
+            false => (self.deadline / 4).max(SHORTEST_ATTEMPT),
+        };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let to = self.target(ask.anywhere);
+            let left = deadline.saturating_duration_since(Instant::now());
+            let call = Call {
+                method: ask.method.clone(),
+                to: &to,
+                path: ask.path,
+                headers: ask.headers.clone(),
+                body: ask.body.clone(),
+                timeout: left.min(attempt),
+            };
+            let failure = match self.wire.send(call).await {
+                Err(error) => {
+                    self.give_up(&to);
+                    error.to_string()
+                }
+                Ok(answer) if answer.status == StatusCode::TEMPORARY_REDIRECT => {
+                    let body: ErrorBody = parse_any(&answer)?;
+                    let known = lock(&self.nodes).leader.replace(body.leader.unwrap_or_default());
+                    if known.as_deref() == Some(&*to) && Instant::now() < deadline {
+                        // The leader has just changed; ask at once, but not in a circle.
+                        tokio::time::sleep(FIRST_PAUSE).await;
+                    }
+                    if Instant::now() < deadline {
+                        continue;
+                    }
+                    body.error
+                }
+                Ok(answer) if is_for_now(answer.status) => {
+                    self.give_up(&to);
+                    message(&answer)
+                }
+                Ok(answer) => {
+                    if !ask.anywhere {
+                        lock(&self.nodes).leader = Some(to);
+                    }
+                    return Ok(answer);
+                }
+            };
+            if Instant::now() + pause >= deadline {
+                return Err(ClientError::Deadline(failure));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    fn target(&self, anywhere: bool) -> String {
+        let nodes = lock(&self.nodes);
+        let next = || nodes.addresses[nodes.next % nodes.addresses.len()].clone();
+        match &nodes.leader {
+            Some(leader) if !anywhere => leader.clone(),
+            _ => next(),
+        }
+    }
+
+    /// Goes on with another node.
+    fn give_up(&self, node: &str) {
+        let mut nodes = lock(&self.nodes);
+        nodes.next += 1;
+        if nodes.leader.as_deref() == Some(node) {
+            nodes.leader = None;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn get(path: &str, anywhere: bool) -> Ask<'_> {
+    let (method, body) = (Method::GET, Bytes::new());
+    Ask { method, path, headers: Vec::new(), body, anywhere, patient: false }
+}
+
+fn name_of(read: Read) -> &'static str {
+    match read {
+        Read::Linearizable => "linearizable",
+        Read::Lease => "lease",
+        Read::Stale => "stale",
+    }
+}
+
+/// Whether another attempt may succeed.
+fn is_for_now(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT
+            | StatusCode::INTERNAL_SERVER_ERROR
+    )
+}
+
+fn json(body: &impl Serialize) -> Result<Bytes> {
+    let body = serde_json::to_vec(body).map_err(|e| ClientError::Invalid(e.to_string()))?;
+    Ok(body.into())
+}
+
+fn message(answer: &Answer) -> String {
+    match serde_json::from_slice::<ErrorBody>(&answer.body) {
+        Ok(body) => body.error,
+        Err(_) => format!("status {}", answer.status),
+    }
+}
+
+fn refused(answer: &Answer) -> ClientError {
+    ClientError::Refused(answer.status.as_u16(), message(answer))
+}
+
+fn parse_any<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|e| ClientError::Refused(answer.status.as_u16(), format!("the answer: {e}")))
+}
+
+fn parse<T: DeserializeOwned>(answer: &Answer) -> Result<T> {
+    match answer.status {
+        StatusCode::OK => parse_any(answer),
+        _ => Err(refused(answer)),
+    }
+}

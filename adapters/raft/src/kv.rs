@@ -1,0 +1,258 @@
+//! The machine of the service: entries, conditions and sessions.
+//!
+//! A session is what makes a retry safe. Its number is the index of the entry that opened it. Each
+//! request in it has a sequence number, and the session remembers the last one with its outcome: a
+//! request that comes again gets that outcome and changes nothing, and one that is older than the
+//! last is refused. A session that was not used for [`SESSION_ENTRIES`] entries of the log has
+//! expired, and its requests are refused. So whatever a client retries, it is applied once at most.
+//!
+//! The value of a session on disk is the index of its last request (8, big-endian), the sequence
+//! number of that (8), and its outcome in postcard's format.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use openraft::LogId;
+use serde::{Deserialize, Serialize};
+
+use crate::store::{Changes, Error, Machine, Result, SnapshotDir, Space};
+use crate::watch::{Change, Hub};
+
+openraft::declare_raft_types!(
+    /// The types of the service's Raft group.
+    pub TypeConfig:
+        D = Requests,
+        R = Vec<Outcome>,
+        NodeId = u64,
+        Node = openraft::BasicNode,
+        Entry = openraft::Entry<TypeConfig>,
+        SnapshotData = SnapshotDir,
+        AsyncRuntime = openraft::TokioRuntime,
+);
+
+/// Entries of the log after which a session that is not used has expired.
+pub const SESSION_ENTRIES: u64 = 1 << 20;
+/// How often expired sessions are deleted, in entries of the log.
+const SWEEP_ENTRIES: u64 = 1 << 12;
+/// Sessions looked at in one sweep.
+const SWEEP_LIMIT: usize = 1 << 16;
+
+/// A change of one key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Op {
+    /// The key.
+    pub key: Bytes,
+    /// The new value; `None` deletes the key.
+    pub value: Option<Bytes>,
+}
+
+/// A condition on one key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// The key.
+    pub key: Bytes,
+    /// The value that it must have; `None` if it must have none.
+    pub expected: Option<Bytes>,
+}
+
+/// What a client asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Changes all of the keys if all conditions hold, and else none.
+    Write {
+        /// The conditions; a plain write has none.
+        conditions: Vec<Condition>,
+        /// The changes, in their order.
+        ops: Vec<Op>,
+    },
+    /// Opens a session.
+    OpenSession,
+}
+
+/// A request within a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestId {
+    /// The session.
+    pub session: u64,
+    /// The number of the request in it, higher than those before.
+    pub sequence: u64,
+}
+
+/// A command, with its id if it has one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Without an id, a retry is a new request.
+    pub id: Option<RequestId>,
+    /// The command.
+    pub command: Command,
+}
+
+/// The requests of one entry of the log: those of many clients share one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requests(pub Vec<Request>);
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// Whether the conditions held; true if there were none.
+    Written(bool),
+    /// The session was opened, with this number.
+    Session(u64),
+    /// The session has expired, or never was.
+    SessionExpired,
+    /// The session has a later request.
+    Superseded,
+}
+
+/// The machine.
+pub struct Kv {
+    hub: Arc<Hub>,
+    changes: Vec<Change>,
+}
+
+impl Kv {
+    /// A machine that tells `hub` about changes.
+    pub fn new(hub: Arc<Hub>) -> Kv {
+        Kv { hub, changes: Vec::new() }
+    }
+
+    fn request(
+        &mut self,
+        index: u64,
+        request: Request,
+        changes: &mut Changes<'_>,
+    ) -> Result<Outcome> {
+        let Some(id) = request.id else { return self.run(index, request.command, changes) };
+        let key = session_key(id.session);
+        let Some(known) = changes.get(Space::Sessions, &key)? else {
+            return Ok(Outcome::SessionExpired);
+        };
+        let known = Session::decode(id.session, &known)?;
+        if index.saturating_sub(known.index) > SESSION_ENTRIES {
+            return Ok(Outcome::SessionExpired);
+        }
+        if id.sequence <= known.sequence {
+            let is_same = id.sequence == known.sequence;
+            return Ok(if is_same { known.outcome } else { Outcome::Superseded });
+        }
+        let outcome = self.run(index, request.command, changes)?;
+        let session = Session { index, sequence: id.sequence, outcome };
+        changes.put(Space::Sessions, key, session.encode(id.session)?);
+        Ok(session.outcome)
+    }
+
+    fn run(&mut self, index: u64, command: Command, changes: &mut Changes<'_>) -> Result<Outcome> {
+        match command {
+            Command::OpenSession => {
+                // Requests of one entry would share the index: the count keeps them apart.
+                let mut number = index << 12;
+                while changes.get(Space::Sessions, &session_key(number))?.is_some() {
+                    number += 1;
+                }
+                let opened = Session { index, sequence: 0, outcome: Outcome::Session(number) };
+                changes.put(Space::Sessions, session_key(number), opened.encode(number)?);
+                Ok(opened.outcome)
+            }
+            Command::Write { conditions, ops } => {
+                for condition in conditions {
+                    if changes.get(Space::Data, &condition.key)? != condition.expected {
+                        return Ok(Outcome::Written(false));
+                    }
+                }
+                for Op { key, value } in ops {
+                    self.changes.push(Change { index, key: key.clone(), value: value.clone() });
+                    match value {
+                        Some(value) => changes.put(Space::Data, key, value),
+                        None => changes.delete(Space::Data, key),
+                    }
+                }
+                Ok(Outcome::Written(true))
+            }
+        }
+    }
+
+    /// Deletes expired sessions. They are refused in any case, so that it does not matter which
+    /// ones are found.
+    fn sweep(&self, index: u64, changes: &mut Changes<'_>) -> Result<()> {
+        let Some(before) = index.checked_sub(SESSION_ENTRIES) else { return Ok(()) };
+        for entry in changes.state().sessions().iter()?.take(SWEEP_LIMIT) {
+            let (key, _) = entry?;
+            // An earlier command of this batch may have used the session.
+            let Some(value) = changes.get(Space::Sessions, &key)? else { continue };
+            let Some(session) = key.as_ref().try_into().ok().map(u64::from_be_bytes) else {
+                return Err(Error::Format {
+                    place: "a session".into(),
+                    what: format!("a key of {} bytes instead of 8", key.len()),
+                });
+            };
+            if session >> 12 > before {
+                break;
+            }
+            if Session::decode(session, &value)?.index < before {
+                changes.delete(Space::Sessions, key);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Machine<TypeConfig> for Kv {
+    fn apply(
+        &mut self,
+        id: &LogId<u64>,
+        Requests(requests): Requests,
+        changes: &mut Changes<'_>,
+    ) -> Result<Vec<Outcome>> {
+        if id.index.is_multiple_of(SWEEP_ENTRIES) {
+            self.sweep(id.index, changes)?;
+        }
+        requests.into_iter().map(|request| self.request(id.index, request, changes)).collect()
+    }
+
+    fn no_command(&self) -> Vec<Outcome> {
+        Vec::new()
+    }
+
+    fn written(&mut self, id: &LogId<u64>) {
+        self.hub.publish(id.index, std::mem::take(&mut self.changes));
+    }
+
+    fn replaced(&mut self, id: Option<&LogId<u64>>) {
+        self.changes.clear();
+        self.hub.reset(id.map_or(0, |id| id.index));
+    }
+}
+
+/// What is remembered of a session.
+struct Session {
+    index: u64,
+    sequence: u64,
+    outcome: Outcome,
+}
+
+fn session_key(session: u64) -> Bytes {
+    Bytes::copy_from_slice(&session.to_be_bytes())
+}
+
+impl Session {
+    fn encode(&self, session: u64) -> Result<Bytes> {
+        let mut bytes = self.index.to_be_bytes().to_vec();
+        bytes.extend_from_slice(&self.sequence.to_be_bytes());
+        let bytes = postcard::to_extend(&self.outcome, bytes).map_err(|e| damaged(session, &e))?;
+        Ok(bytes.into())
+    }
+
+    fn decode(session: u64, bytes: &[u8]) -> Result<Session> {
+        let number = |at: usize| {
+            let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+            bytes.map(u64::from_be_bytes).ok_or_else(|| damaged(session, &"too few bytes"))
+        };
+        let (index, sequence) = (number(0)?, number(8)?);
+        let outcome = postcard::from_bytes(&bytes[16..]).map_err(|e| damaged(session, &e))?;
+        Ok(Session { index, sequence, outcome })
+    }
+}
+
+fn damaged(session: u64, what: &dyn std::fmt::Display) -> Error {
+    Error::Format { place: format!("the session {session}"), what: what.to_string() }
+}

@@ -1,0 +1,17 @@
+//! minikv replicated: a store for openraft, and a key-value service on it.
+//!
+//! | module | what is in it |
+//! | --- | --- |
+//! | [`store`] | the store for openraft: log, state machine, snapshots; for any program |
+//! | [`kv`] | the state machine of the service |
+//! | [`watch`] | the latest changes |
+//! | [`service`] | a node of the service, over HTTP |
+//! | [`client`] | a client of it |
+//!
+//! `docs/replication.md` says what is guaranteed.
+
+pub mod client;
+pub mod kv;
+pub mod service;
+pub mod store;
+pub mod watch;

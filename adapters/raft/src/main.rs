@@ -1,0 +1,17 @@
+//! The command `minikv-raft`.
+
+mod cli;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    match cli::run(cli::Args::parse()) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("minikv-raft: {message}");
+            ExitCode::from(1)
+        }
+    }
+}

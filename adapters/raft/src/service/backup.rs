@@ -1,0 +1,63 @@
+//! The routes that a backup is read from: a snapshot's list of files, and the files in chunks.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use openraft::BasicNode;
+use serde::{Deserialize, Serialize};
+
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::node::Node;
+use crate::store::{Error, SnapshotFile};
+
+pub(crate) const CHUNK_BYTES: u64 = 4 << 20;
+
+/// A snapshot that can be read.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Listing {
+    pub(crate) id: String,
+    /// The last entry of the log in it.
+    pub(crate) index: Option<u64>,
+    pub(crate) files: Vec<SnapshotFile>,
+}
+
+pub(crate) fn routes() -> Router<Arc<Node>> {
+    Router::new()
+        .route("/v1/backup", post(make))
+        .route("/v1/backup/{id}/{file}/{offset}", get(read))
+}
+
+/// Makes a snapshot of this node's state, which is as fresh as a linearizable read.
+async fn make(State(node): State<Arc<Node>>) -> ApiResult<Json<Listing>> {
+    let listing = node.read(super::Read::Linearizable, |node| {
+        let (meta, snapshot) = crate::store::snapshot::build::<BasicNode>(&node.store)?;
+        let index = meta.last_log_id.map(|id| id.index);
+        Ok(Listing { id: meta.snapshot_id, index, files: snapshot.files()? })
+    });
+    Ok(Json(listing.await?))
+}
+
+async fn read(
+    State(node): State<Arc<Node>>,
+    Path((id, file, offset)): Path<(String, usize, u64)>,
+) -> ApiResult<Vec<u8>> {
+    let chunk = node.blocking(move |node| {
+        let Some(snapshot) = node.store.snapshot().clone() else { return Ok(None) };
+        if !snapshot.path()?.ends_with(&id) {
+            return Ok(None);
+        }
+        let files = snapshot.files()?;
+        let Some(file) = files.get(file).filter(|file| offset <= file.bytes) else {
+            return Err(Error::Refused(format!("no byte {offset} in a file {file}")));
+        };
+        let mut chunk = vec![0; (file.bytes - offset).min(CHUNK_BYTES) as usize];
+        let read = snapshot.read_at(&file.name, &mut chunk, offset)?;
+        chunk.truncate(read);
+        Ok(Some(chunk))
+    });
+    let gone = || ApiError::with(StatusCode::GONE, "a newer snapshot has taken its place");
+    chunk.await?.ok_or_else(gone)
+}

@@ -1,0 +1,107 @@
+//! Errors as HTTP answers: a status, and JSON that says what is wrong.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use openraft::BasicNode;
+use openraft::error::{CheckIsLeaderError, ClientWriteError, ForwardToLeader, RaftError};
+use serde::{Deserialize, Serialize};
+
+/// An error, as a client sees it.
+#[derive(Clone, Debug)]
+pub(crate) enum ApiError {
+    /// Another node is the leader, or none is.
+    NotLeader(Option<String>),
+    /// The request cannot be served now, and has changed nothing.
+    Unavailable(String),
+    /// Whether the request was applied is not known.
+    Unknown(String),
+    /// The request is wrong.
+    Bad(StatusCode, String),
+    /// Something in the node failed.
+    Internal(String),
+}
+
+pub(crate) type ApiResult<T> = Result<T, ApiError>;
+
+/// The leader that an answer leads to; the router makes the address of it.
+#[derive(Clone)]
+pub(crate) struct Leader(pub(crate) String);
+
+/// The body of an error.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ErrorBody {
+    pub(crate) error: String,
+    /// The address of the leader, if another node is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) leader: Option<String>,
+}
+
+impl ApiError {
+    pub(crate) fn bad(what: impl Into<String>) -> ApiError {
+        ApiError::Bad(StatusCode::BAD_REQUEST, what.into())
+    }
+
+    pub(crate) fn with(status: StatusCode, what: impl Into<String>) -> ApiError {
+        ApiError::Bad(status, what.into())
+    }
+
+    pub(crate) fn internal(what: impl std::fmt::Display) -> ApiError {
+        ApiError::Internal(what.to_string())
+    }
+
+    pub(crate) fn forward(forward: ForwardToLeader<u64, BasicNode>) -> ApiError {
+        ApiError::NotLeader(forward.leader_node.map(|node| node.addr))
+    }
+}
+
+impl From<RaftError<u64, ClientWriteError<u64, BasicNode>>> for ApiError {
+    fn from(error: RaftError<u64, ClientWriteError<u64, BasicNode>>) -> ApiError {
+        match error {
+            RaftError::APIError(ClientWriteError::ForwardToLeader(to)) => ApiError::forward(to),
+            RaftError::APIError(ClientWriteError::ChangeMembershipError(error)) => {
+                ApiError::with(StatusCode::CONFLICT, error.to_string())
+            }
+            RaftError::Fatal(error) => ApiError::internal(error),
+        }
+    }
+}
+
+impl From<RaftError<u64, CheckIsLeaderError<u64, BasicNode>>> for ApiError {
+    fn from(error: RaftError<u64, CheckIsLeaderError<u64, BasicNode>>) -> ApiError {
+        match error {
+            RaftError::APIError(CheckIsLeaderError::ForwardToLeader(to)) => ApiError::forward(to),
+            RaftError::APIError(CheckIsLeaderError::QuorumNotEnough(error)) => {
+                ApiError::Unavailable(error.to_string())
+            }
+            RaftError::Fatal(error) => ApiError::internal(error),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let (status, error, leader) = match self {
+            ApiError::NotLeader(Some(leader)) => {
+                let what = format!("the leader is {leader}");
+                (StatusCode::TEMPORARY_REDIRECT, what, Some(leader))
+            }
+            ApiError::NotLeader(None) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "there is no leader at present".into(), None)
+            }
+            ApiError::Unavailable(what) => (StatusCode::SERVICE_UNAVAILABLE, what, None),
+            ApiError::Unknown(what) => (StatusCode::GATEWAY_TIMEOUT, what, None),
+            ApiError::Bad(status, what) => (status, what, None),
+            ApiError::Internal(what) => (StatusCode::INTERNAL_SERVER_ERROR, what, None),
+        };
+        let to = leader.clone().map(Leader);
+        let mut response = (status, Json(ErrorBody { error, leader })).into_response();
+        if let Some(to) = to {
+            response.extensions_mut().insert(to);
+        }
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

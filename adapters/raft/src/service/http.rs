@@ -1,0 +1,389 @@
+//! The routes of users: entries, batches, ranges, sessions.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::kv::{self, Command, Condition, Op, Outcome, RequestId};
+use crate::service::error::{ApiError, ApiResult, Leader};
+use crate::service::node::Node;
+use crate::service::reads::Read;
+use crate::service::text::{Text, decode_percent};
+use crate::service::{backup, cluster, events, report, rpc};
+
+pub(crate) const SESSION: &str = "minikv-session";
+pub(crate) const SEQUENCE: &str = "minikv-sequence";
+
+/// After this the outcome of a write is not known.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_KEY_BYTES: usize = 32 << 10;
+const MAX_PAGE: usize = 10_000;
+const PAGE_BYTES: usize = 4 << 20;
+const PREFIX: &str = "/v1/kv/";
+
+/// The answer to a write.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Written {
+    /// Whether the conditions held.
+    pub(crate) succeeded: bool,
+    /// The index of the entry of the log.
+    pub(crate) index: u64,
+}
+
+/// Several changes, under conditions.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BatchBody {
+    #[serde(default)]
+    pub(crate) conditions: Vec<ConditionBody>,
+    pub(crate) ops: Vec<OpBody>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConditionBody {
+    pub(crate) key: Text,
+    #[serde(deserialize_with = "present")]
+    pub(crate) expected: Option<Text>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct OpBody {
+    pub(crate) key: Text,
+    #[serde(deserialize_with = "present")]
+    pub(crate) value: Option<Text>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CompareBody {
+    pub(crate) key: Text,
+    #[serde(deserialize_with = "present")]
+    pub(crate) expected: Option<Text>,
+    #[serde(deserialize_with = "present")]
+    pub(crate) value: Option<Text>,
+}
+
+/// A field that may be null, but not be left out: a misspelt condition must not pass for none.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Text>, D::Error> {
+    Option::deserialize(deserializer)
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    pub(crate) key: Text,
+    pub(crate) value: Text,
+}
+
+/// A page of a range.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Page {
+    pub(crate) entries: Vec<Entry>,
+    /// Whether there are more: ask again with `after` set to the last key.
+    pub(crate) more: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct SessionBody {
+    pub(crate) session: u64,
+}
+
+/// All routes of a node.
+pub fn routes(node: &Arc<Node>) -> Router {
+    let users = Router::new()
+        .route("/v1/kv/{*key}", get(get_entry).put(put_entry).delete(delete_entry))
+        .route("/v1/batch", post(batch))
+        .route("/v1/compare-and-set", post(compare_and_set))
+        .route("/v1/range", get(range))
+        .route("/v1/sessions", post(open_session))
+        .route("/v1/watch", get(events::watch))
+        .merge(cluster::routes())
+        .merge(backup::routes())
+        .route("/metrics", get(report::metrics))
+        .route("/", get(report::page))
+        .layer(DefaultBodyLimit::max(node.max_request_bytes));
+    #[cfg(feature = "faults")]
+    let users = users.route("/test/ignore", post(super::faults::ignore));
+    users
+        .merge(rpc::routes(node))
+        .fallback(|| async { ApiError::with(StatusCode::NOT_FOUND, "no such path") })
+        .method_not_allowed_fallback(|| async {
+            ApiError::with(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method")
+        })
+        .layer(middleware::from_fn_with_state(node.clone(), guard))
+        .route("/health", get(report::health))
+        .with_state(node.clone())
+}
+
+/// Checks the token, leads to the leader, and counts answers.
+async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+    if let Some(token) = &node.token {
+        let given = request.headers().get(header::AUTHORIZATION);
+        let given = given.map_or(&b""[..], |value| value.as_bytes());
+        if !report::is_authorized(given, token.as_bytes()) {
+            let mut refused =
+                ApiError::with(StatusCode::UNAUTHORIZED, "the token is missing or wrong")
+                    .into_response();
+            let scheme = HeaderValue::from_static("Basic realm=\"minikv\"");
+            refused.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+            return refused;
+        }
+    }
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_string();
+    let mut response = next.run(request).await;
+    let status = response.status();
+    let counters = &node.counters;
+    if let Some(Leader(leader)) = response.extensions().get() {
+        let location = format!("{}://{leader}{path}", node.scheme);
+        if let Ok(location) = HeaderValue::try_from(location) {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+        counters.redirects.fetch_add(1, Ordering::Relaxed);
+    } else if status.is_client_error() {
+        counters.client_errors.fetch_add(1, Ordering::Relaxed);
+    } else if status.is_server_error() {
+        counters.server_errors.fetch_add(1, Ordering::Relaxed);
+    }
+    response
+}
+
+/// The parameters of a query, decoded.
+pub(crate) struct Query(Vec<(String, Bytes)>);
+
+impl Query {
+    pub(crate) fn parse(uri: &Uri, known: &[&str]) -> ApiResult<Query> {
+        let mut parameters = Vec::new();
+        let query = uri.query().unwrap_or_default();
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !known.contains(&name) {
+                let known = known.join(", ");
+                return Err(ApiError::bad(format!("`{name}` is unknown; there are {known}")));
+            }
+            if parameters.iter().any(|(earlier, _)| earlier == name) {
+                return Err(ApiError::bad(format!("`{name}` is there twice")));
+            }
+            let Some(value) = decode_percent(value) else {
+                return Err(ApiError::bad(format!("`{value}` is not percent-encoded")));
+            };
+            parameters.push((name.to_string(), Bytes::from(value)));
+        }
+        Ok(Query(parameters))
+    }
+
+    pub(crate) fn bytes(&self, name: &str) -> Option<Bytes> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    }
+
+    pub(crate) fn parsed<T: DeserializeOwned>(&self, name: &str) -> ApiResult<Option<T>> {
+        let Some(value) = self.bytes(name) else { return Ok(None) };
+        let text = String::from_utf8_lossy(&value).into_owned();
+        // A number as it is, a word as a string.
+        serde_json::from_str(&text)
+            .or_else(|_| serde_json::from_value(text.clone().into()))
+            .map(Some)
+            .map_err(|_| ApiError::bad(format!("`{name}` cannot be `{text}`")))
+    }
+}
+
+/// Parses a body of JSON.
+pub(crate) fn json<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> ApiResult<T> {
+    serde_json::from_slice(&body_of(body)?).map_err(|e| ApiError::bad(format!("the body: {e}")))
+}
+
+fn body_of(body: Result<Bytes, BytesRejection>) -> ApiResult<Bytes> {
+    body.map_err(|rejection| ApiError::with(rejection.status(), rejection.body_text()))
+}
+
+fn checked_key(key: Bytes) -> ApiResult<Bytes> {
+    match key.len() {
+        0..=MAX_KEY_BYTES => Ok(key),
+        bytes => {
+            let what = format!("a key of {bytes} bytes; {MAX_KEY_BYTES} are allowed");
+            Err(ApiError::with(StatusCode::PAYLOAD_TOO_LARGE, what))
+        }
+    }
+}
+
+fn key_of(uri: &Uri) -> ApiResult<Bytes> {
+    let encoded = uri.path().strip_prefix(PREFIX).unwrap_or_default();
+    match decode_percent(encoded) {
+        Some(key) => checked_key(key.into()),
+        None => Err(ApiError::bad(format!("`{encoded}` is not percent-encoded"))),
+    }
+}
+
+/// The id of a request, which its headers may have.
+fn request_id(headers: &HeaderMap) -> ApiResult<Option<RequestId>> {
+    let number = |name: &str| match headers.get(name) {
+        None => Ok(None),
+        Some(value) => {
+            let number = value.to_str().ok().and_then(|text| text.parse::<u64>().ok());
+            number.map(Some).ok_or_else(|| ApiError::bad(format!("{name} is not a number")))
+        }
+    };
+    match (number(SESSION)?, number(SEQUENCE)?) {
+        (None, None) => Ok(None),
+        (Some(session), Some(sequence)) => Ok(Some(RequestId { session, sequence })),
+        _ => Err(ApiError::bad(format!("{SESSION} and {SEQUENCE} go together"))),
+    }
+}
+
+async fn write(
+    node: &Arc<Node>,
+    headers: &HeaderMap,
+    command: Command,
+) -> ApiResult<(u64, Outcome)> {
+    let request = kv::Request { id: request_id(headers)?, command };
+    node.counters.writes.fetch_add(1, Ordering::Relaxed);
+    match tokio::time::timeout(WRITE_TIMEOUT, node.writes.apply(request)).await {
+        Ok(result) => result,
+        Err(_) => Err(ApiError::Unknown("no quorum in time: it may still be applied".into())),
+    }
+}
+
+async fn write_ops(
+    node: &Arc<Node>,
+    headers: &HeaderMap,
+    conditions: Vec<Condition>,
+    ops: Vec<Op>,
+) -> ApiResult<Response> {
+    let (index, outcome) = write(node, headers, Command::Write { conditions, ops }).await?;
+    match outcome {
+        Outcome::Written(succeeded) => {
+            let status = if succeeded { StatusCode::OK } else { StatusCode::PRECONDITION_FAILED };
+            Ok((status, Json(Written { succeeded, index })).into_response())
+        }
+        Outcome::SessionExpired => {
+            Err(ApiError::with(StatusCode::GONE, "the session has expired: nothing was applied"))
+        }
+        Outcome::Superseded => {
+            let what = "the session has a later request: this one was applied then or never";
+            Err(ApiError::with(StatusCode::CONFLICT, what))
+        }
+        Outcome::Session(_) => {
+            Err(ApiError::with(StatusCode::CONFLICT, "sequence numbers begin at 1"))
+        }
+    }
+}
+
+async fn get_entry(State(node): State<Arc<Node>>, uri: Uri) -> ApiResult<Response> {
+    let (key, query) = (key_of(&uri)?, Query::parse(&uri, &["read"])?);
+    let freshness = query.parsed("read")?.unwrap_or_default();
+    node.counters.reads.fetch_add(1, Ordering::Relaxed);
+    let value = node.read(freshness, move |node| Ok(node.store.state().data().get(&key)?)).await?;
+    match value {
+        Some(value) => {
+            let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+            Ok((kind, value).into_response())
+        }
+        None => Err(ApiError::with(StatusCode::NOT_FOUND, "the key has no value")),
+    }
+}
+
+async fn put_entry(
+    State(node): State<Arc<Node>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<Response> {
+    let (key, value) = (key_of(&uri)?, Some(body_of(body)?));
+    Query::parse(&uri, &[])?;
+    write_ops(&node, &headers, Vec::new(), vec![Op { key, value }]).await
+}
+
+async fn delete_entry(
+    State(node): State<Arc<Node>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> ApiResult<Response> {
+    let key = key_of(&uri)?;
+    Query::parse(&uri, &[])?;
+    write_ops(&node, &headers, Vec::new(), vec![Op { key, value: None }]).await
+}
+
+async fn batch(
+    State(node): State<Arc<Node>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<Response> {
+    let BatchBody { conditions, ops } = json(body)?;
+    let condition = |body: ConditionBody| {
+        let expected = body.expected.map(|value| value.0);
+        Ok(Condition { key: checked_key(body.key.0)?, expected })
+    };
+    let op = |body: OpBody| {
+        Ok(Op { key: checked_key(body.key.0)?, value: body.value.map(|value| value.0) })
+    };
+    let conditions = conditions.into_iter().map(condition).collect::<ApiResult<_>>()?;
+    let ops = ops.into_iter().map(op).collect::<ApiResult<_>>()?;
+    write_ops(&node, &headers, conditions, ops).await
+}
+
+async fn compare_and_set(
+    State(node): State<Arc<Node>>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> ApiResult<Response> {
+    let CompareBody { key, expected, value } = json(body)?;
+    let key = checked_key(key.0)?;
+    let conditions =
+        vec![Condition { key: key.clone(), expected: expected.map(|expected| expected.0) }];
+    let ops = vec![Op { key, value: value.map(|value| value.0) }];
+    write_ops(&node, &headers, conditions, ops).await
+}
+
+async fn open_session(State(node): State<Arc<Node>>) -> ApiResult<Json<SessionBody>> {
+    match write(&node, &HeaderMap::new(), Command::OpenSession).await? {
+        (_, Outcome::Session(session)) => Ok(Json(SessionBody { session })),
+        (_, outcome) => Err(ApiError::internal(format!("a session was opened as {outcome:?}"))),
+    }
+}
+
+async fn range(State(node): State<Arc<Node>>, uri: Uri) -> ApiResult<Json<Page>> {
+    let query = Query::parse(&uri, &["prefix", "from", "to", "after", "limit", "read"])?;
+    let limit: usize = query.parsed("limit")?.unwrap_or(100);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(ApiError::bad(format!("`limit` is from 1 to {MAX_PAGE}")));
+    }
+    let prefix = query.bytes("prefix").unwrap_or_default();
+    let from = query.bytes("from").unwrap_or_default().max(prefix.clone());
+    let (after, to) = (query.bytes("after"), query.bytes("to"));
+    let freshness: Read = query.parsed("read")?.unwrap_or_default();
+    node.counters.reads.fetch_add(1, Ordering::Relaxed);
+    let page = node.read(freshness, move |node| {
+        let state = node.store.state();
+        let mut cursor = state.data().cursor()?;
+        let mut valid = cursor.seek(after.as_ref().map_or(&from, |after| after.max(&from)))?;
+        if valid && after.as_deref() == Some(cursor.key()) {
+            valid = cursor.next()?;
+        }
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        while valid
+            && cursor.key().starts_with(&prefix)
+            && to.as_deref().is_none_or(|to| cursor.key() < to)
+        {
+            if entries.len() == limit || bytes >= PAGE_BYTES {
+                return Ok(Page { entries, more: true });
+            }
+            bytes += cursor.key().len() + cursor.value().len();
+            let key = Text(Bytes::copy_from_slice(cursor.key()));
+            entries.push(Entry { key, value: Text(cursor.value_bytes()) });
+            valid = cursor.next()?;
+        }
+        Ok(Page { entries, more: false })
+    });
+    Ok(Json(page.await?))
+}

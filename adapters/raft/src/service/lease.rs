@@ -1,0 +1,113 @@
+//! Until when no other node can be leader.
+//!
+//! A node that has accepted a message of a leader refuses to vote for another one for the lease,
+//! openraft's `election_timeout_max`, counted from when it got the message. If a quorum has
+//! accepted messages that were sent after a moment, no other leader is elected before that moment
+//! plus the lease: every other quorum has one of these nodes. Moments are of this node's monotonic
+//! clock, which goes on while the process is stopped; a tenth of the lease is left for clocks that
+//! run at different speeds. A node that restarts counts a new lease before it votes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use openraft::Vote;
+
+/// When each node last accepted a message of this one as leader.
+pub(crate) struct Lease {
+    length: Duration,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    vote: Vote<u64>,
+    sent: BTreeMap<u64, Instant>,
+}
+
+impl Lease {
+    pub(crate) fn new(election_timeout_max: Duration) -> Lease {
+        let seen = Seen { vote: Vote::default(), sent: BTreeMap::new() };
+        Lease { length: election_timeout_max.mul_f64(0.9), seen: Mutex::new(seen) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node `target` has accepted a message of `vote` that was sent at `sent`.
+    pub(crate) fn accepted(&self, vote: &Vote<u64>, target: u64, sent: Instant) {
+        let mut seen = self.lock();
+        if seen.vote != *vote {
+            if *vote < seen.vote {
+                return;
+            }
+            *seen = Seen { vote: *vote, sent: BTreeMap::new() };
+        }
+        let last = seen.sent.entry(target).or_insert(sent);
+        *last = sent.max(*last);
+    }
+
+    /// Until when the node `own`, whose vote is `vote`, is the only leader. `configs` are the sets
+    /// of voters of which each has to have a quorum.
+    pub(crate) fn until(
+        &self,
+        vote: &Vote<u64>,
+        own: u64,
+        configs: &[BTreeSet<u64>],
+        now: Instant,
+    ) -> Option<Instant> {
+        let seen = self.lock();
+        if seen.vote != *vote && configs.iter().any(|voters| voters.len() > 1) {
+            return None;
+        }
+        let quorum_sent = |voters: &BTreeSet<u64>| {
+            let sent_to =
+                |id: &u64| if *id == own { Some(now) } else { seen.sent.get(id).copied() };
+            let mut sent: Vec<Option<Instant>> = voters.iter().map(sent_to).collect();
+            sent.sort_unstable_by(|a, b| b.cmp(a));
+            sent.get(voters.len() / 2).copied().flatten()
+        };
+        let sent = configs.iter().map(quorum_sent).min()??;
+        Some(sent + self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_counts_from_the_quorum_of_every_config() {
+        let lease = Lease::new(Duration::from_secs(10));
+        let (vote, start) = (Vote::new_committed(2, 1), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let old = BTreeSet::from([1, 2, 3]);
+        let new = BTreeSet::from([1, 4, 5]);
+        assert_eq!(lease.until(&vote, 1, std::slice::from_ref(&old), at(9)), None);
+
+        lease.accepted(&vote, 2, at(3));
+        lease.accepted(&vote, 3, at(5));
+        lease.accepted(&vote, 2, at(1)); // a late answer
+        let until = lease.until(&vote, 1, std::slice::from_ref(&old), at(9));
+        assert_eq!(until, Some(at(5 + 9)));
+
+        assert_eq!(lease.until(&vote, 1, &[old.clone(), new.clone()], at(9)), None);
+        lease.accepted(&vote, 4, at(4));
+        assert_eq!(lease.until(&vote, 1, &[old.clone(), new], at(9)), Some(at(4 + 9)));
+
+        // A new term begins without any.
+        let next = Vote::new_committed(3, 1);
+        assert_eq!(lease.until(&next, 1, std::slice::from_ref(&old), at(9)), None);
+        lease.accepted(&next, 2, at(8));
+        lease.accepted(&vote, 3, at(9));
+        assert_eq!(lease.until(&next, 1, &[old], at(9)), Some(at(8 + 9)));
+    }
+
+    #[test]
+    fn a_single_voter_needs_nobody() {
+        let lease = Lease::new(Duration::from_secs(10));
+        let now = Instant::now();
+        let until = lease.until(&Vote::new_committed(1, 1), 1, &[BTreeSet::from([1])], now);
+        assert_eq!(until, Some(now + Duration::from_secs(9)));
+    }
+}

@@ -1,0 +1,53 @@
+//! The service: one node of a replicated key-value store, over HTTP.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `node` | a node: Raft, store, and what runs beside them |
+//! | `writes` | requests of many clients, gathered into entries of the log |
+//! | `reads` | linearizable reads, gathered into rounds; reads by lease; stale reads |
+//! | `lease` | until when no other node can be leader |
+//! | `network` | messages to other nodes, and sending snapshots |
+//! | `rpc` | messages from other nodes |
+//! | `wire` | the HTTP client below both, and below the clients of users |
+//! | `tls` | certificates, and what may be listened on |
+//! | `http` | the routes of users: entries, batches, ranges |
+//! | `events` | the route that watches |
+//! | `cluster` | the routes that change and show the cluster |
+//! | `report` | metrics and the status page |
+//! | `text` | keys and values in JSON and in paths |
+//! | `error` | errors as HTTP answers |
+//! | `backup` | the routes that a backup is read from |
+
+mod backup;
+mod cluster;
+mod error;
+mod events;
+#[cfg(feature = "faults")]
+mod faults;
+mod http;
+mod lease;
+mod network;
+mod node;
+mod reads;
+mod report;
+mod rpc;
+mod text;
+pub mod tls;
+pub(crate) mod wire;
+mod writes;
+
+pub use cluster::Status;
+pub use http::routes;
+pub use node::{LayoutArg, Node, NodeOptions};
+pub use reads::Read;
+pub use text::{Text, decode_percent, encode_percent};
+
+/// The bodies of requests and answers, for the client.
+pub(crate) mod api {
+    pub(crate) use super::backup::Listing;
+    pub(crate) use super::cluster::{InitBody, JoinBody, LeaveBody};
+    pub(crate) use super::error::ErrorBody;
+    pub(crate) use super::http::{
+        BatchBody, ConditionBody, OpBody, Page, SEQUENCE, SESSION, SessionBody, Written,
+    };
+}

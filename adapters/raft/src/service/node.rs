@@ -1,0 +1,277 @@
+//! A node: Raft, its store, and what runs beside them.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use axum::http::HeaderValue;
+use openraft::{Config, Raft, SnapshotPolicy};
+use tokio::net::TcpListener;
+
+use crate::kv::{Kv, TypeConfig};
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::lease::Lease;
+use crate::service::network::Network;
+use crate::service::reads::Rounds;
+use crate::service::tls::{Security, TlsListener};
+use crate::service::wire::Wire;
+use crate::service::writes::Writes;
+use crate::store::{Layout, LogStore, StateMachine, Store, StoreOptions};
+use crate::watch::Hub;
+
+/// How a node runs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct NodeOptions {
+    /// Number of this node, which no other node of the cluster has or had.
+    #[arg(long)]
+    pub id: u64,
+    /// Directory of the node; made if it is missing.
+    #[arg(long, value_name = "DIR")]
+    pub dir: PathBuf,
+    /// Address to listen on.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7101")]
+    pub listen: SocketAddr,
+    /// Address under which others reach this node [default: that of --listen]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub advertise: Option<String>,
+    #[command(flatten)]
+    pub security: Security,
+    /// Log and state of a new node: in one database, or in two.
+    #[arg(long, value_enum, default_value = "two")]
+    pub layout: LayoutArg,
+    /// Milliseconds between two heartbeats of the leader.
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    pub heartbeat: u64,
+    /// Milliseconds without a leader before an election; also the length of the leader's lease.
+    #[arg(long, value_name = "MS", default_value_t = 600)]
+    pub election_timeout: u64,
+    /// Entries of the log after which a snapshot is made.
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    pub snapshot_every: u64,
+    /// Entries that the log keeps behind a snapshot, for nodes that lag.
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub keep_entries: u64,
+    /// Longest body of a request, in bytes.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
+    pub max_request_bytes: usize,
+}
+
+/// [`Layout`] on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LayoutArg {
+    One,
+    Two,
+}
+
+impl From<LayoutArg> for Layout {
+    fn from(layout: LayoutArg) -> Layout {
+        match layout {
+            LayoutArg::One => Layout::One,
+            LayoutArg::Two => Layout::Two,
+        }
+    }
+}
+
+/// Requests since the start.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) reads: AtomicU64,
+    pub(crate) writes: AtomicU64,
+    pub(crate) client_errors: AtomicU64,
+    pub(crate) server_errors: AtomicU64,
+    pub(crate) redirects: AtomicU64,
+}
+
+/// A node of a cluster.
+pub struct Node {
+    pub(crate) id: u64,
+    pub(crate) address: String,
+    pub(crate) raft: Raft<TypeConfig>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) writes: Writes,
+    pub(crate) rounds: Rounds,
+    pub(crate) counters: Counters,
+    pub(crate) token: Option<Arc<HeaderValue>>,
+    pub(crate) scheme: &'static str,
+    pub(crate) max_request_bytes: usize,
+    #[cfg(feature = "faults")]
+    pub(crate) faults: Arc<super::faults::Faults>,
+}
+
+/// The file that says whose directory it is.
+const OWNER: &str = "NODE";
+
+fn in_words(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String {
+    move |error| format!("{what}: {error}")
+}
+
+impl Node {
+    /// Opens the store and starts Raft.
+    ///
+    /// # Errors
+    /// A message that says what failed.
+    pub async fn start(options: &NodeOptions) -> Result<Arc<Node>, String> {
+        options.security.check_address(&options.listen)?;
+        let token = options.security.trust.token()?;
+        let wire = Wire::new(options.security.trust.client_config()?, token.clone());
+        let config = raft_config(options)?;
+        let lease = Arc::new(Lease::new(Duration::from_millis(config.election_timeout_max)));
+
+        let store_options = StoreOptions { layout: None, ..StoreOptions::default() };
+        let is_new = !options.dir.join("LIVE").exists();
+        let layout = is_new.then(|| options.layout.into());
+        let store = Store::open(&options.dir, StoreOptions { layout, ..store_options })
+            .map_err(|e| e.to_string())?;
+        check_owner(options)?;
+        let applied = store.state().applied().map_err(|e| e.to_string())?;
+        let hub = Arc::new(Hub::new(applied.map_or(0, |id| id.index)));
+        let log = LogStore::new(store.clone()).map_err(|e| e.to_string())?;
+        log.step_down(options.id).map_err(|e| e.to_string())?;
+        let machine = StateMachine::new(store.clone(), Kv::new(hub.clone()));
+        #[cfg(feature = "faults")]
+        let faults = Arc::new(super::faults::Faults::default());
+        let network = Network {
+            own: options.id,
+            wire,
+            lease: lease.clone(),
+            #[cfg(feature = "faults")]
+            faults: faults.clone(),
+        };
+        let raft = Raft::new(options.id, Arc::new(config), network, log, machine)
+            .await
+            .map_err(|e| in_words("Raft does not start")(&e))?;
+        Ok(Arc::new(Node {
+            id: options.id,
+            address: options.advertise.clone().unwrap_or_else(|| options.listen.to_string()),
+            writes: Writes::new(raft.clone()),
+            rounds: Rounds::new(raft.clone()),
+            raft,
+            store,
+            hub,
+            lease,
+            counters: Counters::default(),
+            token,
+            scheme: if options.security.cert.is_some() { "https" } else { "http" },
+            max_request_bytes: options.max_request_bytes,
+            #[cfg(feature = "faults")]
+            faults,
+        }))
+    }
+
+    /// Serves requests until `stop` is done, or Raft fails; then Raft is stopped.
+    ///
+    /// # Errors
+    /// A message that says what failed.
+    pub async fn serve(
+        self: Arc<Node>,
+        options: &NodeOptions,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), String> {
+        let address = options.listen;
+        let named = address.to_string();
+        let failed = in_words(&named);
+        let listener = TcpListener::bind(address).await.map_err(|e| failed(&e))?;
+        let tls = options.security.server_config()?;
+        let router = super::routes(&self);
+        let served = async {
+            match tls {
+                Some(tls) => {
+                    let listener = TlsListener::new(listener, tls)?;
+                    axum::serve(listener, router).await
+                }
+                None => {
+                    use axum::serve::ListenerExt;
+                    let listener = listener.tap_io(|stream| {
+                        let _ = stream.set_nodelay(true);
+                    });
+                    axum::serve(listener, router).await
+                }
+            }
+        };
+        let result = tokio::select! {
+            result = served => result.map_err(|e| failed(&e)),
+            () = stop => Ok(()),
+            failure = self.failure() => Err(failure),
+        };
+        self.raft.shutdown().await.map_err(|e| in_words("Raft does not stop")(&e))?;
+        result
+    }
+
+    /// Waits until Raft stops because of an error, of the disk for example.
+    async fn failure(&self) -> String {
+        let mut metrics = self.raft.metrics();
+        match metrics.wait_for(|metrics| metrics.running_state.is_err()).await {
+            Ok(metrics) => match &metrics.running_state {
+                Err(error) => format!("Raft has stopped: {error}"),
+                Ok(()) => "Raft has stopped".into(),
+            },
+            Err(_) => "Raft has stopped".into(),
+        }
+    }
+
+    /// Runs blocking work off the async threads.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Node>,
+        work: impl FnOnce(&Node) -> crate::store::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        let node = self.clone();
+        match tokio::task::spawn_blocking(move || work(&node)).await {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(crate::store::Error::Refused(what))) => Err(ApiError::bad(what)),
+            Ok(Err(error)) => Err(ApiError::internal(error)),
+            Err(panic) => Err(ApiError::internal(panic)),
+        }
+    }
+}
+
+fn raft_config(options: &NodeOptions) -> Result<Config, String> {
+    let config = Config {
+        cluster_name: "minikv".into(),
+        heartbeat_interval: options.heartbeat,
+        election_timeout_min: options.election_timeout / 2,
+        election_timeout_max: options.election_timeout,
+        install_snapshot_timeout: 10_000,
+        max_payload_entries: 256,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_every),
+        max_in_snapshot_log_to_keep: options.keep_entries,
+        replication_lag_threshold: options.snapshot_every.max(options.keep_entries),
+        // A purge is a range delete: rare and large is better than often and small.
+        purge_batch_size: (options.snapshot_every / 2).max(1),
+        ..Config::default()
+    };
+    config.validate().map_err(|e| e.to_string())
+}
+
+/// A directory belongs to one node for ever: with another number, its votes would count twice.
+fn check_owner(options: &NodeOptions) -> Result<(), String> {
+    let path = options.dir.join(OWNER);
+    let named = path.display().to_string();
+    let failed = in_words(&named);
+    match std::fs::read_to_string(&path) {
+        Ok(owner) if owner.trim() == options.id.to_string() => Ok(()),
+        Ok(owner) => Err(failed(&format!(
+            "this is the directory of node {}, not of node {}",
+            owner.trim(),
+            options.id
+        ))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            write_owner(&path, options.id).map_err(|e| failed(&e))
+        }
+        Err(error) => Err(failed(&error)),
+    }
+}
+
+fn write_owner(path: &std::path::Path, id: u64) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path)?;
+    writeln!(file, "{id}")?;
+    file.sync_all()?;
+    match path.parent() {
+        Some(dir) => std::fs::File::open(dir)?.sync_all(),
+        None => Ok(()),
+    }
+}

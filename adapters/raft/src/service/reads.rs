@@ -1,0 +1,116 @@
+//! When a read may be served.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use openraft::ServerState;
+use serde::Deserialize;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::kv::TypeConfig;
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::node::Node;
+
+/// How fresh a read is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Read {
+    /// Every write that was acknowledged before the read began is seen. The leader asks a quorum
+    /// whether it still is the leader; reads that come meanwhile share the next round.
+    #[default]
+    Linearizable,
+    /// The same, but the leader relies on its lease, that is on clocks that run at the same speed
+    /// within a tenth. No messages.
+    Lease,
+    /// What this node has, whichever it is.
+    Stale,
+}
+
+/// Longer rounds fail, so that one lost message does not hold up all reads.
+const ROUND: Duration = Duration::from_secs(2);
+const QUEUE: usize = 65536;
+
+type Waiter = oneshot::Sender<ApiResult<()>>;
+
+/// Rounds of linearizable reads. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Rounds {
+    queue: mpsc::Sender<Waiter>,
+}
+
+impl Rounds {
+    pub(crate) fn new(raft: openraft::Raft<TypeConfig>) -> Rounds {
+        let (queue, mut waiting) = mpsc::channel::<Waiter>(QUEUE);
+        tokio::spawn(async move {
+            while let Some(first) = waiting.recv().await {
+                let mut waiters = vec![first];
+                while let Ok(waiter) = waiting.try_recv() {
+                    waiters.push(waiter);
+                }
+                // All of these began before the round.
+                let round = tokio::time::timeout(ROUND, raft.ensure_linearizable()).await;
+                let result = match round {
+                    Ok(Ok(_)) => Ok(()),
+                    Ok(Err(error)) => Err(ApiError::from(error)),
+                    Err(_) => Err(ApiError::Unavailable("no quorum answers".into())),
+                };
+                for waiter in waiters {
+                    let _ = waiter.send(result.clone());
+                }
+            }
+        });
+        Rounds { queue }
+    }
+
+    async fn next(&self) -> ApiResult<()> {
+        let (waiter, round) = oneshot::channel();
+        let full = |_| ApiError::Unavailable("too many reads are waiting".into());
+        self.queue.try_send(waiter).map_err(full)?;
+        round.await.map_err(|_| ApiError::Unavailable("the node stops".into()))?
+    }
+}
+
+impl Node {
+    /// Runs `read` on the state, as fresh as `freshness` says.
+    pub(crate) async fn read<T: Send + 'static>(
+        self: &Arc<Node>,
+        freshness: Read,
+        read: impl FnOnce(&Node) -> crate::store::Result<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        match freshness {
+            Read::Stale => {}
+            Read::Linearizable => self.rounds.next().await?,
+            Read::Lease => self.check_lease()?,
+        }
+        let result = self.blocking(read).await?;
+        if freshness == Read::Lease {
+            // The process may have been stopped in between: what was read was read in time only if
+            // the lease still holds.
+            self.check_lease()?;
+        }
+        Ok(result)
+    }
+
+    /// Succeeds if this node is the leader, no other one can be, and everything acknowledged by
+    /// earlier leaders is applied here.
+    fn check_lease(&self) -> ApiResult<()> {
+        let now = Instant::now();
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow();
+        if metrics.state != ServerState::Leader {
+            let leader = metrics.current_leader.filter(|id| *id != self.id);
+            let membership = metrics.membership_config.membership();
+            let node = leader.and_then(|id| membership.get_node(&id));
+            return Err(ApiError::NotLeader(node.map(|node| node.addr.clone())));
+        }
+        let own_term_is_applied = metrics.last_applied.is_some_and(|id| {
+            id.leader_id.term == metrics.vote.leader_id.term && id.leader_id.node_id == self.id
+        });
+        let configs = metrics.membership_config.membership().get_joint_config();
+        let until = self.lease.until(&metrics.vote, self.id, configs, now);
+        if own_term_is_applied && until.is_some_and(|until| now < until) {
+            return Ok(());
+        }
+        Err(ApiError::Unavailable("the leader's lease is over; a linearizable read asks".into()))
+    }
+}

@@ -1,0 +1,150 @@
+//! Health, metrics in Prometheus's text format, and a page to look at.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::service::cluster::status;
+use crate::service::error::ApiError;
+use crate::service::node::Node;
+
+/// Whether the header `given` has the token of `expected`, `Bearer <token>`; a browser may send it
+/// as the password of any user. Takes as long for a wrong token as for the right one.
+pub(crate) fn is_authorized(given: &[u8], expected: &[u8]) -> bool {
+    let equals = |given: &[u8], expected: &[u8]| {
+        given.len() == expected.len()
+            && given.iter().zip(expected).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+    };
+    if let Some(basic) = given.strip_prefix(b"Basic ") {
+        let Ok(decoded) = STANDARD.decode(basic) else { return false };
+        let Some(colon) = decoded.iter().position(|byte| *byte == b':') else { return false };
+        return equals(
+            &decoded[colon + 1..],
+            expected.strip_prefix(b"Bearer ").unwrap_or_default(),
+        );
+    }
+    equals(given, expected)
+}
+
+/// 200 if the node runs and knows a leader.
+pub(crate) async fn health(State(node): State<Arc<Node>>) -> Response {
+    let status = status(&node);
+    match (status.failure, status.leader) {
+        (None, Some(_)) => "ok\n".into_response(),
+        (None, None) => ApiError::NotLeader(None).into_response(),
+        (Some(failure), _) => {
+            ApiError::with(StatusCode::INTERNAL_SERVER_ERROR, failure).into_response()
+        }
+    }
+}
+
+pub(crate) async fn metrics(State(node): State<Arc<Node>>) -> Response {
+    let mut text = String::new();
+    let now = status(&node);
+    let mut print = |name: &str, kind: &str, help: &str, value: u64| {
+        let _ = writeln!(text, "# HELP minikv_raft_{name} {help}");
+        let _ = writeln!(text, "# TYPE minikv_raft_{name} {kind}\nminikv_raft_{name} {value}");
+    };
+    print("up", "gauge", "1 while Raft runs.", now.failure.is_none().into());
+    print("is_leader", "gauge", "1 if this node is the leader.", (now.role == "Leader").into());
+    print("has_leader", "gauge", "1 if a leader is known.", now.leader.is_some().into());
+    print("term", "gauge", "The term.", now.term);
+    let optional = |index: Option<u64>| index.unwrap_or(0);
+    print("last_log_index", "gauge", "Last entry of the log.", optional(now.last_log));
+    print("applied_index", "gauge", "Last applied entry.", optional(now.applied));
+    print("snapshot_index", "gauge", "Last entry in the snapshot.", optional(now.snapshot));
+    print("purged_index", "gauge", "Last purged entry.", optional(now.purged));
+    print("nodes", "gauge", "Nodes of the cluster.", now.nodes.len() as u64);
+    let counters = &node.counters;
+    for (name, help, counter) in [
+        ("reads_total", "Gets and ranges.", &counters.reads),
+        ("writes_total", "Writes.", &counters.writes),
+        ("redirects_total", "Requests for the leader.", &counters.redirects),
+        ("client_errors_total", "Answers from 400 to 499.", &counters.client_errors),
+        ("server_errors_total", "Answers from 500 on.", &counters.server_errors),
+    ] {
+        print(name, "counter", help, counter.load(Ordering::Relaxed));
+    }
+    let _ = writeln!(text, "# HELP minikv_raft_replicated_index Last entry that a node has.");
+    let _ = writeln!(text, "# TYPE minikv_raft_replicated_index gauge");
+    for (id, index) in &now.replicated {
+        let index = index.unwrap_or(0);
+        let _ = writeln!(text, "minikv_raft_replicated_index{{node=\"{id}\"}} {index}");
+    }
+    text += &node.store.state().db().stats().prometheus(&[("db", "state")]);
+    if node.store.layout() == crate::store::Layout::Two {
+        text += &without_heads(&node.store.log_db().stats().prometheus(&[("db", "log")]));
+    }
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+/// The lines of a second database: help and type of a metric may be there only once.
+fn without_heads(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
+}
+
+pub(crate) async fn page(State(node): State<Arc<Node>>) -> Html<String> {
+    let now = status(&node);
+    let or_none = |index: Option<u64>| index.map_or("none".to_string(), |index| index.to_string());
+    let mut rows = String::new();
+    for (id, address) in &now.nodes {
+        let role = match () {
+            () if now.leader == Some(*id) => "leader",
+            () if now.voters.iter().any(|voters| voters.contains(id)) => "voter",
+            () => "learner",
+        };
+        let replicated = now.replicated.get(id).copied().flatten().map(|at| at.to_string());
+        let this = if *id == now.id { "this node" } else { "" };
+        let (address, replicated) = (escape(address), replicated.unwrap_or_default());
+        let _ = write!(
+            rows,
+            "<tr><td>{id}</td><td>{address}</td><td>{role}</td><td>{replicated}</td>\
+             <td>{this}</td></tr>"
+        );
+    }
+    let failure = now.failure.map_or(String::new(), |f| format!("<p class=bad>{}</p>", escape(&f)));
+    Html(format!(
+        "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=2>\
+         <title>minikv node {id}</title><style>\
+         body{{font:16px system-ui;margin:2em;max-width:48em}}\
+         table{{border-collapse:collapse}}td,th{{padding:.3em 1em;\
+         text-align:left;border-bottom:1px solid #ccc}}.bad{{color:#b00}}</style>\
+         <h1>minikv, node {id}: {role}</h1>{failure}\
+         <p>Term {term}. Log up to {log}, applied up to {applied}, snapshot up to {snapshot}.</p>\
+         <table><tr><th>node<th>address<th>role<th>has the log up to<th></tr>{rows}</table>\
+         <p><a href=metrics>metrics</a>, <a href=v1/status>status as JSON</a></p></html>",
+        id = now.id,
+        role = escape(&now.role),
+        term = now.term,
+        log = or_none(now.last_log),
+        applied = or_none(now.applied),
+        snapshot = or_none(now.snapshot),
+    ))
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_token_opens() {
+        let expected = b"Bearer 0123456789abcdef";
+        assert!(is_authorized(expected, expected));
+        let browser = format!("Basic {}", STANDARD.encode("ann:0123456789abcdef"));
+        assert!(is_authorized(browser.as_bytes(), expected));
+        let empty = format!("Basic {}", STANDARD.encode("ann:"));
+        for wrong in ["", "Bearer ", "Bearer 0123456789abcdee", "Basic ", "Basic !", &empty] {
+            assert!(!is_authorized(wrong.as_bytes(), expected), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Messages from other nodes.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use openraft::Snapshot;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::service::error::{ApiError, ApiResult};
+use crate::service::network::{CRC, Finish, Offer};
+use crate::service::node::Node;
+use crate::store::transfer::Position;
+
+/// Larger than any message: entries of 4 MiB and one request more, or a list of files.
+const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
+
+pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {
+    Router::new()
+        .route("/raft/{to}/append", post(append))
+        .route("/raft/{to}/vote", post(vote))
+        .route("/raft/{to}/snapshot", post(offer))
+        .route("/raft/{to}/chunk/{id}/{file}/{offset}", post(chunk))
+        .route("/raft/{to}/finish", post(finish))
+        .layer(middleware::from_fn_with_state(node.clone(), check_target))
+        .layer(DefaultBodyLimit::max(MESSAGE_LIMIT_BYTES))
+}
+
+/// Refuses messages for another node: an address may have changed hands.
+async fn check_target(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
+    let to = request.uri().path().split('/').nth(2).and_then(|to| to.parse::<u64>().ok());
+    if to != Some(node.id) {
+        let what = format!("this is node {}", node.id);
+        return ApiError::with(StatusCode::NOT_FOUND, what).into_response();
+    }
+    #[cfg(feature = "faults")]
+    {
+        let from = request.headers().get(super::network::FROM);
+        let from = from.and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
+        if from.is_some_and(|id| node.faults.ignores(id)) {
+            return ApiError::Unavailable("cut off by a test".into()).into_response();
+        }
+    }
+    next.run(request).await
+}
+
+fn decode<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
+    postcard::from_bytes(body).map_err(|e| ApiError::bad(format!("not a message: {e}")))
+}
+
+fn encode<T: Serialize>(answer: &T) -> ApiResult<Vec<u8>> {
+    postcard::to_stdvec(answer).map_err(ApiError::internal)
+}
+
+async fn append(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Vec<u8>> {
+    let answer = node.raft.append_entries(decode(&body)?).await.map_err(ApiError::internal)?;
+    encode(&answer)
+}
+
+async fn vote(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Vec<u8>> {
+    let answer = node.raft.vote(decode(&body)?).await.map_err(ApiError::internal)?;
+    encode(&answer)
+}
+
+async fn offer(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<axum::Json<Position>> {
+    let offer: Offer = serde_json::from_slice(&body).map_err(|e| ApiError::bad(e.to_string()))?;
+    let position = node.blocking(move |node| node.store.offer_snapshot(&offer.id, offer.files));
+    Ok(axum::Json(position.await?))
+}
+
+async fn chunk(
+    State(node): State<Arc<Node>>,
+    Path((_, id, file, offset)): Path<(u64, String, usize, u64)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> ApiResult<axum::Json<Position>> {
+    let crc = headers.get(CRC).and_then(|crc| crc.to_str().ok()).and_then(|crc| crc.parse().ok());
+    if crc != Some(crc32c::crc32c(&body)) {
+        return Err(ApiError::bad("the chunk does not have its checksum"));
+    }
+    let at = Position { file, offset };
+    let next = node.blocking(move |node| node.store.add_chunk(&id, at, &body));
+    Ok(axum::Json(next.await?))
+}
+
+async fn finish(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Response> {
+    let Finish { vote, meta } =
+        serde_json::from_slice(&body).map_err(|e| ApiError::bad(e.to_string()))?;
+    let received = {
+        let meta = meta.clone();
+        node.blocking(move |node| node.store.finish_transfer(&meta)).await?
+    };
+    let snapshot = Snapshot { meta, snapshot: Box::new(received) };
+    let answer = node.raft.install_full_snapshot(vote, snapshot).await;
+    Ok(axum::Json(answer.map_err(ApiError::internal)?).into_response())
+}

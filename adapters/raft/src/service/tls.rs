@@ -1,0 +1,192 @@
+//! Certificates and the token, and what may be listened on without them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::HeaderValue;
+use axum::serve::Listener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::server::TlsStream;
+
+const HANDSHAKE: Duration = Duration::from_secs(10);
+const MIN_TOKEN_BYTES: usize = 16;
+
+/// The files that make a connection safe. All are PEM but the token, which is a line of text.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Security {
+    /// Certificate of this node, with its chain, in PEM.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    #[command(flatten)]
+    pub trust: Trust,
+}
+
+/// What a client needs.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Trust {
+    /// Certificate authority of the nodes, in PEM; with it, connections use TLS.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// File with the token that every request carries.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
+fn in_file(path: &Path) -> impl Fn(&dyn std::fmt::Display) -> String {
+    move |error| format!("{}: {error}", path.display())
+}
+
+impl Trust {
+    /// Reads the token, as the header that carries it.
+    ///
+    /// # Errors
+    /// A message that names the file.
+    pub fn token(&self) -> Result<Option<Arc<HeaderValue>>, String> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let text = std::fs::read_to_string(path).map_err(|e| in_file(path)(&e))?;
+        let token = text.trim();
+        if token.len() < MIN_TOKEN_BYTES {
+            return Err(in_file(path)(&format!(
+                "a token has at least {MIN_TOKEN_BYTES} characters"
+            )));
+        }
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+            .map_err(|_| in_file(path)(&"a token is one line of printable characters"))?;
+        value.set_sensitive(true);
+        Ok(Some(Arc::new(value)))
+    }
+
+    /// Reads the authority, for clients.
+    ///
+    /// # Errors
+    /// A message that names the file.
+    pub fn client_config(&self) -> Result<Option<ClientConfig>, String> {
+        let Some(path) = &self.ca else { return Ok(None) };
+        let mut roots = RootCertStore::empty();
+        let certificates = CertificateDer::pem_file_iter(path).map_err(|e| in_file(path)(&e))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|e| in_file(path)(&e))?;
+            roots.add(certificate).map_err(|e| in_file(path)(&e))?;
+        }
+        if roots.is_empty() {
+            return Err(in_file(path)(&"no certificate in it"));
+        }
+        Ok(Some(config_with(roots)))
+    }
+}
+
+/// A configuration that trusts nobody, for connections without TLS.
+pub(crate) fn no_authorities() -> ClientConfig {
+    config_with(RootCertStore::empty())
+}
+
+fn config_with(roots: RootCertStore) -> ClientConfig {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("ring has the suites of the default versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+impl Security {
+    /// Reads certificate and key, for servers.
+    ///
+    /// # Errors
+    /// A message that names the file.
+    pub fn server_config(&self) -> Result<Option<ServerConfig>, String> {
+        let (Some(cert), Some(key)) = (&self.cert, &self.key) else { return Ok(None) };
+        let chain = CertificateDer::pem_file_iter(cert)
+            .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
+            .map_err(|e| in_file(cert)(&e))?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|e| in_file(key)(&e))?;
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| in_file(cert)(&e))?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)
+            .map_err(|e| in_file(cert)(&e))?;
+        Ok(Some(config))
+    }
+
+    /// Refuses an address that others can reach, unless there are a certificate and a token.
+    ///
+    /// # Errors
+    /// A message that says what is missing.
+    pub fn check_address(&self, address: &SocketAddr) -> Result<(), String> {
+        let missing: Vec<&str> = [
+            (self.cert.is_none(), "--cert and --key"),
+            (self.trust.ca.is_none(), "--ca"),
+            (self.trust.token_file.is_none(), "--token-file"),
+        ]
+        .iter()
+        .filter_map(|(is_missing, name)| is_missing.then_some(*name))
+        .collect();
+        if address.ip().is_loopback() || missing.is_empty() {
+            return Ok(());
+        }
+        Err(format!(
+            "{address} can be reached from other machines: that needs TLS and a token, so give {}",
+            missing.join(", ")
+        ))
+    }
+}
+
+/// A listener of TLS connections. A slow handshake keeps nobody else waiting.
+pub(crate) struct TlsListener {
+    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    address: SocketAddr,
+}
+
+impl TlsListener {
+    pub(crate) fn new(listener: TcpListener, config: ServerConfig) -> io::Result<TlsListener> {
+        let address = listener.local_addr()?;
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let (sender, ready) = mpsc::channel(64);
+        tokio::spawn(async move {
+            loop {
+                let Ok((stream, peer)) = listener.accept().await else {
+                    // No file handles are left, or the like.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
+                let (acceptor, sender) = (acceptor.clone(), sender.clone());
+                tokio::spawn(async move {
+                    let _ = stream.set_nodelay(true);
+                    let handshake = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream));
+                    if let Ok(Ok(stream)) = handshake.await {
+                        let _ = sender.send((stream, peer)).await;
+                    }
+                });
+            }
+        });
+        Ok(TlsListener { ready, address })
+    }
+}
+
+impl Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, SocketAddr) {
+        match self.ready.recv().await {
+            Some(connection) => connection,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}

@@ -1,0 +1,114 @@
+//! HTTP requests to other nodes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio_rustls::rustls::ClientConfig;
+
+/// A longer answer is an error. Larger than a page of a range and a chunk of a snapshot.
+const ANSWER_LIMIT_BYTES: usize = 256 << 20;
+
+/// A client of nodes, with their certificate authority and token. Clones share connections.
+#[derive(Clone)]
+pub(crate) struct Wire {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    scheme: &'static str,
+    token: Option<Arc<HeaderValue>>,
+}
+
+/// A request.
+pub(crate) struct Call<'a> {
+    pub(crate) method: Method,
+    /// `host:port`.
+    pub(crate) to: &'a str,
+    /// The path, and the query if there is one.
+    pub(crate) path: &'a str,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) body: Bytes,
+    pub(crate) timeout: Duration,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Bytes,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) struct WireError(String);
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WireError {}
+
+impl Wire {
+    /// A client that speaks TLS if `tls` is there.
+    pub(crate) fn new(tls: Option<ClientConfig>, token: Option<Arc<HeaderValue>>) -> Wire {
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let mut http = HttpConnector::new();
+        http.set_nodelay(true);
+        http.enforce_http(false);
+        http.set_connect_timeout(Some(Duration::from_secs(2)));
+        let tls = tls.unwrap_or_else(super::tls::no_authorities);
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(http);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(Duration::from_secs(20))
+            .build(connector);
+        Wire { client, scheme, token }
+    }
+
+    pub(crate) async fn send(&self, call: Call<'_>) -> Result<Answer, WireError> {
+        let Call { method, to, path, headers, body, timeout } = call;
+        let uri = format!("{}://{to}{path}", self.scheme);
+        let wrong = |error: axum::http::Error| WireError(format!("{uri}: {error}"));
+        let mut request =
+            Request::builder().method(method).uri(&uri).body(Full::new(body)).map_err(wrong)?;
+        request.headers_mut().extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
+        if let Some(token) = &self.token {
+            request.headers_mut().insert(header::AUTHORIZATION, (**token).clone());
+        }
+        let exchange = async {
+            let answer = self
+                .client
+                .request(request)
+                .await
+                .map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
+            let (head, body) = answer.into_parts();
+            let body = Limited::new(body, ANSWER_LIMIT_BYTES).collect().await;
+            let body =
+                body.map_err(|error| WireError(format!("{to}: {}", with_causes(&*error))))?;
+            Ok(Answer { status: head.status, body: body.to_bytes() })
+        };
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(result) => result,
+            Err(_) => Err(WireError(format!("{to}: no answer within {} ms", timeout.as_millis()))),
+        }
+    }
+}
+
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,85 @@
+//! Errors of the store, and how openraft sees them.
+
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use openraft::{AnyError, ErrorSubject, ErrorVerb, StorageError, StorageIOError};
+
+/// An error of the store. It says what was done, and where.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The database below failed.
+    Database(minikv::Error),
+    /// An operation on a file or directory beside the databases failed.
+    File {
+        /// The operation: `read`, `rename`, ...
+        op: &'static str,
+        /// The path.
+        path: PathBuf,
+        /// The underlying error.
+        source: io::Error,
+    },
+    /// Bytes contradict the format.
+    Format {
+        /// The file or the key.
+        place: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The directory or a request does not fit.
+    Refused(String),
+}
+
+/// The result of an operation of the store.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// The result of an operation that openraft asks for.
+pub(crate) type Stored<T> = std::result::Result<T, StorageError<u64>>;
+
+impl Error {
+    pub(crate) fn format(place: impl Into<String>, what: impl Into<String>) -> Error {
+        Error::Format { place: place.into(), what: what.into() }
+    }
+
+    pub(crate) fn file(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_path_buf();
+        move |source| Error::File { op, path, source }
+    }
+
+    /// The error as openraft's, about `subject`.
+    pub(crate) fn into_storage(
+        self,
+        subject: ErrorSubject<u64>,
+        verb: ErrorVerb,
+    ) -> StorageError<u64> {
+        StorageIOError::new(subject, verb, AnyError::new(&self)).into()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Database(error) => error.fmt(f),
+            Error::File { op, path, source } => write!(f, "{op} {}: {source}", path.display()),
+            Error::Format { place, what } => write!(f, "{place}: {what}"),
+            Error::Refused(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Database(error) => Some(error),
+            Error::File { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<minikv::Error> for Error {
+    fn from(error: minikv::Error) -> Error {
+        Error::Database(error)
+    }
+}

@@ -1,0 +1,120 @@
+//! Small files and whole directories, by minikv's filesystem interface.
+
+use std::io;
+use std::path::Path;
+
+use minikv::fs::Fs;
+
+use crate::store::error::{Error, Result};
+
+/// Reads a whole file of at most `limit` bytes.
+pub(crate) fn read(fs: &dyn Fs, path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let read = || {
+        let file = fs.open(path)?;
+        let bytes = file.len()?;
+        if bytes > limit {
+            return Err(io::Error::other(format!("{bytes} bytes; at most {limit} are expected")));
+        }
+        let mut content = vec![0; bytes as usize];
+        let read = file.read_at(&mut content, 0)?;
+        content.truncate(read);
+        Ok(content)
+    };
+    read().map_err(Error::file("read", path))
+}
+
+/// Writes a file and makes its content durable, though not its name.
+pub(crate) fn write(fs: &dyn Fs, path: &Path, content: &[u8]) -> Result<()> {
+    let write = || {
+        let mut file = fs.create(path)?;
+        file.write(content)?;
+        file.sync()
+    };
+    write().map_err(Error::file("write", path))
+}
+
+/// Replaces a file of the directory `dir` by one with `content`: all or nothing, and durable.
+pub(crate) fn replace(fs: &dyn Fs, dir: &Path, name: &str, content: &[u8]) -> Result<()> {
+    let (new, path) = (dir.join(format!("{name}.new")), dir.join(name));
+    write(fs, &new, content)?;
+    rename(fs, &new, &path)
+}
+
+/// Renames within one directory, durably.
+pub(crate) fn rename(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    fs.rename(from, to).map_err(Error::file("rename", from))?;
+    match to.parent() {
+        Some(dir) => sync_dir(fs, dir),
+        None => Ok(()),
+    }
+}
+
+/// Renames from one directory into another on the same filesystem, durably.
+pub(crate) fn move_to(fs: &dyn Fs, from: &Path, to: &Path) -> Result<()> {
+    rename(fs, from, to)?;
+    match from.parent() {
+        Some(dir) => sync_dir(fs, dir),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn sync_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    fs.sync_dir(dir).map_err(Error::file("sync", dir))
+}
+
+pub(crate) fn create_dir(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    fs.create_dir(dir).map_err(Error::file("create", dir))?;
+    match dir.parent() {
+        Some(parent) => sync_dir(fs, parent),
+        None => Ok(()),
+    }
+}
+
+/// Lists a directory; empty if it is missing.
+pub(crate) fn list(fs: &dyn Fs, dir: &Path) -> Result<Vec<String>> {
+    match fs.list(dir) {
+        Ok(names) => Ok(names),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(Error::file("list", dir)(error)),
+    }
+}
+
+/// Removes a directory with everything in it; succeeds if it is missing. Nothing needs to be
+/// durable: what a crash brings back is removed at the next open.
+pub(crate) fn remove_tree(fs: &dyn Fs, dir: &Path) -> Result<()> {
+    for name in list(fs, dir)? {
+        let path = dir.join(&name);
+        if fs.is_real_dir(&path).map_err(Error::file("query", &path))? {
+            remove_tree(fs, &path)?;
+        } else {
+            fs.remove(&path).map_err(Error::file("remove", &path))?;
+        }
+    }
+    match fs.remove_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::file("remove", dir)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Copies a file within the filesystem, as a hard link if it can be one, and durably except for its
+/// name.
+pub(crate) fn link_or_copy(fs: &dyn Fs, from: &Path, to: &Path, may_link: bool) -> Result<()> {
+    if may_link && fs.hard_link(from, to).is_ok() {
+        return Ok(());
+    }
+    let copy = || {
+        let (source, mut target) = (fs.open(from)?, fs.create(to)?);
+        let (mut buffer, mut at) = (vec![0; 1 << 16], 0);
+        loop {
+            let read = source.read_at(&mut buffer, at)?;
+            if read == 0 {
+                return target.sync();
+            }
+            target.write(&buffer[..read])?;
+            at += read as u64;
+        }
+    };
+    copy().map_err(Error::file("copy", from))
+}

@@ -1,0 +1,387 @@
+//! The directory of a node.
+//!
+//! ```text
+//! NODE/LIVE                     which layout, and which directory has the state (JSON)
+//! NODE/state-000001/            the database with the state, and with the log if there is one
+//! NODE/log/                     the database with the log, if there are two
+//! NODE/snapshots/<id>/          a whole snapshot: a database in `db`, and `SNAPSHOT`, written last
+//! NODE/incoming/                what is being received
+//! ```
+//!
+//! A name is made durable after what it names. So a crash leaves at most something that nothing
+//! names, which the next open removes, or a snapshot that is newer than the state, which it
+//! installs.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+
+use minikv::fs::{DiskFs, Fs};
+use minikv::{Db, Keyspace, Options, WriteOptions};
+use openraft::LogId;
+use serde::{Deserialize, Serialize};
+
+use crate::store::error::{Error, Result};
+use crate::store::snapshot::SnapshotDir;
+use crate::store::transfer::Incoming;
+use crate::store::{files, install, keys, snapshot};
+
+const LIVE: &str = "LIVE";
+/// Present while a new node's directory is being made.
+const NEW: &str = "NEW";
+const FORMAT: u32 = 1;
+const SMALL_FILE_BYTES: u64 = 1 << 20;
+
+/// Where log and state are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// In one database, so that a sync of the log also covers the state.
+    One,
+    /// In two, so that a flush or compaction of the one does not concern the other.
+    #[default]
+    Two,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Options of the databases. `create_if_missing` is set as needed.
+    pub database: Options,
+    /// The layout of a new store. An existing one keeps its own; another one is an error.
+    pub layout: Option<Layout>,
+    /// The filesystem. Default: the operating system's.
+    pub fs: Arc<dyn Fs>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions { database: Options::default(), layout: None, fs: Arc::new(DiskFs) }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct LiveFile {
+    format: u32,
+    layout: Layout,
+    state: String,
+}
+
+/// The database with the state. The directory goes with the last reader, once another one has taken
+/// its place.
+pub struct State {
+    fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) number: u64,
+    obsolete: AtomicBool,
+    /// Always there, but while it is dropped.
+    spaces: Option<Spaces>,
+}
+
+pub(crate) struct Spaces {
+    pub(crate) db: Db,
+    pub(crate) state: Keyspace,
+    pub(crate) data: Keyspace,
+    pub(crate) sessions: Keyspace,
+}
+
+impl State {
+    fn open(home: &Home, number: u64, create: bool) -> Result<State> {
+        let dir = home.dir.join(state_name(number));
+        let db = Db::open(&dir, home.options.clone().create_if_missing(create))?;
+        let spaces = Spaces {
+            state: db.keyspace(keys::STATE)?,
+            data: db.keyspace(keys::DATA)?,
+            sessions: db.keyspace(keys::SESSIONS)?,
+            db,
+        };
+        let (fs, obsolete) = (home.fs.clone(), AtomicBool::new(false));
+        Ok(State { fs, dir, number, obsolete, spaces: Some(spaces) })
+    }
+
+    pub(crate) fn spaces(&self) -> &Spaces {
+        self.spaces.as_ref().expect("a state has its database until it is dropped")
+    }
+
+    /// The database.
+    pub fn db(&self) -> &Db {
+        &self.spaces().db
+    }
+
+    /// The user's entries.
+    pub fn data(&self) -> &Keyspace {
+        &self.spaces().data
+    }
+
+    /// What the machine remembers of its clients.
+    pub fn sessions(&self) -> &Keyspace {
+        &self.spaces().sessions
+    }
+
+    /// The id of the last entry that was applied.
+    ///
+    /// # Errors
+    /// Errors of the database, or of the format.
+    pub fn applied(&self) -> Result<Option<LogId<u64>>> {
+        let id = self.spaces().state.get(keys::APPLIED)?;
+        id.map(|bytes| keys::decode_log_id(keys::APPLIED, &bytes)).transpose()
+    }
+
+    pub(crate) fn make_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("State").field(&self.dir).finish()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.spaces = None;
+        if self.obsolete.load(Ordering::Acquire) {
+            // What is left is removed by the next open.
+            let _ = files::remove_tree(&*self.fs, &self.dir);
+        }
+    }
+}
+
+/// The keyspaces of the log.
+#[derive(Clone)]
+pub(crate) struct Log {
+    pub(crate) db: Db,
+    pub(crate) entries: Keyspace,
+    pub(crate) meta: Keyspace,
+}
+
+impl Log {
+    pub(crate) fn of(db: &Db) -> Result<Log> {
+        let (entries, meta) = (db.keyspace(keys::LOG)?, db.keyspace(keys::META)?);
+        Ok(Log { db: db.clone(), entries, meta })
+    }
+
+    pub(crate) fn id(&self, name: &str) -> Result<Option<LogId<u64>>> {
+        let id = self.meta.get(name)?;
+        id.map(|bytes| keys::decode_log_id(name, &bytes)).transpose()
+    }
+}
+
+/// The parts of a store that never change.
+#[derive(Debug)]
+pub(crate) struct Home {
+    pub(crate) fs: Arc<dyn Fs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
+    pub(crate) layout: Layout,
+}
+
+/// What is at present.
+pub(crate) struct Current {
+    pub(crate) state: Arc<State>,
+    pub(crate) log: Log,
+}
+
+/// A node's log and state on disk. Shared by the [`LogStore`](crate::store::LogStore) and the
+/// [`StateMachine`](crate::store::StateMachine).
+pub struct Store {
+    pub(crate) home: Home,
+    /// Read-locked during a write to the log or the state, write-locked while a snapshot takes the
+    /// place of the state. Comes after `snapshot` in lock order.
+    current: RwLock<Current>,
+    /// The current snapshot; locked while one is made or installed.
+    snapshot: Mutex<Option<SnapshotDir>>,
+    /// What is being received; before `snapshot` in lock order.
+    pub(crate) incoming: Mutex<Option<Incoming>>,
+}
+
+pub(crate) fn state_name(number: u64) -> String {
+    format!("state-{number:06}")
+}
+
+impl Home {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    pub(crate) fn snapshots(&self) -> PathBuf {
+        self.dir.join("snapshots")
+    }
+
+    pub(crate) fn incoming(&self) -> PathBuf {
+        self.dir.join("incoming")
+    }
+
+    /// Makes the state of this number the one that the next open takes.
+    pub(crate) fn set_live(&self, number: u64) -> Result<()> {
+        let live = LiveFile { format: FORMAT, layout: self.layout, state: state_name(number) };
+        let content = serde_json::to_vec(&live).map_err(|e| Error::format(LIVE, e.to_string()))?;
+        files::replace(&*self.fs, &self.dir, LIVE, &content)
+    }
+}
+
+impl Store {
+    /// Opens the store in the directory `dir`, or makes a new one if the directory is empty or
+    /// missing.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the directory holds something else, or has another layout; errors of
+    /// the databases and of files.
+    pub fn open(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Arc<Store>> {
+        let StoreOptions { database, layout, fs } = options;
+        let dir = fs.absolute(dir.as_ref()).map_err(Error::file("resolve", dir.as_ref()))?;
+        let database = database.fs(fs.clone());
+        let mut home = Home { fs, dir, options: database, layout: layout.unwrap_or_default() };
+        files::create_dir(&*home.fs, &home.dir)?;
+        let number = match read_live(&home)? {
+            None => create(&home)?,
+            Some(live) => {
+                if layout.is_some_and(|wanted| wanted != live.layout) {
+                    return Err(Error::Refused(format!(
+                        "{}: the layout is {:?}, not {:?}",
+                        home.dir.display(),
+                        live.layout,
+                        home.layout
+                    )));
+                }
+                home.layout = live.layout;
+                let number = live.state.strip_prefix("state-").and_then(|n| n.parse().ok());
+                number.ok_or_else(|| {
+                    Error::format(LIVE, format!("`{}` is not the name of a state", live.state))
+                })?
+            }
+        };
+        remove_leftovers(&home, number)?;
+        let state = Arc::new(State::open(&home, number, false)?);
+        let log = match home.layout {
+            Layout::One => Log::of(state.db())?,
+            Layout::Two => Log::of(&Db::open(home.path("log"), home.options.clone())?)?,
+        };
+        let newest = snapshot::clean(&home)?;
+        let store = Store {
+            home,
+            current: RwLock::new(Current { state, log }),
+            snapshot: Mutex::new(newest.clone()),
+            incoming: Mutex::new(None),
+        };
+        if let Some(newest) = newest {
+            let applied = store.state().applied()?;
+            if snapshot::read_last_log_id(&newest)? > applied {
+                install::replace_state(&store, &newest)?;
+            }
+        }
+        store.finish_purge()?;
+        Ok(Arc::new(store))
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.home.dir
+    }
+
+    /// The layout.
+    pub fn layout(&self) -> Layout {
+        self.home.layout
+    }
+
+    /// The state at present. It stays readable, as it is, when a snapshot takes its place.
+    pub fn state(&self) -> Arc<State> {
+        self.current().state.clone()
+    }
+
+    /// The database that holds the log.
+    pub fn log_db(&self) -> Db {
+        self.current().log.db.clone()
+    }
+
+    pub(crate) fn current(&self) -> RwLockReadGuard<'_, Current> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `change` while nothing is written.
+    pub(crate) fn with_current<T>(&self, change: impl FnOnce(&mut Current) -> T) -> T {
+        change(&mut self.current.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn snapshot(&self) -> MutexGuard<'_, Option<SnapshotDir>> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn open_state(&self, number: u64) -> Result<State> {
+        State::open(&self.home, number, false)
+    }
+
+    /// Removes entries that are purged, which an interrupted purge may have left.
+    pub(crate) fn finish_purge(&self) -> Result<()> {
+        let current = self.current();
+        if let Some(purged) = current.log.id(keys::PURGED)? {
+            let range = ..=purged.index.to_be_bytes();
+            current.log.entries.delete_range_with(&WriteOptions::default(), range)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Store").field(&self.home.dir).finish()
+    }
+}
+
+fn read_live(home: &Home) -> Result<Option<LiveFile>> {
+    let path = home.path(LIVE);
+    if !home.fs.exists(&path).map_err(Error::file("query", &path))? {
+        return Ok(None);
+    }
+    let content = files::read(&*home.fs, &path, SMALL_FILE_BYTES)?;
+    let live: LiveFile = serde_json::from_slice(&content)
+        .map_err(|e| Error::format(path.display().to_string(), e.to_string()))?;
+    if live.format != FORMAT {
+        let what = format!("the format is {}, but this build knows {FORMAT}", live.format);
+        return Err(Error::format(path.display().to_string(), what));
+    }
+    Ok(Some(live))
+}
+
+/// Makes the databases of a new node. `NEW` is there until `LIVE` is, and says that whatever else
+/// is there may go: a node whose `LIVE` is lost must not start anew, because it has voted.
+fn create(home: &Home) -> Result<u64> {
+    let fs = &*home.fs;
+    let names = files::list(fs, &home.dir)?;
+    let is_new = names.iter().any(|name| name == NEW);
+    if !is_new && !names.is_empty() {
+        return Err(Error::Refused(format!(
+            "{}: not empty, and without the file {LIVE}: not a store",
+            home.dir.display()
+        )));
+    }
+    files::write(fs, &home.path(NEW), b"")?;
+    files::sync_dir(fs, &home.dir)?;
+    for name in [state_name(1).as_str(), "log"] {
+        files::remove_tree(fs, &home.path(name))?;
+    }
+    drop(State::open(home, 1, true)?);
+    if home.layout == Layout::Two {
+        drop(Db::open(home.path("log"), home.options.clone().create_if_missing(true))?);
+    }
+    files::sync_dir(fs, &home.dir)?;
+    home.set_live(1)?;
+    Ok(1)
+}
+
+/// Removes what an interrupted creation, build, transfer or install has left.
+fn remove_leftovers(home: &Home, number: u64) -> Result<()> {
+    let fs = &*home.fs;
+    let live = state_name(number);
+    for name in files::list(fs, &home.dir)? {
+        let path = home.path(&name);
+        if name == NEW || name.ends_with(".new") {
+            fs.remove(&path).map_err(Error::file("remove", &path))?;
+        } else if name == "incoming" || name.starts_with("state-") && name != live {
+            files::remove_tree(fs, &path)?;
+        }
+    }
+    Ok(())
+}

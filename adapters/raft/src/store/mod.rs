@@ -1,0 +1,47 @@
+//! The store for openraft: a log and a state machine on minikv.
+//!
+//! | file | what is in it |
+//! | --- | --- |
+//! | `home` | the directory of a node: what is in it, how it is opened and cleaned |
+//! | `keys` | the bytes of keys and values |
+//! | `log` | `RaftLogStorage` |
+//! | `machine` | `RaftStateMachine`, and the trait that a program implements |
+//! | `changes` | what one call of `apply` writes, as one batch |
+//! | `snapshot` | snapshots: checkpoints of the database |
+//! | `install` | how a snapshot takes the place of the database |
+//! | `transfer` | receiving the files of a snapshot, chunk by chunk |
+//! | `restore` | a new cluster from a backup |
+//! | `files`, `error` | files beside the databases; errors |
+
+pub(crate) mod changes;
+pub(crate) mod error;
+mod files;
+mod home;
+mod install;
+pub(crate) mod keys;
+mod log;
+pub(crate) mod machine;
+mod restore;
+pub(crate) mod snapshot;
+pub(crate) mod transfer;
+
+use openraft::{Entry, RaftTypeConfig};
+
+pub use changes::{Changes, Space};
+pub use error::{Error, Result};
+pub use home::{Layout, State, Store, StoreOptions};
+pub use log::LogStore;
+pub use machine::{Machine, StateMachine};
+pub use snapshot::{SnapshotDir, SnapshotFile};
+pub use transfer::Position;
+
+/// What the store needs of openraft's type configuration. Every configuration that fits has it.
+pub trait StoreConfig:
+    RaftTypeConfig<NodeId = u64, Entry = Entry<Self>, SnapshotData = SnapshotDir>
+{
+}
+
+impl<C> StoreConfig for C where
+    C: RaftTypeConfig<NodeId = u64, Entry = Entry<C>, SnapshotData = SnapshotDir>
+{
+}

@@ -1,0 +1,86 @@
+//! A new node from a backup: a cluster of one, whose state is the backup's.
+//!
+//! The log begins after the last entry of the backup, as if everything before had been purged. So
+//! nodes that join get a snapshot, and with it the data.
+
+use std::path::Path;
+
+use minikv::{Db, WriteBatch, WriteOptions};
+use openraft::{BasicNode, LogId, Membership, StoredMembership, Vote};
+
+use crate::store::error::{Error, Result};
+use crate::store::home::{Layout, Log, Store, StoreOptions};
+use crate::store::{keys, snapshot};
+
+impl Store {
+    /// Makes the store of the node `id`, which others reach at `address`, in the new directory
+    /// `dir`, from the database in `backup`, which is not changed. Returns the last entry in it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if `dir` exists, or the backup is of no replicated database; errors of
+    /// the databases and of files.
+    pub fn restore(
+        backup: &Path,
+        dir: &Path,
+        options: StoreOptions,
+        id: u64,
+        address: &str,
+    ) -> Result<LogId<u64>> {
+        let fs = options.fs.clone();
+        if fs.exists(dir).map_err(Error::file("query", dir))? {
+            return Err(Error::Refused(format!("{}: exists already", dir.display())));
+        }
+        let database = options.database.clone().fs(fs);
+        let copy = Db::open_read_only(backup, database.clone())?;
+        let applied = copy.keyspace(keys::STATE)?.get(keys::APPLIED)?;
+        let Some(applied) = applied else {
+            let what = "no entry of a log was applied to this database";
+            return Err(Error::Refused(format!("{}: {what}", backup.display())));
+        };
+        let last = keys::decode_log_id(keys::APPLIED, &applied)?;
+        drop(copy);
+
+        // The store is made beside the place, and gets its name when it is whole.
+        let mut building = dir.as_os_str().to_os_string();
+        building.push(".restoring");
+        let building = Path::new(&building);
+        super::files::remove_tree(&*options.fs, building)?;
+        let store = Store::open(building, options.clone())?;
+        let number = store.state().number + 1;
+        let target = building.join(super::home::state_name(number));
+        minikv::checkpoint(backup, &target, &database)?;
+        begin(&store, number, last, id, address)?;
+        store.home.set_live(number)?;
+        drop(store);
+        super::files::rename(&*options.fs, building, dir)?;
+        Ok(last)
+    }
+}
+
+/// Makes the state of this number that of a cluster of one, with an empty log.
+fn begin(store: &Store, number: u64, last: LogId<u64>, id: u64, address: &str) -> Result<()> {
+    let sync = WriteOptions::default().sync(true);
+    let state = store.open_state(number)?;
+    let db = state.db();
+    for name in [keys::LOG, keys::META] {
+        db.keyspace(name)?.clear()?;
+    }
+    let node = BasicNode::new(address);
+    let members =
+        Membership::new(vec![[id].into()], std::collections::BTreeMap::from([(id, node)]));
+    let json = serde_json::to_vec(&StoredMembership::new(Some(last), members))
+        .map_err(|e| Error::format("a membership", e.to_string()))?;
+    debug_assert!(snapshot::decode_membership::<BasicNode>(Some(&json)).is_ok());
+    state.spaces().state.put_with(&sync, keys::MEMBERSHIP, json)?;
+
+    let log = match store.layout() {
+        Layout::One => Log::of(db)?,
+        Layout::Two => Log::of(&store.log_db())?,
+    };
+    let mut batch = WriteBatch::new();
+    let vote = Vote::new(last.leader_id.term, id);
+    batch.put_in(&log.meta, keys::VOTE, keys::encode_vote(&vote));
+    batch.put_in(&log.meta, keys::PURGED, keys::encode_log_id(&last));
+    batch.put_in(&log.meta, keys::COMMITTED, keys::encode_log_id(&last));
+    Ok(log.db.write_with(&sync, batch)?)
+}

@@ -1,0 +1,296 @@
+//! Snapshots. One is a directory with a checkpoint of the database, whose tables are hard links to
+//! those of the live one, and the file `SNAPSHOT`, which is written last and says what is in it.
+//!
+//! A snapshot is made beside writes, in a directory that no snapshot is looked for in, and renamed
+//! when it is whole and durable.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use minikv::fs::Fs;
+use minikv::{Db, files::FileName};
+use openraft::{LogId, Node, SnapshotMeta, StoredMembership};
+use serde::{Deserialize, Serialize};
+
+use crate::store::error::{Error, Result};
+use crate::store::home::{Home, Store};
+use crate::store::{files, keys};
+
+pub(crate) const HEAD: &str = "SNAPSHOT";
+pub(crate) const DB: &str = "db";
+const BUILDING: &str = "building.new";
+const FORMAT: u32 = 1;
+const HEAD_LIMIT_BYTES: u64 = 256 << 20;
+
+/// A file of a snapshot's database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotFile {
+    /// The name, that of a file of a minikv database.
+    pub name: String,
+    /// The length, in bytes.
+    pub bytes: u64,
+}
+
+impl SnapshotFile {
+    /// Whether the name is one that a snapshot may have: a hostile one could lead anywhere.
+    pub(crate) fn has_good_name(&self) -> bool {
+        matches!(
+            FileName::parse(&self.name),
+            Some(
+                FileName::Current
+                    | FileName::Manifest(_)
+                    | FileName::Log(_)
+                    | FileName::Table { .. }
+            )
+        )
+    }
+}
+
+/// What the file `SNAPSHOT` holds.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "N: Node")]
+pub(crate) struct Head<N: Node> {
+    pub(crate) format: u32,
+    pub(crate) meta: SnapshotMeta<u64, N>,
+    pub(crate) files: Vec<SnapshotFile>,
+}
+
+/// The fields of [`Head`] that do not depend on the type of nodes.
+#[derive(Deserialize)]
+struct AnyHead {
+    format: u32,
+    meta: AnyMeta,
+    files: Vec<SnapshotFile>,
+}
+
+#[derive(Deserialize)]
+struct AnyMeta {
+    last_log_id: Option<LogId<u64>>,
+}
+
+/// A whole snapshot on disk: openraft's `SnapshotData`. Clones share the directory, which goes with
+/// the last of them once the snapshot is superseded, so that one can be sent to the end.
+#[derive(Clone, Debug)]
+pub struct SnapshotDir(Option<Arc<Dir>>);
+
+#[derive(Debug)]
+struct Dir {
+    fs: Arc<dyn Fs>,
+    path: PathBuf,
+    obsolete: AtomicBool,
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire) {
+            // What is left is removed by the next open.
+            let _ = files::remove_tree(&*self.fs, &self.path);
+        }
+    }
+}
+
+impl SnapshotDir {
+    pub(crate) fn new(fs: &Arc<dyn Fs>, path: PathBuf) -> SnapshotDir {
+        let obsolete = AtomicBool::new(false);
+        SnapshotDir(Some(Arc::new(Dir { fs: fs.clone(), path, obsolete })))
+    }
+
+    /// The snapshot before anything is received.
+    pub(crate) fn none() -> SnapshotDir {
+        SnapshotDir(None)
+    }
+
+    fn dir(&self) -> Result<&Dir> {
+        self.0.as_deref().ok_or_else(|| Error::Refused("a snapshot without files".into()))
+    }
+
+    /// The directory.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if nothing has been received yet.
+    pub fn path(&self) -> Result<&Path> {
+        Ok(&self.dir()?.path)
+    }
+
+    /// The files of the database, in the order in which they are sent.
+    ///
+    /// # Errors
+    /// Errors of reading `SNAPSHOT`.
+    pub fn files(&self) -> Result<Vec<SnapshotFile>> {
+        Ok(self.any_head()?.files)
+    }
+
+    /// Reads at `offset` of a file of the database, until `buf` is full or the file ends.
+    ///
+    /// # Errors
+    /// An I/O error of the file.
+    pub fn read_at(&self, name: &str, buf: &mut [u8], offset: u64) -> Result<usize> {
+        let dir = self.dir()?;
+        let path = dir.path.join(DB).join(name);
+        let file = dir.fs.open(&path).map_err(Error::file("open", &path))?;
+        file.read_at(buf, offset).map_err(Error::file("read", &path))
+    }
+
+    pub(crate) fn head<N: Node>(&self) -> Result<Head<N>> {
+        let (place, content) = self.read_head()?;
+        serde_json::from_slice(&content).map_err(|e| Error::format(place, e.to_string()))
+    }
+
+    fn any_head(&self) -> Result<AnyHead> {
+        let (place, content) = self.read_head()?;
+        let head: AnyHead =
+            serde_json::from_slice(&content).map_err(|e| Error::format(&*place, e.to_string()))?;
+        if head.format != FORMAT {
+            let what = format!("the format is {}, but this build knows {FORMAT}", head.format);
+            return Err(Error::format(place, what));
+        }
+        match head.files.iter().find(|file| !file.has_good_name()) {
+            Some(file) => Err(Error::format(place, format!("names the file `{}`", file.name))),
+            None => Ok(head),
+        }
+    }
+
+    fn read_head(&self) -> Result<(String, Vec<u8>)> {
+        let dir = self.dir()?;
+        let path = dir.path.join(HEAD);
+        Ok((path.display().to_string(), files::read(&*dir.fs, &path, HEAD_LIMIT_BYTES)?))
+    }
+
+    pub(crate) fn make_obsolete(&self) {
+        if let Some(dir) = &self.0 {
+            dir.obsolete.store(true, Ordering::Release);
+        }
+    }
+
+    /// Returns whether `SNAPSHOT` is there and every file has its length.
+    fn is_whole(&self) -> bool {
+        let Ok(head) = self.any_head() else { return false };
+        let Ok(dir) = self.dir() else { return false };
+        let db = dir.path.join(DB);
+        head.files
+            .iter()
+            .all(|file| dir.fs.len(&db.join(&file.name)).is_ok_and(|bytes| bytes == file.bytes))
+    }
+}
+
+/// The id of the last entry in a snapshot.
+pub(crate) fn read_last_log_id(snapshot: &SnapshotDir) -> Result<Option<LogId<u64>>> {
+    Ok(snapshot.any_head()?.meta.last_log_id)
+}
+
+/// Returns whether a snapshot's id can be the name of a directory.
+pub(crate) fn is_good_id(id: &str) -> bool {
+    (1..=120).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+pub(crate) fn write_head<N: Node>(fs: &dyn Fs, dir: &Path, head: &Head<N>) -> Result<()> {
+    let content = serde_json::to_vec(head).map_err(|e| Error::format(HEAD, e.to_string()))?;
+    files::write(fs, &dir.join(HEAD), &content)?;
+    files::sync_dir(fs, dir)
+}
+
+pub(crate) fn new_head<N: Node>(meta: SnapshotMeta<u64, N>, files: Vec<SnapshotFile>) -> Head<N> {
+    Head { format: FORMAT, meta, files }
+}
+
+/// Removes all snapshots but the newest whole one, which is returned.
+pub(crate) fn clean(home: &Home) -> Result<Option<SnapshotDir>> {
+    let dir = home.snapshots();
+    files::create_dir(&*home.fs, &dir)?;
+    let mut newest: Option<(Option<LogId<u64>>, SnapshotDir)> = None;
+    for name in files::list(&*home.fs, &dir)? {
+        let snapshot = SnapshotDir::new(&home.fs, dir.join(&name));
+        if name == BUILDING || !snapshot.is_whole() {
+            files::remove_tree(&*home.fs, &dir.join(&name))?;
+            continue;
+        }
+        let last = read_last_log_id(&snapshot)?;
+        match &newest {
+            Some((newer, _)) if *newer >= last => snapshot.make_obsolete(),
+            _ => {
+                if let Some((_, older)) = newest.replace((last, snapshot)) {
+                    older.make_obsolete();
+                }
+            }
+        }
+    }
+    Ok(newest.map(|(_, snapshot)| snapshot))
+}
+
+/// Makes a snapshot of the state as it is now, beside writes, unless the current one is as new.
+pub(crate) fn build<N: Node>(store: &Store) -> Result<(SnapshotMeta<u64, N>, SnapshotDir)> {
+    let mut current = store.snapshot();
+    let home = &store.home;
+    let fs = &*home.fs;
+    let building = home.snapshots().join(BUILDING);
+    files::remove_tree(fs, &building)?;
+    files::create_dir(fs, &building)?;
+    let db = building.join(DB);
+    store.state().db().checkpoint(&db)?;
+
+    let copy = Db::open_read_only(&db, home.options.clone())?;
+    let state = copy.keyspace(keys::STATE)?;
+    let applied = state.get(keys::APPLIED)?;
+    let last_log_id =
+        applied.map(|bytes| keys::decode_log_id(keys::APPLIED, &bytes)).transpose()?;
+    let last_membership = decode_membership(state.get(keys::MEMBERSHIP)?.as_deref())?;
+    drop((state, copy));
+    if let Some(snapshot) = &*current
+        && last_log_id.is_some()
+    {
+        let head = snapshot.head::<N>()?;
+        if head.meta.last_log_id == last_log_id {
+            files::remove_tree(fs, &building)?;
+            return Ok((head.meta, snapshot.clone()));
+        }
+    }
+
+    let id = snapshot_id(last_log_id.as_ref())?;
+    let meta = SnapshotMeta { last_log_id, last_membership, snapshot_id: id.clone() };
+    write_head(fs, &building, &new_head(meta.clone(), database_files(fs, &db)?))?;
+    // The log may be purged up to here from now on, so the state must not fall behind it.
+    store.state().db().sync()?;
+    let path = home.snapshots().join(&id);
+    files::rename(fs, &building, &path)?;
+    let snapshot = SnapshotDir::new(&home.fs, path);
+    if let Some(older) = current.replace(snapshot.clone()) {
+        older.make_obsolete();
+    }
+    Ok((meta, snapshot))
+}
+
+/// The files of a checkpoint that are part of the database.
+fn database_files(fs: &dyn Fs, db: &Path) -> Result<Vec<SnapshotFile>> {
+    let mut found = Vec::new();
+    for name in files::list(fs, db)? {
+        let path = db.join(&name);
+        let bytes = fs.len(&path).map_err(Error::file("query", &path))?;
+        let file = SnapshotFile { name, bytes };
+        if file.has_good_name() {
+            found.push(file);
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(found)
+}
+
+/// A name that no other snapshot has, not even that of another node at the same entry: a transfer
+/// that was cut must not go on with another node's files.
+fn snapshot_id(last: Option<&LogId<u64>>) -> Result<String> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random)
+        .map_err(|e| Error::Refused(format!("no random numbers from the system: {e}")))?;
+    let random = u64::from_be_bytes(random);
+    let (term, node, index) =
+        last.map_or((0, 0, 0), |id| (id.leader_id.term, id.leader_id.node_id, id.index));
+    Ok(format!("{term}-{node}-{index}-{random:016x}"))
+}
+
+pub(crate) fn decode_membership<N: Node>(bytes: Option<&[u8]>) -> Result<StoredMembership<u64, N>> {
+    match bytes {
+        None => Ok(StoredMembership::default()),
+        Some(bytes) => serde_json::from_slice(bytes)
+            .map_err(|e| Error::format("the membership of the state", e.to_string())),
+    }
+}

@@ -1,0 +1,153 @@
+//! Receiving the files of a snapshot, chunk by chunk, in the order of their list. A transfer that
+//! was cut goes on where it ended, as long as the receiver runs; the next open removes what has
+//! come. An incomplete transfer touches nothing else.
+
+use minikv::fs::WriteFile;
+use openraft::{Node, SnapshotMeta};
+
+use crate::store::error::{Error, Result};
+use crate::store::files;
+use crate::store::home::Store;
+use crate::store::snapshot::{self, DB, SnapshotDir, SnapshotFile};
+
+/// More files than a database of terabytes has.
+const MAX_FILES: usize = 1 << 20;
+
+/// A transfer under way.
+pub(crate) struct Incoming {
+    id: String,
+    files: Vec<SnapshotFile>,
+    /// The file that comes next, and how much of it has come.
+    at: Position,
+    open: Option<Box<dyn WriteFile>>,
+}
+
+/// How far a transfer has come: a file by its place in the list, and an offset in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Position {
+    /// The place of the file in the list.
+    pub file: usize,
+    /// The bytes of it that have come.
+    pub offset: u64,
+}
+
+impl Store {
+    /// Begins or continues the transfer of the snapshot `id`; returns how far it has come. A
+    /// transfer of another snapshot ends.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the id or a name is not one of ours; I/O errors.
+    pub fn offer_snapshot(&self, id: &str, files: Vec<SnapshotFile>) -> Result<Position> {
+        let mut incoming = self.lock_incoming();
+        if let Some(known) = &*incoming
+            && known.id == id
+            && known.files == files
+        {
+            return Ok(known.at);
+        }
+        if !snapshot::is_good_id(id) || files.len() > MAX_FILES {
+            return Err(Error::Refused(format!("the snapshot `{id}` has a strange id or size")));
+        }
+        if let Some(file) = files.iter().find(|file| !file.has_good_name()) {
+            return Err(Error::Refused(format!("a snapshot has no file `{}`", file.name)));
+        }
+        *incoming = None;
+        let fs = &*self.home.fs;
+        files::remove_tree(fs, &self.home.incoming())?;
+        files::create_dir(fs, &self.home.incoming())?;
+        files::create_dir(fs, &self.home.incoming().join(id))?;
+        files::create_dir(fs, &self.home.incoming().join(id).join(DB))?;
+        let at = Position { file: 0, offset: 0 };
+        let started = incoming.insert(Incoming { id: id.into(), files, at, open: None });
+        self.finish_files(started)?;
+        Ok(started.at)
+    }
+
+    /// Adds a chunk at its place; returns how far the transfer has come. A chunk for another place
+    /// is ignored, and the sender goes on from the returned one.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if no such transfer is under way, or the chunk does not fit into the
+    /// file; I/O errors, after which the transfer begins anew.
+    pub fn add_chunk(&self, id: &str, at: Position, chunk: &[u8]) -> Result<Position> {
+        let mut guard = self.lock_incoming();
+        let Some(incoming) = guard.as_mut().filter(|incoming| incoming.id == id) else {
+            return Err(Error::Refused(format!("no transfer of the snapshot `{id}` is under way")));
+        };
+        if incoming.at != at {
+            return Ok(incoming.at);
+        }
+        let fits = |file: &SnapshotFile| {
+            at.offset.checked_add(chunk.len() as u64).is_some_and(|end| end <= file.bytes)
+        };
+        if !incoming.files.get(at.file).is_some_and(fits) {
+            let length = chunk.len();
+            return Err(Error::Refused(format!(
+                "a chunk of {length} bytes does not fit at {at:?}"
+            )));
+        }
+        let written = self.write_chunk(incoming, chunk);
+        if written.is_err() {
+            *guard = None;
+        }
+        written
+    }
+
+    fn write_chunk(&self, incoming: &mut Incoming, chunk: &[u8]) -> Result<Position> {
+        let name = &incoming.files[incoming.at.file].name;
+        let path = self.home.incoming().join(&incoming.id).join(DB).join(name);
+        if incoming.open.is_none() {
+            let file = self.home.fs.create(&path).map_err(Error::file("create", &path))?;
+            incoming.open = Some(file);
+        }
+        if let Some(file) = &mut incoming.open {
+            file.write(chunk).map_err(Error::file("write", &path))?;
+        }
+        incoming.at.offset += chunk.len() as u64;
+        self.finish_files(incoming)?;
+        Ok(incoming.at)
+    }
+
+    /// Makes a file that is complete durable, and goes on to the next that is not empty.
+    fn finish_files(&self, incoming: &mut Incoming) -> Result<()> {
+        while let Some(file) = incoming.files.get(incoming.at.file) {
+            if incoming.at.offset < file.bytes {
+                return Ok(());
+            }
+            let path = self.home.incoming().join(&incoming.id).join(DB).join(&file.name);
+            match incoming.open.take() {
+                Some(mut open) => open.sync().map_err(Error::file("sync", &path))?,
+                None => files::write(&*self.home.fs, &path, b"")?,
+            }
+            incoming.at = Position { file: incoming.at.file + 1, offset: 0 };
+        }
+        Ok(())
+    }
+
+    /// Ends a transfer whose files have all come, and makes the snapshot durable.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if something is missing; I/O errors.
+    pub fn finish_transfer<N: Node>(&self, meta: &SnapshotMeta<u64, N>) -> Result<SnapshotDir> {
+        let mut guard = self.lock_incoming();
+        let id = &meta.snapshot_id;
+        match guard.take() {
+            Some(done) if done.id == *id && done.at.file == done.files.len() => {
+                let fs = &*self.home.fs;
+                let dir = self.home.incoming().join(id);
+                files::sync_dir(fs, &dir.join(DB))?;
+                snapshot::write_head(fs, &dir, &snapshot::new_head(meta.clone(), done.files))?;
+                files::sync_dir(fs, &self.home.incoming())?;
+                Ok(SnapshotDir::new(&self.home.fs, dir))
+            }
+            other => {
+                *guard = other;
+                Err(Error::Refused(format!("the transfer of the snapshot `{id}` is not complete")))
+            }
+        }
+    }
+
+    fn lock_incoming(&self) -> std::sync::MutexGuard<'_, Option<Incoming>> {
+        self.incoming.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

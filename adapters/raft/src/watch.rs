@@ -1,0 +1,96 @@
+//! The latest changes, for those who watch.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+/// A change of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The index of the entry of the log that made it.
+    pub index: u64,
+    /// The key.
+    pub key: Bytes,
+    /// The new value; `None` if the key was deleted.
+    pub value: Option<Bytes>,
+}
+
+/// Changes that are kept.
+const KEPT_CHANGES: usize = 1 << 16;
+const KEPT_BYTES: usize = 16 << 20;
+
+/// The latest changes of this node's state, in the order of the log. Thread-safe.
+pub struct Hub {
+    recent: Mutex<Recent>,
+    /// The index up to which changes are there.
+    applied: watch::Sender<u64>,
+}
+
+struct Recent {
+    changes: VecDeque<Change>,
+    bytes: usize,
+    /// Changes after this index are all there.
+    complete_after: u64,
+}
+
+impl Hub {
+    /// A hub of a state that has entries up to `applied`.
+    pub fn new(applied: u64) -> Hub {
+        let recent = Recent { changes: VecDeque::new(), bytes: 0, complete_after: applied };
+        Hub { recent: Mutex::new(recent), applied: watch::Sender::new(applied) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn publish(&self, index: u64, changes: Vec<Change>) {
+        let mut recent = self.lock();
+        for change in changes {
+            recent.bytes += change.bytes();
+            recent.changes.push_back(change);
+        }
+        while recent.changes.len() > KEPT_CHANGES || recent.bytes > KEPT_BYTES {
+            let Some(first) = recent.changes.pop_front() else { break };
+            recent.bytes -= first.bytes();
+            recent.complete_after = first.index;
+        }
+        drop(recent);
+        self.applied.send_replace(index);
+    }
+
+    /// Forgets all changes, because a snapshot has taken the place of the state.
+    pub(crate) fn reset(&self, index: u64) {
+        let mut recent = self.lock();
+        *recent = Recent { changes: VecDeque::new(), bytes: 0, complete_after: index };
+        drop(recent);
+        self.applied.send_replace(index);
+    }
+
+    /// Returns a receiver that wakes up when there are changes, with the index of the last entry.
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.applied.subscribe()
+    }
+
+    /// Returns the changes after the entry `index` of keys with `prefix`, and the index that they
+    /// go up to; the error is the first index after which changes are known.
+    pub fn since(&self, index: u64, prefix: &[u8]) -> Result<(Vec<Change>, u64), u64> {
+        let recent = self.lock();
+        if index < recent.complete_after {
+            return Err(recent.complete_after);
+        }
+        let first = recent.changes.partition_point(|change| change.index <= index);
+        let changes: Vec<Change> = recent.changes.range(first..).cloned().collect();
+        let upto = changes.last().map_or(index, |change| change.index);
+        let matching = changes.into_iter().filter(|change| change.key.starts_with(prefix));
+        Ok((matching.collect(), upto))
+    }
+}
+
+impl Change {
+    fn bytes(&self) -> usize {
+        64 + self.key.len() + self.value.as_ref().map_or(0, |value| value.len())
+    }
+}

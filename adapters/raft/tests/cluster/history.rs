@@ -1,0 +1,179 @@
+//! What clients did and saw, and whether one register could have answered so.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use minikv_raft::client::{Client, ClientError};
+use minikv_raft::service::Read;
+use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
+
+/// A register with compare-and-set. 0: no value.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Register(u64);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    Read,
+    Write(u64),
+    CompareAndSet(u64, u64),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Ret {
+    Value(u64),
+    Done,
+    Compared(bool),
+}
+
+impl SequentialSpec for Register {
+    type Op = Op;
+    type Ret = Ret;
+
+    fn invoke(&mut self, op: &Op) -> Ret {
+        match op {
+            Op::Read => Ret::Value(self.0),
+            Op::Write(value) => {
+                self.0 = *value;
+                Ret::Done
+            }
+            Op::CompareAndSet(expected, value) => {
+                let holds = self.0 == *expected;
+                if holds {
+                    self.0 = *value;
+                }
+                Ret::Compared(holds)
+            }
+        }
+    }
+}
+
+/// An operation on a register, from its call to its return; without a return if its outcome is not
+/// known.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub key: usize,
+    pub client: usize,
+    pub op: Op,
+    pub called: Duration,
+    pub returned: Option<(Duration, Ret)>,
+}
+
+/// Events of all clients.
+pub struct History {
+    start: Instant,
+    pub events: Mutex<Vec<Event>>,
+}
+
+impl History {
+    pub fn new() -> History {
+        History { start: Instant::now(), events: Mutex::new(Vec::new()) }
+    }
+
+    /// Does an operation and records it. Returns whether its outcome is known.
+    pub async fn run(
+        &self,
+        kv: &Client,
+        client: usize,
+        key: usize,
+        op: Op,
+        read: Read,
+    ) -> Result<(), ClientError> {
+        let name = format!("register-{key}").into_bytes();
+        let text = |value: u64| (value != 0).then(|| value.to_string().into());
+        let called = self.start.elapsed();
+        let result = match op {
+            Op::Read => kv.get(&name, read).await.map(|value| {
+                let value = value.map(|value| String::from_utf8(value.to_vec()).unwrap());
+                Ret::Value(value.map_or(0, |value| value.parse().unwrap()))
+            }),
+            Op::Write(value) => kv.put(name, value.to_string()).await.map(|_| Ret::Done),
+            Op::CompareAndSet(expected, value) => {
+                kv.compare_and_set(name, text(expected), text(value)).await.map(Ret::Compared)
+            }
+        };
+        let returned = self.start.elapsed();
+        let (is_read, error) = (op == Op::Read, result.as_ref().err().cloned());
+        // A read without an answer says nothing.
+        if !(is_read && error.is_some()) {
+            let returned = result.ok().map(|ret| (returned, ret));
+            self.events.lock().unwrap().push(Event { key, client, op, called, returned });
+        }
+        error.map_or(Ok(()), Err)
+    }
+
+    /// Returns the registers whose history one register could not have.
+    pub fn refused(&self) -> Vec<usize> {
+        let events = self.events.lock().unwrap();
+        let keys = events.iter().map(|event| event.key + 1).max().unwrap_or(0);
+        (0..keys).filter(|key| !is_linearizable(&events, *key)).collect()
+    }
+}
+
+/// Checks the history of one register; registers do not depend on each other.
+fn is_linearizable(events: &[Event], key: usize) -> bool {
+    let events: Vec<&Event> = events.iter().filter(|event| event.key == key).collect();
+    // Moments in order; of two at the same time the call comes first.
+    let mut moments: Vec<(Duration, bool, usize)> = Vec::new();
+    for (number, event) in events.iter().enumerate() {
+        moments.push((event.called, false, number));
+        if let Some((returned, _)) = event.returned {
+            moments.push((returned, true, number));
+        }
+    }
+    moments.sort();
+    let mut tester = LinearizabilityTester::new(Register::default());
+    for (_, is_return, number) in moments {
+        let event = events[number];
+        // A thread waits for its answer: one whose answer never came is another thread.
+        let thread = match event.returned {
+            Some(_) => event.client,
+            None => 1_000_000 + number,
+        };
+        let recorded = match &event.returned {
+            Some((_, ret)) if is_return => tester.on_return(thread, ret.clone()).map(|_| ()),
+            _ => tester.on_invoke(thread, event.op.clone()).map(|_| ()),
+        };
+        recorded.unwrap();
+    }
+    tester.is_consistent()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(client: usize, op: Op, called: u64, returned: Option<(u64, Ret)>) -> Event {
+        let at = Duration::from_millis;
+        let returned = returned.map(|(time, ret)| (at(time), ret));
+        Event { key: 0, client, op, called: at(called), returned }
+    }
+
+    fn is_accepted(events: &[Event]) -> bool {
+        is_linearizable(events, 0)
+    }
+
+    #[test]
+    fn a_stale_read_is_refused() {
+        let write = event(1, Op::Write(1), 0, Some((1, Ret::Done)));
+        let read = |value| event(2, Op::Read, 2, Some((3, Ret::Value(value))));
+        assert!(is_accepted(&[write.clone(), read(1)]));
+        assert!(!is_accepted(&[write, read(0)]));
+    }
+
+    #[test]
+    fn an_unknown_write_may_take_effect_later_but_only_once() {
+        let unknown = event(1, Op::Write(1), 0, None);
+        let read = |from, value| event(2, Op::Read, from, Some((from + 1, Ret::Value(value))));
+        assert!(is_accepted(&[unknown.clone(), read(2, 0), read(4, 1)]));
+        assert!(!is_accepted(&[unknown, read(2, 1), read(4, 0)]));
+    }
+
+    #[test]
+    fn two_compare_and_sets_of_one_value_are_refused() {
+        let set = |client, value| {
+            event(client, Op::CompareAndSet(0, value), 0, Some((5, Ret::Compared(true))))
+        };
+        assert!(is_accepted(&[set(1, 1)]));
+        assert!(!is_accepted(&[set(1, 1), set(2, 2)]));
+    }
+}

@@ -1,0 +1,7 @@
+//! Clusters of processes: what users do, and histories of clients beside faults.
+
+mod bodies;
+mod faults;
+mod history;
+mod processes;
+mod snapshots;

@@ -1,0 +1,203 @@
+//! Nodes as processes, that can be killed, stopped, and cut off from each other.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
+
+use minikv_raft::client::Client;
+use minikv_raft::service::Status;
+use minikv_raft::service::tls::Trust;
+use tempfile::TempDir;
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_minikv-raft");
+
+/// Free ports below those that the system gives out by itself.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let start = 12_000 + (std::process::id() % 1500) as u16 * 12;
+        let port = 12_000 + (start - 12_000 + step) % 20_000;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+pub struct Cluster {
+    home: TempDir,
+    pub nodes: Vec<Process>,
+    extra: Vec<String>,
+}
+
+pub struct Process {
+    pub id: u64,
+    pub address: String,
+    child: Option<Child>,
+    is_stopped: bool,
+}
+
+impl Cluster {
+    /// Starts a cluster and waits for a leader. `extra` are options of each node.
+    pub async fn start(nodes: u64, extra: &[&str]) -> Cluster {
+        let mut cluster = Cluster::without_nodes(extra);
+        let members: Vec<(u64, String)> = (0..nodes).map(|_| cluster.add()).collect();
+        cluster.client(10).init(&members).await.unwrap();
+        cluster.leader().await;
+        cluster
+    }
+
+    pub fn without_nodes(extra: &[&str]) -> Cluster {
+        let extra = extra.iter().map(ToString::to_string).collect();
+        Cluster { home: tempfile::tempdir().unwrap(), nodes: Vec::new(), extra }
+    }
+
+    pub fn dir(&self, id: u64) -> PathBuf {
+        self.home.path().join(format!("node-{id}"))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// Starts one node more, which is not part of the cluster yet.
+    pub fn add(&mut self) -> (u64, String) {
+        let id = self.nodes.len() as u64 + 1;
+        let address = format!("127.0.0.1:{}", free_port());
+        self.nodes.push(Process { id, address: address.clone(), child: None, is_stopped: false });
+        self.run(id);
+        (id, address)
+    }
+
+    pub fn run(&mut self, id: u64) {
+        let dir = self.dir(id);
+        let node = &mut self.nodes[id as usize - 1];
+        let child = serve(&dir, id, &node.address, &self.extra);
+        node.child = Some(child);
+    }
+
+    pub fn is_running(&self, id: u64) -> bool {
+        let node = &self.nodes[id as usize - 1];
+        node.child.is_some() && !node.is_stopped
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, id: u64) {
+        let node = &mut self.nodes[id as usize - 1];
+        if let Some(mut child) = node.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        node.is_stopped = false;
+    }
+
+    /// SIGSTOP or SIGCONT.
+    pub fn set_stopped(&mut self, id: u64, is_stopped: bool) {
+        let node = &mut self.nodes[id as usize - 1];
+        let Some(child) = &node.child else { return };
+        let signal = if is_stopped { "-STOP" } else { "-CONT" };
+        let sent = Command::new("kill").arg(signal).arg(child.id().to_string()).status().unwrap();
+        assert!(sent.success());
+        node.is_stopped = is_stopped;
+    }
+
+    /// Makes a node ignore others, in both directions.
+    pub async fn ignore(&self, id: u64, others: &[u64]) {
+        let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+        let body = format!("[{}]", others.join(","));
+        let address = &self.nodes[id as usize - 1].address;
+        let (status, _) =
+            http(address, "POST", "/test/ignore", &[], body.as_bytes()).await.unwrap();
+        assert_eq!(status, 200);
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.address.clone()).collect()
+    }
+
+    pub fn client(&self, seconds: u64) -> Client {
+        let deadline = Duration::from_secs(seconds);
+        Client::new(&self.addresses(), &Trust::default(), deadline).unwrap()
+    }
+
+    pub async fn status(&self, id: u64) -> Option<Status> {
+        let address = [self.nodes[id as usize - 1].address.clone()];
+        let client = Client::new(&address, &Trust::default(), Duration::from_millis(500)).unwrap();
+        client.status().await.ok()
+    }
+
+    /// Waits for a leader and returns its number.
+    pub async fn leader(&self) -> u64 {
+        let found = wait_for(|| async {
+            for node in &self.nodes {
+                if self.is_running(node.id)
+                    && let Some(status) = self.status(node.id).await
+                    && status.role == "Leader"
+                {
+                    return Some(node.id);
+                }
+            }
+            None
+        });
+        found.await.expect("a leader within 30 seconds")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for id in 1..=self.nodes.len() as u64 {
+            self.kill(id);
+        }
+    }
+}
+
+pub fn serve(dir: &Path, id: u64, address: &str, extra: &[String]) -> Child {
+    Command::new(PROGRAM)
+        .args(["serve", "--id", &id.to_string(), "--listen", address, "--dir"])
+        .arg(dir)
+        .args(extra)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Asks again and again, for 30 seconds.
+pub async fn wait_for<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> Option<T> {
+    let end = Instant::now() + Duration::from_secs(30);
+    while Instant::now() < end {
+        if let Some(found) = ask().await {
+            return Some(found);
+        }
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    None
+}
+
+/// A request by hand; returns status and body.
+pub async fn http(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> std::io::Result<(u16, String)> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(address).await?;
+    let mut request = format!("{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n");
+    for (name, value) in headers {
+        request += &format!("{name}: {value}\r\n");
+    }
+    request += &format!("content-length: {}\r\n\r\n", body.len());
+    stream.write_all(request.as_bytes()).await?;
+    // A server that refuses a body may close before it has read it.
+    let _ = stream.write_all(body).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let status = text.get(9..12).and_then(|status| status.parse().ok()).unwrap_or(0);
+    let body = text.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_string());
+    Ok((status, body))
+}

@@ -1,0 +1,32 @@
+//! openraft's suite of tests for stores, every case, with log and state in one database and in two.
+
+use std::sync::Arc;
+
+use minikv_raft::kv::TypeConfig;
+use minikv_raft::store::{Layout, LogStore};
+use openraft::StorageError;
+use openraft::testing::{StoreBuilder, Suite};
+use tempfile::TempDir;
+
+use crate::common::{Machine, open};
+
+struct Builder(Layout);
+
+impl StoreBuilder<TypeConfig, LogStore<TypeConfig>, Machine, TempDir> for Builder {
+    async fn build(&self) -> Result<(TempDir, LogStore<TypeConfig>, Machine), StorageError<u64>> {
+        let home = tempfile::tempdir().unwrap();
+        let fs = Arc::new(minikv::fs::DiskFs);
+        let (_, log, machine) = open(fs, &home.path().join("node"), self.0).unwrap();
+        Ok((home, log, machine))
+    }
+}
+
+#[test]
+fn openrafts_suite_passes_with_one_database() {
+    Suite::test_all(Builder(Layout::One)).unwrap();
+}
+
+#[test]
+fn openrafts_suite_passes_with_two_databases() {
+    Suite::test_all(Builder(Layout::Two)).unwrap();
+}
