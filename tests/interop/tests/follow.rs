@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use minikv::{Db, Error, Options, ReadOnlyDb};
+use minikv::{BatchOp, Changes, Db, Error, Options, ReadOnlyDb};
 use minikv_interop::ffi::Entry;
 use minikv_interop::{LevelDb, Settings};
 use others::{dump, goleveldb};
@@ -67,12 +67,56 @@ impl Drop for Writer {
     }
 }
 
+/// Reads the changes beside a writer that keeps no logs, so that some are lost to its flushes.
+struct Reader {
+    db: ReadOnlyDb,
+    changes: Changes,
+    /// The number that was put by the last change.
+    last: Option<u64>,
+    read: u64,
+    lost: u64,
+}
+
+impl Reader {
+    fn new(dir: &Path) -> Reader {
+        let db = Db::open_read_only(dir, Options::default()).unwrap();
+        let changes = db.changes_since(db.sequence()).unwrap();
+        Reader { db, changes, last: None, read: 0, lost: 0 }
+    }
+
+    /// Reads what there is. Numbers are put one by one, so none may be missing in between.
+    fn read(&mut self, name: &str) {
+        while let Some(batch) = self.changes.next() {
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(Error::ChangesLost { .. }) => {
+                    self.lost += 1;
+                    self.db.refresh().unwrap();
+                    self.changes = self.db.changes_since(self.db.sequence()).unwrap();
+                    self.last = None;
+                    continue;
+                }
+                Err(error) => panic!("{name}: {error}"),
+            };
+            for op in &batch {
+                let BatchOp::Put { value, .. } = op.unwrap() else { panic!("a deletion") };
+                let number = std::str::from_utf8(value).unwrap().split_once(':').unwrap().0;
+                let number: u64 = number.parse().unwrap();
+                assert!(self.last.is_none_or(|last| number == last + 1), "{name}: {number}");
+                self.last = Some(number);
+                self.read += 1;
+            }
+        }
+    }
+}
+
 /// Follows writers that are killed. `command` makes a writer of the numbers from the given one on.
 fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command) {
     let kills: u64 =
         std::env::var("MINIKV_FOLLOW_KILLS").map_or(6, |text| text.parse().expect("a number"));
     drop(Db::open(dir, Options::default().create_if_missing(true)).unwrap());
     let db = Db::open_read_only(dir, Options::default()).unwrap();
+    let mut reader = Reader::new(dir);
     let (mut last, mut refreshes, mut restarts) = (0, 0, 0);
     let mut logs = BTreeSet::new();
     for kill in 0..kills {
@@ -96,15 +140,20 @@ fn follow(name: &str, dir: &Path, acks: &Path, command: impl Fn(u64) -> Command)
             let kept = held.first_key_value().unwrap();
             assert!(kept.is_some() || last == 0, "{name}: a snapshot lost its entries");
             last = now;
+            reader.read(name);
             refreshes += 1;
             restarts += u64::from(refreshed.restarted);
             logs.extend(numbers(dir, ".log"));
         }
+        // The next writer begins after the last number seen, whatever else was written.
+        reader.last = None;
     }
     let fresh = Db::open_read_only(dir, Options::default()).unwrap();
     assert_eq!(last_number(&fresh), last);
     let logs = logs.len();
     println!("{name}: {refreshes} refreshes, {restarts} from the start, {last} puts, {logs} logs");
+    println!("{name}: {} changes read, {} times some were lost", reader.read, reader.lost);
+    assert!(reader.read > kills, "{name}: changes were not read");
     assert!(logs as u64 > 2 * kills, "{name}: too few logs came and went");
     assert!(restarts <= 4 * kills && refreshes > restarts, "{name}: it was not followed");
 }

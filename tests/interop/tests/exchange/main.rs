@@ -7,6 +7,7 @@
 #[allow(dead_code, reason = "tests share it, and each uses a part")]
 mod comparators;
 mod keyspaces;
+mod resources;
 #[path = "../../../support/rng.rs"]
 mod rng;
 mod sides;
