@@ -236,3 +236,16 @@ test('threads share a database with the option multithreading', async (t) => {
   const alone = await open(t, {}, location)
   assert.strictEqual((await alone.keys().all()).length, 601)
 })
+
+test('who opens a shared database waits until it is closed', async (t) => {
+  const location = place(t)
+  for (let n = 0; n < 100; n++) {
+    const before = await open(t, { multithreading: true }, location)
+    // Some work for the close.
+    await before.batch(Array.from({ length: 20 }, (_, i) => ({ type: 'put', key: `${n}-${i}`, value: 'v' })))
+    const after = new MinikvLevel(location, { multithreading: true })
+    await Promise.all([before.close(), after.open()])
+    assert.strictEqual(await after.get(`${n}-19`), 'v')
+    await after.close()
+  }
+})
