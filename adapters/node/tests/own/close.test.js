@@ -239,13 +239,17 @@ test('threads share a database with the option multithreading', async (t) => {
 
 test('who opens a shared database waits until it is closed', async (t) => {
   const location = place(t)
-  for (let n = 0; n < 100; n++) {
+  for (let n = 0; n < 300; n++) {
     const before = await open(t, { multithreading: true }, location)
-    // Some work for the close.
-    await before.batch(Array.from({ length: 20 }, (_, i) => ({ type: 'put', key: `${n}-${i}`, value: 'v' })))
+    await before.put('round', `${n}`)
     const after = new MinikvLevel(location, { multithreading: true })
-    await Promise.all([before.close(), after.open()])
-    assert.strictEqual(await after.get(`${n}-19`), 'v')
+    const closing = before.close()
+    // From before the close to after its end, in steps of 20 microseconds.
+    const until = process.hrtime.bigint() + BigInt(n % 60) * 20_000n
+    while (process.hrtime.bigint() < until) await new Promise((resolve) => setImmediate(resolve))
+    await after.open()
+    await closing
+    assert.strictEqual(await after.get('round'), `${n}`)
     await after.close()
   }
 })
