@@ -13,6 +13,7 @@ mod input;
 mod interrupt;
 mod keyspace;
 mod output;
+mod runs;
 mod scratch;
 mod table_file;
 mod workload;

@@ -401,7 +401,7 @@ impl<'a> Repair<'a> {
             }
             edit.last_seq = edit.last_seq.max(Some(first_is.saturating_sub(1)));
         }
-        let mut stay_live = !live.is_empty();
+        let mut has_logs = !live.is_empty();
         if live.iter().any(|log| log.is_damaged) || self.survey.has_gap {
             let numbers: Vec<u64> = live.iter().map(|log| log.number).collect();
             let last_seq = self.flush(&numbers, edit.last_seq.unwrap_or(0))?;
@@ -409,9 +409,9 @@ impl<'a> Repair<'a> {
             // The log number will be the MANIFEST's own number, which is above that of every log.
             edit.log_number = None;
             edit.prev_log_number = Some(0);
-            stay_live = false;
+            has_logs = false;
         }
-        if !stay_live {
+        if !has_logs {
             edit.last_seq = edit.last_seq.map(seq_after_repair);
         }
         Ok(edit)
