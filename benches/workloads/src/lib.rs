@@ -6,8 +6,8 @@
 //! - `data`: keys, values, and random orders of them
 //! - `store`: the interface of an engine; [`Minikv`] is minikv's
 //! - `workload`: the list of workloads, and the state each one starts from
-//! - `run`: prepares that state, runs the workload and measures it; `run/features.rs` has those that
-//!   need something that not every engine has
+//! - `run`: prepares that state, runs the workload and measures it; `run/features.rs` has the
+//!   workloads that need something that not every engine has
 //! - `steps`: the timed loops
 //! - `measure`: latencies, memory and bytes written
 
