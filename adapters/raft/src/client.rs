@@ -130,8 +130,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn put(&self, key: impl Into<Bytes>, value: impl Into<Bytes>) -> Result<u64> {
-        let op = Op { key: key.into(), value: Some(value.into()) };
-        Ok(self.write(Vec::new(), vec![op]).await?.1)
+        Ok(self.write_one(Method::PUT, &key.into(), value.into()).await?.1)
     }
 
     /// Deletes `key`; returns the index of the entry of the log.
@@ -139,8 +138,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn delete(&self, key: impl Into<Bytes>) -> Result<u64> {
-        let op = Op { key: key.into(), value: None };
-        Ok(self.write(Vec::new(), vec![op]).await?.1)
+        Ok(self.write_one(Method::DELETE, &key.into(), Bytes::new()).await?.1)
     }
 
     /// Sets the value of `key` if its value is `expected`; returns whether it was.
@@ -171,6 +169,20 @@ impl Client {
         let op = |op: Op| OpBody { key: Text(op.key), value: op.value.map(Text) };
         let conditions = conditions.into_iter().map(condition).collect();
         let body = json(&BatchBody { conditions, ops: ops.into_iter().map(op).collect() })?;
+        self.write_in_session(Method::POST, "/v1/batch", body).await
+    }
+
+    async fn write_one(&self, method: Method, key: &[u8], value: Bytes) -> Result<(bool, u64)> {
+        let path = format!("/v1/kv/{}", encode_percent(key));
+        self.write_in_session(method, &path, value).await
+    }
+
+    async fn write_in_session(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<(bool, u64)> {
         let mut session = self.take_session().await?;
         let sequence = session.next;
         session.next += 1;
@@ -178,14 +190,7 @@ impl Client {
             (HeaderName::from_static(SESSION), HeaderValue::from(session.number)),
             (HeaderName::from_static(SEQUENCE), HeaderValue::from(sequence)),
         ];
-        let ask = Ask {
-            method: Method::POST,
-            path: "/v1/batch",
-            headers,
-            body,
-            anywhere: false,
-            patient: false,
-        };
+        let ask = Ask { method, path, headers, body, anywhere: false, patient: false };
         let answer = self.ask(&ask).await;
         let is_gone = matches!(&answer, Ok(answer) if answer.status == StatusCode::GONE);
         if !is_gone {

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use openraft::LogId;
 use serde::{Deserialize, Serialize};
 
+use crate::requests::Requests;
 use crate::store::{Changes, Error, Machine, Result, SnapshotDir, Space};
 use crate::watch::{Change, Hub};
 
@@ -38,7 +39,7 @@ const SWEEP_ENTRIES: u64 = 1 << 12;
 const SWEEP_LIMIT: usize = 1 << 16;
 
 /// A change of one key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
     /// The key.
     pub key: Bytes,
@@ -47,7 +48,7 @@ pub struct Op {
 }
 
 /// A condition on one key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// The key.
     pub key: Bytes,
@@ -56,7 +57,7 @@ pub struct Condition {
 }
 
 /// What a client asks for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Changes all of the keys if all conditions hold, and else none.
     Write {
@@ -70,7 +71,7 @@ pub enum Command {
 }
 
 /// A request within a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId {
     /// The session.
     pub session: u64,
@@ -79,17 +80,13 @@ pub struct RequestId {
 }
 
 /// A command, with its id if it has one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Without an id, a retry is a new request.
     pub id: Option<RequestId>,
     /// The command.
     pub command: Command,
 }
-
-/// The requests of one entry of the log: those of many clients share one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Requests(pub Vec<Request>);
 
 /// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,13 +104,15 @@ pub enum Outcome {
 /// The machine.
 pub struct Kv {
     hub: Arc<Hub>,
+    /// Changes that cannot be read yet, and the bytes of the entries that they are parts of.
     changes: Vec<Change>,
+    bytes: usize,
 }
 
 impl Kv {
     /// A machine that tells `hub` about changes.
     pub fn new(hub: Arc<Hub>) -> Kv {
-        Kv { hub, changes: Vec::new() }
+        Kv { hub, changes: Vec::new(), bytes: 0 }
     }
 
     fn request(
@@ -200,13 +199,14 @@ impl Machine<TypeConfig> for Kv {
     fn apply(
         &mut self,
         id: &LogId<u64>,
-        Requests(requests): Requests,
+        requests: Requests,
         changes: &mut Changes<'_>,
     ) -> Result<Vec<Outcome>> {
         if id.index.is_multiple_of(SWEEP_ENTRIES) {
             self.sweep(id.index, changes)?;
         }
-        requests.into_iter().map(|request| self.request(id.index, request, changes)).collect()
+        self.bytes += requests.bytes();
+        requests.decode()?.into_iter().map(|request| self.request(id.index, request, changes)).collect()
     }
 
     fn no_command(&self) -> Vec<Outcome> {
@@ -214,11 +214,12 @@ impl Machine<TypeConfig> for Kv {
     }
 
     fn written(&mut self, id: &LogId<u64>) {
-        self.hub.publish(id.index, std::mem::take(&mut self.changes));
+        let (changes, bytes) = (std::mem::take(&mut self.changes), std::mem::take(&mut self.bytes));
+        self.hub.publish(id.index, changes, bytes);
     }
 
     fn replaced(&mut self, id: Option<&LogId<u64>>) {
-        self.changes.clear();
+        (self.changes, self.bytes) = (Vec::new(), 0);
         self.hub.reset(id.map_or(0, |id| id.index));
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`store`] | the store for openraft: log, state machine, snapshots; for any program |
 //! | [`kv`] | the state machine of the service |
+//! | [`requests`] | its commands, as bytes |
 //! | [`watch`] | the latest changes |
 //! | [`service`] | a node of the service, over HTTP |
 //! | [`client`] | a client of it |
@@ -12,6 +13,7 @@
 
 pub mod client;
 pub mod kv;
+pub mod requests;
 pub mod service;
 pub mod store;
 pub mod watch;

@@ -30,6 +30,8 @@ pub struct Hub {
 
 struct Recent {
     changes: VecDeque<Change>,
+    /// Changes were published together: their number, and the bytes that they keep in memory.
+    groups: VecDeque<(usize, usize)>,
     bytes: usize,
     /// Changes after this index are all there.
     complete_after: u64,
@@ -38,33 +40,25 @@ struct Recent {
 impl Hub {
     /// A hub of a state that has entries up to `applied`.
     pub fn new(applied: u64) -> Hub {
-        let recent = Recent { changes: VecDeque::new(), bytes: 0, complete_after: applied };
-        Hub { recent: Mutex::new(recent), applied: watch::Sender::new(applied) }
+        Hub { recent: Mutex::new(Recent::after(applied)), applied: watch::Sender::new(applied) }
     }
 
     fn lock(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn publish(&self, index: u64, changes: Vec<Change>) {
-        let mut recent = self.lock();
-        for change in changes {
-            recent.bytes += change.bytes();
-            recent.changes.push_back(change);
+    /// Adds changes up to the entry `index`. They are parts of buffers with `bytes` bytes.
+    pub(crate) fn publish(&self, index: u64, changes: Vec<Change>, bytes: usize) {
+        if !changes.is_empty() {
+            self.lock().add(changes, bytes);
         }
-        while recent.changes.len() > KEPT_CHANGES || recent.bytes > KEPT_BYTES {
-            let Some(first) = recent.changes.pop_front() else { break };
-            recent.bytes -= first.bytes();
-            recent.complete_after = first.index;
-        }
-        drop(recent);
         self.applied.send_replace(index);
     }
 
     /// Forgets all changes, because a snapshot has taken the place of the state.
     pub(crate) fn reset(&self, index: u64) {
         let mut recent = self.lock();
-        *recent = Recent { changes: VecDeque::new(), bytes: 0, complete_after: index };
+        *recent = Recent::after(index);
         drop(recent);
         self.applied.send_replace(index);
     }
@@ -89,8 +83,23 @@ impl Hub {
     }
 }
 
-impl Change {
-    fn bytes(&self) -> usize {
-        64 + self.key.len() + self.value.as_ref().map_or(0, |value| value.len())
+impl Recent {
+    fn after(index: u64) -> Recent {
+        let (changes, groups) = (VecDeque::new(), VecDeque::new());
+        Recent { changes, groups, bytes: 0, complete_after: index }
+    }
+
+    fn add(&mut self, changes: Vec<Change>, bytes: usize) {
+        let bytes = bytes + changes.len() * size_of::<Change>();
+        self.groups.push_back((changes.len(), bytes));
+        self.bytes += bytes;
+        self.changes.extend(changes);
+        while self.changes.len() > KEPT_CHANGES || self.bytes > KEPT_BYTES {
+            let Some((count, bytes)) = self.groups.pop_front() else { break };
+            self.bytes -= bytes;
+            for change in self.changes.drain(..count) {
+                self.complete_after = change.index;
+            }
+        }
     }
 }

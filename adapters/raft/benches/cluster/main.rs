@@ -22,6 +22,10 @@ use clap::Parser;
 
 use crate::table::Row;
 
+// Clients take time from the nodes, which they share a machine with.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 pub struct Args {
     /// Sizes of clusters.
@@ -42,8 +46,8 @@ pub struct Args {
     /// Measure etcd, too, which has to be installed.
     #[arg(long)]
     etcd: bool,
-    /// Layouts of minikv's nodes.
-    #[arg(long, value_delimiter = ',', default_value = "two")]
+    /// Layouts of minikv's nodes, each with the command to run unless it is that of this build.
+    #[arg(long, value_delimiter = ',', value_name = "LAYOUT[=COMMAND]", default_value = "two")]
     layouts: Vec<String>,
     /// Directory on the disk to be measured [default: a temporary one]
     #[arg(long)]

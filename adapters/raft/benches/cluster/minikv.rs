@@ -21,8 +21,10 @@ pub struct Minikv {
 
 impl Minikv {
     fn serve(&self, node: usize) -> Child {
-        Command::new(env!("CARGO_BIN_EXE_minikv-raft"))
-            .args(["serve", "--id", &(node + 1).to_string(), "--layout", &self.layout])
+        let (layout, command) =
+            self.layout.split_once('=').unwrap_or((&self.layout, env!("CARGO_BIN_EXE_minikv-raft")));
+        Command::new(command)
+            .args(["serve", "--id", &(node + 1).to_string(), "--layout", layout])
             .args(["--listen", &self.addresses[node], "--dir"])
             .arg(self.dir.join(format!("node-{}", node + 1)))
             .stderr(Stdio::null())

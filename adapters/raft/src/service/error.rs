@@ -50,6 +50,18 @@ impl ApiError {
         ApiError::Internal(what.to_string())
     }
 
+    /// What is wrong, in words.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            ApiError::NotLeader(Some(leader)) => format!("the leader is {leader}"),
+            ApiError::NotLeader(None) => "there is no leader at present".into(),
+            ApiError::Unavailable(what)
+            | ApiError::Unknown(what)
+            | ApiError::Bad(_, what)
+            | ApiError::Internal(what) => what.clone(),
+        }
+    }
+
     pub(crate) fn forward(forward: ForwardToLeader<u64, BasicNode>) -> ApiError {
         ApiError::NotLeader(forward.leader_node.map(|node| node.addr))
     }
@@ -81,18 +93,15 @@ impl From<RaftError<u64, CheckIsLeaderError<u64, BasicNode>>> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let (status, error, leader) = match self {
-            ApiError::NotLeader(Some(leader)) => {
-                let what = format!("the leader is {leader}");
-                (StatusCode::TEMPORARY_REDIRECT, what, Some(leader))
+        let error = self.message();
+        let (status, leader) = match self {
+            ApiError::NotLeader(Some(leader)) => (StatusCode::TEMPORARY_REDIRECT, Some(leader)),
+            ApiError::NotLeader(None) | ApiError::Unavailable(_) => {
+                (StatusCode::SERVICE_UNAVAILABLE, None)
             }
-            ApiError::NotLeader(None) => {
-                (StatusCode::SERVICE_UNAVAILABLE, "there is no leader at present".into(), None)
-            }
-            ApiError::Unavailable(what) => (StatusCode::SERVICE_UNAVAILABLE, what, None),
-            ApiError::Unknown(what) => (StatusCode::GATEWAY_TIMEOUT, what, None),
-            ApiError::Bad(status, what) => (status, what, None),
-            ApiError::Internal(what) => (StatusCode::INTERNAL_SERVER_ERROR, what, None),
+            ApiError::Unknown(_) => (StatusCode::GATEWAY_TIMEOUT, None),
+            ApiError::Bad(status, _) => (status, None),
+            ApiError::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, None),
         };
         let to = leader.clone().map(Leader);
         let mut response = (status, Json(ErrorBody { error, leader })).into_response();

@@ -115,16 +115,20 @@ pub fn routes(node: &Arc<Node>) -> Router {
         .route("/", get(report::page))
         .layer(DefaultBodyLimit::max(node.max_request_bytes));
     #[cfg(feature = "faults")]
-    let users = users.route("/test/ignore", post(super::faults::ignore));
-    users
+    let users = users
+        .route("/test/ignore", post(super::faults::ignore))
+        .route("/test/trust-lease", post(super::faults::trust_lease));
+    let all = users
         .merge(rpc::routes(node))
         .fallback(|| async { ApiError::with(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async {
             ApiError::with(StatusCode::METHOD_NOT_ALLOWED, "this path has no such method")
         })
         .layer(middleware::from_fn_with_state(node.clone(), guard))
-        .route("/health", get(report::health))
-        .with_state(node.clone())
+        .route("/health", get(report::health));
+    #[cfg(feature = "faults")]
+    let all = all.layer(middleware::from_fn_with_state(node.clone(), super::faults::hold));
+    all.with_state(node.clone())
 }
 
 /// Checks the token, leads to the leader, and counts answers.

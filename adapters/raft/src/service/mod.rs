@@ -8,6 +8,7 @@
 //! | `lease` | until when no other node can be leader |
 //! | `network` | messages to other nodes, and sending snapshots |
 //! | `rpc` | messages from other nodes |
+//! | `stream` | the connection for entries of the log |
 //! | `wire` | the HTTP client below both, and below the clients of users |
 //! | `tls` | certificates, and what may be listened on |
 //! | `http` | the routes of users: entries, batches, ranges |
@@ -31,12 +32,15 @@ mod node;
 mod reads;
 mod report;
 mod rpc;
+mod stream;
 mod text;
 pub mod tls;
 pub(crate) mod wire;
 mod writes;
 
 pub use cluster::Status;
+#[cfg(feature = "faults")]
+pub use faults::Faults;
 pub use http::routes;
 pub use node::{LayoutArg, Node, NodeOptions};
 pub use reads::Read;

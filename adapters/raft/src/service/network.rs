@@ -1,10 +1,10 @@
 //! Messages to other nodes: openraft's, in postcard's format, over HTTP; and sending snapshots.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use bytes::Bytes;
 use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
@@ -22,11 +22,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::kv::TypeConfig;
 use crate::service::lease::Lease;
+use crate::service::stream::{PROTOCOL, Stream};
 use crate::service::wire::{Answer, Call, Wire};
 use crate::store::transfer::Position;
-use crate::store::{SnapshotDir, SnapshotFile};
+use crate::store::{SnapshotDir, SnapshotFile, Store};
 
-/// Who sends, so that a node can ignore another in tests.
+/// The node that sends, so that another can ignore it in tests.
 pub(crate) const FROM: HeaderName = HeaderName::from_static("raft-from");
 /// The CRC-32C of a chunk.
 pub(crate) const CRC: HeaderName = HeaderName::from_static("chunk-crc32c");
@@ -60,6 +61,7 @@ pub(crate) struct Network {
     pub(crate) own: u64,
     pub(crate) wire: Wire,
     pub(crate) lease: Arc<Lease>,
+    pub(crate) store: Arc<Store>,
     #[cfg(feature = "faults")]
     pub(crate) faults: Arc<super::faults::Faults>,
 }
@@ -69,13 +71,19 @@ pub(crate) struct Peer {
     network: Network,
     target: u64,
     address: String,
+    /// Whether entries or heartbeats were sent before: openraft also makes peers for one message.
+    is_in_use: bool,
+    /// Carries entries and heartbeats after the first. It is away while a message is under way, so
+    /// that one that ends early takes the stream with it. The mutex is never waited for.
+    stream: Mutex<Option<Stream>>,
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
     type Network = Peer;
 
     async fn new_client(&mut self, target: u64, node: &BasicNode) -> Peer {
-        Peer { network: self.clone(), target, address: node.addr.clone() }
+        let (network, address) = (self.clone(), node.addr.clone());
+        Peer { network, target, address, is_in_use: false, stream: Mutex::new(None) }
     }
 }
 
@@ -87,7 +95,57 @@ fn failed(what: String) -> NetworkError {
     NetworkError::new(&AnyError::error(what))
 }
 
+/// Returns the node that sends a request.
+pub(crate) fn sender(headers: &HeaderMap) -> Option<u64> {
+    headers.get(FROM).and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok())
+}
+
 impl Peer {
+    #[cfg(feature = "faults")]
+    async fn check_faults(&self) -> Result<(), Unreachable> {
+        self.network.faults.pass().await;
+        match self.network.faults.ignores(self.target) {
+            true => Err(unreachable(&AnyError::error("cut off by a test"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Sends entries or a heartbeat on the stream, which is opened if need be.
+    async fn stream(&mut self, message: &[u8], timeout: Duration) -> Result<Vec<u8>, Unreachable> {
+        #[cfg(feature = "faults")]
+        self.check_faults().await?;
+        let stream = self.kept_stream().take();
+        let exchange = async {
+            let mut stream = match stream {
+                Some(stream) => stream,
+                None => self.open_stream().await?,
+            };
+            let answer = stream.call(message).await;
+            let answer = answer.map_err(|e| {
+                unreachable(&AnyError::error(format!("{}: {e}", self.address)))
+            })?;
+            Ok::<_, Unreachable>((stream, answer))
+        };
+        let late = |_| {
+            let what = format!("{}: no answer within {} ms", self.address, timeout.as_millis());
+            unreachable(&AnyError::error(what))
+        };
+        let (stream, answer) = tokio::time::timeout(timeout, exchange).await.map_err(late)??;
+        *self.kept_stream() = Some(stream);
+        Ok(answer)
+    }
+
+    fn kept_stream(&mut self) -> &mut Option<Stream> {
+        self.stream.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn open_stream(&self) -> Result<Stream, Unreachable> {
+        let headers = vec![(FROM, HeaderValue::from(self.network.own))];
+        let path = format!("/raft/{}/stream", self.target);
+        let upgraded = self.network.wire.upgrade(&self.address, &path, headers, PROTOCOL).await;
+        Ok(Stream::new(upgraded.map_err(|error| unreachable(&error))?))
+    }
+
     async fn post(
         &self,
         what: &str,
@@ -96,9 +154,7 @@ impl Peer {
         timeout: Duration,
     ) -> Result<Answer, Unreachable> {
         #[cfg(feature = "faults")]
-        if self.network.faults.ignores(self.target) {
-            return Err(unreachable(&AnyError::error("cut off by a test")));
-        }
+        self.check_faults().await?;
         let mut headers = headers;
         headers.push((FROM, HeaderValue::from(self.network.own)));
         let path = format!("/raft/{}/{what}", self.target);
@@ -204,6 +260,11 @@ impl Peer {
     }
 }
 
+/// Whether a follower has accepted entries, or a heartbeat.
+pub(crate) fn is_accepted(answer: &AppendEntriesResponse<u64>) -> bool {
+    matches!(answer, AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_))
+}
+
 fn read_chunk(
     dir: &SnapshotDir,
     name: &str,
@@ -222,15 +283,22 @@ fn read_chunk(
 impl RaftNetwork<TypeConfig> for Peer {
     async fn append_entries(
         &mut self,
-        message: AppendEntriesRequest<TypeConfig>,
+        mut message: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> RpcResult<AppendEntriesResponse<u64>> {
+        // openraft counts this node's own copies before they are durable.
+        let durable = |id| self.network.store.durable_part(id);
+        message.leader_commit = message.leader_commit.and_then(durable);
         let sent = Instant::now();
-        let answer: AppendEntriesResponse<u64> = self.exchange("append", &message, &option).await?;
-        if matches!(
-            answer,
-            AppendEntriesResponse::Success | AppendEntriesResponse::PartialSuccess(_)
-        ) {
+        let answer: AppendEntriesResponse<u64> = if std::mem::replace(&mut self.is_in_use, true) {
+            let body = postcard::to_stdvec(&message).map_err(|e| failed(format!("append: {e}")))?;
+            let answer = self.stream(&body, option.hard_ttl()).await?;
+            let decoded = postcard::from_bytes(&answer);
+            decoded.map_err(|e| failed(format!("{} answers append: {e}", self.address)))?
+        } else {
+            self.exchange("append", &message, &option).await?
+        };
+        if is_accepted(&answer) {
             self.network.lease.accepted(&message.vote, self.target, sent);
         }
         Ok(answer)

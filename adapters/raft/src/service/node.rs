@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::http::HeaderValue;
+use minikv::fs::{DiskFs, Fs};
 use openraft::{Config, Raft, SnapshotPolicy};
 use tokio::net::TcpListener;
 
@@ -102,8 +103,7 @@ pub struct Node {
     pub(crate) faults: Arc<super::faults::Faults>,
 }
 
-/// The file that says whose directory it is.
-const OWNER: &str = "NODE";
+const FAILURE_INTERVAL: Duration = Duration::from_millis(200);
 
 fn in_words(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String {
     move |error| format!("{what}: {error}")
@@ -115,22 +115,36 @@ impl Node {
     /// # Errors
     /// A message that says what failed.
     pub async fn start(options: &NodeOptions) -> Result<Arc<Node>, String> {
+        Node::start_on(options, Arc::new(DiskFs)).await
+    }
+
+    /// What goes wrong in the node.
+    #[cfg(feature = "faults")]
+    pub fn faults(&self) -> &super::Faults {
+        &self.faults
+    }
+
+    /// As [`Node::start`], with its files in `fs`.
+    ///
+    /// # Errors
+    /// A message that says what failed.
+    pub async fn start_on(options: &NodeOptions, fs: Arc<dyn Fs>) -> Result<Arc<Node>, String> {
         options.security.check_address(&options.listen)?;
         let token = options.security.trust.token()?;
         let wire = Wire::new(options.security.trust.client_config()?, token.clone());
         let config = raft_config(options)?;
         let lease = Arc::new(Lease::new(Duration::from_millis(config.election_timeout_max)));
 
-        let store_options = StoreOptions { layout: None, ..StoreOptions::default() };
-        let is_new = !options.dir.join("LIVE").exists();
+        let failed = |e: crate::store::Error| e.to_string();
+        let is_new = Store::is_new(&*fs, &options.dir).map_err(failed)?;
         let layout = is_new.then(|| options.layout.into());
-        let store = Store::open(&options.dir, StoreOptions { layout, ..store_options })
-            .map_err(|e| e.to_string())?;
-        check_owner(options)?;
-        let applied = store.state().applied().map_err(|e| e.to_string())?;
+        let store_options = StoreOptions { layout, fs, ..StoreOptions::default() };
+        let store = Store::open(&options.dir, store_options).map_err(failed)?;
+        store.claim(options.id).map_err(failed)?;
+        let applied = store.state().applied().map_err(failed)?;
         let hub = Arc::new(Hub::new(applied.map_or(0, |id| id.index)));
-        let log = LogStore::new(store.clone()).map_err(|e| e.to_string())?;
-        log.step_down(options.id).map_err(|e| e.to_string())?;
+        let log = LogStore::pipelined(store.clone()).map_err(failed)?;
+        log.step_down(options.id).map_err(failed)?;
         let machine = StateMachine::new(store.clone(), Kv::new(hub.clone()));
         #[cfg(feature = "faults")]
         let faults = Arc::new(super::faults::Faults::default());
@@ -138,6 +152,7 @@ impl Node {
             own: options.id,
             wire,
             lease: lease.clone(),
+            store: store.clone(),
             #[cfg(feature = "faults")]
             faults: faults.clone(),
         };
@@ -201,15 +216,14 @@ impl Node {
         result
     }
 
-    /// Waits until Raft stops because of an error, of the disk for example.
+    /// Waits until Raft stops because of an error, of the disk for example. Looks now and then: to
+    /// be woken by each change of the metrics would cost every write.
     async fn failure(&self) -> String {
-        let mut metrics = self.raft.metrics();
-        match metrics.wait_for(|metrics| metrics.running_state.is_err()).await {
-            Ok(metrics) => match &metrics.running_state {
-                Err(error) => format!("Raft has stopped: {error}"),
-                Ok(()) => "Raft has stopped".into(),
-            },
-            Err(_) => "Raft has stopped".into(),
+        loop {
+            tokio::time::sleep(FAILURE_INTERVAL).await;
+            if let Err(error) = &self.raft.metrics().borrow().running_state {
+                return format!("Raft has stopped: {error}");
+            }
         }
     }
 
@@ -244,34 +258,4 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
         ..Config::default()
     };
     config.validate().map_err(|e| e.to_string())
-}
-
-/// A directory belongs to one node for ever: with another number, its votes would count twice.
-fn check_owner(options: &NodeOptions) -> Result<(), String> {
-    let path = options.dir.join(OWNER);
-    let named = path.display().to_string();
-    let failed = in_words(&named);
-    match std::fs::read_to_string(&path) {
-        Ok(owner) if owner.trim() == options.id.to_string() => Ok(()),
-        Ok(owner) => Err(failed(&format!(
-            "this is the directory of node {}, not of node {}",
-            owner.trim(),
-            options.id
-        ))),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            write_owner(&path, options.id).map_err(|e| failed(&e))
-        }
-        Err(error) => Err(failed(&error)),
-    }
-}
-
-fn write_owner(path: &std::path::Path, id: u64) -> std::io::Result<()> {
-    use std::io::Write;
-    let mut file = std::fs::File::create(path)?;
-    writeln!(file, "{id}")?;
-    file.sync_all()?;
-    match path.parent() {
-        Some(dir) => std::fs::File::open(dir)?.sync_all(),
-        None => Ok(()),
-    }
 }

@@ -103,6 +103,10 @@ impl Node {
             let node = leader.and_then(|id| membership.get_node(&id));
             return Err(ApiError::NotLeader(node.map(|node| node.addr.clone())));
         }
+        #[cfg(feature = "faults")]
+        if self.faults.trusts_lease() {
+            return Ok(());
+        }
         let own_term_is_applied = metrics.last_applied.is_some_and(|id| {
             id.leader_id.term == metrics.vote.leader_id.term && id.leader_id.node_id == self.id
         });

@@ -14,16 +14,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::service::error::{ApiError, ApiResult};
-use crate::service::network::{CRC, Finish, Offer};
+use crate::service::network::{CRC, Finish, Offer, is_accepted};
 use crate::service::node::Node;
+use crate::service::stream;
 use crate::store::transfer::Position;
 
 /// Larger than any message: entries of 4 MiB and one request more, or a list of files.
-const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
+pub(crate) const MESSAGE_LIMIT_BYTES: usize = 256 << 20;
 
 pub(crate) fn routes(node: &Arc<Node>) -> Router<Arc<Node>> {
     Router::new()
-        .route("/raft/{to}/append", post(append))
+        .route("/raft/{to}/append", post(append_alone))
+        .route("/raft/{to}/stream", post(stream::accept))
         .route("/raft/{to}/vote", post(vote))
         .route("/raft/{to}/snapshot", post(offer))
         .route("/raft/{to}/chunk/{id}/{file}/{offset}", post(chunk))
@@ -41,8 +43,7 @@ async fn check_target(State(node): State<Arc<Node>>, request: Request, next: Nex
     }
     #[cfg(feature = "faults")]
     {
-        let from = request.headers().get(super::network::FROM);
-        let from = from.and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
+        let from = super::network::sender(request.headers());
         if from.is_some_and(|id| node.faults.ignores(id)) {
             return ApiError::Unavailable("cut off by a test".into()).into_response();
         }
@@ -58,8 +59,16 @@ fn encode<T: Serialize>(answer: &T) -> ApiResult<Vec<u8>> {
     postcard::to_stdvec(answer).map_err(ApiError::internal)
 }
 
-async fn append(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Vec<u8>> {
-    let answer = node.raft.append_entries(decode(&body)?).await.map_err(ApiError::internal)?;
+async fn append_alone(State(node): State<Arc<Node>>, body: Bytes) -> ApiResult<Vec<u8>> {
+    append(&node, &body).await
+}
+
+/// Answers a message with entries, or a heartbeat.
+pub(crate) async fn append(node: &Arc<Node>, message: &[u8]) -> ApiResult<Vec<u8>> {
+    let answer = node.raft.append_entries(decode(message)?).await.map_err(ApiError::internal)?;
+    if is_accepted(&answer) {
+        node.store.log_durable().await.map_err(ApiError::internal)?;
+    }
     encode(&answer)
 }
 

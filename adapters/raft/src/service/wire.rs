@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::upgrade::Upgraded;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -74,8 +75,14 @@ impl Wire {
         Wire { client, scheme, token }
     }
 
-    pub(crate) async fn send(&self, call: Call<'_>) -> Result<Answer, WireError> {
-        let Call { method, to, path, headers, body, timeout } = call;
+    fn request(
+        &self,
+        method: Method,
+        to: &str,
+        path: &str,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, WireError> {
         let uri = format!("{}://{to}{path}", self.scheme);
         let wrong = |error: axum::http::Error| WireError(format!("{uri}: {error}"));
         let mut request =
@@ -84,6 +91,33 @@ impl Wire {
         if let Some(token) = &self.token {
             request.headers_mut().insert(header::AUTHORIZATION, (**token).clone());
         }
+        Ok(request)
+    }
+
+    /// Opens a connection that changes to the protocol `protocol`.
+    pub(crate) async fn upgrade(
+        &self,
+        to: &str,
+        path: &str,
+        mut headers: Vec<(HeaderName, HeaderValue)>,
+        protocol: HeaderValue,
+    ) -> Result<Upgraded, WireError> {
+        headers.push((header::CONNECTION, HeaderValue::from_static("upgrade")));
+        headers.push((header::UPGRADE, protocol));
+        let request = self.request(Method::POST, to, path, headers, Bytes::new())?;
+        let answer = self.client.request(request).await;
+        let answer =
+            answer.map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(WireError(format!("{to} answers {path}: {}", answer.status())));
+        }
+        let upgraded = hyper::upgrade::on(answer).await;
+        upgraded.map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))
+    }
+
+    pub(crate) async fn send(&self, call: Call<'_>) -> Result<Answer, WireError> {
+        let Call { method, to, path, headers, body, timeout } = call;
+        let request = self.request(method, to, path, headers, body)?;
         let exchange = async {
             let answer = self
                 .client

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::kv::{Command, Outcome, Request, Requests, TypeConfig};
+use crate::kv::{Command, Outcome, Request, TypeConfig};
+use crate::requests::Requests;
 use crate::service::error::{ApiError, ApiResult};
 
 /// Entries under way at a time: while one is replicated, the next is written.
@@ -58,7 +59,7 @@ async fn gather(raft: openraft::Raft<TypeConfig>, mut waiting: mpsc::Receiver<(R
         }
         let raft = raft.clone();
         tokio::spawn(async move {
-            let result = raft.client_write(Requests(requests)).await;
+            let result = raft.client_write(Requests::new(&requests)).await;
             drop(permit);
             match result {
                 Ok(done) => {

@@ -27,6 +27,8 @@ pub enum Error {
         /// What is wrong with it.
         what: String,
     },
+    /// An earlier write of the log has failed, so that nothing is written to it any more.
+    Log(String),
     /// The directory or a request does not fit.
     Refused(String),
 }
@@ -63,6 +65,7 @@ impl fmt::Display for Error {
             Error::Database(error) => error.fmt(f),
             Error::File { op, path, source } => write!(f, "{op} {}: {source}", path.display()),
             Error::Format { place, what } => write!(f, "{place}: {what}"),
+            Error::Log(what) => write!(f, "the log cannot be written: {what}"),
             Error::Refused(what) => f.write_str(what),
         }
     }

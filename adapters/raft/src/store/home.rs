@@ -25,9 +25,12 @@ use serde::{Deserialize, Serialize};
 use crate::store::error::{Error, Result};
 use crate::store::snapshot::SnapshotDir;
 use crate::store::transfer::Incoming;
+use crate::store::writer::Writer;
 use crate::store::{files, install, keys, snapshot};
 
 const LIVE: &str = "LIVE";
+/// The file that says whose directory it is.
+const OWNER: &str = "NODE";
 /// Present while a new node's directory is being made.
 const NEW: &str = "NEW";
 const FORMAT: u32 = 1;
@@ -190,7 +193,9 @@ pub struct Store {
     pub(crate) home: Home,
     /// Read-locked during a write to the log or the state, write-locked while a snapshot takes the
     /// place of the state. Comes after `snapshot` in lock order.
-    current: RwLock<Current>,
+    current: Arc<RwLock<Current>>,
+    /// Writes entries and votes.
+    pub(crate) writer: Writer,
     /// The current snapshot; locked while one is made or installed.
     snapshot: Mutex<Option<SnapshotDir>>,
     /// What is being received; before `snapshot` in lock order.
@@ -260,9 +265,11 @@ impl Store {
             Layout::Two => Log::of(&Db::open(home.path("log"), home.options.clone())?)?,
         };
         let newest = snapshot::clean(&home)?;
+        let current = Arc::new(RwLock::new(Current { state, log }));
         let store = Store {
             home,
-            current: RwLock::new(Current { state, log }),
+            writer: Writer::start(current.clone())?,
+            current,
             snapshot: Mutex::new(newest.clone()),
             incoming: Mutex::new(None),
         };
@@ -274,6 +281,34 @@ impl Store {
         }
         store.finish_purge()?;
         Ok(Arc::new(store))
+    }
+
+    /// Returns whether [`Store::open`] would make a new store in `dir`.
+    pub(crate) fn is_new(fs: &dyn Fs, dir: &Path) -> Result<bool> {
+        let path = dir.join(LIVE);
+        Ok(!fs.exists(&path).map_err(Error::file("query", &path))?)
+    }
+
+    /// Makes the store that of the node `id`, for ever: with another number, its votes would count
+    /// twice.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it is that of another node; errors of the file.
+    pub(crate) fn claim(&self, id: u64) -> Result<()> {
+        let (fs, path) = (&*self.home.fs, self.home.path(OWNER));
+        if !fs.exists(&path).map_err(Error::file("query", &path))? {
+            return files::replace(fs, &self.home.dir, OWNER, format!("{id}\n").as_bytes());
+        }
+        let content = files::read(fs, &path, SMALL_FILE_BYTES)?;
+        let owner = String::from_utf8_lossy(&content);
+        match owner.trim() == id.to_string() {
+            true => Ok(()),
+            false => Err(Error::Refused(format!(
+                "{}: this is the directory of node {}, not of node {id}",
+                path.display(),
+                owner.trim()
+            ))),
+        }
     }
 
     /// The directory.
@@ -289,6 +324,23 @@ impl Store {
     /// The state at present. It stays readable, as it is, when a snapshot takes its place.
     pub fn state(&self) -> Arc<State> {
         self.current().state.clone()
+    }
+
+    /// Waits until all of the log that was appended before is durable. With
+    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a follower does so before it
+    /// answers that it has accepted entries.
+    ///
+    /// # Errors
+    /// [`Error::Log`] if the log cannot be written.
+    pub async fn log_durable(&self) -> Result<()> {
+        self.writer.all_durable().await
+    }
+
+    /// Returns the part of the entries up to `committed` that is durable here. With
+    /// [`LogStore::pipelined`](crate::store::LogStore::pipelined), a leader tells its followers
+    /// that this much is committed, and not more.
+    pub fn durable_part(&self, committed: LogId<u64>) -> Option<LogId<u64>> {
+        self.writer.durable_part(committed)
     }
 
     /// The database that holds the log.

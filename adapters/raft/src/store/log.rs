@@ -1,20 +1,37 @@
-//! `RaftLogStorage`. Every write is durable when its call returns or its callback is called.
+//! `RaftLogStorage`. Entries and votes go through one thread, which syncs all that waits at once.
 //!
-//! openraft makes one write at a time and waits for it. Writes of other threads to the same
-//! database, and those of other groups, share its sync (minikv's group commit).
+//! # Ahead of the disk
+//!
+//! openraft 0.9 waits for the callback of one append before it does anything else: a leader sends
+//! entries to its followers only when they are durable on its own disk, and no node reads messages
+//! while it syncs. [`LogStore::pipelined`] calls back at once, so that disks work side by side. What
+//! follows from entries waits instead, until they are durable:
+//!
+//! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and with it answers clients,
+//!    when it is durable on this node.
+//! 2. A follower answers that it has accepted entries when they are
+//!    ([`Store::log_durable`](crate::store::Store::log_durable)).
+//! 3. A leader counts itself as one that has the entries, and so may take them for committed too
+//!    early. It tells others only what is durable here, too
+//!    ([`Store::durable_part`](crate::store::Store::durable_part)).
+//!
+//! A vote is written after the entries before it, and openraft waits for it: so a candidate never
+//! claims entries that it may lose.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use minikv::{WriteBatch, WriteOptions};
+use minikv::WriteOptions;
 use openraft::storage::{LogFlushed, LogState, RaftLogStorage};
 use openraft::{ErrorSubject, ErrorVerb, LogId, OptionalSend, RaftLogId, RaftLogReader, Vote};
 
-use crate::store::error::{Result, Stored};
+use crate::store::error::{Error, Result, Stored};
 use crate::store::home::Store;
 use crate::store::machine::blocking;
+use crate::store::recent::Recent;
+use crate::store::writer::{Job, committed_meta};
 use crate::store::{StoreConfig, keys};
 
 /// A reader stops after this many bytes of entries, so that a message stays small.
@@ -23,27 +40,49 @@ const READ_BYTES: usize = 4 << 20;
 /// openraft's log, and its reader. Clones share it.
 pub struct LogStore<C: StoreConfig> {
     store: Arc<Store>,
+    /// Whether callbacks come before entries are durable.
+    is_ahead: bool,
+    shared: Arc<Mutex<Shared<C>>>,
+    config: PhantomData<fn() -> C>,
+}
+
+struct Shared<C: StoreConfig> {
     /// The last committed id, which is written with the next entries: it only saves work after a
     /// restart, and deserves no sync of its own.
-    committed: Arc<Mutex<Option<LogId<u64>>>>,
-    config: PhantomData<fn() -> C>,
+    committed: Option<LogId<u64>>,
+    recent: Recent<C>,
 }
 
 impl<C: StoreConfig> Clone for LogStore<C> {
     fn clone(&self) -> Self {
-        let (store, committed) = (self.store.clone(), self.committed.clone());
-        LogStore { store, committed, config: PhantomData }
+        let LogStore { store, is_ahead, shared, config } = self;
+        let (store, shared) = (store.clone(), shared.clone());
+        LogStore { store, is_ahead: *is_ahead, shared, config: *config }
     }
 }
 
 impl<C: StoreConfig> LogStore<C> {
-    /// The log in `store`.
+    /// The log in `store`. Entries are durable before their callback is called.
     ///
     /// # Errors
     /// Errors of the database, or of the format of the last committed id.
     pub fn new(store: Arc<Store>) -> Result<Self> {
+        LogStore::open(store, false)
+    }
+
+    /// The log in `store`. The callback of an append is called at once; followers and leaders have
+    /// to wait for the disk where they answer (see the head of `log.rs`, above).
+    ///
+    /// # Errors
+    /// As [`LogStore::new`].
+    pub fn pipelined(store: Arc<Store>) -> Result<Self> {
+        LogStore::open(store, true)
+    }
+
+    fn open(store: Arc<Store>, is_ahead: bool) -> Result<Self> {
         let committed = store.current().log.id(keys::COMMITTED)?;
-        Ok(LogStore { store, committed: Arc::new(Mutex::new(committed)), config: PhantomData })
+        let shared = Arc::new(Mutex::new(Shared { committed, recent: Recent::new() }));
+        Ok(LogStore { store, is_ahead, shared, config: PhantomData })
     }
 
     /// Makes a node that was the leader when it stopped begin as a follower. openraft would go on
@@ -64,21 +103,32 @@ impl<C: StoreConfig> LogStore<C> {
         }
     }
 
-    fn committed(&self) -> Option<LogId<u64>> {
-        *self.committed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, Shared<C>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_entries(&self, entries: &[C::Entry]) -> Result<()> {
-        let current = self.store.current();
-        let mut batch = WriteBatch::new();
-        for entry in entries {
-            let key = entry.log_id.index.to_be_bytes();
-            batch.put_in(&current.log.entries, key, keys::encode_entry(entry)?);
+    /// Gives entries to the thread that writes them.
+    fn push(&self, entries: Vec<C::Entry>, callback: LogFlushed<C>) -> Result<()> {
+        let mut encoded = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            encoded.push((entry.log_id.index, keys::encode_entry(entry)?));
         }
-        if let Some(committed) = self.committed() {
-            batch.put_in(&current.log.meta, keys::COMMITTED, keys::encode_log_id(&committed));
+        let last = entries.last().map(|entry| entry.log_id);
+        let mut shared = self.shared();
+        for (entry, (_, bytes)) in entries.into_iter().zip(&encoded) {
+            shared.recent.push(entry, bytes.len());
         }
-        Ok(current.log.db.write_with(&WriteOptions::default().sync(true), batch)?)
+        shared.recent.trim(self.store.writer.first_pending());
+        let meta = committed_meta(shared.committed);
+        let mut job = Job { entries: encoded, last, meta, done: None };
+        if self.is_ahead {
+            self.store.writer.push(job)?;
+            callback.log_io_completed(Ok(()));
+        } else {
+            job.done = Some(Box::new(|result| callback.log_io_completed(result)));
+            self.store.writer.push(job)?;
+        }
+        Ok(())
     }
 
     fn put_meta(&self, name: &str, value: &[u8]) -> Result<()> {
@@ -99,35 +149,56 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogState { last_purged_log_id: purged, last_log_id: last.or(purged) })
     }
 
-    /// Reads the entries in `range` that are not purged, by one cursor.
-    fn read(&self, range: (Bound<u64>, Bound<u64>), max_bytes: usize) -> Result<Vec<C::Entry>> {
-        let current = self.store.current();
-        let purged = current.log.id(keys::PURGED)?;
-        let first = match range.0 {
-            Bound::Included(first) => Some(first),
-            Bound::Excluded(before) => before.checked_add(1),
-            Bound::Unbounded => Some(0),
+    /// Returns the entries in `[start, end)` that are there, and no more once they have `max_bytes`:
+    /// the latest from memory, those before from the database.
+    async fn entries(&self, start: u64, end: u64, max_bytes: usize) -> Stored<Vec<C::Entry>> {
+        let (first, latest) = {
+            let recent = &self.shared().recent;
+            let first = recent.first().unwrap_or(end).min(end);
+            (first, recent.read(start.max(first), end, max_bytes))
         };
-        let after_purged = purged.map_or(Some(0), |id| id.index.checked_add(1));
-        let (Some(first), Some(after)) = (first, after_purged) else { return Ok(Vec::new()) };
+        if first <= start {
+            return Ok(latest);
+        }
+        let log = self.clone();
+        let older = move || log.read(start, first, max_bytes);
+        let (mut entries, is_all) = blocking(ErrorSubject::Logs, ErrorVerb::Read, older).await?;
+        if is_all {
+            entries.extend(latest);
+        }
+        Ok(entries)
+    }
+
+    /// Reads the entries in `[start, end)` that are not purged; also returns whether these are all,
+    /// or `max_bytes` ended them.
+    fn read(&self, start: u64, end: u64, max_bytes: usize) -> Result<(Vec<C::Entry>, bool)> {
+        let current = self.store.current();
+        // In this order, a purge beside this either is known or has deleted nothing.
         let mut cursor = current.log.entries.cursor()?;
-        let (mut entries, mut bytes) = (Vec::new(), 0);
-        let mut valid = cursor.seek(first.max(after).to_be_bytes())?;
-        while valid && bytes < max_bytes {
+        let purged = current.log.id(keys::PURGED)?;
+        let Some(after) = purged.map_or(Some(0), |id| id.index.checked_add(1)) else {
+            return Ok((Vec::new(), true));
+        };
+        let (mut entries, mut bytes, mut next) = (Vec::new(), 0, start.max(after));
+        let mut valid = cursor.seek(next.to_be_bytes())?;
+        while valid {
             let index = keys::index_of(cursor.key())?;
-            let is_within = match range.1 {
-                Bound::Included(last) => index <= last,
-                Bound::Excluded(end) => index < end,
-                Bound::Unbounded => true,
-            };
-            if !is_within {
+            if index >= end {
                 break;
+            }
+            if index != next {
+                let what = format!("the entry {next} is missing, but {index} is there");
+                return Err(Error::format("the log", what));
+            }
+            if bytes >= max_bytes {
+                return Ok((entries, false));
             }
             bytes += cursor.value().len();
             entries.push(keys::decode_entry::<C>(index, cursor.value())?);
+            next = index.saturating_add(1);
             valid = cursor.next()?;
         }
-        Ok(entries)
+        Ok((entries, true))
     }
 
     fn truncate_from(&self, index: u64) -> Result<()> {
@@ -143,15 +214,21 @@ impl<C: StoreConfig> RaftLogReader<C> for LogStore<C> {
         &mut self,
         range: R,
     ) -> Stored<Vec<C::Entry>> {
-        let log = self.clone();
-        let range = (range.start_bound().cloned(), range.end_bound().cloned());
-        blocking(ErrorSubject::Logs, ErrorVerb::Read, move || log.read(range, usize::MAX)).await
+        let start = match range.start_bound() {
+            Bound::Included(first) => *first,
+            Bound::Excluded(before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(last) => last.saturating_add(1),
+            Bound::Excluded(end) => *end,
+            Bound::Unbounded => u64::MAX,
+        };
+        self.entries(start, end, usize::MAX).await
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> Stored<Vec<C::Entry>> {
-        let log = self.clone();
-        let range = (Bound::Included(start), Bound::Excluded(end));
-        blocking(ErrorSubject::Logs, ErrorVerb::Read, move || log.read(range, READ_BYTES)).await
+        self.entries(start, end, READ_BYTES).await
     }
 }
 
@@ -168,9 +245,11 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
     }
 
     async fn save_vote(&mut self, vote: &Vote<u64>) -> Stored<()> {
-        let (log, vote) = (self.clone(), keys::encode_vote(vote));
-        blocking(ErrorSubject::Vote, ErrorVerb::Write, move || log.put_meta(keys::VOTE, &vote))
-            .await
+        let failed = |e: Error| e.into_storage(ErrorSubject::Vote, ErrorVerb::Write);
+        let meta = vec![(keys::VOTE, keys::encode_vote(vote).to_vec())];
+        let writer = &self.store.writer;
+        let ticket = writer.push(Job { meta, ..Job::default() }).map_err(failed)?;
+        writer.durable(ticket).await.map_err(failed)
     }
 
     async fn read_vote(&mut self) -> Stored<Option<Vote<u64>>> {
@@ -183,12 +262,12 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
     }
 
     async fn save_committed(&mut self, committed: Option<LogId<u64>>) -> Stored<()> {
-        *self.committed.lock().unwrap_or_else(PoisonError::into_inner) = committed;
+        self.shared().committed = committed;
         Ok(())
     }
 
     async fn read_committed(&mut self) -> Stored<Option<LogId<u64>>> {
-        Ok(self.committed())
+        Ok(self.shared().committed)
     }
 
     async fn append<I>(&mut self, entries: I, callback: LogFlushed<C>) -> Stored<()>
@@ -196,19 +275,24 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let log = self.clone();
         let entries: Vec<C::Entry> = entries.into_iter().collect();
         let subject =
             entries.first().map_or(ErrorSubject::Logs, |e| ErrorSubject::Log(*e.get_log_id()));
-        blocking(subject, ErrorVerb::Write, move || log.write_entries(&entries)).await?;
-        callback.log_io_completed(Ok(()));
-        Ok(())
+        self.push(entries, callback).map_err(|e| e.into_storage(subject, ErrorVerb::Write))
     }
 
     async fn truncate(&mut self, id: LogId<u64>) -> Stored<()> {
+        let subject = ErrorSubject::Log(id);
+        let written = self.store.writer.all_durable().await;
+        written.map_err(|e| e.into_storage(subject.clone(), ErrorVerb::Write))?;
         let log = self.clone();
-        blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || log.truncate_from(id.index))
-            .await
+        blocking(subject, ErrorVerb::Delete, move || {
+            log.truncate_from(id.index)?;
+            log.shared().recent.truncate(id.index);
+            log.store.writer.truncated(id.index);
+            Ok(())
+        })
+        .await
     }
 
     /// First the id, durably, then the entries: those up to the id are not read any more. The next
@@ -217,6 +301,7 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
         let log = self.clone();
         blocking(ErrorSubject::Log(id), ErrorVerb::Delete, move || {
             log.put_meta(keys::PURGED, &keys::encode_log_id(&id))?;
+            log.shared().recent.purge(id.index);
             log.store.finish_purge()
         })
         .await

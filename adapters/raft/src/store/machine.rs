@@ -134,6 +134,11 @@ impl<C: StoreConfig, M: Machine<C>> RaftStateMachine<C> for StateMachine<C, M> {
         I::IntoIter: OptionalSend,
     {
         let entries: Vec<C::Entry> = entries.into_iter().collect();
+        if let Some(last) = entries.last() {
+            // openraft may be ahead of the disk (see `log.rs`).
+            let durable = self.store.writer.durable_to(last.get_log_id().index).await;
+            durable.map_err(|e| e.into_storage(ErrorSubject::Logs, ErrorVerb::Write))?;
+        }
         let machine = self.clone();
         blocking(ErrorSubject::StateMachine, ErrorVerb::Write, move || machine.apply_all(entries))
             .await

@@ -5,6 +5,8 @@
 //! | `home` | the directory of a node: what is in it, how it is opened and cleaned |
 //! | `keys` | the bytes of keys and values |
 //! | `log` | `RaftLogStorage` |
+//! | `writer` | the thread that writes the log, and what is durable |
+//! | `recent` | the latest entries, in memory |
 //! | `machine` | `RaftStateMachine`, and the trait that a program implements |
 //! | `changes` | what one call of `apply` writes, as one batch |
 //! | `snapshot` | snapshots: checkpoints of the database |
@@ -21,9 +23,11 @@ mod install;
 pub(crate) mod keys;
 mod log;
 pub(crate) mod machine;
+mod recent;
 mod restore;
 pub(crate) mod snapshot;
 pub(crate) mod transfer;
+mod writer;
 
 use openraft::{Entry, RaftTypeConfig};
 
@@ -35,13 +39,14 @@ pub use machine::{Machine, StateMachine};
 pub use snapshot::{SnapshotDir, SnapshotFile};
 pub use transfer::Position;
 
-/// What the store needs of openraft's type configuration. Every configuration that fits has it.
+/// What the store needs of openraft's type configuration. Every configuration that fits has it. A
+/// command is cloned for each reader of the latest entries, and so had better be cheap to clone.
 pub trait StoreConfig:
-    RaftTypeConfig<NodeId = u64, Entry = Entry<Self>, SnapshotData = SnapshotDir>
+    RaftTypeConfig<D: Clone, NodeId = u64, Entry = Entry<Self>, SnapshotData = SnapshotDir>
 {
 }
 
 impl<C> StoreConfig for C where
-    C: RaftTypeConfig<NodeId = u64, Entry = Entry<C>, SnapshotData = SnapshotDir>
+    C: RaftTypeConfig<D: Clone, NodeId = u64, Entry = Entry<C>, SnapshotData = SnapshotDir>
 {
 }

@@ -163,14 +163,28 @@ impl SnapshotDir {
         }
     }
 
-    /// Returns whether `SNAPSHOT` is there and every file has its length.
-    fn is_whole(&self) -> bool {
-        let Ok(head) = self.any_head() else { return false };
-        let Ok(dir) = self.dir() else { return false };
-        let db = dir.path.join(DB);
-        head.files
-            .iter()
-            .all(|file| dir.fs.len(&db.join(&file.name)).is_ok_and(|bytes| bytes == file.bytes))
+    /// Returns whether all files are there; a crash may have interrupted what made or removed them.
+    ///
+    /// # Errors
+    /// Damage: a file with another length than `SNAPSHOT` says.
+    fn is_whole(&self) -> Result<bool> {
+        let dir = self.dir()?;
+        let exists = |path: &Path| dir.fs.exists(path).map_err(Error::file("query", path));
+        if !exists(&dir.path.join(HEAD))? {
+            return Ok(false);
+        }
+        for SnapshotFile { name, bytes } in self.files()? {
+            let path = dir.path.join(DB).join(&name);
+            if !exists(&path)? {
+                return Ok(false);
+            }
+            let found = dir.fs.len(&path).map_err(Error::file("query", &path))?;
+            if found != bytes {
+                let what = format!("{found} bytes, but `{HEAD}` says {bytes}");
+                return Err(Error::format(path.display().to_string(), what));
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -194,14 +208,15 @@ pub(crate) fn new_head<N: Node>(meta: SnapshotMeta<u64, N>, files: Vec<SnapshotF
     Head { format: FORMAT, meta, files }
 }
 
-/// Removes all snapshots but the newest whole one, which is returned.
+/// Removes all snapshots but the newest whole one, which is returned. A damaged one is an error: it
+/// may be newer than the state.
 pub(crate) fn clean(home: &Home) -> Result<Option<SnapshotDir>> {
     let dir = home.snapshots();
     files::create_dir(&*home.fs, &dir)?;
     let mut newest: Option<(Option<LogId<u64>>, SnapshotDir)> = None;
     for name in files::list(&*home.fs, &dir)? {
         let snapshot = SnapshotDir::new(&home.fs, dir.join(&name));
-        if name == BUILDING || !snapshot.is_whole() {
+        if name == BUILDING || !snapshot.is_whole()? {
             files::remove_tree(&*home.fs, &dir.join(&name))?;
             continue;
         }

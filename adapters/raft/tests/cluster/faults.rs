@@ -14,17 +14,17 @@ use crate::history::{History, Op};
 use crate::processes::{Cluster, http};
 
 // Histories of many operations at once take the checker too long: so many registers, and pauses.
-const REGISTERS: usize = 12;
+pub const REGISTERS: usize = 12;
 const REGISTERS_OF_READERS: u64 = 2;
-const CLIENTS: usize = 6;
+pub const CLIENTS: usize = 6;
 /// Clients that only read, and so stay with a leader that is cut off: a write would tell them.
-const READERS: usize = 3;
+pub const READERS: usize = 3;
 
 /// A small generator, so that a seed means the same everywhere.
-struct Rng(u64);
+pub struct Rng(pub u64);
 
 impl Rng {
-    fn next(&mut self, below: u64) -> u64 {
+    pub fn next(&mut self, below: u64) -> u64 {
         // splitmix64
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -34,7 +34,7 @@ impl Rng {
     }
 }
 
-fn seeds() -> std::ops::Range<u64> {
+pub fn seeds() -> std::ops::Range<u64> {
     let Ok(seeds) = std::env::var("MINIKV_RAFT_SEEDS") else { return 0..3 };
     match seeds.split_once("..") {
         Some((from, to)) => from.parse().unwrap()..to.parse().unwrap(),
@@ -43,7 +43,7 @@ fn seeds() -> std::ops::Range<u64> {
 }
 
 /// Operations of one client until `over`.
-async fn client(
+pub async fn client(
     number: usize,
     seed: u64,
     addresses: Vec<String>,

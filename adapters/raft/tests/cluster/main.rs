@@ -3,5 +3,6 @@
 mod bodies;
 mod faults;
 mod history;
+mod power;
 mod processes;
 mod snapshots;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use minikv::fs::Fs;
-use minikv_raft::kv::{Command, Kv, Op, Request, Requests, TypeConfig};
+use minikv_raft::kv::{Command, Kv, Op, Request, TypeConfig};
+use minikv_raft::requests::Requests;
 use minikv_raft::store::{Layout, LogStore, Result, StateMachine, Store, StoreOptions};
 use minikv_raft::watch::Hub;
 use openraft::{BasicNode, CommittedLeaderId, Entry, EntryPayload, LogId, Membership};
@@ -56,7 +57,7 @@ pub fn entry(term: u64, index: u64) -> Entry<TypeConfig> {
         EntryPayload::Blank
     } else {
         let command = Command::Write { conditions: Vec::new(), ops: ops(index) };
-        EntryPayload::Normal(Requests(vec![Request { id: None, command }]))
+        EntryPayload::Normal(Requests::new(&[Request { id: None, command }]))
     };
     Entry { log_id: id(term, index), payload }
 }

@@ -1,0 +1,243 @@
+//! Writing the log: one thread, which takes all that waits and writes it as one synced batch.
+//!
+//! What is pushed has a ticket; tickets become durable in their order.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+use minikv::{WriteBatch, WriteOptions};
+use openraft::LogId;
+use tokio::sync::watch;
+
+use crate::store::error::{Error, Result};
+use crate::store::home::Current;
+use crate::store::keys;
+
+/// Called when a job is durable, or cannot be.
+pub(crate) type Done = Box<dyn FnOnce(io::Result<()>) + Send>;
+
+/// What is to be written.
+#[derive(Default)]
+pub(crate) struct Job {
+    /// Indices and values of entries, in order.
+    pub(crate) entries: Vec<(u64, Vec<u8>)>,
+    /// The id of the last of them.
+    pub(crate) last: Option<LogId<u64>>,
+    /// Names and values beside the log.
+    pub(crate) meta: Vec<(&'static str, Vec<u8>)>,
+    pub(crate) done: Option<Done>,
+}
+
+/// The thread that writes the log, and what it has to write.
+pub(crate) struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Wakes the thread.
+    wake: Condvar,
+    /// Wakes those who wait for a ticket.
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    /// The ticket of the last job.
+    pushed: u64,
+    /// Jobs with entries that are not durable yet.
+    pending: VecDeque<Pending>,
+    /// The last entry that is durable.
+    durable: Option<LogId<u64>>,
+    stop: bool,
+}
+
+struct Pending {
+    ticket: u64,
+    first: u64,
+    last: Option<LogId<u64>>,
+}
+
+#[derive(Clone, Default)]
+struct Progress {
+    ticket: u64,
+    failed: Option<Arc<str>>,
+}
+
+impl Writer {
+    pub(crate) fn start(current: Arc<RwLock<Current>>) -> Result<Writer> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            progress: watch::Sender::default(),
+        });
+        let run = {
+            let shared = shared.clone();
+            move || shared.run(&current)
+        };
+        let thread = std::thread::Builder::new().name("minikv-raft-log".into()).spawn(run);
+        let thread = thread.map_err(|e| Error::Refused(format!("no thread for the log: {e}")))?;
+        Ok(Writer { shared, thread: Some(thread) })
+    }
+
+    /// Takes a job; returns its ticket.
+    pub(crate) fn push(&self, job: Job) -> Result<u64> {
+        self.shared.check()?;
+        let mut queue = self.shared.lock();
+        queue.pushed += 1;
+        let ticket = queue.pushed;
+        if let Some((first, _)) = job.entries.first() {
+            let pending = Pending { ticket, first: *first, last: job.last };
+            queue.pending.push_back(pending);
+        }
+        queue.jobs.push(job);
+        drop(queue);
+        self.shared.wake.notify_one();
+        Ok(ticket)
+    }
+
+    /// Waits until everything that was pushed before is durable.
+    pub(crate) async fn all_durable(&self) -> Result<()> {
+        let ticket = self.shared.lock().pushed;
+        self.durable(ticket).await
+    }
+
+    /// Waits until the log is durable up to the entry `index`.
+    pub(crate) async fn durable_to(&self, index: u64) -> Result<()> {
+        let ticket = {
+            let queue = self.shared.lock();
+            queue.pending.iter().rev().find(|p| p.first <= index).map(|p| p.ticket)
+        };
+        match ticket {
+            Some(ticket) => self.durable(ticket).await,
+            None => self.shared.check(),
+        }
+    }
+
+    /// Waits until the job with this ticket is durable.
+    pub(crate) async fn durable(&self, ticket: u64) -> Result<()> {
+        let mut progress = self.shared.progress.subscribe();
+        let reached = |progress: &Progress| progress.ticket >= ticket || progress.failed.is_some();
+        // The sender is in `self`, so it is there as long as this waits.
+        let _ = progress.wait_for(reached).await;
+        self.shared.check()
+    }
+
+    /// Returns the last entry up to `id` before which nothing waits to be written.
+    pub(crate) fn durable_part(&self, id: LogId<u64>) -> Option<LogId<u64>> {
+        let queue = self.shared.lock();
+        match queue.pending.iter().any(|pending| pending.first <= id.index) {
+            false => Some(id),
+            true => queue.durable.filter(|durable| durable.index <= id.index),
+        }
+    }
+
+    /// Returns the index of the first entry that is not durable.
+    pub(crate) fn first_pending(&self) -> Option<u64> {
+        self.shared.lock().pending.iter().map(|pending| pending.first).min()
+    }
+
+    /// The entries from `index` on are gone.
+    pub(crate) fn truncated(&self, index: u64) {
+        let mut queue = self.shared.lock();
+        queue.durable = queue.durable.filter(|durable| durable.index < index);
+    }
+}
+
+impl Drop for Writer {
+    /// Writes what was pushed, and ends the thread.
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been reported to all who wait.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails if a write of the log has failed.
+    fn check(&self) -> Result<()> {
+        match &self.progress.borrow().failed {
+            Some(what) => Err(Error::Log(what.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn run(&self, current: &RwLock<Current>) {
+        // If the thread panics, those who wait must not wait for ever.
+        let _guard = FailOnPanic(self);
+        loop {
+            let mut queue = self.lock();
+            while queue.jobs.is_empty() && !queue.stop {
+                queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            if queue.jobs.is_empty() {
+                return;
+            }
+            let (jobs, ticket) = (std::mem::take(&mut queue.jobs), queue.pushed);
+            drop(queue);
+            let result = self.check().and_then(|()| write(current, &jobs));
+            self.finish(ticket, result.as_ref().err());
+            for done in jobs.into_iter().filter_map(|job| job.done) {
+                done(result.as_ref().map(|_| ()).map_err(|e| io::Error::other(e.to_string())));
+            }
+        }
+    }
+
+    fn finish(&self, ticket: u64, error: Option<&Error>) {
+        if error.is_none() {
+            let mut queue = self.lock();
+            while queue.pending.front().is_some_and(|pending| pending.ticket <= ticket) {
+                let pending = queue.pending.pop_front();
+                queue.durable = pending.and_then(|pending| pending.last);
+            }
+        }
+        self.progress.send_modify(|progress| match error {
+            None => progress.ticket = ticket,
+            Some(error) => {
+                progress.failed.get_or_insert_with(|| error.to_string().into());
+            }
+        });
+    }
+}
+
+struct FailOnPanic<'a>(&'a Shared);
+
+impl Drop for FailOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.progress.send_modify(|progress| progress.failed = Some("a panic".into()));
+        }
+    }
+}
+
+/// Writes jobs as one batch, durably.
+fn write(current: &RwLock<Current>, jobs: &[Job]) -> Result<()> {
+    let current = current.read().unwrap_or_else(PoisonError::into_inner);
+    let mut batch = WriteBatch::new();
+    for job in jobs {
+        for (index, value) in &job.entries {
+            batch.put_in(&current.log.entries, index.to_be_bytes(), value);
+        }
+        for (name, value) in &job.meta {
+            batch.put_in(&current.log.meta, name, value);
+        }
+    }
+    Ok(current.log.db.write_with(&WriteOptions::default().sync(true), batch)?)
+}
+
+/// Returns the last committed id as a value to be written.
+pub(crate) fn committed_meta(committed: Option<LogId<u64>>) -> Vec<(&'static str, Vec<u8>)> {
+    let encoded = |id: LogId<u64>| (keys::COMMITTED, keys::encode_log_id(&id).to_vec());
+    committed.map(encoded).into_iter().collect()
+}

@@ -1,0 +1,211 @@
+//! Nodes that lose power: their files are on simulated disks, which forget what was not synced.
+//!
+//! The nodes run in this process and speak HTTP. Each disk has a speed of its own, so that some
+//! nodes have entries long before others. When the power goes, nothing leaves the node any more, and
+//! a random part of what its disk had not synced is gone.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Parser;
+use minikv::fs::SimFs;
+use minikv::fs::sim::{CrashPlan, OpKind};
+use minikv_raft::client::Client;
+use minikv_raft::service::tls::Trust;
+use minikv_raft::service::{Node, NodeOptions, Read};
+use tokio::runtime::Runtime;
+
+use crate::faults::{CLIENTS, READERS, REGISTERS, Rng, client, seeds};
+use crate::history::{History, Op};
+use crate::processes::free_port;
+
+#[derive(Parser)]
+struct Options {
+    #[command(flatten)]
+    node: NodeOptions,
+}
+
+struct Machine {
+    options: NodeOptions,
+    disk: SimFs,
+    /// How long a sync takes, in milliseconds.
+    sync: Arc<AtomicU64>,
+    running: Option<(Runtime, Arc<Node>)>,
+}
+
+impl Machine {
+    fn new(id: u64, layout: &str, sync: u64) -> Machine {
+        let address = format!("127.0.0.1:{}", free_port());
+        let id = id.to_string();
+        let arguments = ["node", "--id", &id, "--listen", &address, "--dir", "/node"];
+        let others = ["--layout", layout, "--snapshot-every", "60", "--keep-entries", "20"];
+        let options = Options::parse_from(arguments.into_iter().chain(others)).node;
+        let (disk, sync) = (SimFs::new(1), Arc::new(AtomicU64::new(sync)));
+        Machine { options, disk, sync, running: None }
+    }
+
+    fn address(&self) -> String {
+        self.options.listen.to_string()
+    }
+
+    async fn start(&mut self) {
+        let sync = self.sync.clone();
+        self.disk.set_hook(move |operation| {
+            if matches!(operation.kind, OpKind::Sync) {
+                std::thread::sleep(Duration::from_millis(sync.load(Ordering::Relaxed)));
+            }
+        });
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime.unwrap();
+        let (options, disk) = (self.options.clone(), Arc::new(self.disk.clone()));
+        let node = runtime.spawn(async move { Node::start_on(&options, disk).await.unwrap() });
+        let node = node.await.unwrap();
+        let (serving, options) = (node.clone(), self.options.clone());
+        runtime.spawn(async move {
+            // The port may be in use until the node that lost power has gone.
+            for _ in 0..100 {
+                let stop = std::future::pending();
+                let Err(_) = serving.clone().serve(&options, stop).await else { return };
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        self.running = Some((runtime, node));
+    }
+
+    fn lose_power(&mut self, seed: u64) {
+        let Some((runtime, node)) = self.running.take() else { return };
+        node.faults().lose_power();
+        // Only now: what has left the node before must be on the disk.
+        self.disk = self.disk.crash_image(&CrashPlan::random(seed));
+        drop(node);
+        // Waits for the end in a thread of its own: this one is another runtime's.
+        std::thread::spawn(move || runtime.shutdown_timeout(Duration::from_secs(5)));
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.lose_power(0);
+    }
+}
+
+struct Site {
+    machines: Vec<Machine>,
+}
+
+impl Site {
+    async fn start(nodes: u64, layout: &str, rng: &mut Rng) -> Site {
+        let mut machines = Vec::new();
+        for id in 1..=nodes {
+            let mut machine = Machine::new(id, layout, 1 + rng.next(12));
+            machine.start().await;
+            machines.push(machine);
+        }
+        let site = Site { machines };
+        let members: Vec<(u64, String)> = (1..).zip(site.addresses()).collect();
+        site.client(20).init(&members).await.unwrap();
+        site
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.machines.iter().map(Machine::address).collect()
+    }
+
+    fn client(&self, seconds: u64) -> Client {
+        let deadline = Duration::from_secs(seconds);
+        Client::new(&self.addresses(), &Trust::default(), deadline).unwrap()
+    }
+
+    fn ignore(&self, victim: usize, others: BTreeSet<u64>) {
+        if let Some((_, node)) = &self.machines[victim].running {
+            node.faults().ignore(others);
+        }
+    }
+
+    async fn fault(&mut self, rng: &mut Rng) -> &'static str {
+        let pause = Duration::from_millis(200 + rng.next(1500));
+        let nodes = self.machines.len();
+        let victim = rng.next(nodes as u64) as usize;
+        match rng.next(4) {
+            0 => {
+                self.machines[victim].lose_power(rng.next(1 << 32));
+                tokio::time::sleep(pause).await;
+                self.machines[victim].start().await;
+                "power of one"
+            }
+            1 => {
+                let machine = &self.machines[victim];
+                let usual = machine.sync.swap(150 + rng.next(400), Ordering::Relaxed);
+                tokio::time::sleep(pause).await;
+                machine.sync.store(usual, Ordering::Relaxed);
+                "slow disk"
+            }
+            2 => {
+                let others = (1..=nodes as u64).filter(|id| *id != victim as u64 + 1).collect();
+                self.ignore(victim, others);
+                tokio::time::sleep(Duration::from_millis(1000) + pause).await;
+                self.ignore(victim, BTreeSet::new());
+                "partition"
+            }
+            _ => {
+                let first = rng.next(nodes as u64) as usize;
+                for at in 0..nodes {
+                    self.machines[(first + at) % nodes].lose_power(rng.next(1 << 32));
+                }
+                for machine in &mut self.machines {
+                    machine.start().await;
+                }
+                "power of all"
+            }
+        }
+    }
+}
+
+async fn run(seed: u64) {
+    let mut rng = Rng(seed ^ 0x9077);
+    let nodes = if rng.next(3) == 0 { 5 } else { 3 };
+    let layout = if rng.next(2) == 0 { "one" } else { "two" };
+    let mut site = Site::start(nodes, layout, &mut rng).await;
+    let (history, over) = (Arc::new(History::new()), Arc::new(AtomicBool::new(false)));
+    let clients: Vec<_> = (0..CLIENTS + READERS)
+        .map(|number| {
+            let (history, over) = (history.clone(), over.clone());
+            let mut addresses = site.addresses();
+            let first = number % addresses.len();
+            addresses.rotate_left(first);
+            let reads = [vec![Read::Linearizable], vec![Read::Lease]];
+            let reads = reads[number % 2].clone();
+            tokio::spawn(client(number, seed, addresses, history, over, reads))
+        })
+        .collect();
+    let mut faults = Vec::new();
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_millis(300 + rng.next(300))).await;
+        faults.push(site.fault(&mut rng).await);
+    }
+    let all = site.client(30);
+    // What was lost shows at the latest here.
+    for key in 0..REGISTERS {
+        let number = CLIENTS + READERS;
+        history.run(&all, number, key, Op::Read, Read::Linearizable).await.unwrap();
+    }
+    over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.unwrap();
+    }
+    let events = history.events.lock().unwrap().len();
+    let refused = history.refused();
+    println!("power, seed {seed}: {nodes} nodes, layout {layout}, {events} operations, {faults:?}");
+    assert!(refused.is_empty(), "seed {seed}: not linearizable: registers {refused:?}");
+    assert!(events > 100, "seed {seed}: only {events} operations");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn histories_beside_losses_of_power_are_linearizable() {
+    for seed in seeds() {
+        run(seed).await;
+    }
+}
