@@ -206,7 +206,11 @@ impl Machine<TypeConfig> for Kv {
             self.sweep(id.index, changes)?;
         }
         self.bytes += requests.bytes();
-        requests.decode()?.into_iter().map(|request| self.request(id.index, request, changes)).collect()
+        requests
+            .decode()?
+            .into_iter()
+            .map(|request| self.request(id.index, request, changes))
+            .collect()
     }
 
     fn no_command(&self) -> Vec<Outcome> {

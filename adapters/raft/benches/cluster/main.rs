@@ -1,17 +1,19 @@
 //! Synced puts of a cluster on this machine, and how long it is without a leader after a kill; with
-//! `--etcd`, those of etcd beside it, in turns, on the same disk.
+//! `--etcd`, those of etcd beside it, in turns, on the same disk; with `--rocksdb FILE`, those of
+//! openraft's own RocksDB store, too, whose followers confirm before they sync.
 //!
 //! ```sh
 //! cargo bench --bench cluster -- --nodes 1,3,5 --clients 1,16,128 --seconds 10 --rounds 3 --etcd
 //! ```
 //!
 //! Every put has a key of 16 bytes, in random order, and a value of 100 bytes. A client sends one
-//! after the other. Both clusters sync before they acknowledge, and run as processes with their
-//! defaults, except that etcd's heartbeat and election timeout are set to ours for the failover.
-//! Clients speak to etcd by gRPC, as its own do, and to minikv by HTTP.
+//! after the other. minikv and etcd sync on a majority before they acknowledge. Clusters run as
+//! processes with their defaults, except that heartbeats and election timeouts are ours in all, for
+//! the failover. Clients speak to etcd by gRPC, as its own do, and to the others by HTTP.
 
 mod etcd;
 mod minikv;
+mod rocksdb;
 mod table;
 
 use std::path::PathBuf;
@@ -46,6 +48,9 @@ pub struct Args {
     /// Measure etcd, too, which has to be installed.
     #[arg(long)]
     etcd: bool,
+    /// Measure openraft's RocksDB store, too, by the binary that benches/rocksdb builds.
+    #[arg(long, value_name = "FILE")]
+    rocksdb: Option<PathBuf>,
     /// Layouts of minikv's nodes, each with the command to run unless it is that of this build.
     #[arg(long, value_delimiter = ',', value_name = "LAYOUT[=COMMAND]", default_value = "two")]
     layouts: Vec<String>,
@@ -76,12 +81,15 @@ pub trait Cluster: Sized + Send + Sync + 'static {
 
 pub fn main() {
     let args = Args::parse();
+    if let Some(command) = &args.rocksdb {
+        rocksdb::COMMAND.set(command.clone()).expect("set once");
+    }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let mut rows = Vec::new();
         for &nodes in &args.nodes {
             for &clients in &args.clients {
-                let mut runs: Vec<Vec<Row>> = vec![Vec::new(); args.layouts.len() + 1];
+                let mut runs: Vec<Vec<Row>> = vec![Vec::new(); args.layouts.len() + 2];
                 for _ in 0..args.rounds {
                     for (at, layout) in args.layouts.iter().enumerate() {
                         runs[at].push(puts::<minikv::Minikv>(layout, nodes, clients, &args).await);
@@ -89,6 +97,10 @@ pub fn main() {
                     if args.etcd {
                         let run = puts::<etcd::Etcd>("etcd", nodes, clients, &args).await;
                         runs[args.layouts.len()].push(run);
+                    }
+                    if args.rocksdb.is_some() {
+                        let run = puts::<rocksdb::RocksDb>("rocksdb", nodes, clients, &args).await;
+                        runs[args.layouts.len() + 1].push(run);
                     }
                 }
                 rows.extend(runs.into_iter().filter_map(table::median));
@@ -99,6 +111,9 @@ pub fn main() {
             failovers::<minikv::Minikv>(&args.layouts[0], &args).await;
             if args.etcd {
                 failovers::<etcd::Etcd>("etcd", &args).await;
+            }
+            if args.rocksdb.is_some() {
+                failovers::<rocksdb::RocksDb>("rocksdb", &args).await;
             }
         }
     });

@@ -21,8 +21,8 @@ pub struct Minikv {
 
 impl Minikv {
     fn serve(&self, node: usize) -> Child {
-        let (layout, command) =
-            self.layout.split_once('=').unwrap_or((&self.layout, env!("CARGO_BIN_EXE_minikv-raft")));
+        let own = env!("CARGO_BIN_EXE_minikv-raft");
+        let (layout, command) = self.layout.split_once('=').unwrap_or((&self.layout, own));
         Command::new(command)
             .args(["serve", "--id", &(node + 1).to_string(), "--layout", layout])
             .args(["--listen", &self.addresses[node], "--dir"])

@@ -121,9 +121,8 @@ impl Peer {
                 None => self.open_stream().await?,
             };
             let answer = stream.call(message).await;
-            let answer = answer.map_err(|e| {
-                unreachable(&AnyError::error(format!("{}: {e}", self.address)))
-            })?;
+            let answer = answer
+                .map_err(|e| unreachable(&AnyError::error(format!("{}: {e}", self.address))))?;
             Ok::<_, Unreachable>((stream, answer))
         };
         let late = |_| {

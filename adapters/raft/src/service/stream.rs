@@ -51,7 +51,9 @@ impl Stream {
                 answer.remove(0);
                 Ok(answer)
             }
-            _ => Err(io::Error::other(String::from_utf8_lossy(answer.get(1..).unwrap_or_default()))),
+            _ => {
+                Err(io::Error::other(String::from_utf8_lossy(answer.get(1..).unwrap_or_default())))
+            }
         }
     }
 

@@ -106,8 +106,7 @@ impl Wire {
         headers.push((header::UPGRADE, protocol));
         let request = self.request(Method::POST, to, path, headers, Bytes::new())?;
         let answer = self.client.request(request).await;
-        let answer =
-            answer.map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
+        let answer = answer.map_err(|error| WireError(format!("{to}: {}", with_causes(&error))))?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(WireError(format!("{to} answers {path}: {}", answer.status())));
         }

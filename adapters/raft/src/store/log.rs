@@ -4,8 +4,8 @@
 //!
 //! openraft 0.9 waits for the callback of one append before it does anything else: a leader sends
 //! entries to its followers only when they are durable on its own disk, and no node reads messages
-//! while it syncs. [`LogStore::pipelined`] calls back at once, so that disks work side by side. What
-//! follows from entries waits instead, until they are durable:
+//! while it syncs. [`LogStore::pipelined`] calls back at once, so that disks work side by side.
+//! What follows from entries waits instead, until they are durable:
 //!
 //! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and with it answers clients,
 //!    when it is durable on this node.
@@ -149,8 +149,8 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogState { last_purged_log_id: purged, last_log_id: last.or(purged) })
     }
 
-    /// Returns the entries in `[start, end)` that are there, and no more once they have `max_bytes`:
-    /// the latest from memory, those before from the database.
+    /// Returns the entries in `[start, end)` that are there, and no more once they have
+    /// `max_bytes`: the latest from memory, those before from the database.
     async fn entries(&self, start: u64, end: u64, max_bytes: usize) -> Stored<Vec<C::Entry>> {
         let (first, latest) = {
             let recent = &self.shared().recent;

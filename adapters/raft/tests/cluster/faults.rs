@@ -217,3 +217,36 @@ async fn the_history_of_stale_reads_is_refused() {
     history.run(&only, 1, 0, Op::Read, Read::Stale).await.unwrap();
     assert_eq!(history.refused(), [0], "the checker accepted a stale read");
 }
+
+/// A leader that is cut off does not know it. With its lease it refuses to read; without the check
+/// of the lease it answers what another leader has overwritten, and the history is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_history_of_a_leader_without_the_check_of_its_lease_is_refused() {
+    let cluster = Cluster::start(3, &[]).await;
+    let (history, kv) = (History::new(), cluster.client(20));
+    history.run(&kv, 0, 0, Op::Write(1), Read::Linearizable).await.unwrap();
+    let old = cluster.leader().await;
+    let others: Vec<u64> = (1..=3).filter(|id| *id != old).collect();
+    let address_of = |id: u64| cluster.nodes[id as usize - 1].address.clone();
+    let trust = minikv_raft::service::tls::Trust::default();
+    let client = |addresses: &[String]| {
+        minikv_raft::client::Client::new(addresses, &trust, Duration::from_secs(10)).unwrap()
+    };
+    let rest: Vec<String> = others.iter().copied().map(address_of).collect();
+    let (rest, only) = (client(&rest), [address_of(old)]);
+
+    cluster.ignore(old, &others).await;
+    history.run(&rest, 0, 0, Op::Write(2), Read::Linearizable).await.unwrap();
+    let status = cluster.status(old).await.unwrap();
+    assert_eq!(status.role, "Leader", "it believes so still");
+    let short =
+        minikv_raft::client::Client::new(&only, &trust, Duration::from_millis(600)).unwrap();
+    let refused = history.run(&short, 1, 0, Op::Read, Read::Lease).await;
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(history.refused(), [0; 0]);
+
+    let (status, _) = http(&only[0], "POST", "/test/trust-lease", &[], b"").await.unwrap();
+    assert_eq!(status, 200);
+    history.run(&short, 1, 0, Op::Read, Read::Lease).await.unwrap();
+    assert_eq!(history.refused(), [0]);
+}

@@ -1,8 +1,8 @@
 //! Nodes that lose power: their files are on simulated disks, which forget what was not synced.
 //!
 //! The nodes run in this process and speak HTTP. Each disk has a speed of its own, so that some
-//! nodes have entries long before others. When the power goes, nothing leaves the node any more, and
-//! a random part of what its disk had not synced is gone.
+//! nodes have entries long before others. When the power goes, nothing leaves the node any more,
+//! and a random part of what its disk had not synced is gone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -23,7 +23,11 @@ pub fn open(fs: Arc<dyn Fs>, dir: &Path, layout: Layout) -> Result<Opened> {
     // A small buffer, so that tables are written and compacted.
     let database = minikv::Options::default().write_buffer_bytes(16 << 10);
     let store = Store::open(dir, StoreOptions { database, layout: Some(layout), fs })?;
-    let log = LogStore::new(store.clone())?;
+    // The two kinds of log differ in when they call back; each layout has one of them here.
+    let log = match layout {
+        Layout::One => LogStore::new(store.clone())?,
+        Layout::Two => LogStore::pipelined(store.clone())?,
+    };
     let machine = StateMachine::new(store.clone(), Kv::new(Arc::new(Hub::new(0))));
     Ok((store, log, machine))
 }

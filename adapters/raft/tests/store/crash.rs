@@ -69,6 +69,7 @@ impl Workload {
     async fn append(&mut self, term: u64, indices: std::ops::Range<u64>) {
         let entries = indices.clone().map(|index| entry(term, index));
         self.opened.1.blocking_append(entries).await.unwrap();
+        self.opened.0.log_durable().await.unwrap();
         self.now.log.extend(indices.map(|index| (index, term)));
         self.promise();
     }
@@ -256,6 +257,7 @@ async fn check(
     // It goes on, too.
     let next = log.get_log_state().await.map_err(failed)?.last_log_id.map_or(0, |id| id.index + 1);
     log.blocking_append([entry(9, next)]).await.map_err(failed)?;
+    store.log_durable().await.map_err(|e| e.to_string())?;
     log.save_vote(&Vote::new(9, 1)).await.map_err(failed)?;
     drop((store, log, machine));
     let strict = image.crash_image(&CrashPlan::strict());
