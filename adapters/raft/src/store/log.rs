@@ -236,6 +236,8 @@ impl<C: StoreConfig> RaftLogStorage<C> for LogStore<C> {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Stored<LogState<C>> {
+        let written = self.store.writer.all_durable().await;
+        written.map_err(|e| e.into_storage(ErrorSubject::Logs, ErrorVerb::Write))?;
         let log = self.clone();
         blocking(ErrorSubject::Logs, ErrorVerb::Read, move || log.state()).await
     }

@@ -19,14 +19,18 @@ pub type Data = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub const LAYOUTS: [Layout; 2] = [Layout::One, Layout::Two];
 
+/// Opens a store. The two kinds of log differ in when they call back; each layout has one of them.
 pub fn open(fs: Arc<dyn Fs>, dir: &Path, layout: Layout) -> Result<Opened> {
+    open_with(fs, dir, layout, layout == Layout::Two)
+}
+
+pub fn open_with(fs: Arc<dyn Fs>, dir: &Path, layout: Layout, is_ahead: bool) -> Result<Opened> {
     // A small buffer, so that tables are written and compacted.
     let database = minikv::Options::default().write_buffer_bytes(16 << 10);
     let store = Store::open(dir, StoreOptions { database, layout: Some(layout), fs })?;
-    // The two kinds of log differ in when they call back; each layout has one of them here.
-    let log = match layout {
-        Layout::One => LogStore::new(store.clone())?,
-        Layout::Two => LogStore::pipelined(store.clone())?,
+    let log = match is_ahead {
+        true => LogStore::pipelined(store.clone())?,
+        false => LogStore::new(store.clone())?,
     };
     let machine = StateMachine::new(store.clone(), Kv::new(Arc::new(Hub::new(0))));
     Ok((store, log, machine))

@@ -1,4 +1,5 @@
-//! openraft's suite of tests for stores, every case, with log and state in one database and in two.
+//! openraft's suite of tests for stores, every case, with log and state in one database and
+//! in two, and with each kind of log.
 
 use std::sync::Arc;
 
@@ -8,25 +9,28 @@ use openraft::StorageError;
 use openraft::testing::{StoreBuilder, Suite};
 use tempfile::TempDir;
 
-use crate::common::{Machine, open};
+use crate::common::{Machine, open_with};
 
-struct Builder(Layout);
+/// A layout, and whether the log is ahead of the disk.
+struct Builder(Layout, bool);
 
 impl StoreBuilder<TypeConfig, LogStore<TypeConfig>, Machine, TempDir> for Builder {
     async fn build(&self) -> Result<(TempDir, LogStore<TypeConfig>, Machine), StorageError<u64>> {
         let home = tempfile::tempdir().unwrap();
         let fs = Arc::new(minikv::fs::DiskFs);
-        let (_, log, machine) = open(fs, &home.path().join("node"), self.0).unwrap();
+        let (_, log, machine) = open_with(fs, &home.path().join("node"), self.0, self.1).unwrap();
         Ok((home, log, machine))
     }
 }
 
 #[test]
 fn openrafts_suite_passes_with_one_database() {
-    Suite::test_all(Builder(Layout::One)).unwrap();
+    Suite::test_all(Builder(Layout::One, false)).unwrap();
+    Suite::test_all(Builder(Layout::One, true)).unwrap();
 }
 
 #[test]
 fn openrafts_suite_passes_with_two_databases() {
-    Suite::test_all(Builder(Layout::Two)).unwrap();
+    Suite::test_all(Builder(Layout::Two, false)).unwrap();
+    Suite::test_all(Builder(Layout::Two, true)).unwrap();
 }
