@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::faults::{CLIENTS, READERS, REGISTERS, Rng, client, seeds};
 use crate::history::{History, Op};
-use crate::processes::free_port;
+use crate::processes::{free_port, wait_for};
 
 #[derive(Parser)]
 struct Options {
@@ -129,7 +129,7 @@ impl Site {
         let pause = Duration::from_millis(200 + rng.next(1500));
         let nodes = self.machines.len();
         let victim = rng.next(nodes as u64) as usize;
-        match rng.next(4) {
+        match rng.next(5) {
             0 => {
                 self.machines[victim].lose_power(rng.next(1 << 32));
                 tokio::time::sleep(pause).await;
@@ -150,20 +150,51 @@ impl Site {
                 self.ignore(victim, BTreeSet::new());
                 "partition"
             }
-            _ => {
-                let first = rng.next(nodes as u64) as usize;
-                for at in 0..nodes {
-                    self.machines[(first + at) % nodes].lose_power(rng.next(1 << 32));
-                }
-                // The others must get along without the one that comes back last.
-                let late = rng.next(nodes as u64) as usize;
-                for at in (0..nodes).filter(|at| *at != late) {
-                    self.machines[at].start().await;
-                }
-                tokio::time::sleep(pause).await;
-                self.machines[late].start().await;
+            3 => {
+                self.lose_all_power(rng, victim, pause).await;
                 "power of all"
             }
+            _ => {
+                // The victim has entries long before the others, and then is away.
+                let sync = |machine: &Machine, ms| machine.sync.swap(ms, Ordering::Relaxed);
+                let slow = |(at, machine)| sync(machine, if at == victim { 1 } else { 250 });
+                let usual: Vec<u64> = self.machines.iter().enumerate().map(slow).collect();
+                tokio::time::sleep(Duration::from_millis(600 + rng.next(200))).await;
+                self.lose_all_power(rng, victim, pause).await;
+                for (machine, ms) in self.machines.iter().zip(usual) {
+                    sync(machine, ms);
+                }
+                "power of all, the fastest comes back last"
+            }
+        }
+    }
+
+    /// All nodes lose power; `late` comes back when the others have run for a while.
+    async fn lose_all_power(&mut self, rng: &mut Rng, late: usize, pause: Duration) {
+        let nodes = self.machines.len();
+        let first = rng.next(nodes as u64) as usize;
+        for at in 0..nodes {
+            self.machines[(first + at) % nodes].lose_power(rng.next(1 << 32));
+        }
+        for at in (0..nodes).filter(|at| *at != late) {
+            self.machines[at].sync.store(1 + rng.next(12), Ordering::Relaxed);
+            self.machines[at].start().await;
+        }
+        tokio::time::sleep(Duration::from_millis(1000) + pause).await;
+        self.machines[late].start().await;
+    }
+
+    /// Compares what the nodes have, once all of them have everything.
+    async fn compare(&self) {
+        self.client(30).put("end", "").await.unwrap();
+        let mut first = None;
+        for address in self.addresses() {
+            let kv = Client::new(&[address], &Trust::default(), Duration::from_secs(30)).unwrap();
+            let has_end = || async { kv.get(b"end", Read::Stale).await.ok().flatten() };
+            wait_for(has_end).await.expect("the last write on every node");
+            let (entries, more) = kv.range(b"", None, 10_000, Read::Stale).await.unwrap();
+            assert!(!more);
+            assert_eq!(first.get_or_insert_with(|| entries.clone()), &entries);
         }
     }
 }
@@ -211,6 +242,7 @@ async fn run(seed: u64) {
     for client in clients {
         client.await.unwrap();
     }
+    site.compare().await;
     let events = history.events.lock().unwrap().len();
     let refused = history.refused();
     println!("power, seed {seed}: {nodes} nodes, layout {layout}, {events} operations, {faults:?}");
