@@ -56,7 +56,7 @@ pub type Result<T> = std::result::Result<T, ClientError>;
 /// off from the others does not know it, and answers nothing.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A client of a cluster. Thread-safe; requests may run side by side.
 pub struct Client {

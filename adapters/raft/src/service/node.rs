@@ -45,7 +45,8 @@ pub struct NodeOptions {
     /// Milliseconds between two heartbeats of the leader.
     #[arg(long, value_name = "MS", default_value_t = 100)]
     pub heartbeat: u64,
-    /// Milliseconds without a leader before an election; also the length of the leader's lease.
+    /// Milliseconds without a leader after which there is an election, at the latest; half of it is
+    /// the length of the leader's lease.
     #[arg(long, value_name = "MS", default_value_t = 600)]
     pub election_timeout: u64,
     /// Entries of the log after which a snapshot is made.
@@ -246,8 +247,9 @@ fn raft_config(options: &NodeOptions) -> Result<Config, String> {
     let config = Config {
         cluster_name: "minikv".into(),
         heartbeat_interval: options.heartbeat,
-        election_timeout_min: options.election_timeout / 2,
-        election_timeout_max: options.election_timeout,
+        // A node waits for the lease, which is the maximum, and then for the timeout.
+        election_timeout_min: options.election_timeout / 3,
+        election_timeout_max: options.election_timeout / 2,
         install_snapshot_timeout: 10_000,
         max_payload_entries: 256,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(options.snapshot_every),
