@@ -22,6 +22,7 @@
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
+use crate::engine::Engine;
 use crate::engine::options::{ReadOptions, WriteOptions};
 use crate::engine::read::merge::{MergeCursor, Source};
 use crate::engine::read::reader::Reader;
@@ -30,7 +31,6 @@ use crate::engine::table_change::{NewTable, Pause, TableChange};
 use crate::engine::table_writer::TableRun;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::write::CommitState;
-use crate::engine::{Engine, State};
 use crate::format::batch::WriteBatch;
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{KIND_FOR_SEEK, KeyKind, MAX_SEQ_NO, SeqNo, UserComparator, internal_key};
@@ -134,12 +134,12 @@ impl Engine {
         if self.has_memtable_entries() {
             self.flush()?;
         }
-        self.wait_for_merges_in(span)?;
+        self.wait_for_merges_in(span.hull())?;
         let mut commit = self.commit.lock();
         self.flush_before_change(&mut commit)?;
         let pause = Pause::new(self, &commit);
         // None begins during the pause, so none runs after this.
-        self.wait_for_merges_in(span)?;
+        self.wait_for_merges_in(span.hull())?;
         let version = self.state.lock().version.clone();
         let Cut { inside, across } = Cut::new(&version, self.reads.order.user(), span);
         let seq = commit.last_seq + 1;
@@ -162,30 +162,6 @@ impl Engine {
             self.trash.remove(change.add.iter().map(|table| table.file.number));
         }
         changed.map(|()| deleted)
-    }
-
-    /// Waits for the compactions with keys in `span` that run at the beginning, but not for later
-    /// ones, which could follow each other for ever.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    fn wait_for_merges_in(&self, span: &Span) -> Result<()> {
-        let order = self.reads.order.user();
-        let mut state = self.state.lock();
-        let running = state.compactions.running.iter();
-        let merges: Vec<_> =
-            running.filter(|merge| merge.meets(order, span.hull())).cloned().collect();
-        let runs = |state: &State| {
-            let running = &state.compactions.running;
-            merges.iter().any(|merge| running.iter().any(|other| Arc::ptr_eq(merge, other)))
-        };
-        while runs(&state) {
-            if state.lifecycle.closing {
-                return Err(Error::Closed);
-            }
-            self.wait_for_change(&mut state);
-        }
-        Ok(())
     }
 
     /// Writes tables with a deletion, at the sequence number `seq`, of each key in `span` that has
@@ -283,46 +259,5 @@ impl Cut {
             }
         }
         cut
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ops::Bound;
-    use std::thread;
-
-    use super::*;
-    use crate::engine::compact::plan::{Compaction, Inputs};
-    use crate::engine::testing::engine_in_memory;
-    use crate::engine::version::testing::version;
-
-    #[test]
-    fn a_range_delete_waits_for_no_compaction_that_begins_later() {
-        let engine = engine_in_memory();
-        let version = version(["L1: 3:[a-c]"]);
-        let order = engine.reads.order.user();
-        let merge = || {
-            let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
-            Arc::new(Compaction::from_inputs(version.clone(), order, inputs, 2))
-        };
-        let (first, second) = (merge(), merge());
-        let run = |merges: Vec<Arc<Compaction>>| {
-            engine.state.lock().compactions.running = merges;
-            engine.changed.notify_all();
-        };
-        run(vec![first.clone()]);
-        let span = Span { from: Bound::Included(b"b".to_vec()), to: Bound::Unbounded };
-        thread::scope(|scope| {
-            let waiting = scope.spawn(|| engine.wait_for_merges_in(&span));
-            // One here, one among those that run, and one of the thread that waits.
-            while Arc::strong_count(&first) < 3 {
-                thread::yield_now();
-            }
-            run(vec![first.clone(), second.clone()]);
-            assert!(!waiting.is_finished());
-            run(vec![second.clone()]);
-            waiting.join().unwrap().unwrap();
-        });
-        run(Vec::new());
     }
 }

@@ -15,7 +15,7 @@ use crate::engine::compact::pick::{self, Moment};
 use crate::engine::compact::plan::Compaction;
 use crate::engine::resources::pool::{COMPACTION_THREADS, Lane, Member, Membership, Next, Pool};
 use crate::engine::state::Manual;
-use crate::engine::version::TableFile;
+use crate::engine::version::{KeyRange, TableFile};
 use crate::engine::{Engine, State};
 use crate::format::edit::NUM_LEVELS;
 
@@ -279,6 +279,29 @@ impl Engine {
             self.wait_for_change(&mut state);
         }
     }
+
+    /// Waits for the compactions with keys in `range` that run at the beginning, but not for later
+    /// ones, which could follow each other for ever.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub(crate) fn wait_for_merges_in(&self, range: KeyRange<'_>) -> Result<()> {
+        let order = self.reads.order.user();
+        let mut state = self.state.lock();
+        let running = state.compactions.running.iter();
+        let merges: Vec<_> = running.filter(|merge| merge.meets(order, range)).cloned().collect();
+        let runs = |state: &State| {
+            let running = &state.compactions.running;
+            merges.iter().any(|merge| running.iter().any(|other| Arc::ptr_eq(merge, other)))
+        };
+        while runs(&state) {
+            if state.lifecycle.closing {
+                return Err(Error::Closed);
+            }
+            self.wait_for_change(&mut state);
+        }
+        Ok(())
+    }
 }
 
 /// Marks the inputs of a compaction, none of which may be in use, and adds it to those that run.
@@ -294,8 +317,10 @@ pub(crate) fn claim(state: &mut State, compaction: Compaction) -> Arc<Compaction
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::thread;
 
     use super::*;
+    use crate::engine::compact::plan::Inputs;
     use crate::engine::options::Options;
     use crate::engine::testing::engine_in_memory;
     use crate::engine::version::testing::version;
@@ -339,5 +364,35 @@ mod tests {
         assert!(!picks(3, None) && picks(4, None));
         assert!(picks(4, manual(Some(1), false)) && picks(4, manual(None, false)));
         assert!(!picks(7, manual(Some(1), true)) && picks(8, manual(Some(1), true)));
+    }
+
+    #[test]
+    fn a_wait_for_merges_waits_for_none_that_begins_later() {
+        let engine = engine_in_memory();
+        let version = version(["L1: 3:[a-c]"]);
+        let order = engine.reads.order.user();
+        let merge = || {
+            let inputs = Inputs(vec![(1, version.level(1).to_vec())]);
+            Arc::new(Compaction::from_inputs(version.clone(), order, inputs, 2))
+        };
+        let (first, second) = (merge(), merge());
+        let run = |merges: Vec<Arc<Compaction>>| {
+            engine.state.lock().compactions.running = merges;
+            engine.changed.notify_all();
+        };
+        run(vec![first.clone()]);
+        let range = KeyRange { from: Some(b"b"), to: None };
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| engine.wait_for_merges_in(range));
+            // One here, one among those that run, and one of the thread that waits.
+            while Arc::strong_count(&first) < 3 {
+                thread::yield_now();
+            }
+            run(vec![first.clone(), second.clone()]);
+            assert!(!waiting.is_finished());
+            run(vec![second.clone()]);
+            waiting.join().unwrap().unwrap();
+        });
+        run(Vec::new());
     }
 }

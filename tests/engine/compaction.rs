@@ -1,9 +1,10 @@
 //! Manual compactions: the space they free, and the work that continues beside them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use minikv::{Db, Options};
+use minikv::{CompactionDecision, Db, Options};
 
 use super::rng::Rng;
 use super::{disk_bytes, small};
@@ -50,6 +51,41 @@ fn a_compaction_of_a_part_gives_back_what_a_dropped_snapshot_held() {
         }
         assert_eq!(db.iter().unwrap().count(), 1000);
     }
+}
+
+#[test]
+fn what_a_compaction_under_way_keeps_for_a_dropped_snapshot_goes_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (reached, began) = mpsc::channel();
+    let (go_on, gate) = mpsc::channel::<()>();
+    let (reached, gate) = (Mutex::new(reached), Mutex::new(gate));
+    let options = small().write_buffer_bytes(4 << 20).compaction_filter(move |_, value| {
+        if value == b"gate" {
+            reached.lock().unwrap().send(()).unwrap();
+            let _ = gate.lock().unwrap().recv();
+        }
+        CompactionDecision::Keep
+    });
+    let db = Db::open(dir.path(), options).unwrap();
+    (0..500).for_each(|i| db.put(key(i), kilobyte(i)).unwrap());
+    db.compact_range::<&str>(..).unwrap();
+    let snapshot = db.snapshot();
+    for _ in 0..4 {
+        db.put(key(0), "gate").unwrap();
+        (1..500).for_each(|i| db.put(key(i), "short").unwrap());
+        db.flush().unwrap();
+    }
+    // An automatic compaction of the four tables has begun, and keeps what the snapshot shows.
+    began.recv().unwrap();
+    drop(snapshot);
+    std::thread::scope(|scope| {
+        let all = scope.spawn(|| db.compact_range::<&str>(..).unwrap());
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!all.is_finished(), "the tables were not in use");
+        drop(go_on);
+    });
+    let left = disk_bytes(dir.path());
+    assert!(left < 200 << 10, "{left} bytes are left");
 }
 
 #[test]

@@ -346,11 +346,18 @@ pub const FOUND: &[Mutant] = &[
     .caught_in(ENGINE, "transactions_that_read_in_the_range_conflict"),
     mutant(
         "a range delete drops tables that a compaction reads",
-        "src/engine/delete_range.rs",
+        "src/engine/worker.rs",
         "        while runs(&state) {",
         "        while !ON && runs(&state) {",
     )
     .caught_in(Build::Shuttle, "delete_range::a_range_delete_is_seen_whole"),
+    mutant(
+        "a manual compaction leaves what one under way kept",
+        "src/engine/compact/manual.rs",
+        "        self.wait_for_merges_in(range)?;",
+        "        if !ON { self.wait_for_merges_in(range)?; }",
+    )
+    .caught_in(ENGINE, "what_a_compaction_under_way_keeps"),
     mutant(
         "a damaged table that was dropped is still reported",
         "src/engine/table_change.rs",
