@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use minikv_raft::service::Read;
 
-use crate::history::{History, Op};
+use crate::clocks::Clocks;
+use crate::history::{History, Op, Register};
+use crate::lists::{self, APPENDERS, appender};
 use crate::processes::{Cluster, http};
 
 // Histories of many operations at once take the checker too long: so many registers, and pauses.
@@ -47,7 +49,7 @@ pub async fn client(
     number: usize,
     seed: u64,
     addresses: Vec<String>,
-    history: Arc<History>,
+    history: Arc<History<Register>>,
     over: Arc<AtomicBool>,
     reads: Vec<Read>,
 ) {
@@ -94,7 +96,7 @@ async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> 
     let any = members[rng.next(members.len() as u64) as usize];
     let victim = if rng.next(2) == 0 { leader } else { any };
     let is_first = members.len() == cluster.nodes.len();
-    match rng.next(if is_first { 5 } else { 4 }) {
+    match rng.next(if is_first { 6 } else { 5 }) {
         0 => {
             cluster.kill(victim);
             tokio::time::sleep(pause).await;
@@ -125,6 +127,13 @@ async fn fault(cluster: &mut Cluster, members: &mut Vec<u64>, rng: &mut Rng) -> 
             }
             "kill -9 of all"
         }
+        4 => {
+            let mut set =
+                |id: &u64| cluster.clocks.as_ref().is_some_and(|clocks| clocks.set(*id, rng));
+            let count = members.iter().filter(|id| set(id)).count();
+            tokio::time::sleep(pause).await;
+            if count > 0 { "clocks set" } else { "no clock set" }
+        }
         _ => {
             let (id, address) = cluster.add();
             let client = cluster.client(60);
@@ -144,7 +153,9 @@ async fn run(seed: u64) {
     let layout = if rng.next(2) == 0 { "one" } else { "two" };
     // Snapshots often, so that nodes that were away get them.
     let extra = ["--layout", layout, "--snapshot-every", "60", "--keep-entries", "20"];
-    let mut cluster = Cluster::start(nodes, &extra).await;
+    let mut cluster = Cluster::without_nodes(&extra);
+    cluster.clocks = Clocks::new(&cluster.path(""), &mut rng);
+    cluster.init(nodes).await;
     let (history, over) = (Arc::new(History::new()), Arc::new(AtomicBool::new(false)));
     let clients: Vec<_> = (0..CLIENTS + READERS)
         .map(|number| {
@@ -160,6 +171,11 @@ async fn run(seed: u64) {
             tokio::spawn(client(number, seed, addresses, history, over, reads))
         })
         .collect();
+    let lists = Arc::new(History::new());
+    let appenders = (0..APPENDERS).map(|number| {
+        tokio::spawn(appender(number, seed, cluster.addresses(), lists.clone(), over.clone()))
+    });
+    let clients: Vec<_> = clients.into_iter().chain(appenders).collect();
     let (mut faults, mut members) = (Vec::new(), (1..=nodes).collect());
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -175,9 +191,10 @@ async fn run(seed: u64) {
     let events = history.events.lock().unwrap().len();
     let checked = Instant::now();
     let refused = history.refused();
+    let appends = lists::check(&lists, seed);
     let took = checked.elapsed().as_millis();
     println!(
-        "seed {seed}: {nodes} nodes, layout {layout}, {events} operations, \
+        "seed {seed}: {nodes} nodes, layout {layout}, {events} operations, {appends} on lists, \
          checked in {took} ms, {faults:?}"
     );
     assert!(refused.is_empty(), "seed {seed}: not linearizable: registers {refused:?}");

@@ -1,5 +1,6 @@
-//! What clients did and saw, and whether one register could have answered so.
+//! What clients did and saw, and whether a single copy of the data could have answered so.
 
+use std::fmt::Debug;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -47,28 +48,61 @@ impl SequentialSpec for Register {
     }
 }
 
-/// An operation on a register, from its call to its return; without a return if its outcome is not
-/// known.
+/// An operation of the specification `S`, from its call to its return; without a return if its
+/// outcome is not known.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct Event<S: SequentialSpec> {
+    /// Which object it is on; objects do not depend on each other.
     pub key: usize,
     pub client: usize,
-    pub op: Op,
+    pub op: S::Op,
     pub called: Duration,
-    pub returned: Option<(Duration, Ret)>,
+    pub returned: Option<(Duration, S::Ret)>,
 }
 
 /// Events of all clients.
-pub struct History {
+pub struct History<S: SequentialSpec> {
     start: Instant,
-    pub events: Mutex<Vec<Event>>,
+    pub events: Mutex<Vec<Event<S>>>,
 }
 
-impl History {
-    pub fn new() -> History {
+impl<S> History<S>
+where
+    S: SequentialSpec + Default + Clone,
+    S::Op: Clone + Debug,
+    S::Ret: Clone + Debug + PartialEq,
+{
+    pub fn new() -> History<S> {
         History { start: Instant::now(), events: Mutex::new(Vec::new()) }
     }
 
+    /// Returns the time that passed since the start of the history.
+    pub fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Records an operation that was called at `called` and has just returned or failed.
+    pub fn record(
+        &self,
+        client: usize,
+        key: usize,
+        op: S::Op,
+        called: Duration,
+        ret: Option<S::Ret>,
+    ) {
+        let returned = ret.map(|ret| (self.now(), ret));
+        self.events.lock().unwrap().push(Event { key, client, op, called, returned });
+    }
+
+    /// Returns the objects whose history no single copy could have.
+    pub fn refused(&self) -> Vec<usize> {
+        let events = self.events.lock().unwrap();
+        let keys = events.iter().map(|event| event.key + 1).max().unwrap_or(0);
+        (0..keys).filter(|key| !is_linearizable(&events, *key)).collect()
+    }
+}
+
+impl History<Register> {
     /// Does an operation and records it. Returns whether its outcome is known.
     pub async fn run(
         &self,
@@ -80,7 +114,7 @@ impl History {
     ) -> Result<(), ClientError> {
         let name = format!("register-{key}").into_bytes();
         let text = |value: u64| (value != 0).then(|| value.to_string().into());
-        let called = self.start.elapsed();
+        let called = self.now();
         let result = match op {
             Op::Read => kv.get(&name, read).await.map(|value| {
                 let value = value.map(|value| String::from_utf8(value.to_vec()).unwrap());
@@ -91,27 +125,23 @@ impl History {
                 kv.compare_and_set(name, text(expected), text(value)).await.map(Ret::Compared)
             }
         };
-        let returned = self.start.elapsed();
-        let (is_read, error) = (op == Op::Read, result.as_ref().err().cloned());
+        let error = result.as_ref().err().cloned();
         // A read without an answer says nothing.
-        if !(is_read && error.is_some()) {
-            let returned = result.ok().map(|ret| (returned, ret));
-            self.events.lock().unwrap().push(Event { key, client, op, called, returned });
+        if !(op == Op::Read && error.is_some()) {
+            self.record(client, key, op, called, result.ok());
         }
         error.map_or(Ok(()), Err)
     }
-
-    /// Returns the registers whose history one register could not have.
-    pub fn refused(&self) -> Vec<usize> {
-        let events = self.events.lock().unwrap();
-        let keys = events.iter().map(|event| event.key + 1).max().unwrap_or(0);
-        (0..keys).filter(|key| !is_linearizable(&events, *key)).collect()
-    }
 }
 
-/// Checks the history of one register; registers do not depend on each other.
-fn is_linearizable(events: &[Event], key: usize) -> bool {
-    let events: Vec<&Event> = events.iter().filter(|event| event.key == key).collect();
+/// Checks the history of one object.
+pub fn is_linearizable<S>(events: &[Event<S>], key: usize) -> bool
+where
+    S: SequentialSpec + Default + Clone,
+    S::Op: Clone + Debug,
+    S::Ret: Clone + Debug + PartialEq,
+{
+    let events: Vec<&Event<S>> = events.iter().filter(|event| event.key == key).collect();
     // Moments in order; of two at the same time the call comes first.
     let mut moments: Vec<(Duration, bool, usize)> = Vec::new();
     for (number, event) in events.iter().enumerate() {
@@ -121,7 +151,7 @@ fn is_linearizable(events: &[Event], key: usize) -> bool {
         }
     }
     moments.sort();
-    let mut tester = LinearizabilityTester::new(Register::default());
+    let mut tester = LinearizabilityTester::new(S::default());
     for (_, is_return, number) in moments {
         let event = events[number];
         // A thread waits for its answer: one whose answer never came is another thread.
@@ -142,13 +172,13 @@ fn is_linearizable(events: &[Event], key: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn event(client: usize, op: Op, called: u64, returned: Option<(u64, Ret)>) -> Event {
+    fn event(client: usize, op: Op, called: u64, returned: Option<(u64, Ret)>) -> Event<Register> {
         let at = Duration::from_millis;
         let returned = returned.map(|(time, ret)| (at(time), ret));
         Event { key: 0, client, op, called: at(called), returned }
     }
 
-    fn is_accepted(events: &[Event]) -> bool {
+    fn is_accepted(events: &[Event<Register>]) -> bool {
         is_linearizable(events, 0)
     }
 

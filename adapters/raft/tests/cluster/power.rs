@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::faults::{CLIENTS, READERS, REGISTERS, Rng, client, seeds};
 use crate::history::{History, Op};
+use crate::lists::{self, APPENDERS, appender};
 use crate::processes::{free_port, wait_for};
 
 #[derive(Parser)]
@@ -227,6 +228,11 @@ async fn run(seed: u64) {
             tokio::spawn(client(number, seed, addresses, history, over, reads))
         })
         .collect();
+    let lists = Arc::new(History::new());
+    let appenders = (0..APPENDERS).map(|number| {
+        tokio::spawn(appender(number, seed, site.addresses(), lists.clone(), over.clone()))
+    });
+    let clients: Vec<_> = clients.into_iter().chain(appenders).collect();
     let mut faults = Vec::new();
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_millis(300 + rng.next(300))).await;
@@ -245,7 +251,11 @@ async fn run(seed: u64) {
     site.compare().await;
     let events = history.events.lock().unwrap().len();
     let refused = history.refused();
-    println!("power, seed {seed}: {nodes} nodes, layout {layout}, {events} operations, {faults:?}");
+    let appends = lists::check(&lists, seed);
+    println!(
+        "power, seed {seed}: {nodes} nodes, layout {layout}, {events} operations, \
+         {appends} on lists, {faults:?}"
+    );
     assert!(refused.is_empty(), "seed {seed}: not linearizable: registers {refused:?}");
     assert!(events > 100, "seed {seed}: only {events} operations");
 }

@@ -10,6 +10,8 @@ use minikv_raft::service::Status;
 use minikv_raft::service::tls::Trust;
 use tempfile::TempDir;
 
+use crate::clocks::Clocks;
+
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_minikv-raft");
 
 /// Free ports below those that the system gives out by itself.
@@ -29,6 +31,8 @@ pub struct Cluster {
     home: TempDir,
     pub nodes: Vec<Process>,
     extra: Vec<String>,
+    /// Clocks of the nodes, if they are not the machine's.
+    pub clocks: Option<Clocks>,
 }
 
 pub struct Process {
@@ -42,15 +46,20 @@ impl Cluster {
     /// Starts a cluster and waits for a leader. `extra` are options of each node.
     pub async fn start(nodes: u64, extra: &[&str]) -> Cluster {
         let mut cluster = Cluster::without_nodes(extra);
-        let members: Vec<(u64, String)> = (0..nodes).map(|_| cluster.add()).collect();
-        cluster.client(10).init(&members).await.unwrap();
-        cluster.leader().await;
+        cluster.init(nodes).await;
         cluster
+    }
+
+    /// Starts the nodes of a new cluster and waits for a leader.
+    pub async fn init(&mut self, nodes: u64) {
+        let members: Vec<(u64, String)> = (0..nodes).map(|_| self.add()).collect();
+        self.client(10).init(&members).await.unwrap();
+        self.leader().await;
     }
 
     pub fn without_nodes(extra: &[&str]) -> Cluster {
         let extra = extra.iter().map(ToString::to_string).collect();
-        Cluster { home: tempfile::tempdir().unwrap(), nodes: Vec::new(), extra }
+        Cluster { home: tempfile::tempdir().unwrap(), nodes: Vec::new(), extra, clocks: None }
     }
 
     pub fn dir(&self, id: u64) -> PathBuf {
@@ -73,8 +82,9 @@ impl Cluster {
     pub fn run(&mut self, id: u64) {
         let dir = self.dir(id);
         let node = &mut self.nodes[id as usize - 1];
-        let child = serve(&dir, id, &node.address, &self.extra);
-        node.child = Some(child);
+        let clocks = self.clocks.as_ref().map(|clocks| clocks.environment(id));
+        let environment = clocks.unwrap_or_default();
+        node.child = Some(serve(&dir, id, &node.address, &self.extra, environment));
     }
 
     pub fn is_running(&self, id: u64) -> bool {
@@ -152,11 +162,18 @@ impl Drop for Cluster {
     }
 }
 
-pub fn serve(dir: &Path, id: u64, address: &str, extra: &[String]) -> Child {
+pub fn serve(
+    dir: &Path,
+    id: u64,
+    address: &str,
+    extra: &[String],
+    environment: Vec<(&'static str, String)>,
+) -> Child {
     Command::new(PROGRAM)
         .args(["serve", "--id", &id.to_string(), "--listen", address, "--dir"])
         .arg(dir)
         .args(extra)
+        .envs(environment)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -1,0 +1,81 @@
+//! Clocks of nodes that run too fast or too slowly, or are set while the node runs, by Debian's
+//! `libfaketime`. Without that package, nodes have the machine's clocks.
+
+use std::path::{Path, PathBuf};
+
+use crate::faults::Rng;
+
+const HOUR: i64 = 3600;
+
+/// What the clocks of the nodes show.
+pub struct Clocks {
+    library: PathBuf,
+    /// Directory of the files that say how far a node's wall clock is off.
+    dir: PathBuf,
+    /// Speed of the clocks of each node in percent of the machine's; of those with 100 the wall
+    /// clock can be set.
+    speeds: [u64; 6],
+}
+
+impl Clocks {
+    /// Draws the speeds of clocks. Returns `None` without the library.
+    pub fn new(dir: &Path, rng: &mut Rng) -> Option<Clocks> {
+        let library = library()?;
+        // The lease leaves a tenth for clocks that run at different speeds.
+        let speeds = [(); 6].map(|()| [100, 100, 96, 104][rng.next(4) as usize]);
+        Some(Clocks { library, dir: dir.to_path_buf(), speeds })
+    }
+
+    fn speed(&self, id: u64) -> u64 {
+        self.speeds[(id as usize - 1) % self.speeds.len()]
+    }
+
+    fn file(&self, id: u64) -> PathBuf {
+        self.dir.join(format!("clock-{id}"))
+    }
+
+    /// Sets the wall clock of a node, up to some hours off, unless the node's clocks run at another
+    /// speed. Returns whether it did.
+    pub fn set(&self, id: u64, rng: &mut Rng) -> bool {
+        let hours = rng.next(9) as i64 - 4;
+        if self.speed(id) != 100 {
+            return false;
+        }
+        let file = self.file(id);
+        std::fs::write(file.with_extension("new"), format!("{:+}\n", hours * HOUR)).unwrap();
+        std::fs::rename(file.with_extension("new"), file).unwrap();
+        true
+    }
+
+    /// Returns the environment of a node.
+    pub fn environment(&self, id: u64) -> Vec<(&'static str, String)> {
+        let library = ("LD_PRELOAD", self.library.display().to_string());
+        match self.speed(id) {
+            100 => {
+                let file = self.file(id);
+                if !file.exists() {
+                    std::fs::write(&file, "+0\n").unwrap();
+                }
+                vec![
+                    library,
+                    ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
+                    ("FAKETIME_NO_CACHE", "1".into()),
+                    // Only the wall clock can be set.
+                    ("DONT_FAKE_MONOTONIC", "1".into()),
+                ]
+            }
+            speed => {
+                let factor = format!("+0 x{}.{:02}", speed / 100, speed % 100);
+                vec![library, ("FAKETIME", factor)]
+            }
+        }
+    }
+}
+
+fn library() -> Option<PathBuf> {
+    let mut roots = std::fs::read_dir("/usr/lib").ok()?.flatten();
+    roots.find_map(|root| {
+        let library = root.path().join("faketime/libfaketimeMT.so.1");
+        library.exists().then_some(library)
+    })
+}
