@@ -183,6 +183,23 @@ impl Cluster for Etcd {
     async fn restart(&mut self, node: usize) {
         self.children[node] = self.serve(node);
     }
+
+    async fn kill_follower(&mut self) -> usize {
+        let leader = self.find_leader().await.expect("a leader");
+        let node = (leader + 1) % self.children.len();
+        self.children[node].kill().and_then(|()| self.children[node].wait()).expect("a kill");
+        node
+    }
+
+    async fn applied(&self, node: usize) -> Option<u64> {
+        let http = &self.connections[0];
+        let status = self.call(http, node, "Maintenance/Status", b"").await.ok()?;
+        number(&status, 7)
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.children.iter().map(Child::id).collect()
+    }
 }
 
 impl Drop for Etcd {

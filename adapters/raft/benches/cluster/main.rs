@@ -1,4 +1,5 @@
-//! Synced puts of a cluster on this machine, and how long it is without a leader after a kill; with
+//! Synced puts of a cluster on this machine, how long it is without a leader after a kill, and how
+//! long a node takes to catch up that missed much; with
 //! `--etcd`, those of etcd beside it, in turns, on the same disk; with `--rocksdb FILE`, those of
 //! openraft's own RocksDB store, too, whose followers confirm before they sync.
 //!
@@ -13,8 +14,10 @@
 
 mod etcd;
 mod minikv;
+mod outages;
 mod rocksdb;
 mod table;
+mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +26,10 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 
 use crate::table::Row;
+use crate::usage::Usage;
+
+/// Bytes of the key and the value of a put.
+const PUT_BYTES: u64 = 116;
 
 // Clients take time from the nodes, which they share a machine with.
 #[global_allocator]
@@ -45,6 +52,9 @@ pub struct Args {
     /// Kills of a leader.
     #[arg(long, default_value_t = 3)]
     kills: usize,
+    /// MiB that a node misses before it catches up; 0: none.
+    #[arg(long, default_value_t = 0)]
+    catch_up: u64,
     /// Measure etcd, too, which has to be installed.
     #[arg(long)]
     etcd: bool,
@@ -77,6 +87,12 @@ pub trait Cluster: Sized + Send + Sync + 'static {
     fn kill_leader(&mut self) -> impl Future<Output = usize>;
     /// Starts a node again.
     fn restart(&mut self, node: usize) -> impl Future<Output = ()>;
+    /// Kills a node that is not the leader, and returns its place.
+    fn kill_follower(&mut self) -> impl Future<Output = usize>;
+    /// Returns the index of the last entry that a node has applied; `None` if it does not answer.
+    fn applied(&self, node: usize) -> impl Future<Output = Option<u64>> + Send;
+    /// Returns the ids of the nodes' processes.
+    fn processes(&self) -> Vec<u32>;
 }
 
 pub fn main() {
@@ -107,16 +123,24 @@ pub fn main() {
             }
         }
         table::print(&rows);
-        if args.kills > 0 {
-            failovers::<minikv::Minikv>(&args.layouts[0], &args).await;
-            if args.etcd {
-                failovers::<etcd::Etcd>("etcd", &args).await;
-            }
-            if args.rocksdb.is_some() {
-                failovers::<rocksdb::RocksDb>("rocksdb", &args).await;
-            }
+        outages::<minikv::Minikv>(&args.layouts[0], &args).await;
+        if args.etcd {
+            outages::<etcd::Etcd>("etcd", &args).await;
+        }
+        if args.rocksdb.is_some() {
+            outages::<rocksdb::RocksDb>("rocksdb", &args).await;
         }
     });
+}
+
+/// Measures what the loss of a node costs.
+async fn outages<C: Cluster>(name: &str, args: &Args) {
+    if args.kills > 0 {
+        outages::failovers::<C>(name, args).await;
+    }
+    if args.catch_up > 0 {
+        outages::catch_up::<C>(name, args).await;
+    }
 }
 
 fn home(args: &Args) -> tempfile::TempDir {
@@ -135,6 +159,7 @@ fn key(state: &mut u64) -> Vec<u8> {
 async fn puts<C: Cluster>(name: &str, nodes: usize, clients: usize, args: &Args) -> Row {
     let home = home(args);
     let cluster = Arc::new(C::start(name, nodes, home.path()).await);
+    let before = Usage::of(&cluster.processes());
     let start = Instant::now();
     // A fifth more than is measured, to warm up.
     let length = Duration::from_secs(args.seconds);
@@ -143,45 +168,28 @@ async fn puts<C: Cluster>(name: &str, nodes: usize, clients: usize, args: &Args)
         .map(|client| {
             let cluster = cluster.clone();
             tokio::spawn(async move {
-                let (mut state, mut latencies) = (client as u64 + 1, Vec::new());
+                let (mut state, mut latencies, mut puts) = (client as u64 + 1, Vec::new(), 0);
                 while start.elapsed() < warm + length {
                     let (key, value) = (key(&mut state), vec![b'v'; 100]);
                     let sent = Instant::now();
                     cluster.put(client, key, value).await.expect("a put");
+                    puts += 1;
                     if start.elapsed() > warm {
                         latencies.push(sent.elapsed());
                     }
                 }
-                latencies
+                (latencies, puts)
             })
         })
         .collect();
-    let mut latencies = Vec::new();
+    let (mut latencies, mut puts) = (Vec::new(), 0);
     for task in tasks {
-        latencies.extend(task.await.expect("a client"));
+        let (taken, count) = task.await.expect("a client");
+        latencies.extend(taken);
+        puts += count;
     }
-    Row::new(name, nodes, clients, length, latencies)
-}
-
-/// The longest time between two acknowledged puts of one client around each kill of a leader.
-async fn failovers<C: Cluster>(name: &str, args: &Args) {
-    let home = home(args);
-    let mut cluster = C::start(name, 3, home.path()).await;
-    let mut gaps = Vec::new();
-    let mut state = 1;
-    for _ in 0..args.kills {
-        for _ in 0..50 {
-            cluster.put(0, key(&mut state), vec![b'v'; 100]).await.expect("a put");
-        }
-        let node = cluster.kill_leader().await;
-        let killed = Instant::now();
-        while cluster.put(0, key(&mut state), vec![b'v'; 100]).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            assert!(killed.elapsed() < Duration::from_secs(60), "no leader");
-        }
-        gaps.push(killed.elapsed().as_millis());
-        cluster.restart(node).await;
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    }
-    println!("failover, 3 nodes, {name:<12} ms from the kill to the next put: {gaps:?}");
+    let usage = Usage::of(&cluster.processes());
+    let written =
+        (usage.written - before.written) as f64 / (puts * PUT_BYTES * nodes as u64) as f64;
+    Row::new(name, [nodes, clients], length, latencies, written, usage.peak_memory)
 }

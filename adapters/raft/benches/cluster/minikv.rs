@@ -74,6 +74,24 @@ impl Cluster for Minikv {
     async fn restart(&mut self, node: usize) {
         self.children[node] = self.serve(node);
     }
+
+    async fn kill_follower(&mut self) -> usize {
+        let leader =
+            self.client().status().await.expect("a status").leader.expect("a leader") as usize - 1;
+        let node = (leader + 1) % self.children.len();
+        self.children[node].kill().and_then(|()| self.children[node].wait()).expect("a kill");
+        node
+    }
+
+    async fn applied(&self, node: usize) -> Option<u64> {
+        let (address, deadline) = (&self.addresses[node..=node], Duration::from_millis(500));
+        let client = Client::new(address, &Trust::default(), deadline).expect("a client");
+        client.status().await.ok()?.applied
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.children.iter().map(Child::id).collect()
+    }
 }
 
 impl Drop for Minikv {

@@ -41,6 +41,8 @@ struct Status {
     id: u64,
     leader: Option<u64>,
     term: u64,
+    #[serde(default)]
+    applied: Option<u64>,
 }
 
 impl RocksDb {
@@ -154,6 +156,23 @@ impl Cluster for RocksDb {
 
     async fn restart(&mut self, node: usize) {
         self.children[node] = self.serve(node);
+    }
+
+    async fn kill_follower(&mut self) -> usize {
+        let leader = self.find_leader().await.expect("a leader");
+        let node = (leader + 1) % self.children.len();
+        self.children[node].kill().and_then(|()| self.children[node].wait()).expect("a kill");
+        node
+    }
+
+    async fn applied(&self, node: usize) -> Option<u64> {
+        let http = &self.connections[0];
+        let status = self.call(http, node, Method::GET, "/status", Vec::new()).await.ok()?;
+        serde_json::from_slice::<Status>(&status).ok()?.applied
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        self.children.iter().map(Child::id).collect()
     }
 }
 

@@ -10,15 +10,20 @@ pub struct Row {
     per_second: f64,
     /// Half of the puts took at most this long, 99 %, 99.9 %, and all.
     latencies: [Duration; 4],
+    /// Bytes that a node wrote to its disk for each byte of keys and values.
+    written: f64,
+    /// Memory of the largest node, in bytes.
+    memory: u64,
 }
 
 impl Row {
     pub fn new(
         name: &str,
-        nodes: usize,
-        clients: usize,
+        [nodes, clients]: [usize; 2],
         length: Duration,
         mut latencies: Vec<Duration>,
+        written: f64,
+        memory: u64,
     ) -> Row {
         latencies.sort_unstable();
         let at = |share: f64| {
@@ -31,6 +36,8 @@ impl Row {
             clients,
             per_second: latencies.len() as f64 / length.as_secs_f64(),
             latencies: [at(0.5), at(0.99), at(0.999), at(1.0)],
+            written,
+            memory,
         }
     }
 }
@@ -43,13 +50,15 @@ pub fn median(mut runs: Vec<Row>) -> Option<Row> {
 }
 
 pub fn print(rows: &[Row]) {
-    println!("nodes clients            puts/s    p50 ms    p99 ms  p99.9 ms    max ms");
+    println!(
+        "nodes clients            puts/s    p50 ms    p99 ms  p99.9 ms    max ms  written    MiB"
+    );
     for row in rows {
-        let Row { name, nodes, clients, per_second, latencies } = row;
+        let Row { name, nodes, clients, per_second, latencies, written, memory } = row;
         print!("{nodes:>5} {clients:>7} {name:<8} {per_second:>9.0}");
         for latency in latencies {
             print!(" {:>9.2}", latency.as_secs_f64() * 1e3);
         }
-        println!();
+        println!(" {written:>8.1} {:>6}", memory >> 20);
     }
 }

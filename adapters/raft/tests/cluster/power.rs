@@ -1,8 +1,8 @@
 //! Nodes that lose power: their files are on simulated disks, which forget what was not synced.
 //!
 //! The nodes run in this process and speak HTTP. Each disk has a speed of its own, so that some
-//! nodes have entries long before others. When the power goes, nothing leaves the node any more,
-//! and a random part of what its disk had not synced is gone.
+//! nodes have entries long before others, and some disks fail. When the power goes, nothing leaves
+//! the node any more, and a random part of what its disk had not synced is gone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use minikv::fs::SimFs;
-use minikv::fs::sim::{CrashPlan, OpKind};
+use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv_raft::client::Client;
 use minikv_raft::service::tls::Trust;
 use minikv_raft::service::{Node, NodeOptions, Read};
@@ -130,7 +130,7 @@ impl Site {
         let pause = Duration::from_millis(200 + rng.next(1500));
         let nodes = self.machines.len();
         let victim = rng.next(nodes as u64) as usize;
-        match rng.next(5) {
+        match rng.next(6) {
             0 => {
                 self.machines[victim].lose_power(rng.next(1 << 32));
                 tokio::time::sleep(pause).await;
@@ -154,6 +154,16 @@ impl Site {
             3 => {
                 self.lose_all_power(rng, victim, pause).await;
                 "power of all"
+            }
+            4 => {
+                // The node finds that it cannot write, and stops; then the power goes.
+                let machine = &mut self.machines[victim];
+                machine.disk.inject(disk_error(rng));
+                tokio::time::sleep(pause).await;
+                machine.lose_power(rng.next(1 << 32));
+                machine.disk.clear_faults();
+                machine.start().await;
+                "disk error"
             }
             _ => {
                 // The victim has entries long before the others, and then is away.
@@ -198,6 +208,17 @@ impl Site {
             assert_eq!(first.get_or_insert_with(|| entries.clone()), &entries);
         }
     }
+}
+
+/// Returns an error of one of the next operations of a disk.
+fn disk_error(rng: &mut Rng) -> Fault {
+    let fault = match rng.next(4) {
+        0 => Fault::lost_sync(),
+        1 => Fault::io_error().on(&[OpKind::Sync]),
+        2 => Fault::torn_write(20),
+        _ => Fault::no_space().on(&[OpKind::Write, OpKind::Create]).sticky(),
+    };
+    fault.nth(1 + rng.next(40))
 }
 
 /// Counts panics, of openraft's tasks too: it panics when a log has lost what it had.
