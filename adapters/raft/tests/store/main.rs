@@ -2,4 +2,5 @@
 
 mod common;
 mod crash;
+mod restored;
 mod suite;
