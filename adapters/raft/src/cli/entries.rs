@@ -1,6 +1,6 @@
 //! `put`, `get`, `delete` and `scan`.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use bytes::Bytes;
@@ -81,7 +81,11 @@ pub async fn get(args: &GetArgs) -> Result<ExitCode, String> {
     match value.map_err(|e| e.to_string())? {
         Some(value) => {
             let mut out = std::io::stdout().lock();
-            out.write_all(&value).and_then(|()| out.flush()).map_err(|e| e.to_string())?;
+            let written = match out.is_terminal() {
+                true => writeln!(out, "{}", value.escape_ascii()),
+                false => out.write_all(&value),
+            };
+            written.and_then(|()| out.flush()).map_err(|e| e.to_string())?;
             Ok(ExitCode::SUCCESS)
         }
         None => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::State;
@@ -20,6 +20,10 @@ use crate::service::node::Node;
 
 /// For a new node to catch up.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// A new node that gets in less time what the leader had before has caught up. With a longer one,
+/// writes may wait for as long once it votes.
+const CATCH_UP_ROUND: Duration = Duration::from_millis(300);
 
 /// Nodes by number, with their addresses. Empty: this node alone.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -157,14 +161,34 @@ async fn join(
     }
     let change = async {
         if known.is_none() {
-            node.raft.add_learner(id, BasicNode::new(address), true).await?;
+            node.raft.add_learner(id, BasicNode::new(address), false).await?;
         }
+        caught_up(&node, id).await;
         node.raft.change_membership(ChangeMembers::AddVoterIds([id].into()), false).await?;
         Ok::<(), ApiError>(())
     };
     match tokio::time::timeout(JOIN_TIMEOUT, change).await {
         Ok(result) => result.map(|()| Json(status(&node))),
         Err(_) => Err(ApiError::Unknown("the node has not caught up yet; ask for it again".into())),
+    }
+}
+
+/// Waits until the node `id` lags by less than a round: it has, soon after the beginning of a round,
+/// all that this node had then. A voter that lags more would count towards the quorum, but not help
+/// to make it. Ends early if this node does not lead.
+async fn caught_up(node: &Node, id: u64) {
+    let mut metrics = node.raft.metrics();
+    loop {
+        let (start, last) = (Instant::now(), metrics.borrow().last_log_index);
+        let has_it = metrics.wait_for(|metrics| {
+            let Some(replicated) = &metrics.replication else { return true };
+            let matched = replicated.get(&id).copied().flatten();
+            matched.map(|id| id.index) >= last.max(Some(0))
+        });
+        let leads = has_it.await.is_ok_and(|metrics| metrics.replication.is_some());
+        if !leads || start.elapsed() < CATCH_UP_ROUND {
+            return;
+        }
     }
 }
 

@@ -104,6 +104,18 @@ mod tests {
     }
 
     #[test]
+    fn of_five_voters_two_others_must_have_accepted() {
+        let lease = Lease::new(Duration::from_secs(10));
+        let (vote, start) = (Vote::new_committed(1, 1), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let voters = [BTreeSet::from([1, 2, 3, 4, 5])];
+        lease.accepted(&vote, 2, at(5));
+        assert_eq!(lease.until(&vote, 1, &voters, at(9)), None);
+        lease.accepted(&vote, 3, at(4));
+        assert_eq!(lease.until(&vote, 1, &voters, at(9)), Some(at(4 + 9)));
+    }
+
+    #[test]
     fn a_single_voter_needs_nobody() {
         let lease = Lease::new(Duration::from_secs(10));
         let now = Instant::now();

@@ -27,6 +27,7 @@ impl Store {
         address: &str,
     ) -> Result<LogId<u64>> {
         let fs = options.fs.clone();
+        let dir = &fs.absolute(dir).map_err(Error::file("resolve", dir))?;
         if fs.exists(dir).map_err(Error::file("query", dir))? {
             return Err(Error::Refused(format!("{}: exists already", dir.display())));
         }

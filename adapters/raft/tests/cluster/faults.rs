@@ -258,8 +258,10 @@ async fn the_history_of_a_leader_without_the_check_of_its_lease_is_refused() {
     assert_eq!(status.role, "Leader", "it believes so still");
     let short =
         minikv_raft::client::Client::new(&only, &trust, Duration::from_millis(600)).unwrap();
-    let refused = history.run(&short, 1, 0, Op::Read, Read::Lease).await;
-    assert!(refused.is_err(), "{refused:?}");
+    for read in [Read::Lease, Read::Linearizable] {
+        let refused = history.run(&short, 1, 0, Op::Read, read).await;
+        assert!(refused.is_err(), "{read:?}: {refused:?}");
+    }
     assert_eq!(history.refused(), [0; 0]);
 
     let (status, _) = http(&only[0], "POST", "/test/trust-lease", &[], b"").await.unwrap();

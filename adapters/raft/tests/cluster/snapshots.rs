@@ -1,9 +1,10 @@
 //! Nodes that join, leave, lag and are restored.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use minikv_raft::client::Client;
+use minikv_raft::client::{Client, ClientError};
 use minikv_raft::service::Read;
 use minikv_raft::service::tls::Trust;
 
@@ -85,12 +86,12 @@ async fn a_backup_becomes_a_new_cluster() {
     fill(&cluster.client(20), 150).await;
     let to = cluster.path("backup");
     let nodes = cluster.addresses().join(",");
-    let run = |args: &[&str]| {
-        let output = Command::new(PROGRAM).args(args).output().unwrap();
+    let run = |home: &Path, args: &[&str]| {
+        let output = Command::new(PROGRAM).args(args).current_dir(home).output().unwrap();
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{args:?}: {words}");
     };
-    run(&["backup", "--nodes", &nodes, to.to_str().unwrap()]);
+    run(&cluster.path(""), &["backup", "--nodes", &nodes, "backup"]);
     let layouts = ["one", "two"];
     for layout in layouts {
         let mut restored = Cluster::without_nodes(&SMALL);
@@ -99,19 +100,10 @@ async fn a_backup_becomes_a_new_cluster() {
         restored.kill(id);
         let dir = restored.dir(id);
         let _ = std::fs::remove_dir_all(&dir);
-        let (dir, from) = (dir.display().to_string(), to.display().to_string());
-        run(&[
-            "restore",
-            &from,
-            "--dir",
-            &dir,
-            "--id",
-            "1",
-            "--advertise",
-            &address,
-            "--layout",
-            layout,
-        ]);
+        // With relative names, as one types them.
+        let (home, dir) = (dir.parent().unwrap(), dir.file_name().unwrap().to_str().unwrap());
+        let node = ["--dir", dir, "--id", "1", "--advertise", &address, "--layout", layout];
+        run(home, &[&["restore", to.to_str().unwrap()], &node[..]].concat());
         restored.run(id);
         restored.leader().await;
         let (second, address) = restored.add();
@@ -126,4 +118,25 @@ async fn a_backup_becomes_a_new_cluster() {
             assert_eq!(entries.len(), 150, "node {node}, layout {layout}");
         }
     }
+}
+
+/// A voter that lags counts towards the quorum but cannot help to make it: a cluster of one would
+/// stop.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_cannot_be_reached_does_not_become_a_voter() {
+    let mut cluster = Cluster::start(1, &[]).await;
+    let client = cluster.client(3);
+    client.put("a", "1").await.unwrap();
+    let (id, address) = cluster.add();
+    cluster.kill(id);
+    let joined = client.join(id, &address).await;
+    assert!(matches!(joined, Err(ClientError::Deadline(_))), "{joined:?}");
+    client.put("a", "2").await.unwrap();
+    let status = client.status().await.unwrap();
+    assert_eq!(status.voters, [[1].into()]);
+
+    cluster.run(id);
+    let joined = client.join(id, &address).await.unwrap();
+    assert_eq!(joined.voters, [[1, 2].into()]);
+    client.put("a", "3").await.unwrap();
 }
