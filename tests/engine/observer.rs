@@ -116,6 +116,7 @@ fn assert_ordered(events: &[Event]) {
             }
             EventKind::StallBegan { .. } => assert!(!std::mem::replace(&mut stalled, true)),
             EventKind::StallEnded { .. } => assert!(std::mem::take(&mut stalled)),
+            EventKind::Closed { .. } => assert_eq!(at, events.len() - 1),
             _ => {}
         }
     }
@@ -273,10 +274,48 @@ fn tables_that_this_process_wrote_have_counts() {
     });
     assert_eq!(frozen, Some((14, true)));
     // The flush leaves out the puts that the deletes hide.
-    assert_eq!(counts(events.last().unwrap()), (Some(10), Some(4)));
+    assert_eq!(counts(&events[events.len() - 2]), (Some(10), Some(4)));
     record.0.lock().unwrap().clear();
     drop(Db::open("/db", options()).unwrap());
     assert_eq!(counts(&record.events()[0]), (None, None), "another process may have written it");
+}
+
+#[test]
+fn the_last_event_has_the_statistics_and_the_keys_looked_up() {
+    for closes in [true, false] {
+        let record = Record::default();
+        let db = Db::open("/db", record.on(small().fs(Arc::new(MemFs::new())))).unwrap();
+        (0..700).for_each(|i| db.put(format!("{i}"), [1; 100]).unwrap());
+        for key in ["a", "b", "a"] {
+            db.get(key).unwrap();
+        }
+        let (other, before) = (db.clone(), db.stats());
+        match closes {
+            true => drop((db.close().unwrap(), other)),
+            false => drop((db, other)),
+        }
+        let events = record.events();
+        let EventKind::Opened { path, .. } = &events[0].kind else { panic!("{events:?}") };
+        assert_eq!(path, Path::new("/db"));
+        let grown = events.iter().filter_map(|event| match event.kind {
+            EventKind::MemtableGrew { log, entries, memtable_bytes, log_bytes, .. } => {
+                Some((log, entries, memtable_bytes, log_bytes))
+            }
+            _ => None,
+        });
+        let grown: Vec<_> = grown.collect();
+        assert!((8..=9).contains(&grown.len()) && grown.is_sorted(), "{grown:?}");
+        let Some(EventKind::Closed { stats, looked_up, .. }) =
+            events.last().map(|event| &event.kind)
+        else {
+            panic!("{events:?}")
+        };
+        let counters = |stats: &Stats| (stats.operations, stats.gets, stats.flushes);
+        assert_eq!(counters(stats), counters(&before));
+        assert_eq!(looked_up.iter().map(|key| &**key).collect::<Vec<_>>(), [b"a", b"b", b"a"]);
+        let closed = |event: &&Event| matches!(event.kind, EventKind::Closed { .. });
+        assert_eq!(events.iter().filter(closed).count(), 1);
+    }
 }
 
 #[test]

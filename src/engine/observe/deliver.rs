@@ -33,7 +33,7 @@ struct Queue {
     waiting: VecDeque<Event>,
     /// Number of the next event.
     next: u64,
-    /// Whether the thread ends when no event waits.
+    /// Whether the last event was added, after which the thread ends.
     ends: bool,
 }
 
@@ -49,15 +49,24 @@ impl Observing {
         }
     }
 
+    /// Adds an event, unless the last one was added.
     pub(super) fn push(&self, kind: EventKind) {
+        self.push_and(kind, false);
+    }
+
+    fn push_and(&self, kind: EventKind, ends: bool) {
         let mut queue = self.queue.lock();
+        if queue.ends {
+            return;
+        }
+        queue.ends = ends;
         let number = queue.next;
         queue.next += 1;
         // The time is taken under the lock, so that it ascends with the number.
         let micros = micros_of(self.opened.elapsed());
         queue.waiting.push_back(Event { number, micros, kind });
         drop(queue);
-        self.changed.notify_one();
+        self.changed.notify_all();
     }
 
     pub(super) fn next_job(&self) -> u64 {
@@ -75,10 +84,12 @@ impl Observing {
         Ok(())
     }
 
-    /// Waits until the observer has taken all events, unless it is the observer that calls this.
-    pub(super) fn end(&self) {
-        self.queue.lock().ends = true;
-        self.changed.notify_all();
+    /// Adds the last event. Waits until the observer has taken all events, unless it is the
+    /// observer that calls this.
+    pub(super) fn end(&self, last: impl FnOnce() -> EventKind) {
+        if !self.queue.lock().ends {
+            self.push_and(last(), true);
+        }
         let Some(thread) = self.thread.lock().take() else { return };
         if thread.thread().id() != thread::current().id() {
             // The thread does not panic.

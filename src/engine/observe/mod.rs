@@ -12,11 +12,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::{Error, Result};
 use crate::engine::compact::plan::CompactionKind;
 use crate::engine::stats::metrics::StallCause;
+use crate::engine::stats::property::Stats;
 use crate::engine::version::{TableFile, Version};
 use crate::engine::{Engine, State};
 
@@ -69,8 +71,22 @@ pub enum EventKind {
     /// The database was opened: the first event.
     #[non_exhaustive]
     Opened {
+        /// Directory of the database.
+        path: PathBuf,
         /// All tables.
         tables: Vec<TableInfo>,
+    },
+    /// The memtable has grown: told about every 256 KiB, or four times for each small one.
+    #[non_exhaustive]
+    MemtableGrew {
+        /// Number of entries in the memtable, including tombstones and older versions.
+        entries: u64,
+        /// Memory that the memtable takes, in bytes.
+        memtable_bytes: u64,
+        /// Number of the log.
+        log: u64,
+        /// Size of the records of the log, in bytes.
+        log_bytes: u64,
     },
     /// The memtable was frozen. A new memtable and a new log take its place.
     #[non_exhaustive]
@@ -159,6 +175,15 @@ pub enum EventKind {
         /// How long it waited, in microseconds.
         micros: u64,
     },
+    /// The database was closed: the last event.
+    #[non_exhaustive]
+    Closed {
+        /// The statistics of the database, which now stay.
+        stats: Box<Stats>,
+        /// Keys that gets looked up, oldest first: all if they were few, otherwise a sample of some
+        /// thousands.
+        looked_up: Vec<Box<[u8]>>,
+    },
 }
 
 /// A table of a database, as an [`EventKind`] names it.
@@ -231,7 +256,9 @@ impl Engine {
         let all = |state: &State| {
             state.version.files().map(|(level, file)| TableInfo::of(level, file)).collect()
         };
-        observing.push(EventKind::Opened { tables: all(&self.state.lock()) });
+        let (path, state) = (self.dir.clone(), self.state.lock());
+        observing.push(EventKind::Opened { path, tables: all(&state) });
+        drop(state);
         let started = observing.start(self);
         started.map_err(|error| Error::io("start a thread for", &self.dir, error))
     }
@@ -239,7 +266,10 @@ impl Engine {
     /// Waits until the observer has taken all events. The caller holds no lock.
     pub(crate) fn end_observing(&self) {
         if let Some(observing) = &self.observing {
-            observing.end();
+            observing.end(|| {
+                let (stats, looked_up) = (Box::new(self.stats()), self.reads.sample.keys());
+                EventKind::Closed { stats, looked_up }
+            });
         }
     }
 }

@@ -159,6 +159,7 @@ impl Engine {
         let full = bytes >= self.options.write_buffer_bytes || force;
         if !full && pressure != Pressure::Freeze {
             commit.look_at = next_look(bytes, self.options.write_buffer_bytes);
+            self.observe(|| grew_event(commit));
             self.order_spare_log(bytes);
             self.keep_pace(bytes, pressure);
             return Ok(());
@@ -265,6 +266,15 @@ impl Engine {
             Some(_) => self.wait_for_change(&mut state),
         }
         self.end_stall(state, StallCause::Slowdown, began.elapsed());
+    }
+}
+
+fn grew_event(commit: &CommitState) -> EventKind {
+    EventKind::MemtableGrew {
+        entries: commit.mem.len() as u64,
+        memtable_bytes: commit.mem.bytes() as u64,
+        log: commit.log_number,
+        log_bytes: commit.log.len(),
     }
 }
 

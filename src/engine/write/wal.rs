@@ -219,7 +219,7 @@ impl Engine {
         let mem = Arc::new(Memtable::new(self.reads.order.user(), self.options.write_buffer_bytes));
         let mut state = self.state.lock();
         debug_assert!(Arc::ptr_eq(&state.mem, &commit.mem), "writes go to the state's memtable");
-        state.logs.on_disk.insert(outgoing.number, Some(log_bytes));
+        state.logs.on_disk.insert(outgoing.number, Some(outgoing.log.len()));
         let oldest_log = state.oldest_log();
         let is_done = |outgoing: &mut OutgoingLog| outgoing.number < oldest_log;
         state.logs.done.extend(commit.outgoing.extract_if(.., is_done));
