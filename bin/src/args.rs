@@ -12,6 +12,7 @@ use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Opt
 
 use crate::codec::Format;
 use crate::commands::Command;
+use crate::commands::trace::observed;
 use crate::comparator;
 use crate::definition;
 use crate::error::{CliError, Result, usage};
@@ -199,7 +200,7 @@ impl Global {
 
     /// Returns the library's options for `db`.
     pub fn options(&self, db: &Path) -> Result<Options> {
-        Ok(self.shape.options()?.comparator(self.comparator(db)?))
+        Ok(observed(self.shape.plain_options()?, self.comparator(db)?))
     }
 
     /// Returns the comparator that `--comparator` names or else that of `db`. Returns byte order
@@ -253,8 +254,12 @@ impl Global {
 }
 
 impl Shape {
-    /// Returns the library's options.
+    /// Returns the library's options for a new database.
     pub fn options(&self) -> Result<Options> {
+        Ok(observed(self.plain_options()?, Arc::new(BytewiseComparator)))
+    }
+
+    fn plain_options(&self) -> Result<Options> {
         let mut options = self.filters(Options::default()).preallocate_logs(!self.plain_logs);
         if let Some(kind) = self.compression {
             options = options.compression(kind.to_library()?);
@@ -300,7 +305,7 @@ impl Shape {
     }
 
     /// Fails if a filter layout is given without filters.
-    fn check_filters(&self) -> Result<()> {
+    pub fn check_filters(&self) -> Result<()> {
         match (self.bloom_bits, self.filter_layout) {
             (Some(0), Some(FilterLayout::Table | FilterLayout::Both)) => Err(CliError::Usage(
                 "--bloom-bits 0 writes no filters, so --filter-layout cannot be given too; \

@@ -164,6 +164,16 @@ impl Data {
     /// Puts the entries into `db` in a random order that depends on the seed alone. After each
     /// batch, runs all flushes and compactions that are due.
     pub fn load(&self, db: &Db, seed: u64) -> Result<()> {
+        self.load_and(db, seed, |_| Ok(()))
+    }
+
+    /// Like [`Data::load`]. After each batch, calls `then` with the entry that was put last.
+    pub fn load_and(
+        &self,
+        db: &Db,
+        seed: u64,
+        mut then: impl FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
         let progress = Progress::steps("loading", self.len());
         let order = self.order(seed);
         let mut batch = WriteBatch::new();
@@ -173,6 +183,7 @@ impl Data {
             if (n + 1) % BATCH_ENTRIES == 0 {
                 db.write(std::mem::take(&mut batch))?;
                 db.wait_idle()?;
+                then(i)?;
                 progress.set(n);
             }
         }

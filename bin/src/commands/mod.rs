@@ -27,6 +27,7 @@ mod repair;
 mod restore;
 mod scan;
 mod stats;
+pub mod trace;
 mod verify;
 mod watch;
 
@@ -65,6 +66,7 @@ pub enum Command {
     Inspect(inspect::Args),
     Readamp(readamp::Args),
     Demo(demo::Args),
+    Trace(trace::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -96,6 +98,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Inspect(args) => inspect::run(global, args),
         Command::Readamp(args) => readamp::run(global, args),
         Command::Demo(args) => demo::run(global, args),
+        Command::Trace(args) => trace::run(global, args),
         Command::Bench(args) => bench::run(global, args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),
