@@ -21,6 +21,12 @@ use crate::workload::{Data, Rng};
 const FIRST_ENTRIES: u64 = 1000;
 /// Size of the write buffer, in bytes: small, so that the words fill it several times.
 const WRITE_BUFFER_BYTES: usize = 512 << 10;
+/// Size of the write buffer for a page, in bytes: smaller, so that there is more to see.
+const PAGE_WRITE_BUFFER_BYTES: usize = 256 << 10;
+/// Size of a table for a page, in bytes: as above.
+const PAGE_TABLE_BYTES: u64 = 64 << 10;
+/// Number of entries between two lookups for a page.
+const PAGE_LOOKUP_ENTRIES: u64 = 250;
 const LOOKUPS: u64 = 20_000;
 const SEED: u64 = 1;
 const PRESENT: &str = "filter";
@@ -33,6 +39,8 @@ const ABSENT: &str = "filtre";
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Also write a page that shows the database at work, to this file
+    ///
+    /// The database gets smaller tables then, so that there is more to see.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -49,7 +57,14 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let recorder = args.html.as_ref().map(|_| Recorder::new(0));
     args.html.as_deref().map_or(Ok(()), check_file)?;
     let mut tour = Tour { stdout: Stdout::open()?, dir, recorder };
-    tour.walk(shape.options()?, &data)?;
+    let shown = match args.html.is_some() {
+        true => Shape {
+            write_buffer: Some(global.shape.write_buffer.unwrap_or(PAGE_WRITE_BUFFER_BYTES)),
+            ..shape.clone()
+        },
+        false => shape.clone(),
+    };
+    tour.walk(shown.options()?, &data)?;
     tour.say(format!(
         "\n5. The same {} lookups of present and of absent words, with filters and without:\n",
         thousands(LOOKUPS)
@@ -77,7 +92,10 @@ struct Tour {
 impl Tour {
     fn walk(&mut self, options: Options, data: &Data) -> Result<()> {
         let options = match &self.recorder {
-            Some(recorder) => recorder.observe(options, Arc::new(BytewiseComparator)),
+            Some(recorder) => {
+                let options = options.max_file_bytes(PAGE_TABLE_BYTES);
+                recorder.observe(options, Arc::new(BytewiseComparator))
+            }
             None => options,
         };
         let db = Data::create(&self.dir, options)?;
@@ -92,8 +110,10 @@ impl Tour {
         self.get(&db, &first)?;
 
         self.say("\n2. A full memtable becomes a table; tables are merged into lower levels.\n")?;
-        let mut rng = Rng::new(SEED);
-        data.load_and(&db, SEED, |last| self.record(&db, data, last, &mut rng))?;
+        match &self.recorder {
+            Some(recorder) => load_and_record(&db, data, recorder)?,
+            None => data.load(&db, SEED)?,
+        }
         db.flush()?;
         db.wait_idle()?;
         self.files(&db, &format!("put {}", count(data.len(), "word", "words")))?;
@@ -131,16 +151,6 @@ impl Tour {
         self.say(format!("   {what:<22} log {logs}, {tables}"))
     }
 
-    /// Looks up a word that was just put, any word, and no word, for the page if there will be one.
-    fn record(&self, db: &Db, data: &Data, last: u64, rng: &mut Rng) -> Result<()> {
-        let Some(recorder) = &self.recorder else { return Ok(()) };
-        let any = data.key(rng.below(data.len()));
-        for key in [data.key(last), any, data.one_absent(last, rng)] {
-            recorder.lookup(db.explain(key)?);
-        }
-        Ok(())
-    }
-
     /// Looks up a key and prints the work that the lookup took.
     fn get(&mut self, db: &Db, key: &str) -> Result<()> {
         let (value, trace) = match &self.recorder {
@@ -156,6 +166,20 @@ impl Tour {
         self.say(format!("   {:<22} {value}", format!("get {key}")))?;
         self.say(format!("   {:<22} {}", "", summary(&trace)))
     }
+}
+
+/// Loads the data and looks up words meanwhile: most of them any word, loaded or not, or no word.
+fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
+    let mut rng = Rng::new(SEED);
+    data.load_and(db, SEED, PAGE_LOOKUP_ENTRIES, |last| {
+        let key = match rng.below(8) {
+            0 => data.key(last),
+            1..=4 => data.key(rng.below(data.len())),
+            _ => data.one_absent(last, &mut rng),
+        };
+        recorder.lookup(db.explain(key)?);
+        Ok(())
+    })
 }
 
 /// Returns a description of the work of a get.

@@ -8,7 +8,9 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use minikv::explain::{BlockSource, Explanation, Step, Verdict};
-use minikv::{BytewiseComparator, CompactionKind, Comparator, EventKind, StallCause, TableInfo};
+use minikv::{
+    BytewiseComparator, CompactionKind, Comparator, Error, EventKind, StallCause, TableInfo,
+};
 use serde_json::{Value, json};
 
 use super::recorder::{Lookup, Run, new_tables};
@@ -20,7 +22,8 @@ const MAX_GROWTH_STEPS: usize = 20_000;
 /// Maximum number of characters of a key. Longer ones are shortened in the middle.
 const KEY_CHARS: usize = 160;
 
-/// Returns the document of some runs.
+/// Returns the document of some runs. A lookup has the blocks that it read from the cache and from
+/// files, and as `without` those of the same lookup without filters.
 pub fn document(runs: &[Run]) -> Value {
     json!({ "runs": runs.iter().map(|run| Keys::of(run).run(run)).collect::<Vec<_>>() })
 }
@@ -150,6 +153,7 @@ impl Keys {
                 "t": "compacted", "job": job, "kind": kind_name(*kind), "in": placed(inputs),
                 "to": output_level, "add": placed(outputs), "dropped": entries_dropped,
                 "took": micros, "error": error.as_ref().map(ToString::to_string),
+                "gave_up": matches!(error, Some(Error::Closed)),
             }),
             EventKind::TablesChanged { added, removed, .. } => {
                 json!({ "t": "tables", "add": placed(added), "in": placed(removed) })
@@ -177,7 +181,10 @@ impl Keys {
             "path": told.steps.iter().map(|step| self.step(step)).collect::<Vec<_>>(),
             "cache": total.data_blocks_from_cache,
             "file": total.data_blocks_from_file,
-            "without": told.unfiltered.as_ref().ok().map(|trace| trace.data_blocks()),
+            "without": told.unfiltered.as_ref().ok().map(|trace| {
+                let total = trace.total();
+                [total.data_blocks_from_cache, total.data_blocks_from_file]
+            }),
         })
     }
 

@@ -9,6 +9,7 @@
 
   const thousands = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
   const count = (n, one, many = one + 's') => `${thousands(n)} ${n === 1 ? one : many}`;
+  const sum = (numbers) => numbers.reduce((all, n) => all + n, 0);
   function size(bytes) {
     if (bytes < 1024) return `${bytes} B`;
     const units = ['KiB', 'MiB', 'GiB', 'TiB'];
@@ -45,7 +46,7 @@
       this.stall = null;
       this.sums = {
         flushes: 0, flush_bytes: 0, flush_micros: 0, flush: [0, 0], level0: [0, 0],
-        slowdown: [0, 0], gets: 0, found: 0, cache: 0, file: 0, without: 0, in_memory: 0,
+        slowdown: [0, 0], gets: 0, found: 0, cache: 0, file: 0, without: [0, 0], in_memory: 0,
         dropped_tables: 0,
       };
       this.levels = Array.from({ length: LEVELS }, () => ({
@@ -60,7 +61,7 @@
       copy.mem = { ...this.mem };
       copy.frozen = [...this.frozen];
       copy.sums = { ...this.sums };
-      for (const cause of ['flush', 'level0', 'slowdown']) copy.sums[cause] = [...this.sums[cause]];
+      for (const pair of ['flush', 'level0', 'slowdown', 'without']) copy.sums[pair] = [...this.sums[pair]];
       copy.levels = this.levels.map((level) => ({ ...level }));
       return copy;
     }
@@ -84,7 +85,7 @@
 
     apply(run, step, at) {
       const sums = this.sums;
-      const bytes = (placed) => placed.reduce((sum, [n]) => sum + run.raw.tables[n].bytes, 0);
+      const bytes = (placed) => sum(placed.map(([n]) => run.raw.tables[n].bytes));
       switch (step.t) {
         case 'open': this.add(run, step.add, at); break;
         case 'grew': this.mem = { n: step.n, bytes: step.mem }; this.wal = step.wal; break;
@@ -134,7 +135,8 @@
           sums.found += step.found ? 1 : 0;
           sums.cache += step.cache;
           sums.file += step.file;
-          sums.without += step.without ?? 0;
+          sums.without[0] += step.without?.[0] ?? 0;
+          sums.without[1] += step.without?.[1] ?? 0;
           for (const part of step.path) {
             if (part[0] === 'table') this.heat.set(part[1], (this.heat.get(part[1]) ?? 0) + 1);
             if (part[0] === 'memtable' && part[2] !== null) sums.in_memory += 1;
@@ -201,7 +203,7 @@
           const bar = open.get(step.job);
           open.delete(step.job);
           if (bar) {
-            bars.push({ ...bar, to: at, failed: Boolean(step.error) });
+            bars.push({ ...bar, to: at, failed: Boolean(step.error) && !step.gave_up });
             if (bar.kind === 'compact') lanes[bar.lane] = false;
           }
         }
@@ -225,7 +227,7 @@
   }
 
   function sentence(run, step) {
-    const bytes = (placed) => size(placed.reduce((sum, [n]) => sum + run.raw.tables[n].bytes, 0));
+    const bytes = (placed) => size(sum(placed.map(([n]) => run.raw.tables[n].bytes)));
     switch (step.t) {
       case 'open': return [`The database is opened, with ${count(step.add.length, 'table')}.`, ''];
       case 'grew': return [`Puts fill the log and the memtable: ${count(step.n, 'entry', 'entries')}, ${size(step.mem)} in memory.`, ''];
@@ -243,6 +245,7 @@
         return [`A compaction begins to merge ${from} into level ${step.to}.`, `It reads ${bytes(step.in)}.`];
       }
       case 'compacted': {
+        if (step.gave_up) return ['A compaction is given up, because the database is being closed.', 'The next open begins it anew.'];
         if (step.error) return [`The compaction failed: ${step.error}`, ''];
         if (step.kind === 'move') return [`${count(step.add.length, 'table')} moved to level ${step.to}; no byte was written.`, ''];
         if (step.kind === 'drop') return [`${count(step.in.length, 'table')} went.`, ''];
@@ -268,7 +271,7 @@
     const read = step.cache + step.file;
     const blocks = count(read, 'data block');
     if (step.without === null) return `It read ${blocks}.`;
-    return `It read ${blocks}; without filters it would have read ${thousands(step.without)}.`;
+    return `It read ${blocks}; without filters it would have read ${thousands(sum(step.without))}.`;
   }
 
   // The path of a get, in words.
@@ -350,9 +353,13 @@
   const left = (width) => (width > 600 ? LABELS : 0);
 
   function drawTimeline() {
-    const canvas = byId('line');
     const height = window.innerWidth <= 704 ? 72 : 96;
-    const { paint, width } = fit(canvas, height);
+    const { width } = fit(byId('line'), height);
+    const image = element('canvas');
+    const ratio = window.devicePixelRatio || 1;
+    [image.width, image.height] = [byId('line').width, byId('line').height];
+    const paint = image.getContext('2d');
+    paint.scale(ratio, ratio);
     const from = left(width);
     const n = Math.max(1, run.steps.length - 1);
     const x = (step) => from + (step / n) * (width - from - 1);
@@ -388,13 +395,12 @@
       paint.fillStyle = hasFalsePositive(step) ? colours.bad : step.found ? colours.good : colours.no;
       paint.fillRect(x(get), y('get', 0), 1, y('get', 1) - y('get', 0));
     }
-    timeline = { image: paint.getImageData(0, 0, canvas.width, canvas.height), x, from, width, height };
+    timeline = { image, x, from, width, height };
   }
 
   function drawHead() {
-    const canvas = byId('line');
-    const paint = canvas.getContext('2d');
-    paint.putImageData(timeline.image, 0, 0);
+    const { paint } = fit(byId('line'), timeline.height);
+    paint.drawImage(timeline.image, 0, 0, timeline.width, timeline.height);
     paint.fillStyle = colours.ink;
     paint.fillRect(timeline.x(at) - 1, 0, 2, timeline.height);
   }
@@ -412,13 +418,14 @@
   function drawStage(state) {
     const canvas = byId('stage');
     const wide = canvas.clientWidth > 600;
-    const label = wide ? 108 : 30;
+    const label = wide ? 108 : 48;
+    const top = 20;
     const rowHeight = wide ? 38 : 30;
     const gap = 10;
     const shown = Math.min(run.most.rows, 12);
     const sub = Math.max(6, Math.min(rowHeight - 8, 150 / shown));
     const barHeight = 20;
-    const zero = 3 * (barHeight + gap);
+    const zero = top + 3 * (barHeight + gap);
     const first = Math.max(rowHeight, Math.max(1, run.most.rows) * Math.min(sub, 240 / run.most.rows)) + gap;
     const height = zero + first + run.most.level * (rowHeight + gap) + 6;
     const { paint, width } = fit(canvas, height);
@@ -448,10 +455,10 @@
       paint.fillStyle = inside ? colours.on : colours.ink;
       paint.fillText(text, inside ? label + 8 : label + 8 + span * Math.min(1, part), y + barHeight / 2);
     };
-    bar(wide ? 'Log' : 'Log', 0, state.wal / run.most.wal, colours.log, size(state.wal));
-    bar(wide ? 'Memtable' : 'Mem', barHeight + gap, state.mem.bytes / run.most.mem, colours.mem, `${size(state.mem.bytes)}, ${count(state.mem.n, 'entry', 'entries')}`);
-    const frozenY = 2 * (barHeight + gap);
-    rowLabel(wide ? 'Frozen' : 'Frz', '', frozenY + barHeight / 2);
+    bar('Log', top, state.wal / run.most.wal, colours.log, size(state.wal));
+    bar(wide ? 'Memtable' : 'Mem', top + barHeight + gap, state.mem.bytes / run.most.mem, colours.mem, `${size(state.mem.bytes)}, ${count(state.mem.n, 'entry', 'entries')}`);
+    const frozenY = top + 2 * (barHeight + gap);
+    rowLabel('Frozen', '', frozenY + barHeight / 2);
     state.frozen.forEach((frozen, i) => {
       const w = Math.min(span / Math.max(2, state.frozen.length) - 6, (span / 2) * (frozen.bytes / run.most.mem));
       const from = label + 2 + i * (span / Math.max(2, state.frozen.length));
@@ -486,9 +493,9 @@
       const boxHeight = level === 0 ? Math.min(each - 1, rowHeight) : full;
       byLevel[level].forEach((number, i) => {
         const table = run.raw.tables[number];
-        const top = level === 0 ? y + i * Math.min(each, rowHeight + 1) : y;
+        const boxTop = level === 0 ? y + i * Math.min(each, rowHeight + 1) : y;
         const from = x(table.first);
-        const box = { number, level, x: from, y: top, w: Math.max(2, x(table.last) - from), h: Math.max(2, boxHeight) };
+        const box = { number, level, x: from, y: boxTop, w: Math.max(2, x(table.last) - from), h: Math.max(2, boxHeight) };
         drawBox(paint, box, table, state, busy.has(number), fresh.has(number), font);
         boxes.push(box);
       });
@@ -496,7 +503,7 @@
       y += full + gap;
     }
     const get = lookupShown();
-    if (get) drawPath(paint, get, x(get.key), rowsOf, barHeight + gap + barHeight / 2, font, label, width);
+    if (get) drawPath(paint, get, x(get.key), rowsOf, top + barHeight + gap + barHeight / 2, font, label, width);
   }
 
   function outline(paint, x, y, w, h, colour, dash) {
@@ -669,8 +676,8 @@
     const race = byId('race');
     race.className = 'race';
     race.replaceChildren();
-    const most = Math.max(1, run.end.sums.without, run.end.sums.cache + run.end.sums.file);
-    for (const [name, blocks, kind] of [['with filters', cache + file, 'with'], ['without', without, '']]) {
+    const most = Math.max(1, sum(run.end.sums.without), run.end.sums.cache + run.end.sums.file);
+    for (const [name, blocks, kind] of [['with filters', cache + file, 'with'], ['without', sum(without), '']]) {
       race.append(element('span', name));
       const cell = element('span');
       const strip = element('i', '', kind);
@@ -734,10 +741,11 @@
       for (const name of Object.keys(level)) check(`${name} of level ${i}`, level[name], stats.levels[i][name]);
     });
     if (!run.raw.replay) {
-      check('gets', sums.gets, stats.gets);
-      check('gets that found', sums.found, stats.gets_found);
-      check('blocks from the cache', sums.cache, stats.reads.data_blocks_from_cache);
-      check('blocks from files', sums.file, stats.reads.data_blocks_from_file);
+      // Each lookup was done twice, with filters and without.
+      check('gets', 2 * sums.gets, stats.gets);
+      check('gets that found', 2 * sums.found, stats.gets_found);
+      check('blocks from the cache', sums.cache + sums.without[0], stats.reads.data_blocks_from_cache);
+      check('blocks from files', sums.file + sums.without[1], stats.reads.data_blocks_from_file);
     }
     return wrong;
   }
