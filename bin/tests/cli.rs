@@ -22,6 +22,8 @@ mod indexed_db;
 mod terminal;
 #[path = "cli/trace.rs"]
 mod trace;
+#[path = "cli/tree.rs"]
+mod tree;
 
 const FORMATS: [&str; 3] = ["escaped", "hex", "json"];
 

@@ -27,7 +27,9 @@ mod repair;
 mod restore;
 mod scan;
 mod stats;
+mod top;
 pub mod trace;
+mod tree;
 mod verify;
 mod watch;
 
@@ -55,6 +57,8 @@ pub enum Command {
     Explain(explain::Args),
     Keyspaces(keyspaces::Args),
     Stats(stats::Args),
+    Tree(tree::Args),
+    Top(top::Args),
     Compact(compact::Args),
     Verify(verify::Args),
     Repair(repair::Args),
@@ -87,6 +91,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Explain(args) => explain::run(global, args),
         Command::Keyspaces(args) => keyspaces::run(global, args),
         Command::Stats(args) => stats::run(global, args),
+        Command::Tree(args) => tree::run(global, args),
+        Command::Top(args) => top::run(global, args),
         Command::Compact(args) => compact::run(global, args),
         Command::Verify(args) => verify::run(global, args),
         Command::Repair(args) => repair::run(global, args),
