@@ -113,7 +113,7 @@ pub struct Shape {
     ///
     /// Known are leveldb.BytewiseComparator and idb_cmp1, that of Chromium's IndexedDB. `ignore`
     /// reads a database whose comparator this build does not know, without its key order:
-    /// for verify, stats, dump, and scan without a range.
+    /// for verify, stats, tree, dump, and scan without a range.
     #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub comparator: Option<String>,
 }
@@ -208,7 +208,7 @@ impl Global {
     pub fn comparator(&self, db: &Path) -> Result<Arc<dyn Comparator>> {
         if self.ignores_comparator() {
             return Err(CliError::Usage(
-                "--comparator ignore only works with verify, stats, dump and scan".to_string(),
+                "--comparator ignore only works with verify, stats, tree, dump and scan".to_string(),
             ));
         }
         let Some(name) = &self.shape.comparator else {
@@ -222,7 +222,7 @@ impl Global {
                 }
                 Some(name) => format!(
                     "the database needs {name}, unknown to this build too; --comparator ignore \
-                     reads it without its order (verify, stats, dump, scan)"
+                     reads it without its order (verify, stats, tree, dump, scan)"
                 ),
                 None => "leave --comparator out".to_string(),
             };

@@ -34,8 +34,8 @@ const BAR_COLUMNS: u64 = 30;
 /// writer, such as its reads and its stalls.
 ///
 /// Into a pipe it prints one line for each look, with names of the columns before the first:
-/// seconds, sequence number, writes per second, bytes of the logs, bytes in no table yet, and tables
-/// and bytes of each level.
+/// seconds, sequence number, writes per second, bytes of the logs, bytes in no table yet, and
+/// tables and bytes of each level.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory of the database [default: --db]

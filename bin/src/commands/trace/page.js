@@ -330,6 +330,14 @@
     colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   }
 
+  /// Returns the colour of text on a colour that lets the page's own shine through.
+  function textOn(colour, alpha) {
+    const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    const [over, under] = [parts(colour), parts(colours.paper)];
+    const [r, g, b] = over.map((part, i) => alpha * part + (1 - alpha) * under[i]);
+    return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? '#0d1117' : '#ffffff';
+  }
+
   /// Fits a canvas to its place. Returns its context, in CSS pixels, with width and height.
   function fit(canvas, height) {
     const width = canvas.clientWidth;
@@ -452,7 +460,7 @@
       paint.fillRect(label + 2, y, span * Math.min(1, part), barHeight);
       font(11);
       const inside = span * part > paint.measureText(text).width + 16;
-      paint.fillStyle = inside ? colours.on : colours.ink;
+      paint.fillStyle = inside ? textOn(colour, 1) : colours.ink;
       paint.fillText(text, inside ? label + 8 : label + 8 + span * Math.min(1, part), y + barHeight / 2);
     };
     bar('Log', top, state.wal / run.most.wal, colours.log, size(state.wal));
@@ -517,7 +525,8 @@
 
   function drawBox(paint, box, table, state, busy, fresh, font) {
     const age = (at - state.born.get(box.number)) / Math.max(1, run.steps.length / 3);
-    paint.globalAlpha = 1 - 0.55 * Math.min(1, age);
+    const alpha = 1 - 0.55 * Math.min(1, age);
+    paint.globalAlpha = alpha;
     paint.fillStyle = colours[`l${box.level}`];
     paint.fillRect(box.x, box.y, box.w, box.h);
     paint.globalAlpha = 1;
@@ -538,7 +547,7 @@
     const letter = { block: 'B', table: 'T', both: 'BT', none: '–' }[table.filter] ?? '?';
     const text = `${box.number} · ${size(table.bytes)}`;
     const middle = box.y + box.h / 2 - (heat ? 1 : 0);
-    paint.fillStyle = age > 0.5 ? colours.ink : colours.on;
+    paint.fillStyle = textOn(colours[`l${box.level}`], alpha);
     const room = box.w - paint.measureText(letter).width - 14;
     if (room > paint.measureText(text).width) paint.fillText(text, box.x + 5, middle);
     else if (room > paint.measureText(String(box.number)).width) paint.fillText(box.number, box.x + 5, middle);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use minikv::explain::Explanation;
@@ -20,6 +20,8 @@ use crate::table_file::open_table;
 #[derive(Clone)]
 pub struct Recorder {
     runs: Arc<Mutex<Vec<Run>>>,
+    /// Notified when a run begins.
+    begun: Arc<Condvar>,
     /// Maximum number of lookups to make when a database is closed.
     most_lookups: usize,
 }
@@ -57,7 +59,7 @@ pub struct Filters {
 
 impl Recorder {
     pub fn new(most_lookups: usize) -> Recorder {
-        Recorder { runs: Arc::default(), most_lookups }
+        Recorder { runs: Arc::default(), begun: Arc::default(), most_lookups }
     }
 
     fn runs(&self) -> MutexGuard<'_, Vec<Run>> {
@@ -92,6 +94,7 @@ impl Recorder {
             stats: None,
             opened: Instant::now(),
         });
+        self.begun.notify_all();
         runs.len() - 1
     }
 
@@ -119,7 +122,10 @@ impl Recorder {
 
     /// Records a lookup in the database that was opened last.
     pub fn lookup(&self, explanation: Explanation) {
-        if let Some(run) = self.runs().last_mut() {
+        // The open may not have been told yet.
+        let begun = self.begun.wait_while(self.runs(), |runs| runs.is_empty());
+        let mut runs = begun.unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(run) = runs.last_mut() {
             let micros = run.opened.elapsed().as_micros() as u64;
             run.lookups.push(Lookup { micros, explanation });
         }
