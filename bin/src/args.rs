@@ -208,7 +208,8 @@ impl Global {
     pub fn comparator(&self, db: &Path) -> Result<Arc<dyn Comparator>> {
         if self.ignores_comparator() {
             return Err(CliError::Usage(
-                "--comparator ignore only works with verify, stats, tree, dump and scan".to_string(),
+                "--comparator ignore only works with verify, stats, tree, dump and scan"
+                    .to_string(),
             ));
         }
         let Some(name) = &self.shape.comparator else {
