@@ -38,6 +38,7 @@
 //!   may have a time to live: [`Db::expiring_keyspace`].
 //! - Bloom filters by block and filters by table, and counters of what they save:
 //!   [`Db::get_traced`], [`Stats`].
+//! - Events of flushes, compactions and stalls, for an observer: [`Options::observer`].
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //!
@@ -57,7 +58,7 @@
 //! [`Db`] is `Send + Sync` and cheap to clone; every method but [`Db::close`] takes `&self`. Reads
 //! take no lock that a write or a compaction holds for long. Concurrent writes share a log record
 //! and a sync. Each open database has three threads in the background, unless it shares them
-//! ([`Resources`]): one flushes, two compact.
+//! ([`Resources`]): one flushes, two compact. One more calls the [`Observer`], if there is one.
 //! There is no async interface: calls may wait for the disk, so use `spawn_blocking` or the like.
 //!
 //! # Limits

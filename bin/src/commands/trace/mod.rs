@@ -62,6 +62,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let recorder = RECORDER.get_or_init(|| Recorder::new(args.lookups as usize));
     let outcome = super::run(cli);
     if recorder.is_empty() {
+        if std::fs::metadata(&args.html).is_ok_and(|page| page.len() == 0) {
+            let _ = std::fs::remove_file(&args.html);
+        }
         outcome?;
         return Err(CliError::Usage(
             "the command opened no database for writing: there is nothing to show".to_string(),

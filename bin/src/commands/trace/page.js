@@ -254,7 +254,7 @@
       }
       case 'tables': return [`Tables were ingested or dropped: ${step.add.length} new, ${step.in.length} gone.`, ''];
       case 'stall': return ['A writer has to wait.', stallReason(step.why)];
-      case 'stalled': return [`The writer goes on after ${time(step.took)}.`, stallReason(step.why)];
+      case 'stalled': return [`The writer goes on after ${time(step.took)}.`, step.why === 'slowdown' ? 'It was held back, so that it need not stop later.' : ''];
       case 'get': return [`A get of ${quoted(run.key(step.key))} ${step.found ? 'finds its value' : 'finds nothing'}.`, cost(step)];
       case 'close': return ['The database is closed. This is the end of the run.', ''];
       default: return ['', ''];
@@ -264,7 +264,7 @@
   function stallReason(why) {
     if (why === 'flush') return 'Two frozen memtables wait for their flush.';
     if (why === 'level0') return 'Level 0 is full.';
-    return 'It is slowed down a little, so that it need not stop.';
+    return 'It is held back a little, so that it need not stop later.';
   }
 
   function cost(step) {
@@ -816,6 +816,7 @@
   function pause() {
     playing = null;
     byId('play').textContent = '▶ Play';
+    byId('now').setAttribute('aria-live', 'polite');
   }
 
   function play() {
@@ -823,6 +824,7 @@
     if (at >= run.steps.length - 1) goTo(0);
     playing = { time: performance.now(), exact: at };
     byId('play').textContent = '❚❚ Pause';
+    byId('now').setAttribute('aria-live', 'off');
     requestAnimationFrame(tick);
   }
 
