@@ -78,6 +78,7 @@ struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.workers.get_mut().stop(&self.engine);
+        self.engine.end_observing();
     }
 }
 

@@ -38,6 +38,7 @@
 //!   may have a time to live: [`Db::expiring_keyspace`].
 //! - Bloom filters by block and filters by table, and counters of what they save:
 //!   [`Db::get_traced`], [`Stats`].
+//! - Events of flushes, compactions and stalls, for an observer: [`Options::observer`].
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //!
@@ -57,7 +58,7 @@
 //! [`Db`] is `Send + Sync` and cheap to clone; every method but [`Db::close`] takes `&self`. Reads
 //! take no lock that a write or a compaction holds for long. Concurrent writes share a log record
 //! and a sync. Each open database has three threads in the background, unless it shares them
-//! ([`Resources`]): one flushes, two compact.
+//! ([`Resources`]): one flushes, two compact. One more calls the [`Observer`], if there is one.
 //! There is no async interface: calls may wait for the disk, so use `spawn_blocking` or the like.
 //!
 //! # Limits
@@ -128,11 +129,13 @@ pub use bytes::Bytes;
 pub use db::{Db, ReadOnlyDb};
 pub use dialect::indexed_db::IndexedDbComparator;
 pub use engine::compact::filter::CompactionDecision;
+pub use engine::compact::plan::CompactionKind;
 pub use engine::delete_range::DeletedRange;
 pub use engine::follow::Refreshed;
 pub use engine::follow::changes::Changes;
 pub use engine::follow::poll::Follow;
 pub use engine::health::{Health, HealthState};
+pub use engine::observe::{Event, EventKind, Observer, TableInfo};
 pub use engine::open::replay::{LostLog, Recovery};
 pub use engine::options::{FilterLayout, Options, ReadOptions, WriteOptions};
 pub use engine::read::cursor::Cursor;

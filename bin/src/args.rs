@@ -12,6 +12,7 @@ use minikv::{BloomFilterPolicy, BytewiseComparator, Comparator, Compression, Opt
 
 use crate::codec::Format;
 use crate::commands::Command;
+use crate::commands::trace::observed;
 use crate::comparator;
 use crate::definition;
 use crate::error::{CliError, Result, usage};
@@ -112,7 +113,7 @@ pub struct Shape {
     ///
     /// Known are leveldb.BytewiseComparator and idb_cmp1, that of Chromium's IndexedDB. `ignore`
     /// reads a database whose comparator this build does not know, without its key order:
-    /// for verify, stats, dump, and scan without a range.
+    /// for verify, stats, tree, dump, and scan without a range.
     #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub comparator: Option<String>,
 }
@@ -199,7 +200,7 @@ impl Global {
 
     /// Returns the library's options for `db`.
     pub fn options(&self, db: &Path) -> Result<Options> {
-        Ok(self.shape.options()?.comparator(self.comparator(db)?))
+        Ok(observed(self.shape.plain_options()?, self.comparator(db)?))
     }
 
     /// Returns the comparator that `--comparator` names or else that of `db`. Returns byte order
@@ -207,7 +208,8 @@ impl Global {
     pub fn comparator(&self, db: &Path) -> Result<Arc<dyn Comparator>> {
         if self.ignores_comparator() {
             return Err(CliError::Usage(
-                "--comparator ignore only works with verify, stats, dump and scan".to_string(),
+                "--comparator ignore only works with verify, stats, tree, dump and scan"
+                    .to_string(),
             ));
         }
         let Some(name) = &self.shape.comparator else {
@@ -221,7 +223,7 @@ impl Global {
                 }
                 Some(name) => format!(
                     "the database needs {name}, unknown to this build too; --comparator ignore \
-                     reads it without its order (verify, stats, dump, scan)"
+                     reads it without its order (verify, stats, tree, dump, scan)"
                 ),
                 None => "leave --comparator out".to_string(),
             };
@@ -253,8 +255,12 @@ impl Global {
 }
 
 impl Shape {
-    /// Returns the library's options.
+    /// Returns the library's options for a new database.
     pub fn options(&self) -> Result<Options> {
+        Ok(observed(self.plain_options()?, Arc::new(BytewiseComparator)))
+    }
+
+    fn plain_options(&self) -> Result<Options> {
         let mut options = self.filters(Options::default()).preallocate_logs(!self.plain_logs);
         if let Some(kind) = self.compression {
             options = options.compression(kind.to_library()?);
@@ -300,7 +306,7 @@ impl Shape {
     }
 
     /// Fails if a filter layout is given without filters.
-    fn check_filters(&self) -> Result<()> {
+    pub fn check_filters(&self) -> Result<()> {
         match (self.bloom_bits, self.filter_layout) {
             (Some(0), Some(FilterLayout::Table | FilterLayout::Both)) => Err(CliError::Usage(
                 "--bloom-bits 0 writes no filters, so --filter-layout cannot be given too; \

@@ -66,7 +66,7 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
         "db" => !matches!(name, "inspect" | "completions" | "man"),
         "comparator" => !matches!(
             name,
-            "destroy" | "bench" | "demo" | "readamp" | "inspect" | "completions" | "man"
+            "destroy" | "bench" | "demo" | "readamp" | "trace" | "inspect" | "completions" | "man"
         ),
         "format" if name == "get" => {
             let help = "Print one value a line in this format, even if stdout is not a terminal";

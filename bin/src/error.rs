@@ -146,7 +146,7 @@ fn db_message(error: &DbError) -> String {
             "; leave --comparator out"
         }
         DbError::Unsupported { what, .. } if *what == "comparator" => {
-            "; `--comparator ignore` reads it without its order (verify, stats, dump, scan)"
+            "; `--comparator ignore` reads it without its order (verify, stats, tree, dump, scan)"
         }
         DbError::Unsupported { what, name, .. } if *what == "compression" && name == "zstd" => {
             "; build minikv with `--features zstd`"

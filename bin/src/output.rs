@@ -23,6 +23,13 @@ pub fn stdout_is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
+/// Returns the width of the terminal that shows stdout, if it is one.
+pub fn stdout_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    // Some terminals do not say.
+    Some(if size.ws_col == 0 { COLUMNS_WITH_BAR } else { size.ws_col }.into())
+}
+
 /// Prints one line to stderr. Errors are ignored.
 pub fn say(line: impl AsRef<str>) {
     let _ = writeln!(io::stderr(), "{}", line.as_ref());

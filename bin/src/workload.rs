@@ -164,15 +164,28 @@ impl Data {
     /// Puts the entries into `db` in a random order that depends on the seed alone. After each
     /// batch, runs all flushes and compactions that are due.
     pub fn load(&self, db: &Db, seed: u64) -> Result<()> {
+        self.load_and(db, seed, BATCH_ENTRIES, |_| Ok(()))
+    }
+
+    /// Like [`Data::load`], in batches of `batch_entries`. After each, calls `then` with the entry
+    /// that was put last.
+    pub fn load_and(
+        &self,
+        db: &Db,
+        seed: u64,
+        batch_entries: u64,
+        mut then: impl FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
         let progress = Progress::steps("loading", self.len());
         let order = self.order(seed);
         let mut batch = WriteBatch::new();
         for n in 0..self.len() {
             let i = order.as_ref().map_or(n, |order| u64::from(order[n as usize]));
             batch.put(self.key(i), self.value(i));
-            if (n + 1) % BATCH_ENTRIES == 0 {
+            if (n + 1) % batch_entries == 0 {
                 db.write(std::mem::take(&mut batch))?;
                 db.wait_idle()?;
+                then(i)?;
                 progress.set(n);
             }
         }

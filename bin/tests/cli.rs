@@ -12,12 +12,18 @@ use std::sync::Arc;
 use minikv::{Comparator, Db, IndexedDbComparator, Options};
 use tempfile::TempDir;
 
+#[path = "cli/browser.rs"]
+mod browser;
 #[path = "cli/commands.rs"]
 mod commands;
 #[path = "cli/indexed_db.rs"]
 mod indexed_db;
 #[path = "cli/terminal.rs"]
 mod terminal;
+#[path = "cli/trace.rs"]
+mod trace;
+#[path = "cli/tree.rs"]
+mod tree;
 
 const FORMATS: [&str; 3] = ["escaped", "hex", "json"];
 

@@ -11,13 +11,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::compact::retention::Retention;
 use crate::engine::memtable::Memtable;
+use crate::engine::observe::{EventKind, TableInfo};
 use crate::engine::resources::pool::Lane;
+use crate::engine::stats::metrics::micros_of;
 use crate::engine::table_writer::{TableOutput, Target};
 use crate::engine::throttle::Meter;
 use crate::engine::version::tombstones::EntryCounts;
@@ -68,6 +71,25 @@ pub(crate) fn write_table(
     synced.inspect_err(|_| drop(target.fs.remove(&target.path(number))))
 }
 
+/// A flush under way.
+struct Job {
+    /// Its number in events.
+    number: u64,
+    began: Instant,
+}
+
+impl Job {
+    fn ended_event(
+        &self,
+        table: Option<TableInfo>,
+        took: Duration,
+        error: Option<&Error>,
+    ) -> EventKind {
+        let (job, micros, error) = (self.number, micros_of(took), error.cloned());
+        EventKind::FlushEnded { job, table, micros, error }
+    }
+}
+
 impl Engine {
     /// Flushes the oldest frozen memtable. The caller has set `state.flushing`.
     ///
@@ -81,21 +103,31 @@ impl Engine {
         };
         let Some(oldest) = oldest else { return Ok(()) };
         self.trash.check_directory()?;
-        let began = Instant::now();
+        let job = Job { number: self.next_job(), began: Instant::now() };
+        let entries = oldest.mem.len() as u64;
+        self.observe(|| EventKind::FlushBegan { job: job.number, entries });
+        let flushed = self.write_and_replace(&oldest, &job);
+        if let Err(error) = &flushed {
+            self.observe(|| job.ended_event(None, job.began.elapsed(), Some(error)));
+        }
+        flushed
+    }
+
+    fn write_and_replace(&self, oldest: &Frozen, job: &Job) -> Result<()> {
         let progress = self.pace.flush(oldest.bytes);
         // An empty memtable becomes no table, but its logs are removed all the same.
         let (new_file, counts) = match oldest.mem.is_empty() {
             true => (None, None),
             false => {
-                let (file, counts) = self.write_frozen(&oldest, &progress)?;
+                let (file, counts) = self.write_frozen(oldest, &progress)?;
                 let written = (file.number, counts);
                 (Some(file), Some(written))
             }
         };
         let file_bytes = new_file.as_ref().map_or(0, |file| file.file_bytes);
-        let keep = self.logs_to_keep(&oldest);
-        let done = self.replace_oldest(&oldest, new_file, counts, progress)?;
-        self.metrics.flush(file_bytes, began.elapsed());
+        let keep = self.logs_to_keep(oldest);
+        let (done, took) = self.replace_oldest(oldest, job, new_file, counts, progress)?;
+        self.metrics.flush(file_bytes, took);
         self.changed.notify_all();
         self.reads.work.give();
         self.remove_logs(done.into_keys(), keep);
@@ -103,17 +135,19 @@ impl Engine {
     }
 
     /// Puts the table `new_file` in the place of the `oldest` frozen memtable, in the MANIFEST and
-    /// in the state. Returns the logs whose records are all in tables by then.
+    /// in the state. Returns the logs whose records are all in tables by then, and how long the
+    /// flush took.
     ///
     /// # Errors
     /// I/O errors of the MANIFEST; the memtable stays.
     fn replace_oldest(
         &self,
         oldest: &Frozen,
+        job: &Job,
         new_file: Option<NewFile>,
         counts: Option<(u64, EntryCounts)>,
         progress: FlushProgress<'_>,
-    ) -> Result<BTreeMap<u64, Option<u64>>> {
+    ) -> Result<(BTreeMap<u64, Option<u64>>, Duration)> {
         let table = new_file.as_ref().map(|file| name::table_name(file.number));
         let mut manifest = self.manifest.lock();
         let log_number = {
@@ -145,8 +179,13 @@ impl Engine {
         let done = std::mem::replace(&mut state.logs.on_disk, live);
         debug_assert_eq!(log_number, state.oldest_log(), "logs of memtables stay");
         progress.done();
+        let took = job.began.elapsed();
+        self.observe(|| {
+            let table = TableInfo::named(&state.version, 0, counts.map(|(number, _)| number));
+            job.ended_event(table.into_iter().next(), took, None)
+        });
         self.show(&state);
-        Ok(done)
+        Ok((done, took))
     }
 
     /// Writes a table of `frozen` and reports the progress to the pace of writes. Returns the table

@@ -299,6 +299,12 @@ impl Engine {
     /// # Errors
     /// I/O errors of the log, or the error that stopped writes before.
     pub(crate) fn close(&self) -> Result<()> {
+        let closed = self.close_log();
+        self.end_observing();
+        closed
+    }
+
+    fn close_log(&self) -> Result<()> {
         let mut commit = self.commit.lock();
         if self.has_failed.swap(true, Relaxed) {
             return match &self.state.lock().lifecycle.failed {

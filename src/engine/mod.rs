@@ -9,6 +9,7 @@
 //! | `read/` | views, gets and cursors |
 //! | `version/` | which tables are current, the MANIFEST that records it, obsolete files |
 //! | `compact/` | picks tables to merge, and merges them |
+//! | `observe/` | events of flushes, compactions and stalls, for a program's observer |
 //! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
 //! | `state` | what the state lock guards |
@@ -47,7 +48,8 @@
 //! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`,
 //! `ReadTotals::shared`, the free numbers of threads (`stats/totals`), `LookupSample::kept`, the
 //! leaves of a memtable's sorted part, the record of a transaction's reads, the queues of a pool,
-//! what a limit of I/O has counted, and `Engine::inline`.
+//! what a limit of I/O has counted, the queue of events and the handle of the observer's thread,
+//! and `Engine::inline`.
 //! The filesystems have locks of their own, which come after all others and have no rank.
 //!
 //! A get takes none of them, unless it opens a table or adds a block to the cache.
@@ -67,6 +69,7 @@ use std::sync::Arc;
 
 use crate::base::sync::atomic::AtomicBool;
 use crate::base::sync::{Condvar, Mutex};
+use crate::engine::observe::Observing;
 use crate::engine::open::replay::Recovery;
 use crate::engine::options::Options;
 use crate::engine::read::view::ReadState;
@@ -89,6 +92,7 @@ pub(crate) mod follow;
 pub(crate) mod health;
 pub(crate) mod ingest;
 pub mod memtable;
+pub(crate) mod observe;
 pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod read;
@@ -140,6 +144,8 @@ pub(crate) struct Engine {
     /// Deterministic mode for tests (`Options::inline_background`): instead of background threads,
     /// the PRNG that decides when a writer runs background work.
     inline: Option<Mutex<u64>>,
+    /// Events for the observer, if there is one.
+    observing: Option<Observing>,
     /// State of reads; outlives the engine in snapshots and cursors. It holds the lock of the
     /// directory, so it is the last field: logs are truncated to their records when they are
     /// dropped, and until then no other process may write to them.

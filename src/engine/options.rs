@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use crate::base::clock::Clock;
 use crate::base::{BytewiseComparator, Comparator, Error, Result};
 use crate::engine::compact::filter::{CompactionDecision, CompactionFilter};
+use crate::engine::observe::{Observed, Observer};
 use crate::engine::read::snapshot::Snapshot;
 use crate::engine::resources::Resources;
 use crate::filter::keyspace::KeyspacePrefixes;
@@ -52,6 +53,7 @@ pub struct Options {
     /// The extractors of keyspaces, with the keyspaces' names.
     keyspace_prefixes: Vec<(Vec<u8>, Arc<dyn PrefixExtractor>)>,
     pub(crate) compaction_filter: Option<CompactionFilter>,
+    pub(crate) observer: Option<Observed>,
     pub(crate) resources: Resources,
     pub(crate) reuse_logs: bool,
     pub(crate) preallocate_logs: bool,
@@ -123,6 +125,7 @@ impl Default for Options {
             outer_prefix: None,
             keyspace_prefixes: Vec::new(),
             compaction_filter: None,
+            observer: None,
             resources: Resources::default(),
             reuse_logs: false,
             preallocate_logs: true,
@@ -437,6 +440,46 @@ impl Options {
         filter: impl Fn(&[u8], &[u8]) -> CompactionDecision + Send + Sync + 'static,
     ) -> Options {
         self.compaction_filter = Some(CompactionFilter::new(filter));
+        self
+    }
+
+    /// Observer of the database's flushes, compactions, changes of tables, and waiting writers.
+    /// Default: none.
+    ///
+    /// ```
+    /// use minikv::{Db, Event, EventKind, Options};
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// let flushed_bytes = Arc::new(AtomicU64::new(0));
+    /// let counter = flushed_bytes.clone();
+    /// let options = Options::default().create_if_missing(true).observer(move |event: &Event| {
+    ///     if let EventKind::FlushEnded { table: Some(table), .. } = &event.kind {
+    ///         counter.fetch_add(table.file_bytes, Relaxed);
+    ///     }
+    /// });
+    /// let db = Db::open(dir.path(), options)?;
+    /// db.put("apple", "red")?;
+    /// db.flush()?;
+    /// let counted = db.stats().flush_bytes;
+    /// db.close()?;
+    /// assert_eq!(flushed_bytes.load(Relaxed), counted);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// The database calls the observer from a thread of its own, for one event after the other,
+    /// without holding a lock: the observer may use the database (one that owns a clone of the `Db`
+    /// keeps it open until [`Db::close`]). The database does not wait for it, so events take memory
+    /// until the observer has taken them. When [`Db::close`] returns, or the last clone of the `Db`
+    /// is dropped, it has taken all of them. If it panics, the database
+    /// takes no more writes until [`Db::resume`], and the next event is delivered nevertheless.
+    ///
+    /// [`Db::close`]: crate::Db::close
+    /// [`Db::resume`]: crate::Db::resume
+    #[must_use]
+    pub fn observer(mut self, observer: impl Observer) -> Options {
+        self.observer = Some(Observed(Arc::new(observer)));
         self
     }
 

@@ -21,8 +21,9 @@ use std::sync::Arc;
 
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
+use crate::engine::observe::{EventKind, TableInfo};
 use crate::engine::version::tombstones::EntryCounts;
-use crate::engine::version::{KeyRange, TableFile};
+use crate::engine::version::{KeyRange, TableFile, Version};
 use crate::engine::write::CommitState;
 use crate::engine::write::wal::empty_batch;
 use crate::engine::{Engine, State};
@@ -169,11 +170,20 @@ impl Engine {
         let mut state = self.state.lock();
         state.compactions.forget_dropped(&version);
         state.version = version;
+        self.observe(|| changed(&state.version, change));
         debug_assert_eq!(state.check(), Ok(()));
         let lost_after = (!change.drop.is_empty()).then_some(0);
         self.reads.show_view(state.view(), lost_after, Some(seq));
         Ok(())
     }
+}
+
+/// Returns the event of a change that led to `version`.
+fn changed(version: &Version, change: &TableChange) -> EventKind {
+    let added = change.add.iter().map(|table| (table.file.level, table.file.number));
+    let added = added.flat_map(|(level, number)| TableInfo::named(version, level, [number]));
+    let removed = change.drop.iter().map(|(level, file)| TableInfo::of(*level, file));
+    EventKind::TablesChanged { added: added.collect(), removed: removed.collect() }
 }
 
 /// Returns the closed range of a table's user keys.

@@ -33,6 +33,7 @@ impl Workers {
     /// An I/O error if the system cannot start another thread.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Workers> {
         let mut workers = Workers::default();
+        engine.start_observing()?;
         if engine.inline.is_some() {
             return Ok(workers);
         }
@@ -51,6 +52,7 @@ impl Workers {
             }
             Err(error) => {
                 workers.stop(engine);
+                engine.end_observing();
                 Err(Error::io("start a thread for", &engine.dir, error))
             }
         }

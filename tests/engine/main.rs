@@ -11,6 +11,7 @@ mod filters;
 mod ingest;
 mod keyspaces;
 mod logs;
+mod observer;
 mod panics;
 mod reads;
 mod recovery;

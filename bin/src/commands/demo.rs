@@ -1,24 +1,32 @@
 //! `minikv demo`: follows real data through log, memtable and tables, and a get through filters.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use minikv::{Db, Options, ReadTrace, WriteBatch};
+use minikv::{BytewiseComparator, Db, Options, ReadTrace, WriteBatch};
 
 use super::readamp::{
     show_levels, tables_per_level, {self},
 };
 use super::stats::Files;
+use super::trace::{Recorder, check_file};
 use super::{count, size, thousands};
 use crate::args::{Global, Shape};
 use crate::codec::Format;
 use crate::error::Result;
 use crate::output::Stdout;
 use crate::scratch::Scratch;
-use crate::workload::Data;
+use crate::workload::{Data, Rng};
 
 const FIRST_ENTRIES: u64 = 1000;
 /// Size of the write buffer, in bytes: small, so that the words fill it several times.
 const WRITE_BUFFER_BYTES: usize = 512 << 10;
+/// Size of the write buffer for a page, in bytes: smaller, so that there is more to see.
+const PAGE_WRITE_BUFFER_BYTES: usize = 256 << 10;
+/// Size of a table for a page, in bytes: as above.
+const PAGE_TABLE_BYTES: u64 = 64 << 10;
+/// Number of entries between two lookups for a page.
+const PAGE_LOOKUP_ENTRIES: u64 = 250;
 const LOOKUPS: u64 = 20_000;
 const SEED: u64 = 1;
 const PRESENT: &str = "filter";
@@ -29,9 +37,15 @@ const ABSENT: &str = "filtre";
 /// Loads them into a temporary database, or into --db, which must be new and is kept. Shows where
 /// they are, looks one up, and measures what filters save.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Also write a page that shows the database at work, to this file
+    ///
+    /// The database gets smaller tables then, so that there is more to see.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
 
-pub fn run(global: &Global, _args: Args) -> Result<()> {
+pub fn run(global: &Global, args: Args) -> Result<()> {
     let shape = Shape {
         write_buffer: Some(global.shape.write_buffer.unwrap_or(WRITE_BUFFER_BYTES)),
         ..global.shape.clone()
@@ -40,13 +54,26 @@ pub fn run(global: &Global, _args: Args) -> Result<()> {
     let dir = global.db.clone().unwrap_or(scratch.path().join("db"));
     super::check_parent(&dir)?;
     let data = Data::words()?;
-    let mut tour = Tour { stdout: Stdout::open()?, dir };
-    tour.walk(shape.options()?, &data)?;
+    let recorder = args.html.as_ref().map(|_| Recorder::new(0));
+    args.html.as_deref().map_or(Ok(()), check_file)?;
+    let mut tour = Tour { stdout: Stdout::open()?, dir, recorder };
+    let shown = match args.html.is_some() {
+        true => Shape {
+            write_buffer: Some(global.shape.write_buffer.unwrap_or(PAGE_WRITE_BUFFER_BYTES)),
+            ..shape.clone()
+        },
+        false => shape.clone(),
+    };
+    tour.walk(shown.options()?, &data)?;
     tour.say(format!(
         "\n5. The same {} lookups of present and of absent words, with filters and without:\n",
         thousands(LOOKUPS)
     ))?;
     tour.say(readamp::compare(&shape, &data, LOOKUPS, SEED)?.summary())?;
+    if let (Some(recorder), Some(html)) = (&tour.recorder, &args.html) {
+        recorder.write_page(html)?;
+        tour.say(format!("\nThe page is in {}.", html.display()))?;
+    }
     if global.db.is_some() {
         let dir = tour.dir.display();
         let hint = format!("\nThe database is kept: try `minikv --db {dir} get zebra`.");
@@ -58,10 +85,19 @@ pub fn run(global: &Global, _args: Args) -> Result<()> {
 struct Tour {
     stdout: Stdout,
     dir: PathBuf,
+    /// Records what happens, for a page.
+    recorder: Option<Recorder>,
 }
 
 impl Tour {
     fn walk(&mut self, options: Options, data: &Data) -> Result<()> {
+        let options = match &self.recorder {
+            Some(recorder) => {
+                let options = options.max_file_bytes(PAGE_TABLE_BYTES);
+                recorder.observe(options, Arc::new(BytewiseComparator))
+            }
+            None => options,
+        };
         let db = Data::create(&self.dir, options)?;
         self.say("1. A put goes to the write-ahead log, then to the memtable.\n")?;
         let mut batch = WriteBatch::new();
@@ -74,7 +110,10 @@ impl Tour {
         self.get(&db, &first)?;
 
         self.say("\n2. A full memtable becomes a table; tables are merged into lower levels.\n")?;
-        data.load(&db, SEED)?;
+        match &self.recorder {
+            Some(recorder) => load_and_record(&db, data, recorder)?,
+            None => data.load(&db, SEED)?,
+        }
         db.flush()?;
         db.wait_idle()?;
         self.files(&db, &format!("put {}", count(data.len(), "word", "words")))?;
@@ -114,12 +153,33 @@ impl Tour {
 
     /// Looks up a key and prints the work that the lookup took.
     fn get(&mut self, db: &Db, key: &str) -> Result<()> {
-        let (value, trace) = db.get_traced(key)?;
+        let (value, trace) = match &self.recorder {
+            Some(recorder) => {
+                let told = db.explain(key)?;
+                recorder.lookup(told.clone());
+                (told.value, told.trace)
+            }
+            None => db.get_traced(key)?,
+        };
         let value = value.map(|value| format!("\"{}\"", Format::Escaped.show(&value)));
         let value = value.unwrap_or("not there".to_string());
         self.say(format!("   {:<22} {value}", format!("get {key}")))?;
         self.say(format!("   {:<22} {}", "", summary(&trace)))
     }
+}
+
+/// Loads the data and looks up words meanwhile: most of them any word, loaded or not, or no word.
+fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
+    let mut rng = Rng::new(SEED);
+    data.load_and(db, SEED, PAGE_LOOKUP_ENTRIES, |last| {
+        let key = match rng.below(8) {
+            0 => data.key(last),
+            1..=4 => data.key(rng.below(data.len())),
+            _ => data.one_absent(last, &mut rng),
+        };
+        recorder.lookup(db.explain(key)?);
+        Ok(())
+    })
 }
 
 /// Returns a description of the work of a get.

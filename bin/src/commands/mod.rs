@@ -27,6 +27,9 @@ mod repair;
 mod restore;
 mod scan;
 mod stats;
+mod top;
+pub mod trace;
+mod tree;
 mod verify;
 mod watch;
 
@@ -54,6 +57,8 @@ pub enum Command {
     Explain(explain::Args),
     Keyspaces(keyspaces::Args),
     Stats(stats::Args),
+    Tree(tree::Args),
+    Top(top::Args),
     Compact(compact::Args),
     Verify(verify::Args),
     Repair(repair::Args),
@@ -65,6 +70,7 @@ pub enum Command {
     Inspect(inspect::Args),
     Readamp(readamp::Args),
     Demo(demo::Args),
+    Trace(trace::Args),
     Bench(bench::Args),
     Completions(completions::Args),
     Man(man::Args),
@@ -85,6 +91,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Explain(args) => explain::run(global, args),
         Command::Keyspaces(args) => keyspaces::run(global, args),
         Command::Stats(args) => stats::run(global, args),
+        Command::Tree(args) => tree::run(global, args),
+        Command::Top(args) => top::run(global, args),
         Command::Compact(args) => compact::run(global, args),
         Command::Verify(args) => verify::run(global, args),
         Command::Repair(args) => repair::run(global, args),
@@ -96,6 +104,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Inspect(args) => inspect::run(global, args),
         Command::Readamp(args) => readamp::run(global, args),
         Command::Demo(args) => demo::run(global, args),
+        Command::Trace(args) => trace::run(global, args),
         Command::Bench(args) => bench::run(global, args),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => man::run(args),

@@ -29,15 +29,18 @@
 //! its inputs; `health` decides when it is tried again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::Engine;
 use crate::engine::compact::plan::{Compaction, CompactionKind};
+use crate::engine::observe::{EventKind, TableInfo};
 use crate::engine::stats::metrics::micros_of;
+use crate::engine::version::Version;
 use crate::engine::version::tombstones::EntryCounts;
-use crate::format::edit::VersionEdit;
+use crate::format::edit::NewFile;
 use crate::format::key::SeqNo;
 use crate::fs::sync_dir;
 
@@ -49,6 +52,63 @@ pub(crate) mod pick;
 pub(crate) mod plan;
 pub(crate) mod retention;
 
+/// A compaction under way.
+struct Job<'a> {
+    compaction: &'a Compaction,
+    /// Its number in events.
+    number: u64,
+    began: Instant,
+}
+
+/// What replaces the inputs of a compaction.
+#[derive(Default)]
+struct Replacement {
+    files: Vec<NewFile>,
+    /// Counts of the tables that were written, by number.
+    counts: Vec<(u64, EntryCounts)>,
+    /// If there is one, the new version lacks entries that snapshots after this sequence number
+    /// show.
+    filtered_after: Option<SeqNo>,
+    /// Number of entries that were left out.
+    dropped: u64,
+}
+
+impl Job<'_> {
+    fn began_event(&self) -> EventKind {
+        EventKind::CompactionBegan {
+            job: self.number,
+            kind: self.compaction.kind,
+            inputs: self.inputs(),
+            output_level: self.compaction.output_level,
+        }
+    }
+
+    /// Returns the event of the end, after which the database has `version`.
+    fn ended_event(
+        &self,
+        version: &Version,
+        replacement: &Replacement,
+        took: Duration,
+        error: Option<&Error>,
+    ) -> EventKind {
+        let outputs = replacement.files.iter().map(|file| file.number);
+        EventKind::CompactionEnded {
+            job: self.number,
+            kind: self.compaction.kind,
+            inputs: self.inputs(),
+            output_level: self.compaction.output_level,
+            outputs: TableInfo::named(version, self.compaction.output_level, outputs),
+            entries_dropped: replacement.dropped,
+            micros: micros_of(took),
+            error: error.cloned(),
+        }
+    }
+
+    fn inputs(&self) -> Vec<TableInfo> {
+        self.compaction.inputs.files().map(|(level, file)| TableInfo::of(level, file)).collect()
+    }
+}
+
 impl Engine {
     /// Runs a compaction whose inputs are marked, makes its result the current version, and
     /// removes the marks.
@@ -56,17 +116,28 @@ impl Engine {
     /// # Errors
     /// I/O errors, corruption of an input, and [`Error::Closed`]. They are also kept in the state.
     pub(crate) fn run_compaction(&self, compaction: Arc<Compaction>) -> Result<()> {
-        let began = Instant::now();
+        let job = Job { compaction: &compaction, number: self.next_job(), began: Instant::now() };
+        self.observe(|| job.began_event());
         let merge_or_move = || {
             self.trash.check_directory()?;
             match compaction.kind {
-                CompactionKind::Drop => self.drop_expired(&compaction),
-                CompactionKind::Move => self.move_down(&compaction),
-                CompactionKind::Merge => self.merge_down(&compaction, began),
+                CompactionKind::Drop => self.drop_expired(&job),
+                CompactionKind::Move => self.move_down(&job),
+                CompactionKind::Merge => self.merge_down(&job),
             }
         };
         let result = self.contain("a compaction", merge_or_move);
         let mut state = self.state.lock();
+        if let Err(error) = &result {
+            self.observe(|| {
+                job.ended_event(
+                    &state.version,
+                    &Replacement::default(),
+                    job.began.elapsed(),
+                    Some(error),
+                )
+            });
+        }
         compaction.mark(false);
         state.compactions.running.retain(|running| !Arc::ptr_eq(running, &compaction));
         match &result {
@@ -86,28 +157,28 @@ impl Engine {
     }
 
     /// Moves the inputs to the output level by an edit alone.
-    fn move_down(&self, compaction: &Compaction) -> Result<()> {
-        let output_level = compaction.output_level;
-        let moved = compaction.inputs.files().map(|(_, file)| file.to_edit(output_level));
+    fn move_down(&self, job: &Job<'_>) -> Result<()> {
+        let output_level = job.compaction.output_level;
+        let moved = job.compaction.inputs.files().map(|(_, file)| file.to_edit(output_level));
         let moved: Vec<_> = moved.collect();
         let tables = moved.len() as u64;
-        self.install(compaction.edit(moved), output_level, &[], None)?;
+        self.install(job, Replacement { files: moved, ..Replacement::default() })?;
         self.metrics.levels[output_level].moves.fetch_add(tables, Relaxed);
         Ok(())
     }
 
     /// Drops the inputs by an edit alone.
-    fn drop_expired(&self, compaction: &Compaction) -> Result<()> {
-        let level = compaction.output_level;
+    fn drop_expired(&self, job: &Job<'_>) -> Result<()> {
         // It is no write. Snapshots keep the tables, for reads of the database itself.
-        self.install(compaction.edit(Vec::new()), level, &[], Some(0))?;
-        let tables = compaction.input_files().count() as u64;
+        self.install(job, Replacement { filtered_after: Some(0), ..Replacement::default() })?;
+        let tables = job.compaction.input_files().count() as u64;
         self.metrics.expired_tables.fetch_add(tables, Relaxed);
         Ok(())
     }
 
     /// Merges the inputs into new tables, which replace them.
-    fn merge_down(&self, compaction: &Compaction, began: Instant) -> Result<()> {
+    fn merge_down(&self, job: &Job<'_>) -> Result<()> {
+        let compaction = job.compaction;
         let merged = self.merge(compaction)?;
         let filtered_after = (merged.filtered > 0).then_some(merged.newest_snapshot);
         if let Err(error) = sync_dir(&*self.fs, &self.dir) {
@@ -117,27 +188,23 @@ impl Engine {
         let dropped = merged.dropped;
         let written = merged.files.iter().map(|done| done.file_bytes).sum();
         // After a failed commit the MANIFEST may or may not name the outputs, so they stay.
-        let (edit, level) = (compaction.edit(merged.files), compaction.output_level);
-        self.install(edit, level, &merged.counts, filtered_after)?;
+        let replacement =
+            Replacement { files: merged.files, counts: merged.counts, filtered_after, dropped };
+        let took = self.install(job, replacement)?;
         let metrics = &self.metrics.levels[compaction.output_level];
         metrics.compactions.fetch_add(1, Relaxed);
         metrics.bytes_read.fetch_add(compaction.inputs.bytes(), Relaxed);
         metrics.bytes_written.fetch_add(written, Relaxed);
         metrics.entries_dropped.fetch_add(dropped, Relaxed);
-        metrics.micros.fetch_add(micros_of(began.elapsed()), Relaxed);
+        metrics.micros.fetch_add(micros_of(took), Relaxed);
         Ok(())
     }
 
-    /// Makes `edit` durable and shows its version to readers. `written` are the counts of the
-    /// tables that were written at `level`, by number. With `filtered_after`, the version lacks
-    /// entries that snapshots after this sequence number show.
-    fn install(
-        &self,
-        edit: VersionEdit,
-        level: usize,
-        written: &[(u64, EntryCounts)],
-        filtered_after: Option<SeqNo>,
-    ) -> Result<()> {
+    /// Makes durable what replaces the inputs, and shows the new version to readers. Returns how
+    /// long the compaction took.
+    fn install(&self, job: &Job<'_>, replacement: Replacement) -> Result<Duration> {
+        let compaction = job.compaction;
+        let edit = compaction.edit(replacement.files.clone());
         let mut manifest = self.manifest.lock();
         self.assert_in_step(&manifest, &self.state.lock());
         let version = match manifest.commit(edit) {
@@ -148,12 +215,14 @@ impl Engine {
                 return Err(error);
             }
         };
-        version.set_counts(level, written);
+        version.set_counts(compaction.output_level, &replacement.counts);
         let mut state = self.state.lock();
         state.version = version;
         debug_assert_eq!(state.check(), Ok(()));
-        self.reads.show_view(state.view(), filtered_after, None);
-        Ok(())
+        let took = job.began.elapsed();
+        self.observe(|| job.ended_event(&state.version, &replacement, took, None));
+        self.reads.show_view(state.view(), replacement.filtered_after, None);
+        Ok(took)
     }
 }
 

@@ -24,7 +24,7 @@ impl Inputs {
 
 /// What becomes of the inputs of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CompactionKind {
+pub enum CompactionKind {
     /// They are merged into new tables.
     Merge,
     /// They move to the output level as they are.

@@ -28,6 +28,7 @@ use crate::base::sync::{Condvar, LockRank, Mutex};
 use crate::base::{Error, Result};
 use crate::engine::flush::write_table;
 use crate::engine::memtable::{Arena, Memtable};
+use crate::engine::observe::Observing;
 use crate::engine::open::directory::{
     check_files, check_numbers, create_dir, has_database, list, live_logs, lock, make_lost,
 };
@@ -196,13 +197,11 @@ impl Opening {
         let mut live: BTreeSet<u64> = logs.into_iter().filter(|&log| log >= first_log).collect();
         live.remove(&commit.log_number);
         commit.replayed_log = live.last().copied();
-        debug_assert!(
-            commit.replayed_log.is_none_or(|replayed| replayed < commit.log_number),
-            "a replayed log is newer than the new one"
-        );
-        live.insert(commit.log_number);
-        self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
         let (mem, log) = (commit.mem.clone(), commit.log_number);
+        let is_older = commit.replayed_log.is_none_or(|replayed| replayed < log);
+        debug_assert!(is_older, "a replayed log is newer than the new one");
+        live.insert(log);
+        self.remove_obsolete(&version, &live, &kept, manifest.manifest_number());
         let mut state = State::new(mem, log, frozen, version, live.into_iter());
         state.logs.kept = kept;
         let reads = self.read_state(&state, commit.last_seq, trash.clone(), lock);
@@ -210,6 +209,7 @@ impl Opening {
             dir: self.dir,
             fs: self.fs,
             inline: self.options.inline_background.map(|seed| Mutex::ranked(LockRank::Leaf, seed)),
+            observing: self.options.observer.clone().map(Observing::new),
             pace: Pace::new(self.options.resources.memory.as_ref()),
             options: self.options,
             reads: Arc::new(reads),

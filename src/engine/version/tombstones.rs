@@ -110,6 +110,11 @@ impl Tombstones {
         self.crawled.load(Relaxed) > 0
     }
 
+    /// Returns the counts of the writer of the table; `None` if that was another process.
+    pub(crate) fn counts(&self) -> Option<EntryCounts> {
+        self.counts.get().copied()
+    }
+
     /// Returns the number of tombstones; 0 if this process did not count them.
     pub(crate) fn count(&self) -> u64 {
         self.counts.get().map_or(0, |counts| counts.tombstones)

@@ -14,15 +14,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::base::sync::Instant;
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::sync::{Instant, MutexGuard};
 use crate::base::{Error, Result};
-use crate::engine::Engine;
 use crate::engine::compact::pick;
+use crate::engine::observe::EventKind;
 use crate::engine::resources::memory::{Memory, MemtableShare, Pressure};
-use crate::engine::stats::metrics::StallCause;
+use crate::engine::stats::metrics::{StallCause, micros_of};
 use crate::engine::write::CommitState;
+use crate::engine::{Engine, State};
 
 /// Growth of the memtable, in bytes, between two checks of the pace. That is more than a thousand
 /// small entries, so that waits stay out of the 99.9th percentile. A larger step makes waits rarer
@@ -158,6 +159,7 @@ impl Engine {
         let full = bytes >= self.options.write_buffer_bytes || force;
         if !full && pressure != Pressure::Freeze {
             commit.look_at = next_look(bytes, self.options.write_buffer_bytes);
+            self.observe(|| grew_event(commit));
             self.order_spare_log(bytes);
             self.keep_pace(bytes, pressure);
             return Ok(());
@@ -196,25 +198,38 @@ impl Engine {
             let level0 = state.version.level(0).len();
             if state.frozen.len() >= MAX_FROZEN {
                 cause = Some(StallCause::Flush);
-                state.lifecycle.stall = cause;
+                self.begin_stall(&mut state, StallCause::Flush);
                 self.wait_for_change(&mut state);
             } else if level0 >= pick::LEVEL0_STOP_FILES {
                 if let Some(error) = state.compactions.trouble() {
                     break Err(Error::ReadOnly { reason: Arc::new(error.clone()) });
                 }
                 cause = Some(StallCause::Level0);
-                state.lifecycle.stall = cause;
+                self.begin_stall(&mut state, StallCause::Level0);
                 self.wait_for_change(&mut state);
             } else {
                 break Ok(());
             }
         };
-        state.lifecycle.stall = None;
-        drop(state);
         if let Some(cause) = cause {
-            self.metrics.stall(cause, began.elapsed());
+            self.end_stall(state, cause, began.elapsed());
         }
         result
+    }
+
+    /// Records that a writer waits.
+    fn begin_stall(&self, state: &mut State, cause: StallCause) {
+        if state.lifecycle.stall.replace(cause).is_none() {
+            self.observe(|| EventKind::StallBegan { cause });
+        }
+    }
+
+    /// Records that the writer goes on.
+    fn end_stall(&self, mut state: MutexGuard<'_, State>, cause: StallCause, waited: Duration) {
+        state.lifecycle.stall = None;
+        self.observe(|| EventKind::StallEnded { cause, micros: micros_of(waited) });
+        drop(state);
+        self.metrics.stall(cause, waited);
     }
 
     /// Asks the background for the next log once half the write buffer is full.
@@ -245,14 +260,21 @@ impl Engine {
             return;
         }
         let began = Instant::now();
-        state.lifecycle.stall = Some(StallCause::Slowdown);
+        self.begin_stall(&mut state, StallCause::Slowdown);
         match self.inline {
             None => drop(self.changed.wait_for(&mut state, wait.min(MAX_WAIT))),
             Some(_) => self.wait_for_change(&mut state),
         }
-        state.lifecycle.stall = None;
-        drop(state);
-        self.metrics.stall(StallCause::Slowdown, began.elapsed());
+        self.end_stall(state, StallCause::Slowdown, began.elapsed());
+    }
+}
+
+fn grew_event(commit: &CommitState) -> EventKind {
+    EventKind::MemtableGrew {
+        entries: commit.mem.len() as u64,
+        memtable_bytes: commit.mem.bytes() as u64,
+        log: commit.log_number,
+        log_bytes: commit.log.len(),
     }
 }
 

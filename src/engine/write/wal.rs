@@ -19,6 +19,7 @@ use crate::base::sync::Instant;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::{Error, Result};
 use crate::engine::memtable::{Arena, Memtable};
+use crate::engine::observe::EventKind;
 use crate::engine::write::CommitState;
 use crate::engine::{Engine, Frozen};
 use crate::format::batch::WriteBatch;
@@ -50,6 +51,12 @@ pub(crate) fn failed_sync(
 ) -> Error {
     log.mark_failed(empty_batch(next_seq).contents());
     Error::io("sync", path, error)
+}
+
+/// Returns the event of the freeze of `mem`, with which the log `log` of `log_bytes` ended.
+fn frozen_event(mem: &Memtable, log: u64, log_bytes: u64) -> EventKind {
+    let (entries, memtable_bytes) = (mem.len() as u64, mem.bytes() as u64);
+    EventKind::MemtableFrozen { entries, memtable_bytes, log, log_bytes }
 }
 
 /// Returns a batch without effect, which says that `next_seq` comes next.
@@ -203,7 +210,8 @@ impl Engine {
         let begun = spare.begin(commit.last_seq + 1);
         let (path, log) = begun.inspect_err(|_| self.discard_log(number))?;
         commit.half_done = true;
-        self.metrics.wal_bytes_before.fetch_add(commit.log.len(), Relaxed);
+        let log_bytes = commit.log.len();
+        self.metrics.wal_bytes_before.fetch_add(log_bytes, Relaxed);
         let log = std::mem::replace(&mut commit.log, log);
         let path = std::mem::replace(&mut commit.log_path, path);
         let next_seq = commit.last_seq + 1;
@@ -223,6 +231,7 @@ impl Engine {
         let full = std::mem::replace(&mut state.mem, mem.clone());
         let bytes = full.bytes() as u64;
         self.pace.frozen(bytes);
+        self.observe(|| frozen_event(&full, commit.log_number, log_bytes));
         state.frozen.push_back(Frozen { mem: full, first_log, bytes });
         self.show(&state);
         drop(state);

@@ -4,7 +4,7 @@
 //! compares false-positive rates with theory.
 
 mod advise;
-mod chart;
+pub mod chart;
 mod control;
 mod export;
 mod filters;
@@ -12,7 +12,7 @@ mod lookups;
 mod measure;
 mod overlay;
 mod page;
-mod provenance;
+pub mod provenance;
 mod rates;
 mod report;
 mod source;

@@ -1,0 +1,175 @@
+//! `minikv top`: a database beside its writer, as it changes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use clap::ValueHint;
+use minikv::files::NUM_LEVELS;
+use minikv::{Db, ReadOnlyDb, Stats};
+
+use super::readamp::show_levels;
+use super::stats::Files;
+use super::{count, size, thousands};
+use crate::args::Global;
+use crate::error::{CliError, Result};
+use crate::interrupt;
+use crate::output::{
+    Stdout, Table, {self},
+};
+use crate::writer::Writer;
+
+/// Moves the cursor of a terminal to its first line, and clears what is below.
+const HOME: &str = "\x1b[H\x1b[J";
+
+/// Width of the bar of a level, in columns.
+const BAR_COLUMNS: u64 = 30;
+
+/// Watch the levels and the log of a database while another process writes it
+///
+/// Follows the files of the writer, without its lock and without changing anything: levels, logs,
+/// and what is in no table yet, with the rate of writes. It has no access to the counters of the
+/// writer, such as its reads and its stalls.
+///
+/// Into a pipe it prints one line for each look, with names of the columns before the first:
+/// seconds, sequence number, writes per second, bytes of the logs, bytes in no table yet, and
+/// tables and bytes of each level.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Directory of the database [default: --db]
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    dir: Option<PathBuf>,
+    /// Milliseconds between two looks at the files
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400_000))]
+    interval: u64,
+    /// End after this many looks
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Print one line for each look, even on a terminal
+    #[arg(long)]
+    plain: bool,
+}
+
+pub fn run(global: &Global, args: Args) -> Result<()> {
+    if global.ignores_comparator() {
+        return Err(CliError::Usage("top needs the order of keys".to_string()));
+    }
+    let dir = args.dir.clone().map_or_else(|| global.db(), Ok)?;
+    let db = Db::open_read_only(&dir, global.options(&dir)?)?;
+    let mut stdout = Stdout::open()?;
+    let is_plain = args.plain || !output::stdout_is_terminal();
+    let looks = Arc::new(AtomicU64::new(0));
+    let done = looks.clone();
+    let _guard = interrupt::on_interrupt(move || {
+        let looks = count(done.load(Relaxed), "look", "looks");
+        output::say(format!("minikv: interrupted after {looks}"));
+    });
+    if is_plain {
+        stdout.line(names())?;
+    }
+    let began = Instant::now();
+    let mut before: Option<Look> = None;
+    loop {
+        let look = Look::at(&db, &dir, began.elapsed())?;
+        let before_it = before.as_ref().unwrap_or(&look);
+        match is_plain {
+            true => stdout.line(look.line(before_it))?,
+            false => stdout.line(format!("{HOME}{}", look.screen(before_it, &dir)))?,
+        }
+        stdout.flush()?;
+        let looks = looks.fetch_add(1, Relaxed) + 1;
+        if args.count == Some(looks) {
+            return stdout.finish();
+        }
+        before = Some(look);
+        std::thread::sleep(Duration::from_millis(args.interval));
+        db.refresh()?;
+    }
+}
+
+/// A database at one moment.
+struct Look {
+    time: Duration,
+    sequence: u64,
+    logs: Files,
+    stats: Stats,
+}
+
+impl Look {
+    fn at(db: &ReadOnlyDb, dir: &Path, time: Duration) -> Result<Look> {
+        Ok(Look { time, sequence: db.sequence(), logs: Files::logs(dir)?, stats: db.stats() })
+    }
+
+    /// Returns the number of writes per second since an earlier look.
+    fn writes_per_second(&self, before: &Look) -> u64 {
+        let seconds = self.time.saturating_sub(before.time).as_secs_f64();
+        let writes = self.sequence.saturating_sub(before.sequence);
+        if seconds > 0.0 { (writes as f64 / seconds).round() as u64 } else { 0 }
+    }
+
+    fn line(&self, before: &Look) -> String {
+        let mut line = format!(
+            "{:.1}\t{}\t{}\t{}\t{}",
+            self.time.as_secs_f64(),
+            self.sequence,
+            self.writes_per_second(before),
+            self.logs.bytes,
+            self.stats.memtable_bytes,
+        );
+        for level in &self.stats.levels {
+            line.push_str(&format!("\t{}\t{}", level.files, level.bytes));
+        }
+        line
+    }
+
+    fn screen(&self, before: &Look, dir: &Path) -> String {
+        let writer = match Writer::of(dir) {
+            Some(Writer { process: Some(process) }) => format!("written by process {process}"),
+            Some(_) => "written by another process".to_string(),
+            None => "no writer".to_string(),
+        };
+        let tables: Vec<u64> = self.stats.levels.iter().map(|level| level.files).collect();
+        let head = format!(
+            "{}   {}   {writer}\n\n{} written, {} per second\n{}, {}; {} in no table yet\n",
+            dir.display(),
+            show_levels(&tables),
+            count(self.sequence, "entry", "entries"),
+            thousands(self.writes_per_second(before)),
+            count(self.logs.files, "log", "logs"),
+            size(self.logs.bytes),
+            size(self.stats.memtable_bytes),
+        );
+        let most = self.stats.levels.iter().map(|level| level.bytes).max().unwrap_or(0).max(1);
+        let mut table = Table::new(["level", "tables", "bytes", "change", ""]);
+        let levels = self.stats.levels.iter().zip(&before.stats.levels).enumerate();
+        for (at, (level, old)) in levels.filter(|(_, (new, old))| new.files + old.files > 0) {
+            let change = match level.bytes.cmp(&old.bytes) {
+                std::cmp::Ordering::Equal => String::new(),
+                std::cmp::Ordering::Greater => format!("+{}", size(level.bytes - old.bytes)),
+                std::cmp::Ordering::Less => format!("-{}", size(old.bytes - level.bytes)),
+            };
+            let columns = level.bytes as f64 / most as f64 * BAR_COLUMNS as f64;
+            let bar = format!(
+                "{:<width$}",
+                "█".repeat(columns.ceil() as usize),
+                width = BAR_COLUMNS as usize
+            );
+            let name = format!("L{at}");
+            table.row([&name, &thousands(level.files), &size(level.bytes), &change, &bar]);
+        }
+        format!("{head}\n{table}")
+    }
+}
+
+/// Returns the names of the columns of a line.
+fn names() -> String {
+    let mut names = "seconds\tsequence\twrites_per_second\tlog_bytes\tmemtable_bytes".to_string();
+    for level in 0..NUM_LEVELS {
+        names.push_str(&format!("\tl{level}_tables\tl{level}_bytes"));
+    }
+    names
+}

@@ -1,0 +1,53 @@
+//! Lookups that the recorder makes itself when a database is closed.
+
+use minikv::explain::Explanation;
+use minikv::{Db, ReadOnlyDb};
+
+use super::recorder::Run;
+use crate::error::Result;
+
+/// Looks up at most `most` keys in the database of `run`, which no longer changes: some of those
+/// that were `looked_up` before or, if there are none, keys of the database and keys next to them.
+pub fn make(run: &Run, looked_up: &[Box<[u8]>], most: usize) -> Result<Vec<Explanation>> {
+    let db = Db::open_read_only(&run.path, run.options.clone())?;
+    let keys = match looked_up.is_empty() {
+        true => keys_of(&db, most)?,
+        false => evenly(looked_up, most).map(|key| key.to_vec()).collect(),
+    };
+    keys.iter().map(|key| Ok(db.explain(key)?)).collect()
+}
+
+/// Returns at most `most` elements, in even steps.
+fn evenly<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
+    let count = all.len().min(most);
+    (0..count).map(move |i| &all[i * all.len() / count])
+}
+
+/// Returns keys from all over the database, each with one that comes right after it.
+fn keys_of(db: &ReadOnlyDb, most: usize) -> Result<Vec<Vec<u8>>> {
+    let all = db.approximate_size::<&[u8]>(..)?;
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let (mut cursor, mut passed) = (db.cursor()?, 0u64);
+    let step = (all / (most as u64 / 2).max(1)).max(1);
+    let mut at = cursor.seek_to_first()?;
+    while at && keys.len() + 1 < most {
+        if passed == 0 || passed >= step {
+            passed = 0;
+            let key = cursor.key().to_vec();
+            keys.push(key.clone());
+            keys.push([&key[..], b"~"].concat());
+        }
+        passed += (cursor.key().len() + cursor.value().len()).max(1) as u64;
+        at = cursor.next()?;
+    }
+    // In the order of keys, each block would be in the cache for the next one.
+    let mut turn = 1;
+    let order = (0..keys.len()).map(|_| {
+        turn = (turn * 48271 + 11) % 2_147_483_647;
+        turn
+    });
+    let mut ordered: Vec<(u64, Vec<u8>)> =
+        order.collect::<Vec<_>>().into_iter().zip(keys).collect();
+    ordered.sort();
+    Ok(ordered.into_iter().map(|(_, key)| key).collect())
+}

@@ -1,0 +1,97 @@
+//! `minikv trace`: runs another command, and makes a page of what its databases did.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use clap::FromArgMatches;
+use minikv::{Comparator, Options};
+
+use super::Command;
+use crate::args::{Cli, Global};
+use crate::definition;
+use crate::error::{CliError, Result, usage};
+use crate::output;
+
+mod document;
+mod lookups;
+mod page;
+mod recorder;
+
+pub use recorder::Recorder;
+
+/// Run a command, and write a page that shows its databases at work
+///
+/// Records the flushes, compactions, changes of tables and stalls of every database that the
+/// command opens for writing. When a database is closed, some of the keys that the command has
+/// looked up are looked up again, step by step; if it looked up none, keys of the tables and keys
+/// next to them. The page is one file, which loads nothing: it plays the run, and draws lookups.
+///
+/// COMMAND is any command that writes, with its options: load, batch, bench, readamp, compact.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "minikv [--db DIR] trace --html FILE -- COMMAND...")]
+pub struct Args {
+    /// File to write the page to
+    #[arg(long, value_name = "FILE")]
+    html: PathBuf,
+    /// Maximum number of lookups recorded for each database
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=10_000))]
+    lookups: u64,
+    /// Command to run, with its options
+    #[arg(value_name = "COMMAND", required = true, last = true)]
+    command: Vec<OsString>,
+}
+
+/// The recorder of the command that is traced.
+static RECORDER: OnceLock<Recorder> = OnceLock::new();
+
+/// Returns `options` for a database in the order of `comparator`, which is recorded if this process
+/// traces a command.
+pub fn observed(options: Options, comparator: Arc<dyn Comparator>) -> Options {
+    let options = options.comparator(comparator.clone());
+    match RECORDER.get() {
+        Some(recorder) => recorder.observe(options, comparator),
+        None => options,
+    }
+}
+
+pub fn run(global: &Global, args: Args) -> Result<()> {
+    let cli = parsed(global, &args.command)?;
+    check_file(&args.html)?;
+    let recorder = RECORDER.get_or_init(|| Recorder::new(args.lookups as usize));
+    let outcome = super::run(cli);
+    if recorder.is_empty() {
+        if std::fs::metadata(&args.html).is_ok_and(|page| page.len() == 0) {
+            let _ = std::fs::remove_file(&args.html);
+        }
+        outcome?;
+        return Err(CliError::Usage(
+            "the command opened no database for writing: there is nothing to show".to_string(),
+        ));
+    }
+    recorder.write_page(&args.html)?;
+    output::say(format!("wrote {}", args.html.display()));
+    outcome
+}
+
+/// Parses the command to trace. It takes the database of `global` unless it names one.
+fn parsed(global: &Global, words: &[OsString]) -> Result<Cli> {
+    let name = OsString::from("minikv");
+    let matches = definition::parsed().try_get_matches_from([&name].into_iter().chain(words));
+    let cli = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    let mut cli =
+        cli.map_err(|error| CliError::Usage(usage::message(error, definition::command_of(words))))?;
+    if matches!(cli.command, Command::Trace(_)) {
+        return Err(CliError::Usage("trace cannot trace itself".to_string()));
+    }
+    cli.global.db = cli.global.db.or_else(|| global.db.clone());
+    cli.global.shape.check_filters()?;
+    Ok(cli)
+}
+
+/// Fails if a file cannot be made, before the command does its work.
+pub fn check_file(path: &Path) -> Result<()> {
+    let created = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    created.map(drop).map_err(|error| CliError::io("write", path, error))
+}

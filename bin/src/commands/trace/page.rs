@@ -1,0 +1,36 @@
+//! The page of a recording: one file with its data and its script, which loads nothing.
+
+use super::document::document;
+use super::recorder::Run;
+use crate::commands::readamp::chart::escape;
+use crate::commands::readamp::provenance::Provenance;
+
+const TEMPLATE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// Returns the page of some runs.
+pub fn page(runs: &[Run], provenance: &Provenance) -> String {
+    // Inside of a script element, `<` could begin an end tag or a comment.
+    let data = document(runs).to_string().replace('<', "\\u003c");
+    let parts = [
+        ("{{style}}", STYLE.to_string()),
+        ("{{command}}", escape(&provenance.command)),
+        ("{{version}}", provenance.version.to_string()),
+        ("{{date}}", escape(&provenance.date)),
+        ("{{machine}}", escape(&provenance.machine)),
+        ("{{data}}", data),
+        ("{{script}}", SCRIPT.to_string()),
+    ];
+    let mut page = String::new();
+    let mut rest = TEMPLATE;
+    // In one pass, so that nothing is looked for in what was put in.
+    for (name, text) in parts {
+        let (before, after) = rest.split_once(name).expect("the template has each part once");
+        page.push_str(before);
+        page.push_str(&text);
+        rest = after;
+    }
+    page.push_str(rest);
+    page
+}

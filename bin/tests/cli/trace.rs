@@ -1,0 +1,316 @@
+//! The page of `trace` and `demo --html`: its data are the run's, and a browser shows them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::browser::Browser;
+use super::{Place, minikv, run};
+
+/// Returns the data of a page.
+fn data(page: &Path) -> Value {
+    let html = fs::read_to_string(page).unwrap();
+    assert!(!html.contains("http://") && !html.contains("https://") && !html.contains(" src="));
+    assert_eq!(html.matches("<script").count(), 2, "the data and the script");
+    assert_eq!(html.matches("</script").count(), 2);
+    let (_, data) = html.split_once("id=\"data\">").unwrap();
+    serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], |list| list)
+}
+
+/// The sums of a run's steps.
+#[derive(Default)]
+struct Sums {
+    tables: BTreeMap<u64, u64>,
+    /// Counters of flushes and stalls, and of each level by its number and name.
+    counters: BTreeMap<String, u64>,
+    gets: u64,
+}
+
+impl Sums {
+    fn count(&mut self, name: impl ToString, by: u64) {
+        *self.counters.entry(name.to_string()).or_default() += by;
+    }
+
+    fn of(run: &Value) -> Sums {
+        let mut sums = Sums::default();
+        let pair = |pair: &Value| (number(&pair[0]), number(&pair[1]));
+        let bytes = |tables: &Value| -> u64 {
+            let numbers = list(tables).iter().map(|table| table[0].to_string());
+            numbers.map(|table| number(&run["tables"][table]["bytes"])).sum()
+        };
+        let mut micros = 0;
+        for step in list(&run["steps"]) {
+            let us = number(&step["us"]);
+            let kind = step["t"].as_str().unwrap();
+            assert!(us >= micros || kind == "get", "{step} comes after {micros}");
+            micros = micros.max(us);
+            if step["gave_up"] == true {
+                continue; // when the database was closed
+            }
+            assert!(step["error"].is_null(), "{step}");
+            for table in list(&step["in"]).iter().filter(|_| kind != "compact") {
+                let (table, level) = pair(table);
+                assert_eq!(sums.tables.remove(&table), Some(level), "{step}");
+            }
+            for table in list(&step["add"]) {
+                let (table, level) = pair(table);
+                assert_eq!(sums.tables.insert(table, level), None, "{step}");
+            }
+            match kind {
+                "flushed" => {
+                    sums.count("flushes", 1);
+                    sums.count("flush_bytes", bytes(&step["add"]));
+                    sums.count("flush_micros", number(&step["took"]));
+                }
+                "compacted" if step["kind"] == "move" => {
+                    let moved = list(&step["add"]).len() as u64;
+                    sums.count(format!("{} moves", step["to"]), moved);
+                }
+                "compacted" => {
+                    let mut count =
+                        |name: &str, by| sums.count(format!("{} {name}", step["to"]), by);
+                    count("compactions", 1);
+                    count("bytes_read", bytes(&step["in"]));
+                    count("bytes_written", bytes(&step["add"]));
+                    count("entries_dropped", number(&step["dropped"]));
+                    count("micros", number(&step["took"]));
+                }
+                "stalled" => {
+                    let why = step["why"].as_str().unwrap();
+                    sums.count(format!("{why} stalls"), 1);
+                    sums.count(format!("{why} micros"), number(&step["took"]));
+                }
+                "get" => {
+                    sums.gets += 1;
+                    sums.count("found", u64::from(step["found"] == true));
+                    let (cache, file) = pair(&step["without"]);
+                    sums.count("from cache", number(&step["cache"]) + cache);
+                    sums.count("from files", number(&step["file"]) + file);
+                    for part in list(&step["path"]).iter().filter(|part| part[0] == "table") {
+                        let level = sums.tables.get(&number(&part[1]));
+                        assert_eq!(level, Some(&number(&part[2])), "{step}: {part} was not there");
+                    }
+                }
+                _ => {}
+            }
+        }
+        sums
+    }
+
+    /// Checks that the sums are the counters of the database.
+    #[track_caller]
+    fn are_those_of(&self, stats: &Value) {
+        let ours = |name: &str| self.counters.get(name).copied().unwrap_or(0);
+        for name in ["flushes", "flush_bytes", "flush_micros"] {
+            assert_eq!(ours(name), number(&stats[name]), "{name}");
+        }
+        for why in ["flush", "level0", "slowdown"] {
+            assert_eq!(ours(&format!("{why} stalls")), number(&stats["stalls"][why][0]), "{why}");
+            assert_eq!(ours(&format!("{why} micros")), number(&stats["stalls"][why][1]), "{why}");
+        }
+        for (level, counters) in list(&stats["levels"]).iter().enumerate() {
+            for name in
+                ["compactions", "moves", "bytes_read", "bytes_written", "entries_dropped", "micros"]
+            {
+                let sum = ours(&format!("{level} {name}"));
+                assert_eq!(sum, number(&counters[name]), "{name} of level {level}");
+            }
+            let tables = self.tables.values().filter(|&&at| at == level as u64).count();
+            assert_eq!(tables as u64, number(&counters["files"]), "level {level}");
+        }
+    }
+}
+
+/// Writes operations in batches that make more than ten thousand events with small write buffers,
+/// with keys that would end a script if they were not escaped.
+fn write_many(file: &Path) {
+    let mut text = String::new();
+    for i in 0..4500u32 {
+        let key = match i % 4 {
+            0 => "</script><script>throw 1</script>",
+            1 => "<!--",
+            2 => "\\x00\\xff\"'&",
+            _ => "plain",
+        };
+        let place = u64::from(i) * 7919 % 4500;
+        text.push_str(&format!("put\t{place:05}{key}\t{}\n", "v".repeat(1200)));
+        if i % 3 == 0 {
+            text.push_str(&format!("delete\t{:05}plain\n", (place + 17) % 4500));
+        }
+        text.push_str("commit\n");
+    }
+    fs::write(file, text).unwrap();
+}
+
+#[test]
+fn a_page_of_ten_thousand_events_has_the_counters_of_the_run_and_plays_to_the_end() {
+    let place = Place::new();
+    let (page, file) = (place.path("page.html"), place.path("operations"));
+    write_many(&file);
+    let words = ["trace", "--html"].map(str::to_string).into_iter();
+    let words = words.chain([page.display().to_string()]);
+    let batch = ["--", "batch", "--write-buffer", "4KiB"].map(str::to_string);
+    let words: Vec<String> = words.chain(batch).chain([file.display().to_string()]).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ran = place.run(&words);
+    assert!(ran.stderr.contains("wrote "), "{}", ran.stderr);
+    ran.ok();
+
+    let data = data(&page);
+    let [run] = list(&data["runs"]) else { panic!("one database was opened") };
+    let steps = list(&run["steps"]);
+    assert!(steps.len() > 10_000, "{}", steps.len());
+    let sums = Sums::of(run);
+    sums.are_those_of(&run["stats"]);
+    assert!(sums.gets > 100 && run["replay"] == true, "{} lookups", sums.gets);
+    // What the files say.
+    let stats: Value = serde_json::from_str(&place.text(&["stats", "--json"])).unwrap();
+    let tables: BTreeMap<u64, u64> = list(&stats["tables"])
+        .iter()
+        .map(|table| (number(&table["number"]), number(&table["level"])))
+        .collect();
+    assert_eq!(sums.tables, tables);
+    for table in list(&stats["tables"]) {
+        let shown = &run["tables"][table["number"].to_string()];
+        assert_eq!((&shown["bytes"], &shown["filter"]), (&table["bytes"], &Value::from("block")));
+        assert!(number(&shown["tombstones"]) <= number(&shown["entries"]));
+    }
+
+    let Some(mut browser) = Browser::start(&place.path("profile")) else { return };
+    browser.open(&page, "");
+    browser.value(GAPS);
+    browser.value("document.getElementById('speed').value = 'fast'");
+    browser.press(" ");
+    browser.until("document.body.dataset.played === 'end'");
+    let gaps = browser.value(
+        "gaps.sort((a, b) => a - b) && [gaps.length >> 1, gaps.length - 1]\
+         .map((at) => gaps[at])",
+    );
+    println!("{} steps; median and longest time between frames, ms: {gaps}", steps.len());
+    assert!(gaps[0].as_f64().unwrap() < 100.0, "it stutters: {gaps} ms between frames");
+    assert_eq!(browser.value("Number(document.body.dataset.step)"), steps.len() - 1);
+    assert_eq!(browser.said, [""; 0], "on the console");
+    assert!(browser.text("check").contains("counters that the database itself had"));
+    for (level, counters) in list(&run["stats"]["levels"]).iter().enumerate() {
+        let row = format!(
+            "[...[...document.querySelectorAll('#levels tbody tr')].find((row) => \
+                row.innerText.startsWith('L{level}'))?.querySelectorAll('data') ?? []]\
+                .map((data) => data.value)"
+        );
+        let row = browser.value(&row);
+        let names = ["files", "bytes", "compactions", "moves", "bytes_read", "bytes_written"];
+        for (at, name) in names.iter().enumerate() {
+            let shown = row[at + 1].as_str().map_or(0, |value| value.parse().unwrap());
+            assert_eq!(shown, number(&counters[name]), "{name} of level {level}: {row}");
+        }
+    }
+    // Each step can be drawn, backwards too.
+    for key in ["Home", "ArrowRight", "ArrowRight", "ArrowLeft", "PageDown", "End", "PageUp"] {
+        browser.press(key);
+    }
+    browser.until("Number(document.body.dataset.step) > 10000");
+    assert_eq!(browser.said, [""; 0], "on the console");
+
+    // The check can fail: a counter is wrong.
+    let html = fs::read_to_string(&page).unwrap();
+    let right = format!("\"flushes\":{}", run["stats"]["flushes"]);
+    assert!(html.contains(&right));
+    fs::write(&page, html.replace(&right, "\"flushes\":1")).unwrap();
+    browser.open(&page, "#step=100000");
+    browser.until("document.getElementById('check').innerText !== ''");
+    assert!(browser.text("check").contains("Not the database's own counters: flushes: "));
+}
+
+/// Records the time between frames.
+const GAPS: &str = "globalThis.gaps = []; globalThis.before = performance.now();
+    (function next() {
+        const now = performance.now();
+        gaps.push(now - before);
+        before = now;
+        requestAnimationFrame(next);
+    })(); 0";
+
+#[test]
+fn demo_makes_a_page_of_the_words() {
+    let place = Place::new();
+    let page = place.path("page.html");
+    run(minikv().args(["demo", "--html"]).arg(&page), b"").ok();
+    let data = data(&page);
+    let [run] = list(&data["runs"]) else { panic!("one database is shown") };
+    let sums = Sums::of(run);
+    sums.are_those_of(&run["stats"]);
+    let counted = |name: &str| sums.counters[name];
+    let reads = &run["stats"]["reads"];
+    assert_eq!(2 * sums.gets, number(&run["stats"]["gets"]));
+    assert_eq!(2 * counted("found"), number(&run["stats"]["gets_found"]));
+    assert_eq!(counted("from cache"), number(&reads["data_blocks_from_cache"]));
+    assert_eq!(counted("from files"), number(&reads["data_blocks_from_file"]));
+    assert!(list(&run["stats"]["levels"])[2]["files"] != 0, "the words reach level 2");
+
+    let Some(mut browser) = Browser::start(&place.path("profile")) else { return };
+    browser.open(&page, "#key=filtre");
+    browser.until("document.body.dataset.step !== '0'");
+    let path = browser.text("path");
+    assert!(path.contains("Get of filtre: not there"), "{path}");
+    assert!(path.contains("Level 0: table ") && path.contains("Level 1: table "), "{path}");
+    browser.open(&page, "#key=<b>no such</b>");
+    browser.until("document.getElementById('path').innerText.includes('no such')");
+    let path = browser.text("path");
+    assert!(path.contains("No lookup of <b>no such</b> was recorded."), "{path}");
+    // It fits each width, in both colour schemes.
+    for (width, dark) in [(400, false), (400, true), (1400, true), (2000, false)] {
+        browser.show(width, 1000, dark);
+        browser.open(&page, "#step=300");
+        browser.until("document.body.dataset.step === '300'");
+        let wide = browser.value("document.documentElement.scrollWidth");
+        assert!(number(&wide) <= width, "{wide} wide in {width}");
+        let drawn = "document.getElementById('stage').width === \
+                     document.getElementById('stage').clientWidth";
+        assert_eq!(browser.value(drawn), true, "at {width}");
+    }
+    // By keyboard alone.
+    browser.press("ArrowRight");
+    browser.until("document.body.dataset.step === '301'");
+    browser.press("Home");
+    browser.until("document.body.dataset.step === '0'");
+    browser.press(" ");
+    browser.until("Number(document.body.dataset.step) > 10");
+    browser.press(" ");
+    browser.press("/");
+    browser.until("document.activeElement.id === 'key'");
+    assert_eq!(browser.said, [""; 0], "on the console");
+}
+
+#[test]
+fn trace_runs_what_it_is_given() {
+    let place = Place::new();
+    let page = place.path("page.html").display().to_string();
+    place.feed(&["trace", "--html", &page, "--", "load"], b"a\t1\nb\t2\n").ok();
+    assert_eq!(place.text(&["get", "a"]), "1", "in the database that trace was given");
+    let loaded = data(Path::new(&page));
+    assert_eq!(Sums::of(&loaded["runs"][0]).gets, 4, "two keys, and one after each");
+
+    // Keys that the command looked up are looked up again.
+    let words = ["trace", "--html", &page, "--lookups", "50", "--"];
+    let bench = ["bench", "readrandom", "--entries", "5000", "--json"];
+    run(minikv().args(words).args(bench), b"").ok();
+    let read = data(Path::new(&page));
+    let runs = list(&read["runs"]);
+    assert!(runs.iter().any(|run| Sums::of(run).gets == 50), "of {} databases", runs.len());
+    runs.iter().for_each(|run| Sums::of(run).are_those_of(&run["stats"]));
+
+    place.run(&["trace", "--html", &page, "--", "trace"]).fails(2, &["required"]);
+    place.run(&["trace", "--html", &page, "--", "get", "a"]).fails(2, &["nothing to show"]);
+    place.run(&["trace", "--html", "/no/such/page", "--", "load"]).fails(5, &["/no/such/page"]);
+    place.run(&["trace", "--html", &page, "--", "nosuch"]).fails(2, &["nosuch"]);
+}

@@ -1,0 +1,156 @@
+//! `tree` and `top`: levels in a terminal and in a pipe, of any LevelDB directory.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::{Place, contents, minikv, run, run_on_terminal};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name)
+}
+
+/// Returns the directories of databases under `dir`.
+fn databases(dir: &Path, found: &mut Vec<PathBuf>) {
+    if dir.join("CURRENT").is_file() {
+        found.push(dir.to_path_buf());
+    }
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            databases(&path, found);
+        }
+    }
+}
+
+fn text(command: &mut Command) -> String {
+    String::from_utf8(run(command, b"").ok()).unwrap()
+}
+
+#[test]
+fn tree_shows_the_tables_of_databases_of_other_programs_and_changes_nothing() {
+    let mut found = Vec::new();
+    databases(&fixture(""), &mut found);
+    let mut shown = 0;
+    for dir in found {
+        let stats = run(minikv().args(["stats", "--json", "--db"]).arg(&dir), b"");
+        if stats.code != Some(0) {
+            continue; // a broken one
+        }
+        let stats: Value = serde_json::from_slice(&stats.stdout).unwrap();
+        let before = contents(&dir);
+        let plain = text(minikv().arg("tree").arg(&dir));
+        let drawn = text(minikv().args(["tree", "--width", "100"]).arg(&dir));
+        assert!(before == contents(&dir), "{} has changed", dir.display());
+        let lines = plain.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+        let (logs, tables): (Vec<_>, Vec<_>) = lines.partition(|line| line[0] == "log");
+        let listed: Vec<_> = stats["tables"].as_array().unwrap().iter().collect();
+        assert_eq!((tables.len(), logs.len() as u64), (listed.len(), files(&stats["logs"])));
+        for table in &listed {
+            let part = |name: &str| table[name].to_string();
+            let parts = [part("level"), part("number"), part("bytes")];
+            assert!(tables.iter().any(|line| line[..3] == parts), "{table} in {plain}");
+        }
+        for level in stats["levels"].as_array().unwrap().iter().filter(|level| files(level) > 0) {
+            let name = format!("L{}  ", level["level"]);
+            assert!(drawn.contains(&name), "{name} in {drawn}");
+        }
+        assert!(drawn.lines().all(|line| line.chars().count() <= 100), "{drawn}");
+        assert!(listed.is_empty() || drawn.contains('█'));
+        shown += 1;
+    }
+    assert!(shown > 5, "only {shown} databases of other programs");
+}
+
+fn files(of: &Value) -> u64 {
+    of["files"].as_u64().unwrap()
+}
+
+#[test]
+fn tree_draws_overlapping_tables_below_each_other_and_the_rest_in_a_row() {
+    let place = Place::new();
+    for (number, keys) in [("a", "z"), ("b", "m")].iter().enumerate() {
+        let lines = format!("{}\t{number}\n{}\t{number}\n", keys.0, keys.1);
+        place.feed(&["load"], lines.as_bytes()).ok();
+    }
+    let drawn = place.text(&["tree", "--width", "60"]);
+    let lines: Vec<&str> = drawn.lines().collect();
+    let level0: Vec<_> = lines.iter().filter(|line| line.starts_with("L0 ")).collect();
+    let width = |line: &str| line.matches('█').count();
+    let [newer, older] = level0[..] else { panic!("{drawn}") };
+    assert!(width(newer) < width(older) && width(older) > 20, "{drawn}");
+    assert!(lines.last().unwrap().starts_with("keys") && drawn.ends_with("z\n"), "{drawn}");
+    place.ok(&["compact"]);
+    let drawn = place.text(&["tree", "--width", "60"]);
+    assert!(drawn.contains("L1    1 table") && !drawn.contains("L0"), "{drawn}");
+    assert_eq!(place.text(&["tree", "--plain"]).lines().next().unwrap().matches('\t').count(), 4);
+
+    let (code, shown) = run_on_terminal(&mut place.command(&["tree"]), "");
+    assert!(code == Some(0) && shown.contains('█'), "{shown}");
+    place.run(&["tree", "/no/such"]).fails(5, &["/no/such"]);
+    place.run(&["tree", "--width", "3"]).fails(2, &["--width"]);
+}
+
+#[test]
+fn top_follows_a_writer() {
+    let place = Place::new();
+    let mut writer = place.hold();
+    let mut top = place
+        .command(&["top", "--interval", "20", "--plain"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(top.stdout.take().unwrap()).lines();
+    let mut next = || -> Vec<String> {
+        lines.next().unwrap().unwrap().split('\t').map(str::to_owned).collect()
+    };
+    let names = next();
+    assert_eq!(
+        (names.len(), &names[..2]),
+        (19, &["seconds".to_owned(), "sequence".to_owned()][..])
+    );
+    let (first, value) = (next(), |line: &[String], at: usize| line[at].parse::<u64>().unwrap());
+    assert_eq!((first.len(), value(&first, 1)), (19, 1), "the entry that the writer began with");
+    let pipe = writer.stdin.as_mut().unwrap();
+    let big = "v".repeat(100_000);
+    for i in 0..100 {
+        writeln!(pipe, "put\tkey{i}\t{big}\ncommit").unwrap();
+    }
+    pipe.flush().unwrap();
+    let (mut rate, mut log) = (0, 0);
+    let last = loop {
+        let line = next();
+        (rate, log) = (rate.max(value(&line, 2)), log.max(value(&line, 3)));
+        if value(&line, 1) == 101 && value(&line, 5) + value(&line, 7) > 0 {
+            break line;
+        }
+    };
+    assert!(rate > 0 && log > 1_000_000, "{rate} writes per second, {log} bytes of logs");
+    assert!(value(&last, 6) + value(&last, 8) > 0, "{last:?}");
+    let interrupted = Command::new("kill").arg("-INT").arg(top.id().to_string()).status().unwrap();
+    let out = top.wait_with_output().unwrap();
+    assert!(interrupted.success() && out.status.code() == Some(130));
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(said.starts_with("minikv: interrupted after "), "{said}");
+    drop(writer.stdin.take());
+    writer.wait().unwrap();
+}
+
+#[test]
+fn top_on_a_terminal_begins_at_its_first_line_each_time() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\n").ok();
+    let mut command = place.command(&["top", "--count", "2", "--interval", "1"]);
+    let (code, shown) = run_on_terminal(&mut command, "");
+    assert_eq!(code, Some(0));
+    assert_eq!(shown.matches("\x1b[H").count(), 2, "{shown:?}");
+    assert!(shown.contains("no writer") && shown.contains("L0"), "{shown:?}");
+    let lines = place.text(&["top", "--count", "3", "--interval", "1"]);
+    assert_eq!(lines.lines().count(), 4, "{lines}");
+    place.run(&["top", "--count", "0"]).fails(2, &["--count"]);
+    place.run(&["top", "/no/such"]).fails(5, &["/no/such"]);
+}

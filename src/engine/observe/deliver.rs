@@ -1,0 +1,125 @@
+//! The queue of events, and the thread that takes them to the observer.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use crate::base::sync::atomic::AtomicU64;
+use crate::base::sync::atomic::Ordering::Relaxed;
+use crate::base::sync::thread::{
+    JoinHandle, {self},
+};
+use crate::base::sync::{Condvar, Instant, LockRank, Mutex};
+use crate::engine::Engine;
+use crate::engine::observe::{Event, EventKind, Observed};
+use crate::engine::stats::metrics::micros_of;
+
+/// Events on their way to an observer. Thread-safe.
+///
+/// The queue is not bounded: a database does not wait for its observer.
+pub(crate) struct Observing {
+    observer: Observed,
+    opened: Instant,
+    /// Number of flushes and compactions that began.
+    jobs: AtomicU64,
+    queue: Mutex<Queue>,
+    /// Notified when there is an event, and at the end.
+    changed: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Event>,
+    /// Number of the next event.
+    next: u64,
+    /// Whether the last event was added, after which the thread ends.
+    ends: bool,
+}
+
+impl Observing {
+    pub(crate) fn new(observer: Observed) -> Observing {
+        Observing {
+            observer,
+            opened: Instant::now(),
+            jobs: AtomicU64::new(0),
+            queue: Mutex::ranked(LockRank::Leaf, Queue::default()),
+            changed: Condvar::new(),
+            thread: Mutex::ranked(LockRank::Leaf, None),
+        }
+    }
+
+    /// Adds an event, unless the last one was added.
+    pub(super) fn push(&self, kind: EventKind) {
+        self.push_and(kind, false);
+    }
+
+    fn push_and(&self, kind: EventKind, ends: bool) {
+        let mut queue = self.queue.lock();
+        if queue.ends {
+            return;
+        }
+        queue.ends = ends;
+        let number = queue.next;
+        queue.next += 1;
+        // The time is taken under the lock, so that it ascends with the number.
+        let micros = micros_of(self.opened.elapsed());
+        queue.waiting.push_back(Event { number, micros, kind });
+        drop(queue);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn next_job(&self) -> u64 {
+        self.jobs.fetch_add(1, Relaxed)
+    }
+
+    /// Starts the thread that calls the observer.
+    ///
+    /// # Errors
+    /// The system's, if it cannot start a thread.
+    pub(super) fn start(&self, engine: &Arc<Engine>) -> io::Result<()> {
+        let engine = engine.clone();
+        let builder = thread::Builder::new().name("minikv-observer".to_owned());
+        *self.thread.lock() = Some(builder.spawn(move || deliver(&engine))?);
+        Ok(())
+    }
+
+    /// Adds the last event. Waits until the observer has taken all events, unless it is the
+    /// observer that calls this.
+    pub(super) fn end(&self, last: impl FnOnce() -> EventKind) {
+        if !self.queue.lock().ends {
+            self.push_and(last(), true);
+        }
+        let Some(thread) = self.thread.lock().take() else { return };
+        if thread.thread().id() != thread::current().id() {
+            // The thread does not panic.
+            let _ = thread.join();
+        }
+    }
+
+    /// Waits for an event and takes it out of the queue; `None` at the end.
+    fn next(&self) -> Option<Event> {
+        let mut queue = self.queue.lock();
+        loop {
+            if let Some(event) = queue.waiting.pop_front() {
+                return Some(event);
+            }
+            if queue.ends {
+                return None;
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+}
+
+/// Calls the observer for each event, until the end.
+fn deliver(engine: &Engine) {
+    let Some(observing) = &engine.observing else { return };
+    while let Some(event) = observing.next() {
+        // The state keeps the error of a panic.
+        let _ = engine.contain("an observer", || {
+            observing.observer.0.event(&event);
+            Ok(())
+        });
+    }
+}

@@ -1,0 +1,275 @@
+//! Events: what flushes, compactions and waiting writers tell an [`Observer`].
+//!
+//! An event is numbered and queued under the state lock, together with the change that it is about
+//! ([`Engine::observe`]). So its place among the events is that of the change among the changes: an
+//! event that names a table comes after the event that added it. The observer itself is called
+//! without any lock, by a thread of its own ([`deliver`]), and may use the database. That a worker
+//! delivers its own events was rejected: memtables are frozen under the commit lock, which a put
+//! of the observer would wait for.
+//!
+//! Without an observer there is no thread and no queue. Each place that has an event looks at one
+//! `Option`; no put or get passes such a place, unless it freezes a memtable or waits.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::{Error, Result};
+use crate::engine::compact::plan::CompactionKind;
+use crate::engine::stats::metrics::StallCause;
+use crate::engine::stats::property::Stats;
+use crate::engine::version::{TableFile, Version};
+use crate::engine::{Engine, State};
+
+mod deliver;
+
+pub(crate) use deliver::Observing;
+
+/// Receives the events of a database: see [`Options::observer`](crate::Options::observer).
+///
+/// Every `Fn(&Event)` that threads can share is an observer.
+pub trait Observer: Send + Sync + 'static {
+    /// Takes note of an event. The database calls it for one event after the other, in order.
+    fn event(&self, event: &Event);
+}
+
+impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
+    fn event(&self, event: &Event) {
+        self(event);
+    }
+}
+
+/// The observer that a program gave.
+#[derive(Clone)]
+pub(crate) struct Observed(pub(crate) Arc<dyn Observer>);
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
+/// Something that happened in an open database.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Event {
+    /// Number of the event: 0 for the first one after the open, then one more each time.
+    pub number: u64,
+    /// Time since the database was opened, in microseconds. It never goes back.
+    pub micros: u64,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened in an open database. The changes of its tables are complete: the tables of
+/// [`Opened`](EventKind::Opened), with what the later events remove and add, are the tables of the
+/// database.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The database was opened: the first event.
+    #[non_exhaustive]
+    Opened {
+        /// Directory of the database.
+        path: PathBuf,
+        /// All tables.
+        tables: Vec<TableInfo>,
+    },
+    /// The memtable has grown: told about every 256 KiB, or four times for each small one.
+    #[non_exhaustive]
+    MemtableGrew {
+        /// Number of entries in the memtable, including tombstones and older versions.
+        entries: u64,
+        /// Memory that the memtable takes, in bytes.
+        memtable_bytes: u64,
+        /// Number of the log.
+        log: u64,
+        /// Size of the records of the log, in bytes.
+        log_bytes: u64,
+    },
+    /// The memtable was frozen. A new memtable and a new log take its place.
+    #[non_exhaustive]
+    MemtableFrozen {
+        /// Number of entries in the memtable, including tombstones and older versions.
+        entries: u64,
+        /// Memory that the memtable takes, in bytes.
+        memtable_bytes: u64,
+        /// Number of the log that ended.
+        log: u64,
+        /// Size of the records of that log, in bytes.
+        log_bytes: u64,
+    },
+    /// A flush began: the oldest frozen memtable is written to a table of level 0.
+    #[non_exhaustive]
+    FlushBegan {
+        /// Number of the flush or compaction since the open.
+        job: u64,
+        /// Number of entries in the memtable.
+        entries: u64,
+    },
+    /// A flush ended.
+    #[non_exhaustive]
+    FlushEnded {
+        /// Number that it began with.
+        job: u64,
+        /// The new table; `None` if the memtable was empty, or the flush failed.
+        table: Option<TableInfo>,
+        /// How long it took, in microseconds.
+        micros: u64,
+        /// The error of a flush that failed. No table was changed.
+        error: Option<Error>,
+    },
+    /// A compaction began.
+    #[non_exhaustive]
+    CompactionBegan {
+        /// Number of the flush or compaction since the open.
+        job: u64,
+        /// What is to become of the inputs.
+        kind: CompactionKind,
+        /// The tables that it takes, from the upper levels to the lower ones.
+        inputs: Vec<TableInfo>,
+        /// Level of its outputs.
+        output_level: usize,
+    },
+    /// A compaction ended: its outputs take the place of its inputs.
+    #[non_exhaustive]
+    CompactionEnded {
+        /// Number that it began with.
+        job: u64,
+        /// What became of the inputs.
+        kind: CompactionKind,
+        /// The tables that it took.
+        inputs: Vec<TableInfo>,
+        /// Level of its outputs.
+        output_level: usize,
+        /// The tables that it wrote or moved; empty if it failed.
+        outputs: Vec<TableInfo>,
+        /// Number of entries that a merge left out.
+        entries_dropped: u64,
+        /// How long it took, in microseconds.
+        micros: u64,
+        /// The error of a compaction that failed. No table was changed.
+        error: Option<Error>,
+    },
+    /// Tables were added or removed by [`Db::ingest`](crate::Db::ingest),
+    /// [`Db::delete_range`](crate::Db::delete_range) or the like.
+    #[non_exhaustive]
+    TablesChanged {
+        /// The new tables.
+        added: Vec<TableInfo>,
+        /// The tables that are gone.
+        removed: Vec<TableInfo>,
+    },
+    /// A writer began to wait.
+    #[non_exhaustive]
+    StallBegan {
+        /// What it waits for.
+        cause: StallCause,
+    },
+    /// A writer goes on.
+    #[non_exhaustive]
+    StallEnded {
+        /// What it waited for in the end.
+        cause: StallCause,
+        /// How long it waited, in microseconds.
+        micros: u64,
+    },
+    /// The database was closed: the last event.
+    #[non_exhaustive]
+    Closed {
+        /// The statistics of the database, which now stay.
+        stats: Box<Stats>,
+        /// Keys that gets looked up, oldest first: all if they were few, otherwise a sample of some
+        /// thousands.
+        looked_up: Vec<Box<[u8]>>,
+    },
+}
+
+/// A table of a database, as an [`EventKind`] names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableInfo {
+    /// File number.
+    pub number: u64,
+    /// Level, 0 to 6. In the inputs of a compaction it is the level that they come from.
+    pub level: usize,
+    /// Size of the file in bytes.
+    pub file_bytes: u64,
+    /// First user key.
+    pub first_key: Vec<u8>,
+    /// Last user key.
+    pub last_key: Vec<u8>,
+    /// Number of entries, including tombstones; `None` if another process wrote the table.
+    pub entries: Option<u64>,
+    /// Number of tombstones; `None` if another process wrote the table.
+    pub tombstones: Option<u64>,
+}
+
+impl TableInfo {
+    pub(crate) fn of(level: usize, file: &TableFile) -> TableInfo {
+        let counts = file.tombstones.counts();
+        TableInfo {
+            number: file.number,
+            level,
+            file_bytes: file.file_bytes,
+            first_key: file.first_key().to_vec(),
+            last_key: file.last_key().to_vec(),
+            entries: counts.map(|counts| counts.entries),
+            tombstones: counts.map(|counts| counts.tombstones),
+        }
+    }
+
+    /// Returns the tables of a level of `version` that `numbers` names.
+    pub(crate) fn named(
+        version: &Version,
+        level: usize,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> Vec<TableInfo> {
+        let numbers: BTreeSet<u64> = numbers.into_iter().collect();
+        let named = version.level(level).iter().filter(|file| numbers.contains(&file.number));
+        named.map(|file| TableInfo::of(level, file)).collect()
+    }
+}
+
+impl Engine {
+    /// Tells the observer, if there is one. Events about the tables or the memtables are told with
+    /// the state locked.
+    pub(crate) fn observe(&self, kind: impl FnOnce() -> EventKind) {
+        if let Some(observing) = &self.observing {
+            observing.push(kind());
+        }
+    }
+
+    /// Returns the number of a flush or compaction that begins; 0 without an observer.
+    pub(crate) fn next_job(&self) -> u64 {
+        self.observing.as_ref().map_or(0, Observing::next_job)
+    }
+
+    /// Starts the thread that calls the observer, if there is one, and tells it what there is. The
+    /// background must not have begun.
+    ///
+    /// # Errors
+    /// An I/O error if the system cannot start a thread.
+    pub(crate) fn start_observing(self: &Arc<Engine>) -> Result<()> {
+        let Some(observing) = &self.observing else { return Ok(()) };
+        let all = |state: &State| {
+            state.version.files().map(|(level, file)| TableInfo::of(level, file)).collect()
+        };
+        let (path, state) = (self.dir.clone(), self.state.lock());
+        observing.push(EventKind::Opened { path, tables: all(&state) });
+        drop(state);
+        let started = observing.start(self);
+        started.map_err(|error| Error::io("start a thread for", &self.dir, error))
+    }
+
+    /// Waits until the observer has taken all events. The caller holds no lock.
+    pub(crate) fn end_observing(&self) {
+        if let Some(observing) = &self.observing {
+            observing.end(|| {
+                let (stats, looked_up) = (Box::new(self.stats()), self.reads.sample.keys());
+                EventKind::Closed { stats, looked_up }
+            });
+        }
+    }
+}
