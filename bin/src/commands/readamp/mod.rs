@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
 use minikv::{Db, Options, ReadOnlyDb};
+use minikv_workloads::Profile;
 
 use self::advise::Advised;
 use self::filters::Filters;
@@ -75,6 +76,11 @@ pub struct Args {
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "0.99")]
     #[arg(value_parser = parse_exponent)]
     zipf: Option<f64>,
+    /// Look up keys as a profile of requests does: mixgraph, the model of RocksDB's db_bench, or
+    /// cache; with parameters as in mixgraph:miss=0.3 (share of absent keys) or
+    /// cache:miss=0.5,zipf=1,key=40,value=200. With --entries, its keys and values are generated
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["absent_ratio", "zipf"])]
+    like: Option<Profile>,
     /// Seed of the order of loading and of the choice of lookups: the same seed gives the same
     /// counts
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -89,7 +95,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["csv", "theory"])]
     advise: bool,
     /// Print the table of false-positive rates by bits per key and probes, predicted and measured
-    #[arg(long, conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf"])]
+    #[arg(long, conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf", "like"])]
     #[arg(conflicts_with_all = ["csv", "html"])]
     theory: bool,
     /// Also write a self-contained page with charts, and with --advise the advice, to this file
@@ -191,10 +197,13 @@ impl Input {
         }
         Ok(match (&args.data, args.entries) {
             (Some(path), _) => Input::Data(Data::file(path, global.format, args.value_bytes)?),
-            (None, Some(entries)) => {
-                let (value_bytes, seed) = (args.value_bytes, args.seed);
-                Input::Data(Data::Generated { entries, value_bytes, seed })
-            }
+            (None, Some(entries)) => Input::Data(match args.like {
+                Some(profile) => Data::Like { entries, profile },
+                None => {
+                    let (value_bytes, seed) = (args.value_bytes, args.seed);
+                    Data::Generated { entries, value_bytes, seed }
+                }
+            }),
             (None, None) => match global.db() {
                 Ok(dir) => Input::Db(dir),
                 Err(_) => Input::Data(Data::words()?),
@@ -260,18 +269,19 @@ impl Args {
             None => LOOKUPS,
         };
         let (absent_ratio, zipf, seed) = (self.absent_ratio, self.zipf, self.seed);
-        choose(&Choice { number, absent_ratio, zipf, seed })
+        choose(&Choice { number, absent_ratio, zipf, like: self.like, seed })
     }
 
     /// Returns a description of how the lookups were chosen.
     fn lookups_named(&self) -> String {
         match &self.lookups {
             Some(Wanted::File(path)) => format!("from {}", path.display()),
-            _ => match self.zipf {
-                Some(exponent) => {
+            _ => match (&self.like, self.zipf) {
+                (Some(profile), _) => format!("gets of {profile}; seed {}", self.seed),
+                (None, Some(exponent)) => {
                     format!("chosen by Zipf's law, exponent {exponent}; seed {}", self.seed)
                 }
-                None => format!("chosen uniformly; seed {}", self.seed),
+                (None, None) => format!("chosen uniformly; seed {}", self.seed),
             },
         }
     }
@@ -299,7 +309,7 @@ fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
 pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Report> {
     let scratch = Scratch::new()?;
     let source = load(shape, data, seed, &scratch.path().join("db"))?;
-    let choice = Choice { number: 2 * lookups, absent_ratio: 0.5, zipf: None, seed };
+    let choice = Choice { number: 2 * lookups, absent_ratio: 0.5, zipf: None, like: None, seed };
     let filters = [Filters::None, Filters::Block(shape.bits_per_key().max(1))];
     let lookups = choice.of_data(data)?;
     let named = format!("chosen uniformly; seed {seed}");

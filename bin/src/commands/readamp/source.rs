@@ -358,7 +358,8 @@ mod tests {
     fn some_lookups(source: &Source) -> Vec<super::super::Lookup> {
         let db = source.open().unwrap();
         let pool = super::super::lookups::Pool::of(&db, 1).unwrap();
-        let choice = Choice { number: 4000, absent_ratio: 0.5, zipf: Some(0.9), seed: 1 };
+        let choice =
+            Choice { number: 4000, absent_ratio: 0.5, zipf: Some(0.9), like: None, seed: 1 };
         let mut lookups = choice.of_pool(&pool).unwrap();
         let data = Data::Generated { entries: 20_000, value_bytes: 20, seed: 4 };
         for i in (0..20_000).step_by(35) {
