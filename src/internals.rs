@@ -3,6 +3,12 @@
 #![allow(missing_docs, reason = "documented where they are defined")]
 
 pub mod advice {
+    pub mod curve {
+        pub use crate::advice::curve::*;
+    }
+    pub mod levels {
+        pub use crate::advice::levels::*;
+    }
     pub mod judge {
         pub use crate::advice::judge::*;
     }

@@ -132,6 +132,20 @@ impl Data {
         }
     }
 
+    /// Returns the size of all keys and values, in bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Data::Listed { entries, .. } => {
+                entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
+            }
+            Data::Generated { entries, value_bytes, .. } => entries * (16 + *value_bytes as u64),
+            Data::Like { entries, profile } => {
+                let one = |i| (profile.key_bytes() + profile.value_bytes(i)) as u64;
+                (0..*entries).map(one).sum()
+            }
+        }
+    }
+
     /// Returns absent key number `i`. Generated keys differ for different numbers.
     pub fn one_absent(&self, i: u64, rng: &mut Rng) -> Vec<u8> {
         match self {

@@ -98,14 +98,22 @@ pub struct Pool<'a> {
     last: Vec<u8>,
     /// Number of entries in the database.
     pub all_entries: u64,
+    /// Size of their keys and values, in bytes.
+    pub all_bytes: u64,
 }
 
 impl<'a> Pool<'a> {
     /// Reads the whole database, and returns a uniform random sample of its keys.
     pub fn of(db: &'a ReadOnlyDb, seed: u64) -> Result<Pool<'a>> {
         let mut rng = Rng::new(seed);
-        let mut pool =
-            Pool { db, entries: Vec::new(), first: Vec::new(), last: Vec::new(), all_entries: 0 };
+        let mut pool = Pool {
+            db,
+            entries: Vec::new(),
+            first: Vec::new(),
+            last: Vec::new(),
+            all_entries: 0,
+            all_bytes: 0,
+        };
         let progress = Progress::counter("reading the database");
         let mut cursor = db.cursor()?;
         let mut valid = cursor.seek_to_first()?;
@@ -115,6 +123,7 @@ impl<'a> Pool<'a> {
                 pool.first = key.to_vec();
             }
             pool.all_entries += 1;
+            pool.all_bytes += (key.len() + cursor.value().len()) as u64;
             if pool.entries.len() < POOL_KEYS {
                 pool.entries.push((key.to_vec(), Vec::new()));
             } else {
