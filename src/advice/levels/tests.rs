@@ -56,9 +56,10 @@ fn the_division_is_that_of_the_closed_form() {
         let advised = choices.within(choices.bytes(&uniform));
         let ratio = choices.left(&advised).0 / exact.1;
         assert!((0.995..1.02).contains(&ratio), "{bits}: {ratio} {advised:?}");
-        // Ten times the keys for as many lookups: ln 10 / (ln 2)^2 = 4.8 bits less.
-        for levels in advised[1..=4].windows(2) {
-            assert!((44..=52).contains(&(levels[0] - levels[1])), "{advised:?}");
+        // Ten times the keys for as many lookups: ln 10 / (ln 2)^2 = 4.8 bits less. Memory is
+        // divided in parts, which are coarse for small levels.
+        for levels in advised[2..=4].windows(2) {
+            assert!((43..=54).contains(&(levels[0] - levels[1])), "{advised:?}");
         }
     }
 }

@@ -296,7 +296,11 @@ fn divisions(
     for layout in [FilterLayout::Block, FilterLayout::Table] {
         let of = Choices::of(levels, layout);
         for bits in SIZES {
-            let divided = of.within(of.bytes(&[bits; NUM_LEVELS]));
+            let mut divided = of.within(of.bytes(&[bits; NUM_LEVELS]));
+            // Levels below the last table are like its level.
+            if let Some(last) = levels.iter().rposition(|level| level.keys > 0) {
+                divided[last..].fill(divided[last]);
+            }
             let filters = Filters::ByLevel(layout, divided);
             if of.bytes(&divided) < bytes && !choices.contains(&filters) {
                 choices.push(filters);
