@@ -13,6 +13,7 @@ pub mod advice {
         pub use crate::advice::judge::*;
     }
     pub mod shadow {
+        pub use crate::advice::plan::*;
         pub use crate::advice::shadow::*;
     }
 }

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use crate::advice::judge::Z;
-use crate::advice::shadow::{FilterPlan, TreePlan};
+use crate::advice::plan::{FilterPlan, TreePlan};
 use crate::engine::options::FilterLayout;
 use crate::filter::BloomFilterPolicy;
 use crate::filter::math::false_positive_probability;
@@ -167,7 +167,7 @@ pub fn double_hashing_probability(bits: u64, keys: u64, probes: u32) -> f64 {
         return if bits == 0 { 0.0 } else { false_positive_probability(bits, keys, probes) };
     }
     // With a delta that has the factor bits / d in common with the size, there are d positions.
-    let few = (1..u64::from(probes)).filter(|d| bits % d == 0);
+    let few = (1..u64::from(probes)).filter(|d| bits.is_multiple_of(*d));
     let few: Vec<(u64, f64)> = few.map(|d| (d, coprime(d) as f64 / bits as f64)).collect();
     let rest = 1.0 - few.iter().map(|(_, share)| share).sum::<f64>();
     let all = few.iter().copied().chain([(u64::from(probes), rest)]);
@@ -370,12 +370,6 @@ impl Divisions {
         let advised = choices.within(choices.bytes(&uniform));
         let smaller = choices.as_good_as(choices.left(&uniform).0, choices.bytes(&uniform));
         Divisions { layout, choices, bits: [uniform, advised, smaller] }
-    }
-
-    /// Returns the layout of the filters, and the bits of each division: uniform, as advised, and
-    /// for less memory.
-    pub fn bits(&self) -> (FilterLayout, [Bits; 3]) {
-        (self.layout, self.bits)
     }
 
     /// Returns the plans of the divisions.

@@ -6,14 +6,14 @@
 //! | `judge` | which filters to choose, and how certain that is |
 //! | `curve` | how many block reads a block cache of some size would leave |
 //! | `levels` | how to divide the memory of filters among levels |
+//! | `plan` | the filters that a replay assumes |
 //! | `scans` | what filters could save of scans |
 //! | `show` | the advice as text |
 
 use crate::advice::judge::{Evidence, advise};
 use crate::advice::levels::{Divisions, LevelUse};
-use crate::advice::shadow::{
-    BlockFilters, FilterPlan, Lookup, Outcome, Shadow, TableFilters, TablesRead, TreePlan,
-};
+use crate::advice::plan::{BlockFilters, FilterPlan, TableFilters, TreePlan};
+use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
 use crate::base::{Error, Result};
 use crate::engine::options::FilterLayout;
 use crate::engine::read::get;
@@ -27,6 +27,7 @@ use crate::table::reader::BlockReadOptions;
 pub(crate) mod curve;
 pub(crate) mod judge;
 pub(crate) mod levels;
+pub(crate) mod plan;
 mod scans;
 pub(crate) mod shadow;
 mod show;

@@ -202,12 +202,12 @@ impl LevelAdvice {
         )?;
         for (division, name) in &rows {
             let Division { predicted, measured, interval: (low, high), .. } = division;
-            let within = if division.agrees() { "within" } else { "outside" };
             let interval = format!("{low:.4} to {high:.4}");
             writeln!(
                 f,
-                "{name:<width$} {:>10} {predicted:>10.4} {measured:>10.4} {interval:>18}   {within}",
-                Size(division.filter_bytes).to_string()
+                "{name:<width$} {:>10} {predicted:>10.4} {measured:>10.4} {interval:>18}   {}",
+                Size(division.filter_bytes).to_string(),
+                if division.agrees() { "within" } else { "outside" },
             )?;
         }
         Ok(())

@@ -123,12 +123,12 @@ fn a_level_that_is_not_asked_gets_no_filter() {
     let mut levels = full(1000);
     levels[4].of_filters.clear();
     let divisions = Divisions::of(&levels, FilterLayout::Block, 10);
-    let (_, [_, advised, smaller]) = divisions.bits();
+    let [_, advised, smaller] = divisions.bits;
     assert_eq!((advised[4], smaller[4]), (0, 0));
     // There is more memory than the others can use.
     assert!(advised[1..4].iter().all(|&bits| bits > 16), "{advised:?}");
     let nothing = Divisions::of(&vec![LevelUse::default(); NUM_LEVELS], FilterLayout::Table, 10);
-    assert_eq!(nothing.bits().1[1..], [[0; NUM_LEVELS]; 2]);
+    assert_eq!(nothing.bits[1..], [[0; NUM_LEVELS]; 2]);
 }
 
 #[test]

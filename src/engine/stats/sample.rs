@@ -86,14 +86,14 @@ impl ScanSample {
 
     /// Returns the number of scans, and the ranges kept, oldest first.
     pub(crate) fn ranges(&self) -> (u64, Vec<ScannedRange>) {
-        let range = |kept: &Box<[u8]>| {
+        let range = |kept: &[u8]| {
             let (&[is_included, a, b, c, d], keys) = kept.split_first_chunk()?;
             let len = u32::from_le_bytes([a, b, c, d]) as usize;
             let (from, end) = keys.split_at_checked(len)?;
             let to = if is_included == 1 { Bound::Included } else { Bound::Excluded };
             Some(ScannedRange { from: from.to_vec(), to: to(end.to_vec()) })
         };
-        let ranges = self.kept.lock().keys.iter().filter_map(range).collect();
+        let ranges = self.kept.lock().keys.iter().filter_map(|kept| range(kept)).collect();
         (self.scans.load(Relaxed), ranges)
     }
 }

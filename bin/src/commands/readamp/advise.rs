@@ -25,8 +25,8 @@ pub fn default_filters() -> Vec<Filters> {
 }
 
 /// Divides the memory of the advised filters, or of those of 10 bits per key, among levels, and
-/// replays the lookups with that. Returns `None` without a configuration without filters, or without
-/// tables.
+/// replays the lookups with that. Returns `None` without tables, or without a configuration without
+/// filters.
 pub fn by_level(
     report: &Report,
     source: &Source,

@@ -299,7 +299,8 @@ fn divisions(
             let mut divided = of.within(of.bytes(&[bits; NUM_LEVELS]));
             // Levels below the last table are like its level.
             if let Some(last) = levels.iter().rposition(|level| level.keys > 0) {
-                divided[last..].fill(divided[last]);
+                let bits = divided[last];
+                divided[last..].fill(bits);
             }
             let filters = Filters::ByLevel(layout, divided);
             if of.bytes(&divided) < bytes && !choices.contains(&filters) {
