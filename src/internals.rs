@@ -3,10 +3,17 @@
 #![allow(missing_docs, reason = "documented where they are defined")]
 
 pub mod advice {
+    pub mod curve {
+        pub use crate::advice::curve::*;
+    }
+    pub mod levels {
+        pub use crate::advice::levels::*;
+    }
     pub mod judge {
         pub use crate::advice::judge::*;
     }
     pub mod shadow {
+        pub use crate::advice::plan::*;
         pub use crate::advice::shadow::*;
     }
 }

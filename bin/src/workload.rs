@@ -5,7 +5,7 @@ use std::path::Path;
 
 use minikv::internals::base::random;
 use minikv::{Db, Options, WriteBatch};
-use minikv_workloads::mix;
+use minikv_workloads::{Profile, mix};
 
 use crate::codec::Format;
 use crate::error::{CliError, Result};
@@ -52,6 +52,8 @@ pub enum Data {
     Listed { name: String, entries: Vec<(Vec<u8>, Vec<u8>)> },
     /// Keys of 16 hexadecimal digits, in random order.
     Generated { entries: u64, value_bytes: usize, seed: u64 },
+    /// The entries of a profile of requests, numbered in key order.
+    Like { entries: u64, profile: Profile },
 }
 
 impl Data {
@@ -101,13 +103,14 @@ impl Data {
             Data::Generated { value_bytes, .. } => {
                 format!("generated keys of 16 bytes, values of {value_bytes}")
             }
+            Data::Like { profile, .. } => format!("generated for {profile}"),
         }
     }
 
     pub fn len(&self) -> u64 {
         match self {
             Data::Listed { entries, .. } => entries.len() as u64,
-            Data::Generated { entries, .. } => *entries,
+            Data::Generated { entries, .. } | Data::Like { entries, .. } => *entries,
         }
     }
 
@@ -116,6 +119,7 @@ impl Data {
         match self {
             Data::Listed { entries, .. } => entries[i as usize].0.clone(),
             Data::Generated { seed, .. } => generated_key(*seed, i),
+            Data::Like { profile, .. } => profile.key(i, false),
         }
     }
 
@@ -124,6 +128,21 @@ impl Data {
         match self {
             Data::Listed { entries, .. } => entries[i as usize].1.clone(),
             Data::Generated { value_bytes, .. } => make_value(i, *value_bytes),
+            Data::Like { profile, .. } => make_value(i, profile.value_bytes(i)),
+        }
+    }
+
+    /// Returns the size of all keys and values, in bytes.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Data::Listed { entries, .. } => {
+                entries.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum()
+            }
+            Data::Generated { entries, value_bytes, .. } => entries * (16 + *value_bytes as u64),
+            Data::Like { entries, profile } => {
+                let one = |i| (profile.key_bytes() + profile.value_bytes(i)) as u64;
+                (0..*entries).map(one).sum()
+            }
         }
     }
 
@@ -133,6 +152,7 @@ impl Data {
             // Different numbers give different keys, so the keys of numbers beyond the last entry
             // are absent.
             Data::Generated { entries, seed, .. } => generated_key(*seed, entries + i),
+            Data::Like { .. } => self.absent_near(rng.below(self.len())),
             Data::Listed { entries, .. } => {
                 let contains = |key: &[u8]| entries.binary_search_by(|e| e.0[..].cmp(key)).is_ok();
                 let inside = |key: &[u8]| {
@@ -148,6 +168,18 @@ impl Data {
                     key
                 })
             }
+        }
+    }
+
+    /// Returns an absent key near that of entry `i`, always the same one.
+    pub fn absent_near(&self, i: u64) -> Vec<u8> {
+        match self {
+            Data::Generated { .. } => self.one_absent(i, &mut Rng::new(i)),
+            Data::Like { profile, .. } => profile.key(i, true),
+            Data::Listed { entries, .. } => near_miss_of(entries, i, |key| {
+                Ok(entries.binary_search_by(|entry| entry.0[..].cmp(key)).is_ok())
+            })
+            .unwrap_or_default(),
         }
     }
 
@@ -195,8 +227,10 @@ impl Data {
     /// Returns the order in which to load the entries, or `None` if they are already in random
     /// order.
     fn order(&self, seed: u64) -> Option<Vec<u32>> {
-        let Data::Listed { entries, .. } = self else { return None };
-        let mut order: Vec<u32> = (0..entries.len() as u32).collect();
+        if matches!(self, Data::Generated { .. }) {
+            return None;
+        }
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
         let mut rng = Rng::new(seed);
         for i in (1..order.len()).rev() {
             order.swap(i, rng.position(i + 1));
@@ -221,7 +255,34 @@ fn make_value(i: u64, bytes: usize) -> Vec<u8> {
 
 /// Returns a present key with one change: a byte replaced, added or removed, or two bytes swapped.
 pub fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
-    let mut key = entries[rng.position(entries.len())].0.clone();
+    let key = entries[rng.position(entries.len())].0.clone();
+    changed(key, entries, rng)
+}
+
+/// Returns the key of entry `i` with one change that makes it a key that is not present, always the
+/// same one.
+pub fn near_miss_of(
+    entries: &[(Vec<u8>, Vec<u8>)],
+    i: u64,
+    present: impl Fn(&[u8]) -> Result<bool>,
+) -> Result<Vec<u8>> {
+    let mut rng = Rng::new(mix(i));
+    let own = &entries[i as usize].0;
+    for _ in 0..MUTATIONS {
+        let key = changed(own.clone(), entries, &mut rng);
+        if !present(&key)? {
+            return Ok(key);
+        }
+    }
+    let mut key = own.clone();
+    while present(&key)? {
+        key.push(0);
+    }
+    Ok(key)
+}
+
+/// Returns `key` with one change, with a byte of the key of an entry.
+fn changed(mut key: Vec<u8>, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
     let other = &entries[rng.position(entries.len())].0;
     if key.is_empty() || other.is_empty() {
         key.extend_from_slice(other);
@@ -273,6 +334,20 @@ mod tests {
         check_absent(&Data::Generated { entries: 5000, value_bytes: 10, seed: 3 }, 5000);
         check_absent(&listed(&["a"]), 10);
         check_absent(&listed(&["", "a", "b", "ab"]), 10);
+        check_absent(&Data::Like { entries: 500, profile: "mixgraph".parse().unwrap() }, 10);
+    }
+
+    #[test]
+    fn absent_keys_near_an_entry_are_absent_and_always_the_same() {
+        let like = Data::Like { entries: 1000, profile: "cache".parse().unwrap() };
+        for data in [Data::words().unwrap(), like, listed(&["", "a", "b", "ab"])] {
+            let present: std::collections::HashSet<_> =
+                (0..data.len()).map(|i| data.key(i)).collect();
+            for i in 0..data.len().min(2000) {
+                let key = data.absent_near(i);
+                assert!(!present.contains(&key) && key == data.absent_near(i), "{key:?}");
+            }
+        }
     }
 
     #[test]

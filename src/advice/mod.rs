@@ -4,33 +4,42 @@
 //! | --- | --- |
 //! | `shadow` | replay of lookups against filters that the tables do not have |
 //! | `judge` | which filters to choose, and how certain that is |
+//! | `curve` | how many block reads a block cache of some size would leave |
+//! | `levels` | how to divide the memory of filters among levels |
+//! | `plan` | the filters that a replay assumes |
+//! | `scans` | what filters could save of scans |
 //! | `show` | the advice as text |
 
-use std::sync::Arc;
-
 use crate::advice::judge::{Evidence, advise};
-use crate::advice::shadow::{
-    BlockFilters, FilterPlan, Lookup, Outcome, Shadow, TableFilters, TablesRead,
-};
+use crate::advice::levels::{Divisions, LevelUse};
+use crate::advice::plan::{BlockFilters, FilterPlan, TableFilters, TreePlan};
+use crate::advice::shadow::{Lookup, Outcome, Shadow, TablesRead};
 use crate::base::{Error, Result};
 use crate::engine::options::FilterLayout;
 use crate::engine::read::get;
 use crate::engine::read::view::{ReadState, ReadView};
 use crate::engine::stats::trace::ReadTrace;
-use crate::filter::BloomFilterPolicy;
+use crate::format::edit::NUM_LEVELS;
 use crate::format::key::SeqNo;
 use crate::table::reader::BlockReadOptions;
 
+#[cfg(any(test, feature = "internals"))]
+pub(crate) mod curve;
 pub(crate) mod judge;
+pub(crate) mod levels;
+pub(crate) mod plan;
+mod scans;
 pub(crate) mod shadow;
 mod show;
 
 pub use judge::{Saving, Sureness};
+pub use levels::{Division, LevelAdvice, LevelShare};
+pub use scans::ScanAdvice;
 
 /// The filters that pay for a sample of a database's own lookups.
 ///
 /// Counts of blocks are counts of the data blocks that gets search, from the cache or from files.
-/// `Display` writes the advice as a table and two sentences.
+/// `Display` writes the advice as tables, a verdict and the options to set.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -63,6 +72,11 @@ pub struct FilterAdvice {
     pub bytes_per_block: f64,
     /// Number of tables read for the replay, and number of all tables.
     pub tables_read: (u64, u64),
+    /// The memory of the advised filters, divided among levels; that of filters of 10 bits per key
+    /// if filters do not pay. `None` if no table was read.
+    pub by_level: Option<LevelAdvice>,
+    /// What filters could save of scans; `None` if there were no scans with two bounds.
+    pub scans: Option<ScanAdvice>,
 }
 
 /// The savings and costs of filters of one kind and size.
@@ -115,7 +129,8 @@ pub(crate) fn filter_advice(
             _ => in_memory += 1,
         }
     }
-    let LookupReplay { mut outcomes, read, tables, whole } = replay(state, view, lookups)?;
+    let LookupReplay { mut outcomes, read, tables, whole } =
+        replay(state, view, lookups.clone(), plans())?;
     for outcome in &mut outcomes {
         outcome.blocks.resize(keys.len(), 0);
         // Tables that were not read will have filters, too.
@@ -124,7 +139,20 @@ pub(crate) fn filter_advice(
     let [without, with @ ..] = &outcomes[..] else {
         unreachable!("a plan without filters is first")
     };
-    Ok(judged(state, without, with, &read, Seen { in_memory, absent, tables, keys: keys.len() }))
+    let seen = Seen { in_memory, absent, tables, keys: keys.len() };
+    let mut advice = judged(state, without, with, &read, seen);
+    if tables.0 > 0 {
+        let (layout, bits) = match advice.layout {
+            FilterLayout::None => (FilterLayout::Block, 10),
+            layout => (layout, advice.bits_per_key),
+        };
+        let divisions = Divisions::of(&read.levels, layout, bits);
+        let replay = replay(state, view, lookups, divisions.plans())?;
+        let measured = [0, 1, 2].map(|i| replay.outcomes[i].false_blocks(&read.levels));
+        advice.by_level = Some(divisions.measured(&read.levels, advice.sampled, measured));
+    }
+    advice.scans = scans::scan_advice(state, view)?;
+    Ok(advice)
 }
 
 fn evidence(outcome: &Outcome) -> Evidence<'_> {
@@ -150,12 +178,17 @@ struct LookupReplay {
     whole: f64,
 }
 
-fn replay(state: &ReadState, view: &ReadView, lookups: Vec<Lookup<'_>>) -> Result<LookupReplay> {
+fn replay(
+    state: &ReadState,
+    view: &ReadView,
+    lookups: Vec<Lookup<'_>>,
+    plans: Vec<TreePlan>,
+) -> Result<LookupReplay> {
     let order = state.order.user();
     let mut keys: Vec<&[u8]> = lookups.iter().map(|lookup| lookup.key).collect();
     keys.sort_by(|a, b| order.compare(a, b));
-    let mut shadow = Shadow::new(order.clone(), plans(), lookups);
-    let (mut tables, mut bytes) = ((0, 0), 0);
+    let mut shadow = Shadow::new(order.clone(), plans, lookups);
+    let (mut tables, mut bytes) = ((0, 0), [0; NUM_LEVELS]);
     for (level, file) in view.version.files() {
         tables.1 += 1;
         let (first, last) = (file.first_key(), file.last_key());
@@ -164,31 +197,42 @@ fn replay(state: &ReadState, view: &ReadView, lookups: Vec<Lookup<'_>>) -> Resul
             continue;
         }
         tables.0 += 1;
-        bytes += file.file_bytes;
+        bytes[level] += file.file_bytes;
         state.tables.with(&file.slot, |table| shadow.table(level, table, first, last))?;
     }
-    let (outcomes, read) = shadow.finish();
-    let all_bytes: u64 = view.version.files().map(|(_, file)| file.file_bytes).sum();
-    let whole = all_bytes as f64 / bytes.max(1) as f64;
+    let (outcomes, mut read) = shadow.finish();
+    let mut all_bytes = [0; NUM_LEVELS];
+    view.version.files().for_each(|(level, file)| all_bytes[level] += file.file_bytes);
+    with_unread(&mut read.levels, &bytes, &all_bytes);
+    let whole = all_bytes.iter().sum::<u64>() as f64 / bytes.iter().sum::<u64>().max(1) as f64;
     Ok(LookupReplay { outcomes, read, tables, whole })
 }
 
+/// Adds the tables that were not read to `levels`, given the sizes of the tables read and of all
+/// tables: those of a level are assumed to be like its other ones, or like those of other levels.
+fn with_unread(levels: &mut [LevelUse; NUM_LEVELS], read: &[u64], all: &[u64]) {
+    let Some(like) = (0..NUM_LEVELS).rev().find(|&level| read[level] > 0) else { return };
+    let other = levels[like].clone();
+    for (level, used) in levels.iter_mut().enumerate() {
+        match (read[level], all[level]) {
+            (_, 0) => {}
+            (0, all) => {
+                *used = other.unasked();
+                used.scale(all as f64 / read[like] as f64);
+            }
+            (read, all) => used.scale(all as f64 / read as f64),
+        }
+    }
+}
+
 /// Returns the plans: no filters, the tables' own filters, and one plan for each of [`sizes`].
-fn plans() -> Vec<FilterPlan> {
-    let mut plans = vec![
-        FilterPlan { blocks: BlockFilters::None, table: TableFilters::None },
-        FilterPlan { blocks: BlockFilters::Own, table: TableFilters::Own },
-    ];
-    plans.extend(sizes().map(|(layout, bits)| match layout {
-        FilterLayout::Table => {
-            FilterPlan { blocks: BlockFilters::None, table: TableFilters::New(bits) }
-        }
-        _ => {
-            let blocks = BlockFilters::New(Arc::new(BloomFilterPolicy::new(bits)));
-            FilterPlan { blocks, table: TableFilters::None }
-        }
-    }));
+fn plans() -> Vec<TreePlan> {
+    let own = FilterPlan { blocks: BlockFilters::Own, table: TableFilters::Own };
+    let plans = [FilterPlan::new(FilterLayout::None, 0), own].into_iter();
     plans
+        .chain(sizes().map(|(layout, bits)| FilterPlan::new(layout, bits)))
+        .map(TreePlan::from)
+        .collect()
 }
 
 fn sizes() -> impl Iterator<Item = (FilterLayout, u32)> {
@@ -234,5 +278,7 @@ fn judged(
         nanos_per_block,
         bytes_per_block: each(read.data_bytes, read.data_blocks),
         tables_read: seen.tables,
+        by_level: None,
+        scans: None,
     }
 }

@@ -8,52 +8,20 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::iter::Peekable;
 use std::ops::Range;
-use std::sync::Arc;
 
-use bytes::Bytes;
-
+use crate::advice::levels::LevelUse;
+use crate::advice::plan::{
+    BlockFilters, Builders, FilterPlan, MadeFilters, TableFilters, TreePlan,
+};
 use crate::base::Result;
 use crate::base::sync::Instant;
 use crate::block::Block;
 use crate::engine::stats::trace::ReadTrace;
-use crate::filter::whole_table::TableFilterBuilder;
-use crate::filter::{FilterBlockBuilder, FilterBlockReader, FilterPolicy, TableFilter};
+use crate::filter::{FilterBlockReader, TableFilter};
 use crate::format::edit::NUM_LEVELS;
 use crate::format::key::{ParsedKey, UserComparator, user_key};
 use crate::table::counts::LevelTrace;
 use crate::table::reader::{BlockInfo, Table};
-
-/// The block filters that a plan assumes.
-#[derive(Clone, Debug)]
-pub enum BlockFilters {
-    /// No block filters.
-    None,
-    /// Each table's own filters.
-    Own,
-    /// New filters with this policy.
-    New(Arc<dyn FilterPolicy>),
-}
-
-/// The whole-table filters that a plan assumes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TableFilters {
-    /// No whole-table filters.
-    None,
-    /// Each table's own filter.
-    Own,
-    /// New filters with this many bits per key.
-    New(u32),
-}
-
-/// The filters that tables are assumed to have. If a table has both kinds, only its whole-table
-/// filter is queried.
-#[derive(Clone, Debug)]
-pub struct FilterPlan {
-    /// One filter per 2 KiB of data-block offset.
-    pub blocks: BlockFilters,
-    /// One filter per table.
-    pub table: TableFilters,
-}
 
 /// A lookup to replay.
 #[derive(Clone, Copy, Debug)]
@@ -83,13 +51,19 @@ pub enum FilterShape {
     },
 }
 
-/// The new filters of one table, encoded as on disk.
-#[derive(Clone, Debug, Default)]
-pub struct MadeFilters {
-    /// The filter block.
-    pub block: Option<Bytes>,
-    /// The whole-table filter.
-    pub table: Option<Bytes>,
+/// A read of a data block by a lookup, from the cache or from the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRead {
+    /// Position of the lookup among all lookups.
+    pub lookup: u32,
+    /// Number of the table in the replay.
+    pub table: u32,
+    /// Number of the block in the table.
+    pub block: u32,
+    /// The quarter of the block, from 0, in which the key is or would be.
+    pub quarter: u8,
+    /// Length of the block when it is uncompressed, in bytes.
+    pub bytes: u32,
 }
 
 /// The counts of all lookups under one plan.
@@ -120,6 +94,8 @@ pub struct Outcome {
     pub probe_nanos: u64,
     /// The new filters, in the order of tables; empty unless they are kept.
     pub made: Vec<MadeFilters>,
+    /// The reads of data blocks in the order of the lookups; empty unless they are kept.
+    pub reads: Vec<BlockRead>,
 }
 
 /// Sums over clusters of queries that are not independent: the queries of one filter, which may be
@@ -166,18 +142,23 @@ pub struct TablesRead {
     /// Time taken to read the data blocks from their files, verify and decompress them, in
     /// nanoseconds.
     pub read_nanos: u64,
+    /// What the levels hold and are asked in vain.
+    pub levels: [LevelUse; NUM_LEVELS],
 }
 
 /// A replay in progress. Tables must be given in the order in which a get searches them.
 #[derive(Debug)]
 pub struct Shadow<'a> {
     order: UserComparator,
-    plans: Vec<FilterPlan>,
+    plans: Vec<TreePlan>,
     /// The lookups, in key order.
     lookups: Vec<Lookup<'a>>,
+    /// The positions of these lookups in the order in which they were given.
+    positions: Vec<u32>,
     /// Whether each lookup has found its key in a table.
     answered: Vec<bool>,
     keep_filters: bool,
+    keep_reads: bool,
     totals: TablesRead,
     outcomes: Vec<Outcome>,
     /// For each plan and lookup, the number of filters queried for an absent key, and the number of
@@ -190,6 +171,8 @@ struct Visit {
     lookup: usize,
     /// Offset of the data block to which the index leads; `None` if it leads to none.
     block: Option<u64>,
+    /// The quarter of that block, from 0, in which the key is or would be.
+    quarter: u8,
     found: bool,
 }
 
@@ -200,6 +183,8 @@ struct Walk {
     made: Vec<MadeFilters>,
     /// Number of distinct keys in each span of offsets that shares a filter.
     keys_per_span: BTreeMap<u64, u64>,
+    /// Offset and uncompressed length of each data block.
+    blocks: Vec<(u64, u32)>,
 }
 
 /// LevelDB's `kFilterBaseLg`.
@@ -210,11 +195,16 @@ impl<'a> Shadow<'a> {
     /// answers.
     pub fn new(
         order: UserComparator,
-        plans: Vec<FilterPlan>,
-        mut lookups: Vec<Lookup<'a>>,
+        plans: Vec<impl Into<TreePlan>>,
+        lookups: Vec<Lookup<'a>>,
     ) -> Self {
-        lookups.sort_by(|a, b| order.compare(a.key, b.key));
+        let plans: Vec<TreePlan> = plans.into_iter().map(Into::into).collect();
+        let mut lookups: Vec<_> = lookups.into_iter().zip(0..).collect();
+        lookups.sort_by(|(a, _), (b, _)| order.compare(a.key, b.key));
+        let (lookups, positions): (Vec<_>, Vec<u32>) = lookups.into_iter().unzip();
         Shadow {
+            positions,
+            keep_reads: false,
             answered: vec![false; lookups.len()],
             outcomes: plans
                 .iter()
@@ -237,6 +227,14 @@ impl<'a> Shadow<'a> {
         self
     }
 
+    #[cfg(any(test, feature = "internals"))]
+    /// Makes the replay keep the reads of data blocks, in [`Outcome::reads`].
+    #[must_use]
+    pub fn keep_reads(mut self) -> Self {
+        self.keep_reads = true;
+        self
+    }
+
     /// Replays the lookups whose key is in the range of `table`, from `first` to `last`, at
     /// `level`.
     ///
@@ -248,10 +246,17 @@ impl<'a> Shadow<'a> {
         let start = before(first);
         let end = start
             + self.lookups[start..].partition_point(|l| self.order.compare(l.key, last).is_le());
-        let walk = self.walk(table, start..end)?;
+        let walk = self.walk(level, table, start..end)?;
+        self.totals.levels[level].add_table(&walk.keys_per_span);
+        self.count_uses(level, &walk);
         for (i, (plan, made)) in self.plans.iter().zip(&walk.made).enumerate() {
+            let plan = &plan.0[level];
             let asked = Asked::of(plan, table, made);
             let replay = TableReplay { level, walk: &walk, lookups: &self.lookups };
+            if self.keep_reads {
+                let number = self.totals.tables as u32;
+                self.outcomes[i].keep_reads(&replay, &asked, number, &self.positions);
+            }
             let tries = &mut self.tries[i];
             if !matches!(asked, Asked::Nothing) {
                 tries.resize(self.lookups.len(), (0, 0));
@@ -277,6 +282,10 @@ impl<'a> Shadow<'a> {
             self.outcomes.iter().all(|outcome| outcome.is_balanced()),
             "a filter's answers do not add up"
         );
+        for outcome in &mut self.outcomes {
+            // A lookup asks the tables in the order in which they were replayed.
+            outcome.reads.sort_by_key(|read| read.lookup);
+        }
         for (outcome, tries) in self.outcomes.iter_mut().zip(&self.tries) {
             for &(tried, wrong) in tries {
                 outcome.among_keys.add(u64::from(tried), u64::from(wrong));
@@ -285,18 +294,38 @@ impl<'a> Shadow<'a> {
         (self.outcomes, self.totals)
     }
 
+    /// Counts what the lookups ask of a table in vain, each key together.
+    fn count_uses(&mut self, level: usize, walk: &Walk) {
+        let used = &mut self.totals.levels[level];
+        let in_table = walk.keys_per_span.values().sum();
+        let key = |visit: &Visit| self.lookups[visit.lookup].key;
+        for visits in walk.visits.chunk_by(|a, b| key(a) == key(b)) {
+            let times = visits.len() as u64;
+            match (visits[0].block, visits[0].found) {
+                (_, true) => used.found += times,
+                (Some(block), false) => {
+                    let span = block >> FILTER_BASE_LG;
+                    let in_filter = walk.keys_per_span.get(&span).copied().unwrap_or(0);
+                    used.add_asked(in_filter, in_table, times);
+                }
+                (None, false) => {}
+            }
+        }
+    }
+
     /// Reads every entry of `table`. Returns the new filters, and the data blocks that the lookups
     /// in `range` reach.
-    fn walk(&mut self, table: &Table, range: Range<usize>) -> Result<Walk> {
+    fn walk(&mut self, level: usize, table: &Table, range: Range<usize>) -> Result<Walk> {
         let pending: Vec<usize> = range.filter(|&i| !self.answered[i]).collect();
         let expected = pending.len();
         let mut pass = Pass {
             order: &self.order,
             lookups: &self.lookups,
             pending: pending.into_iter().peekable(),
-            builders: self.plans.iter().map(Builders::of).collect(),
+            builders: self.plans.iter().map(|plan| Builders::of(&plan.0[level])).collect(),
             visits: Vec::new(),
             keys_per_span: BTreeMap::new(),
+            blocks: Vec::new(),
             last_key: None,
         };
         let mut nanos = Vec::new();
@@ -333,6 +362,7 @@ struct Pass<'s, 'a> {
     builders: Vec<Builders>,
     visits: Vec<Visit>,
     keys_per_span: BTreeMap<u64, u64>,
+    blocks: Vec<(u64, u32)>,
     last_key: Option<Vec<u8>>,
 }
 
@@ -342,13 +372,20 @@ impl Pass<'_, '_> {
         let offset = info.handle.offset;
         self.builders.iter_mut().for_each(|builder| builder.start_block(offset));
         self.keys_per_span.entry(offset >> FILTER_BASE_LG).or_insert(0);
+        self.blocks.push((offset, block.len() as u32));
         let mut entries = 0;
+        // For each visit, the number of entries up to its key.
+        let (first_visit, mut reached) = (self.visits.len(), Vec::new());
         let mut cursor = block.cursor();
         let mut valid = cursor.seek_to_first()?;
         while valid {
             self.entry(ParsedKey::parse(cursor.key())?.user_key, offset);
+            reached.resize(self.visits.len() - first_visit, entries);
             entries += 1;
             valid = cursor.next()?;
+        }
+        for (visit, reached) in self.visits[first_visit..].iter_mut().zip(reached) {
+            visit.quarter = (reached * 4 / entries.max(1)) as u8;
         }
         // A key between the block's last key and its separator is searched for in this block, too.
         let separator = user_key(&info.separator);
@@ -378,77 +415,20 @@ impl Pass<'_, '_> {
     ) {
         let (order, lookups) = (self.order, self.lookups);
         while let Some(lookup) = self.pending.next_if(|&i| within(order, lookups[i].key)) {
-            self.visits.push(Visit { lookup, block: Some(offset), found });
+            self.visits.push(Visit { lookup, block: Some(offset), quarter: 3, found });
         }
     }
 
     /// Returns the result, given the end of the data blocks. Lookups that are still pending reach
     /// no block.
     fn finish(mut self, end_of_data: u64) -> Walk {
-        let past_the_end = self.pending.map(|lookup| Visit { lookup, block: None, found: false });
+        let past_the_end =
+            self.pending.map(|lookup| Visit { lookup, block: None, quarter: 0, found: false });
         self.visits.extend(past_the_end);
         let builders = self.builders.into_iter();
         let made = builders.map(|builders| builders.finish(end_of_data)).collect();
-        Walk { visits: self.visits, made, keys_per_span: self.keys_per_span }
-    }
-}
-
-/// The builders of one table's new filters.
-struct Builders {
-    block: Option<FilterBlockBuilder>,
-    table: Option<TableFilterBuilder>,
-}
-
-impl Builders {
-    fn of(plan: &FilterPlan) -> Builders {
-        Builders {
-            block: match &plan.blocks {
-                BlockFilters::New(policy) => Some(FilterBlockBuilder::new(&**policy)),
-                BlockFilters::None | BlockFilters::Own => None,
-            },
-            table: match plan.table {
-                TableFilters::New(bits) => Some(TableFilterBuilder::new(bits)),
-                TableFilters::None | TableFilters::Own => None,
-            },
-        }
-    }
-
-    fn start_block(&mut self, offset: u64) {
-        if let Some(block) = &mut self.block {
-            block.start_block(offset);
-        }
-    }
-
-    fn add_key(&mut self, key: &[u8]) {
-        if let Some(block) = &mut self.block {
-            block.add_key(key);
-        }
-        if let Some(table) = &mut self.table {
-            table.add_key(key);
-        }
-    }
-
-    fn finish(mut self, end_of_data: u64) -> MadeFilters {
-        self.start_block(end_of_data);
-        MadeFilters {
-            block: self.block.map(|block| Bytes::from(block.finish())),
-            table: self.table.map(|table| Bytes::from(table.finish())),
-        }
-    }
-}
-
-impl FilterPlan {
-    fn bytes(&self, table: &Table, made: &MadeFilters) -> u64 {
-        let own_block = match self.blocks {
-            BlockFilters::Own => table.filter_block().map_or(0, FilterBlockReader::memory_bytes),
-            _ => 0,
-        };
-        let own_table = match self.table {
-            TableFilters::Own => table.table_filter().map_or(0, TableFilter::memory_bytes),
-            _ => 0,
-        };
-        let made = [&made.block, &made.table].map(|made| made.as_ref().map_or(0, Bytes::len));
-        (own_block + own_table + made[0] + made[1]) as u64
+        let (keys_per_span, blocks) = (self.keys_per_span, self.blocks);
+        Walk { visits: self.visits, made, keys_per_span, blocks }
     }
 }
 
@@ -481,6 +461,15 @@ impl Asked {
 }
 
 impl Asked {
+    /// Returns whether a lookup of `key` reads the block at `offset`.
+    fn lets_through(&self, offset: u64, key: &[u8]) -> bool {
+        match self {
+            Asked::Nothing => true,
+            Asked::Block(filter) => filter.key_may_match(offset, key),
+            Asked::Table(filter) => filter.may_match(key),
+        }
+    }
+
     /// Returns the time that the filters take to answer, in nanoseconds: the shortest of three
     /// runs.
     fn time(&self, replay: &TableReplay<'_>) -> u64 {
@@ -504,6 +493,12 @@ impl Asked {
 }
 
 impl Outcome {
+    /// Returns the number of data blocks read in vain by lookups on these levels.
+    pub fn false_blocks(&self, levels: &[LevelUse]) -> u64 {
+        let found = levels.iter().map(|level| level.found).sum();
+        self.all().data_blocks().saturating_sub(found)
+    }
+
     /// Returns the counts of all lookups.
     pub fn all(&self) -> ReadTrace {
         let mut all = self.present.clone();
@@ -520,6 +515,30 @@ impl Outcome {
                 == all.table_filter_negatives
                     + all.table_filter_true_positives
                     + all.table_filter_false_positives
+    }
+
+    /// Keeps the reads of table number `table`.
+    fn keep_reads(
+        &mut self,
+        replay: &TableReplay<'_>,
+        asked: &Asked,
+        table: u32,
+        positions: &[u32],
+    ) {
+        for visit in &replay.walk.visits {
+            let key = replay.lookups[visit.lookup].key;
+            let Some(offset) = visit.block.filter(|block| asked.lets_through(*block, key)) else {
+                continue;
+            };
+            let block = replay.walk.blocks.partition_point(|(start, _)| *start < offset);
+            self.reads.push(BlockRead {
+                lookup: positions[visit.lookup],
+                table,
+                block: block as u32,
+                quarter: visit.quarter,
+                bytes: replay.walk.blocks[block].1,
+            });
+        }
     }
 
     fn add(&mut self, replay: &TableReplay<'_>, asked: &Asked, tries: &mut [(u16, u16)]) {
@@ -629,9 +648,11 @@ fn bloom_shape(filter: Option<&[u8]>, keys: u64) -> FilterShape {
 mod tests {
     use std::path::Path;
 
+    use std::sync::Arc;
+
     use super::*;
     use crate::base::BytewiseComparator;
-    use crate::filter::BloomFilterPolicy;
+    use crate::filter::{BloomFilterPolicy, FilterPolicy};
     use crate::format::compress::Compression;
     use crate::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};
     use crate::fs::{Fs, MemFs};

@@ -32,7 +32,7 @@ pub(crate) struct Geometry {
 impl Geometry {
     /// Returns the smallest geometry with which a filter of `keys` keys (at least one) can probably
     /// be built.
-    fn of(keys: usize) -> Geometry {
+    pub(crate) fn of(keys: usize) -> Geometry {
         // Small errors of the logarithms only lead to other geometries, which work as well.
         let ln = (keys.max(2) as f64).ln();
         let segment_lg = (ln / 3.33f64.ln() + 2.25) as u32;

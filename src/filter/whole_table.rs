@@ -62,6 +62,22 @@ pub fn fingerprint_bits(bits_per_key: u32) -> u32 {
     (bits_per_key * 100 / 123).max(1)
 }
 
+/// Returns the width of the slots of a filter of `keys` keys.
+fn width(keys: u64, slots: u64, bits_per_key: u32) -> u32 {
+    let paid_for = u64::from(bits_per_key) * keys / slots;
+    (paid_for as u32).max(fingerprint_bits(bits_per_key)).min(MAX_WIDTH)
+}
+
+/// Returns the length of a filter of `keys` keys, in bytes, and the width of its slots, in bits.
+pub(crate) fn filter_size(keys: u64, bits_per_key: u32) -> (u64, u32) {
+    if keys == 0 {
+        return (TAIL_BYTES as u64, 0);
+    }
+    let slots = Geometry::of(keys as usize).slots();
+    let width = width(keys, slots, bits_per_key);
+    ((slots * u64::from(width)).div_ceil(8) + TAIL_BYTES as u64, width)
+}
+
 /// Collects the keys of a table, eight bytes each, and builds their filter.
 #[derive(Debug)]
 pub struct TableFilterBuilder {
@@ -101,8 +117,7 @@ impl TableFilterBuilder {
             // Readers treat an empty block as unknown, and then every key may match.
             return Vec::new();
         };
-        let paid_for = u64::from(self.bits_per_key) * keys / geometry.slots();
-        let width = (paid_for as u32).max(fingerprint_bits(self.bits_per_key)).min(MAX_WIDTH);
+        let width = width(keys, geometry.slots(), self.bits_per_key);
         let mut bytes = packed(&array, width);
         bytes.extend_from_slice(&geometry.seed.to_le_bytes());
         bytes.extend_from_slice(&keys.to_le_bytes());

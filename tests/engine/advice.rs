@@ -118,3 +118,38 @@ fn where_filters_cannot_be_used_there_is_no_advice() {
     assert!(matches!(error, Error::InvalidArgument { .. }), "{error}");
     assert!(error.to_string().contains("test.CaseBlind"));
 }
+
+#[test]
+fn scans_without_a_key_are_what_a_range_filter_could_save() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = small().filter_prefix(minikv::FixedPrefix::new(4)).write_buffer_bytes(4 << 20);
+    let db = Db::open(dir.path(), options).unwrap();
+    assert!(db.filter_advice().unwrap().scans.is_none());
+    // One table has the even groups of ten numbers, the other the multiples of a hundred.
+    for i in (0..10_000).filter(|i| i / 10 % 2 == 0) {
+        db.put(format!("{i:05}"), "v").unwrap();
+    }
+    db.flush().unwrap();
+    for i in (0..10_000).step_by(100) {
+        db.put(format!("{i:05}"), "v").unwrap();
+    }
+    db.put("09999", "the last key is in both tables").unwrap();
+    db.flush().unwrap();
+    for group in 10..110 {
+        let found = db.prefix(format!("{group:04}")).unwrap().count();
+        assert_eq!(found, if group % 2 == 0 { 10 } else { 0 });
+    }
+    let advice = db.filter_advice().unwrap();
+    let scans = advice.scans.as_ref().unwrap();
+    assert_eq!((scans.scans, scans.sampled, scans.pairs), (100, 100, 200));
+    // Every second group is empty in the first table, nine in ten in the second.
+    assert_eq!((scans.empty, scans.saved_by_prefix), (50 + 90, Some(50 + 90)));
+    assert_eq!(scans.mean_range, Some(1.0), "prefixes are numbers, too");
+    assert!(advice.to_string().contains("140 of them (70.0 %) without a key"), "{advice}");
+    // Within a group, the prefix is there, but not the keys.
+    for i in 10..110 {
+        db.range(format!("{:05}", i * 100 + 5)..format!("{:05}", i * 100 + 7)).unwrap().count();
+    }
+    let scans = db.filter_advice().unwrap().scans.unwrap();
+    assert!(scans.empty > scans.saved_by_prefix.unwrap() + 50, "{scans:?}");
+}

@@ -88,6 +88,30 @@ impl Values {
         value.extend_from_slice(&half[..self.value_bytes - MIN_VALUE_BYTES - half.len()]);
     }
 
+    /// Replaces the contents of `value` with a value of `value_bytes` bytes, at most those of this
+    /// generator, that has no generation.
+    pub fn fill_sized(&self, number: u64, value_bytes: usize, value: &mut Vec<u8>) {
+        value.clear();
+        self.sized(number, value_bytes, |part| value.extend_from_slice(part));
+    }
+
+    /// Returns whether `value` is a value of this number that has no generation.
+    pub fn is_sized(&self, number: u64, value: &[u8]) -> bool {
+        let (mut rest, mut is_ours) = (value, true);
+        self.sized(number, value.len(), |part| {
+            is_ours &= rest.starts_with(part);
+            rest = &rest[part.len()..];
+        });
+        is_ours
+    }
+
+    fn sized(&self, number: u64, value_bytes: usize, mut each: impl FnMut(&[u8])) {
+        let start = (number.wrapping_mul(POOL_STEP) % POOL_BYTES as u64) as usize;
+        let half = value_bytes.min(self.value_bytes).div_ceil(2);
+        each(&self.pool[start..start + half]);
+        each(&self.pool[start..start + value_bytes.saturating_sub(half).min(half)]);
+    }
+
     /// Returns the generation of `value`, if it is a value of this number.
     pub fn generation_of(&self, number: u64, value: &[u8]) -> Option<u32> {
         if value.len() != self.value_bytes {
@@ -168,6 +192,23 @@ mod tests {
             seen.sort_unstable();
             assert!(seen.into_iter().eq(0..len), "{len}");
         }
+    }
+
+    #[test]
+    fn a_value_of_any_length_is_known_by_its_number_and_every_byte() {
+        let values = Values::new(1024);
+        let mut value = Vec::new();
+        for bytes in [0, 1, 2, 17, 1023, 1024] {
+            values.fill_sized(77, bytes, &mut value);
+            assert_eq!(value.len(), bytes);
+            assert!(values.is_sized(77, &value) && (bytes < 8 || !values.is_sized(78, &value)));
+            for at in 0..bytes {
+                let mut damaged = value.clone();
+                damaged[at] ^= 1;
+                assert!(!values.is_sized(77, &damaged), "byte {at}");
+            }
+        }
+        assert!(!values.is_sized(77, &[b'x'; 2000]));
     }
 
     #[test]

@@ -8,12 +8,14 @@
 //! - `workload`: the list of workloads, and the state each one starts from
 //! - `run`: prepares that state, runs the workload and measures it; `run/features.rs` has the
 //!   workloads that need something that not every engine has
+//! - `profile`: requests that are distributed like those of published traces
 //! - `steps`: the timed loops
 //! - `measure`: latencies, memory and bytes written
 
 mod data;
 mod measure;
 mod minikv;
+mod profile;
 mod run;
 mod steps;
 mod store;
@@ -25,6 +27,9 @@ mod tests;
 pub use data::{KEY_BYTES, Key, MIN_VALUE_BYTES, Values, is_removed, key, mix, number_of};
 pub use measure::{Better, Figure, Latency, Outcome, disk_bytes};
 pub use minikv::Minikv;
+pub use profile::{
+    CacheTrace, Mixgraph, Pareto, PowerLaw, Profile, Request, Requests, TwoTermExponential,
+};
 pub use run::{Plan, Runner, fill_log};
 pub use store::{
     Direction, Ended, Entry, Failure, Follower, Result, Settings, Sink, Source, Space, Store,

@@ -11,11 +11,13 @@ use crate::measure::{
     Better, Figure, Outcome, Timings, disk_bytes, peak_memory_mib, reset_peak_memory,
     wait_until_quiet, written_bytes,
 };
+use crate::profile::{CacheTrace, Mixgraph, Profile};
 use crate::steps::{Done, Loaded, Order, PUTS_PER_SYNC};
 use crate::store::{Direction, Failure, Result, Settings, Store};
 use crate::workload::{Group, Start, Workload};
 
 mod features;
+mod requests;
 
 const SMALL_CACHE_BYTES: usize = 8 << 20;
 const SMALL_BUFFER_BYTES: usize = 4 << 20;
@@ -33,7 +35,7 @@ const FILL_BATCH: u64 = 100;
 const MIB: f64 = 1048576.0;
 
 /// The amount of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
     /// Number of entries in a full database.
     pub entries: u64,
@@ -46,6 +48,10 @@ pub struct Plan {
     pub threads: u64,
     /// Sizes of memtable and cache.
     pub settings: Settings,
+    /// The requests of `mixgraph`.
+    pub mixgraph: Mixgraph,
+    /// The requests of `cachetrace`.
+    pub cache: CacheTrace,
     /// Seed of all random choices.
     pub seed: u64,
 }
@@ -60,6 +66,8 @@ impl Default for Plan {
             value_bytes: 100,
             threads: 2,
             settings: Settings::new(64 << 20, 512 << 20),
+            mixgraph: Mixgraph::default(),
+            cache: CacheTrace::default(),
             seed: 1,
         }
     }
@@ -88,6 +96,7 @@ impl Plan {
             Group::Shared => plan.settings = Settings::new(SHARED_BYTES / 8, SHARED_BYTES),
             Group::Seq
             | Group::Load
+            | Group::Requests
             | Group::Batch
             | Group::Sync
             | Group::Random
@@ -312,6 +321,8 @@ impl Current {
             "backup" => self.back_up(name, dir, open),
             "follow" => self.follow(name),
             "filtered" => self.filter(name, dir),
+            "mixgraph" => self.requests(name, Profile::Mixgraph(self.plan.mixgraph)),
+            "cachetrace" => self.requests(name, Profile::Cache(self.plan.cache)),
             "overwrite" | "overwrite-compacting" | "ycsb-a" | "ycsb-b" | "readwhilewriting" => {
                 self.change(name)
             }

@@ -125,7 +125,7 @@ enum Fault {
     None,
     /// Has none of what only some engines have.
     HasNothing,
-    /// Finds nothing for one key in fifty.
+    /// Finds nothing for three keys in a hundred.
     Loses,
     /// Returns the value of the next key.
     Confuses,
@@ -135,7 +135,7 @@ enum Fault {
     Stale,
     /// Ignores deletes.
     Undeletes,
-    /// Finds a key by its first 16 bytes alone.
+    /// Finds a key by its first 16 bytes alone or, if it is long, instead of the next absent one.
     FindsMissing,
     /// Skips entries in scans.
     ScansPartly,
@@ -250,8 +250,12 @@ impl Store for Faulty {
         let map = self.map.lock().unwrap();
         let short = &key[..16];
         let value = match self.fault {
+            Fault::FindsMissing if key.len() > 17 => {
+                let up_to = (Bound::Unbounded, Bound::Included(key));
+                map.range::<[u8], _>(up_to).next_back().map(|(_, value)| value)
+            }
             Fault::FindsMissing => map.get(short),
-            Fault::Loses if key.ends_with(b"17") || key.ends_with(b"67") => None,
+            Fault::Loses if [b"17", b"67", b"24"].iter().any(|end| short.ends_with(*end)) => None,
             Fault::Confuses => map
                 .range::<[u8], _>((Bound::Excluded(key), Bound::Unbounded))
                 .next()
@@ -275,7 +279,7 @@ impl Store for Faulty {
     ) -> Result<()> {
         let map = self.map.lock().unwrap();
         let wanted = |(key, _): &(&Vec<u8>, &Vec<u8>)| {
-            self.fault != Fault::ScansPartly || !key.ends_with(b"99")
+            self.fault != Fault::ScansPartly || !matches!(&key[14..16], b"98" | b"99")
         };
         let from = from.unwrap_or(b"");
         let range = map.range::<[u8], _>((Bound::Included(from), Bound::Unbounded));
@@ -384,9 +388,14 @@ fn a_store_that_answers_wrongly_is_caught() {
     let spaces = ["keyspaces", "shared"];
     let others = ["deleterandom", "loadsorted", "transact", "sync", "backup", "follow", "filtered"];
     assert_eq!(caught(Fault::None, &[&gets[..], &scans, &spaces, &others].concat()), [""; 0]);
+    let requests = ["mixgraph", "cachetrace"];
+    assert_eq!(caught(Fault::None, &requests), [""; 0]);
     for fault in [Fault::Loses, Fault::Confuses, Fault::Damages] {
         assert_eq!(caught(fault, &gets), gets, "{fault:?}");
+        assert_eq!(caught(fault, &requests), requests, "{fault:?}");
     }
+    assert_eq!(caught(Fault::ScansPartly, &["mixgraph"]), ["mixgraph"]);
+    assert_eq!(caught(Fault::FindsMissing, &["cachetrace"]), ["cachetrace"]);
     assert_eq!(caught(Fault::ScansPartly, &scans), scans);
     assert_eq!(caught(Fault::Stale, &["overwrite"]), ["overwrite"]);
     assert_eq!(caught(Fault::Undeletes, &["deleterandom"]), ["deleterandom"]);

@@ -33,6 +33,8 @@ pub enum Group {
     SmallBuffer,
     /// Bulk load.
     Load,
+    /// Requests that are distributed like those of published traces, on entries of their own.
+    Requests,
     /// Transactions, in databases opened for them.
     Transactions,
     /// Several keyspaces.
@@ -67,6 +69,7 @@ impl Group {
             | Group::LargeValues
             | Group::SmallBuffer
             | Group::Load
+            | Group::Requests
             | Group::Open => false,
         }
     }
@@ -121,6 +124,13 @@ pub const WORKLOADS: &[Workload] = &[
     workload("fillrandom-buffer4m", Group::SmallBuffer, Start::Empty, "4 MiB write buffer: put"),
     workload("overwrite-compacting", Group::SmallBuffer, Start::Rested, "put beside compactions"),
     workload("loadsorted", Group::Load, Start::Empty, "bulk load in the order of keys"),
+    workload("mixgraph", Group::Requests, Start::Empty, "get, put and scan as in RocksDB's model"),
+    workload(
+        "cachetrace",
+        Group::Requests,
+        Start::Empty,
+        "get and put as in a cache, half missing",
+    ),
     workload("transact", Group::Transactions, Start::Filled, "4 threads, transactions on 2 of 100"),
     workload("keyspaces", Group::Keyspaces, Start::Empty, "put, then get, in 16 keyspaces"),
     workload("backup", Group::Backup, Start::Compacted, "a backup, and one after 1 % more puts"),

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap::builder::PossibleValuesParser;
 use minikv_workloads::{
-    Better, Failure, KEY_BYTES, Latency, MIN_VALUE_BYTES, Minikv, Outcome, Plan, Runner, Settings,
-    Store, WORKLOADS, find,
+    Better, CacheTrace, Failure, KEY_BYTES, Latency, MIN_VALUE_BYTES, Minikv, Mixgraph, Outcome,
+    Plan, Profile, Runner, Settings, Store, WORKLOADS, find,
 };
 use serde_json::json;
 
@@ -42,6 +42,12 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
+    /// Parameters of the requests of mixgraph or cachetrace: shares of get, put and scan, share of
+    /// gets that miss, exponent of Zipf's law, lengths of key and value; as in
+    /// cache:get=0.9,miss=0.5,zipf=1,key=40,value=200 or
+    /// mixgraph:get=0.83,put=0.14,scan=0.03,miss=0,key=48
+    #[arg(long, value_name = "PROFILE")]
+    like: Option<Profile>,
     /// Seed of every random choice
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -91,7 +97,15 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 
 impl Args {
     fn plan(&self, shape: &Shape) -> Plan {
+        let (mut mixgraph, mut cache) = (Mixgraph::default(), CacheTrace::default());
+        match self.like {
+            Some(Profile::Mixgraph(given)) => mixgraph = given,
+            Some(Profile::Cache(given)) => cache = given,
+            None => {}
+        }
         Plan {
+            mixgraph,
+            cache,
             entries: self.entries,
             value_bytes: self.value_bytes,
             threads: self.threads,

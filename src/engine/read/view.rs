@@ -23,7 +23,7 @@ use crate::base::sync::atomic::{AtomicU64, Ordering};
 use crate::base::sync::{ArcSwap, Guard, LockRank, Mutex};
 use crate::engine::memtable::Memtable;
 use crate::engine::resources::signal::WorkSignal;
-use crate::engine::stats::sample::LookupSample;
+use crate::engine::stats::sample::{LookupSample, ScanSample};
 use crate::engine::stats::totals::ReadTotals;
 use crate::engine::version::Version;
 use crate::engine::version::deleted_ranges::DeletedRanges;
@@ -75,6 +75,8 @@ pub(crate) struct ReadState {
     pub totals: ReadTotals,
     /// A sample of the keys that gets looked up.
     pub sample: LookupSample,
+    /// A sample of the ranges that scans with two bounds read.
+    pub scans: ScanSample,
     /// Obsolete tables to remove.
     pub trash: Arc<Trash>,
     /// Ranges deleted by a change of the tables, for the checks of transactions.
@@ -123,6 +125,7 @@ impl ReadState {
             work: WorkSignal::default(),
             totals: ReadTotals::default(),
             sample: LookupSample::default(),
+            scans: ScanSample::default(),
             view: ArcSwap::from_pointee(view),
             visible_seq: AtomicU64::new(visible_seq),
             snapshots: Mutex::ranked(LockRank::Snapshots, BTreeMap::new()),

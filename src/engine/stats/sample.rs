@@ -1,4 +1,4 @@
-//! A sample of the keys that gets look up, at bounded cost.
+//! A sample of the keys that gets look up, and one of the ranges that scans read, at bounded cost.
 //!
 //! Which get is sampled is decided in advance: a thread compares its count of gets with the count
 //! at which the next one is sampled, and only that get takes the lock. At first every get is
@@ -7,8 +7,11 @@
 //! instead: the sample then follows the last two million gets.
 
 use std::collections::VecDeque;
+use std::ops::Bound;
 
 use crate::base::random::Rng;
+use crate::base::sync::atomic::AtomicU64;
+use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{LockRank, Mutex};
 use crate::engine::stats::trace::ReadTally;
 
@@ -35,9 +38,63 @@ pub(crate) struct LookupSample {
 
 impl Default for LookupSample {
     fn default() -> LookupSample {
-        let (keys, random) = (VecDeque::new(), Rng::new(0));
-        let kept = Kept { keys, bytes: 0, doublings: 0, random };
-        LookupSample { kept: Mutex::ranked(LockRank::Leaf, kept) }
+        LookupSample { kept: Mutex::ranked(LockRank::Leaf, Kept::new()) }
+    }
+}
+
+/// A sample of the scans with two bounds. Thread-safe. A scan is far more expensive than counting
+/// it, so all threads count together.
+#[derive(Debug)]
+pub(crate) struct ScanSample {
+    scans: AtomicU64,
+    /// The number of scans at which the next one is sampled.
+    next: AtomicU64,
+    kept: Mutex<Kept>,
+}
+
+/// The range of a scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ScannedRange {
+    /// The lower bound, taken as inclusive.
+    pub from: Vec<u8>,
+    pub to: Bound<Vec<u8>>,
+}
+
+impl Default for ScanSample {
+    fn default() -> ScanSample {
+        let kept = Mutex::ranked(LockRank::Leaf, Kept::new());
+        ScanSample { scans: AtomicU64::new(0), next: AtomicU64::new(1), kept }
+    }
+}
+
+impl ScanSample {
+    /// Counts a scan towards the sample, if it has two bounds.
+    pub(crate) fn scanned(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+        let (Bound::Included(from) | Bound::Excluded(from)) = from else { return };
+        let (Bound::Included(end) | Bound::Excluded(end)) = to else { return };
+        let number = self.scans.fetch_add(1, Relaxed) + 1;
+        if number < self.next.load(Relaxed) {
+            return;
+        }
+        // As in a database, a key is preceded by its length.
+        let is_included = matches!(to, Bound::Included(_));
+        let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
+        let range = [&[u8::from(is_included)][..], &len.to_le_bytes(), from, end].concat();
+        let gap = self.kept.lock().keep(&range);
+        self.next.store(number + gap, Relaxed);
+    }
+
+    /// Returns the number of scans, and the ranges kept, oldest first.
+    pub(crate) fn ranges(&self) -> (u64, Vec<ScannedRange>) {
+        let range = |kept: &[u8]| {
+            let (&[is_included, a, b, c, d], keys) = kept.split_first_chunk()?;
+            let len = u32::from_le_bytes([a, b, c, d]) as usize;
+            let (from, end) = keys.split_at_checked(len)?;
+            let to = if is_included == 1 { Bound::Included } else { Bound::Excluded };
+            Some(ScannedRange { from: from.to_vec(), to: to(end.to_vec()) })
+        };
+        let ranges = self.kept.lock().keys.iter().filter_map(|kept| range(kept)).collect();
+        (self.scans.load(Relaxed), ranges)
     }
 }
 
@@ -74,6 +131,10 @@ impl LookupSample {
 }
 
 impl Kept {
+    fn new() -> Kept {
+        Kept { keys: VecDeque::new(), bytes: 0, doublings: 0, random: Rng::new(0) }
+    }
+
     /// Adds `key`. Returns the number of gets after which to sample the next.
     fn keep(&mut self, key: &[u8]) -> u64 {
         if key.len() <= MAX_KEY_BYTES {
@@ -137,6 +198,27 @@ mod tests {
         assert_eq!((sample.keys().len(), 1 << sample.kept.lock().doublings), (MAX_KEYS, MAX_GAP));
         let since = (8 << 20) - oldest_of();
         assert!(since.abs_diff((MAX_KEYS as u64 * MAX_GAP) as u32) < 100_000, "{since}");
+    }
+
+    #[test]
+    fn scans_with_two_bounds_are_kept_with_them() {
+        let sample = ScanSample::default();
+        sample.scanned(Bound::Included(b"b"), Bound::Excluded(b"cde"));
+        sample.scanned(Bound::Excluded(b""), Bound::Included(b""));
+        sample.scanned(Bound::Included(b"b"), Bound::Unbounded);
+        sample.scanned(Bound::Unbounded, Bound::Included(b"b"));
+        let range = |from: &[u8], to| ScannedRange { from: from.to_vec(), to };
+        let expected = vec![
+            range(b"b", Bound::Excluded(b"cde".to_vec())),
+            range(b"", Bound::Included(Vec::new())),
+        ];
+        assert_eq!(sample.ranges(), (2, expected));
+        for i in 0..100_000u32 {
+            sample.scanned(Bound::Included(&i.to_be_bytes()), Bound::Excluded(b"z"));
+        }
+        let (scans, ranges) = sample.ranges();
+        assert_eq!(scans, 100_002);
+        assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&ranges.len()), "{}", ranges.len());
     }
 
     /// When two keys alternate, neither may be sampled much more often than the other.

@@ -1,14 +1,20 @@
 //! `readamp --advise`: recommends filters for these lookups on this data.
 
+use minikv::FilterLayout;
+use minikv::advice::LevelAdvice;
 use minikv::internals::advice::judge::{
     Advice, ENOUGH, Evidence, LEAST_PART, Saving, Sureness, advise,
 };
+use minikv::internals::advice::levels::Divisions;
 use serde::Serialize;
 
 use super::filters::Filters;
+use super::lookups::Lookup;
 use super::measure::Measured;
 use super::report::{Report, wrap};
+use super::source::Source;
 use super::{size, thousands};
+use crate::error::Result;
 use crate::output::Table;
 
 /// Returns the configurations to try by default.
@@ -16,6 +22,67 @@ pub fn default_filters() -> Vec<Filters> {
     let block = [4, 6, 8, 10, 12, 16].map(Filters::Block);
     let table = [4, 6, 8, 10, 12, 16].map(Filters::Table);
     [Filters::None].into_iter().chain(block).chain(table).collect()
+}
+
+/// Divides the memory of the advised filters, or of those of 10 bits per key, among levels, and
+/// replays the lookups with that. Returns `None` without tables, or without a configuration without
+/// filters.
+pub fn by_level(
+    report: &Report,
+    source: &Source,
+    lookups: &[Lookup],
+) -> Result<Option<LevelAdvice>> {
+    let Some(advised) = Advised::of(report, true).filter(|_| report.held.tables > 0) else {
+        return Ok(None);
+    };
+    let plan = advised.advice.plan.map(|plan| advised.with[plan].filters);
+    let (layout, bits) = match plan {
+        Some(Filters::Table(bits)) => (FilterLayout::Table, bits),
+        Some(Filters::Both(bits)) => (FilterLayout::Both, bits),
+        Some(Filters::Block(bits)) => (FilterLayout::Block, bits),
+        _ => (FilterLayout::Block, 10),
+    };
+    let levels = &report.held.levels;
+    let divisions = Divisions::of(levels, layout, bits);
+    let outcomes = source.replay(divisions.plans(), source.reaching_tables(lookups)?)?;
+    let false_blocks = [0, 1, 2].map(|i| outcomes[i].false_blocks(levels));
+    Ok(Some(divisions.measured(levels, lookups.len() as u64, false_blocks)))
+}
+
+/// What lookups read in a database that was loaded with filters by level.
+#[derive(Serialize)]
+pub struct Rewritten {
+    /// Size of the filters in the files, in bytes.
+    pub filter_bytes: u64,
+    /// Average number of data blocks that a get searched in vain.
+    pub in_vain_per_get: f64,
+}
+
+impl Rewritten {
+    /// Does `lookups` on a database.
+    pub fn of(source: &Source, lookups: &[Lookup]) -> Result<Rewritten> {
+        let db = source.open()?;
+        let (mut blocks, mut needed) = (0, 0);
+        for lookup in lookups {
+            let (value, trace) = db.get_traced(&lookup.key)?;
+            blocks += trace.data_blocks();
+            // A get that finds a value in a table needs one block.
+            needed += u64::from(value.is_some() && trace.memtable_hits == 0);
+        }
+        Ok(Rewritten {
+            filter_bytes: source.own_filter_bytes()?,
+            in_vain_per_get: (blocks - needed) as f64 / lookups.len().max(1) as f64,
+        })
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "Loaded again with these options: {} of filters, and a get searches {:.4} data blocks \
+             in vain.",
+            size(self.filter_bytes),
+            self.in_vain_per_get
+        )
+    }
 }
 
 /// A report with advice.
@@ -42,7 +109,15 @@ impl<'a> Advised<'a> {
 
     pub fn text(&self) -> String {
         let verdict: Vec<_> = self.verdict().iter().map(|line| wrap(line, 100)).collect();
-        format!("{}\n\n{}\n\n{}", self.report.head(), self.table(), verdict.join("\n"))
+        let verdict = verdict.join("\n");
+        let mut text = format!("{}\n\n{}\n\n{verdict}", self.report.head(), self.table());
+        if let Some(by_level) = &self.report.by_level {
+            text.push_str(&format!("\n\n{by_level}"));
+        }
+        if let Some(rewritten) = &self.report.rewritten {
+            text.push_str(&format!("\n\n{}", rewritten.text()));
+        }
+        text
     }
 
     /// Returns a table of the savings of each configuration.
@@ -145,7 +220,7 @@ impl<'a> Advised<'a> {
     }
 
     /// Returns the advice as JSON.
-    pub fn document(&self) -> impl Serialize {
+    pub fn document(&self) -> impl Serialize + use<'_> {
         let row = |(m, &saving): (&&Measured, &Saving)| Row {
             filters: m.filters.to_string(),
             saving,
@@ -161,18 +236,23 @@ impl<'a> Advised<'a> {
                 time_mean_ns: self.without.warm.all().times.mean,
             },
             savings: self.with.iter().zip(&self.advice.savings).map(row).collect(),
+            by_level: self.report.by_level.as_ref(),
+            rewritten: self.report.rewritten.as_ref(),
             said: self.verdict(),
         }
     }
 }
 
 #[derive(Serialize)]
-struct Document {
+struct Document<'a> {
     advice: String,
     sureness: Sureness,
     own_lookups: bool,
     without_filters: Without,
     savings: Vec<Row>,
+    by_level: Option<&'a LevelAdvice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rewritten: Option<&'a Rewritten>,
     said: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let configurations: Vec<_> = self.measured.iter().map(|m| self.configuration(m)).collect();
-        let mut fields = serializer.serialize_struct("Report", 13)?;
+        let mut fields = serializer.serialize_struct("Report", 14)?;
         fields.serialize_field("data", &self.data)?;
         fields.serialize_field("entries", &self.entries)?;
         fields.serialize_field("tables", &self.held.tables)?;
@@ -38,6 +38,7 @@ impl Serialize for Report {
         fields.serialize_field("different_keys", &self.different_keys)?;
         fields.serialize_field("lookups_chosen", &self.lookups_named)?;
         fields.serialize_field("configurations", &configurations)?;
+        fields.serialize_field("writes_and_space", &self.space)?;
         fields.serialize_field("remarks", &self.remarks())?;
         fields.end()
     }

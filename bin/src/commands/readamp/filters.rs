@@ -1,10 +1,11 @@
 //! Lists of filters to compare: `none,block:10,table:10,both:10`, or ranges such as `block:4..16`.
 
 use std::fmt;
-use std::sync::Arc;
 
-use minikv::BloomFilterPolicy;
-use minikv::internals::advice::shadow::{BlockFilters, FilterPlan, TableFilters};
+use minikv::FilterLayout;
+use minikv::files::NUM_LEVELS;
+use minikv::internals::advice::levels::{Bits, name_by_level};
+use minikv::internals::advice::shadow::{BlockFilters, FilterPlan, TableFilters, TreePlan};
 use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
 
 const MAX_CONFIGURATIONS: usize = 64;
@@ -24,6 +25,8 @@ pub enum Filters {
     Table(u32),
     /// Both kinds: LevelDB queries the blocks' filters, minikv the table's.
     Both(u32),
+    /// One of these kinds, with a number of bits per key for each level; 0 for none.
+    ByLevel(FilterLayout, Bits),
 }
 
 impl Filters {
@@ -55,6 +58,9 @@ impl Filters {
             ("ignored", "") => return Ok(vec![Filters::Ignored]),
             _ => {}
         }
+        if bits.contains('/') {
+            return Ok(vec![Filters::by_level(part, kind, bits)?]);
+        }
         let of: fn(u32) -> Filters = match kind {
             "block" => Filters::Block,
             "table" => Filters::Table,
@@ -69,11 +75,41 @@ impl Filters {
         Ok(range_of(part, bits)?.into_iter().map(of).collect())
     }
 
+    /// Parses `14/10/4`: the bits of each level from 0 on. The last number stands for all levels
+    /// below, too.
+    fn by_level(part: &str, kind: &str, bits: &str) -> Result<Filters, String> {
+        let layout = match kind {
+            "block" => FilterLayout::Block,
+            "table" => FilterLayout::Table,
+            "both" => FilterLayout::Both,
+            _ => return Err(format!("{part:?}: only block, table and both have bits by level")),
+        };
+        let mut levels: Bits = [0; NUM_LEVELS];
+        let mut last = 0;
+        let mut given = bits.split('/');
+        for level in &mut levels {
+            if let Some(bits) = given.next() {
+                last = bits.parse().ok().filter(|bits| *bits <= MAX_BITS_PER_KEY).ok_or_else(
+                    || {
+                        format!(
+                            "{part:?}: bits per key are a whole number up to {MAX_BITS_PER_KEY}"
+                        )
+                    },
+                )?;
+            }
+            *level = last;
+        }
+        match given.next() {
+            Some(_) => Err(format!("{part:?}: there are {NUM_LEVELS} levels")),
+            None => Ok(Filters::ByLevel(layout, levels)),
+        }
+    }
+
     /// Returns the number of bits per key of new filters.
     pub fn bits(&self) -> Option<u32> {
         match *self {
             Filters::Block(bits) | Filters::Table(bits) | Filters::Both(bits) => Some(bits),
-            Filters::AsIs | Filters::Ignored | Filters::None => None,
+            Filters::AsIs | Filters::Ignored | Filters::None | Filters::ByLevel(..) => None,
         }
     }
 
@@ -85,7 +121,9 @@ impl Filters {
             Filters::None => "none",
             Filters::Block(_) => "block",
             Filters::Table(_) => "table",
-            Filters::Both(_) => "both",
+            Filters::Both(_) | Filters::ByLevel(FilterLayout::Both, _) => "both",
+            Filters::ByLevel(FilterLayout::Table, _) => "table",
+            Filters::ByLevel(..) => "block",
         }
     }
 
@@ -100,24 +138,29 @@ impl Filters {
     }
 
     /// Returns the plan that gives tables these filters.
-    pub fn plan(&self) -> FilterPlan {
-        let block = |bits| BlockFilters::New(Arc::new(BloomFilterPolicy::new(bits)));
-        let (blocks, table) = match *self {
-            Filters::AsIs => (BlockFilters::Own, TableFilters::Own),
-            Filters::Ignored | Filters::None => (BlockFilters::None, TableFilters::None),
-            Filters::Block(bits) => (block(bits), TableFilters::None),
-            Filters::Table(bits) => (BlockFilters::None, TableFilters::New(bits)),
-            Filters::Both(bits) => (block(bits), TableFilters::New(bits)),
-        };
-        FilterPlan { blocks, table }
+    pub fn plan(&self) -> TreePlan {
+        let new = |layout, bits| TreePlan::from(FilterPlan::new(layout, bits));
+        match *self {
+            Filters::AsIs => {
+                FilterPlan { blocks: BlockFilters::Own, table: TableFilters::Own }.into()
+            }
+            Filters::Ignored | Filters::None => new(FilterLayout::None, 0),
+            Filters::Block(bits) => new(FilterLayout::Block, bits),
+            Filters::Table(bits) => new(FilterLayout::Table, bits),
+            Filters::Both(bits) => new(FilterLayout::Both, bits),
+            Filters::ByLevel(layout, bits) => {
+                TreePlan(bits.map(|bits| FilterPlan::new(layout, bits)))
+            }
+        }
     }
 }
 
 impl fmt::Display for Filters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.bits() {
-            Some(bits) => write!(f, "{}:{bits}", self.kind()),
-            None => f.write_str(self.kind()),
+        match (self, self.bits()) {
+            (Filters::ByLevel(layout, bits), _) => f.write_str(&name_by_level(*layout, bits)),
+            (_, Some(bits)) => write!(f, "{}:{bits}", self.kind()),
+            (_, None) => f.write_str(self.kind()),
         }
     }
 }
@@ -152,6 +195,14 @@ mod tests {
             names,
             ["none", "block:10", "block:9", "block:11", "ignored", "table:8", "both:8"]
         );
+        let list = Filters::list("block:14/10/0,table:9/9").unwrap();
+        let levels = [14, 10, 0, 0, 0, 0, 0];
+        assert_eq!(list[0], Filters::ByLevel(FilterLayout::Block, levels));
+        let names: Vec<_> = list.iter().map(Filters::to_string).collect();
+        assert_eq!(names, ["block:14/10/0", "table:9"]);
+        for bad in ["block:9/", "none:1/2", "block:1/2/3/4/5/6/7/8", "block:65/1"] {
+            assert!(Filters::list(bad).is_err(), "{bad:?}");
+        }
         for bad in ["", ",", "block", "block:0", "block:65", "block:4..2", "block:x", "bloom:10"] {
             assert!(Filters::list(bad).is_err(), "{bad:?}");
         }

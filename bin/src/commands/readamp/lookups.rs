@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use minikv::ReadOnlyDb;
+use minikv_workloads::{Profile, Requests};
 
 use crate::args::Global;
 use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::output::Progress;
-use crate::workload::{Data, Rng, near_miss};
+use crate::workload::{Data, Rng, near_miss, near_miss_of};
 
 /// Maximum number of a database's keys from which lookups are chosen. They are held in memory, so a
 /// higher number takes more.
@@ -48,6 +49,8 @@ pub struct Choice {
     pub absent_ratio: f64,
     /// Exponent of a Zipf distribution; `None` for a uniform one.
     pub zipf: Option<f64>,
+    /// The gets of this profile instead.
+    pub like: Option<Profile>,
     pub seed: u64,
 }
 
@@ -65,6 +68,8 @@ trait Keys {
     fn present(&self, i: u64) -> Vec<u8>;
     /// Returns absent key number `i`.
     fn absent(&self, i: u64, rng: &mut Rng) -> Result<Vec<u8>>;
+    /// Returns an absent key near present key `i`, always the same one.
+    fn absent_near(&self, i: u64) -> Result<Vec<u8>>;
 }
 
 impl Keys for Data {
@@ -79,6 +84,10 @@ impl Keys for Data {
     fn absent(&self, i: u64, rng: &mut Rng) -> Result<Vec<u8>> {
         Ok(self.one_absent(i, rng))
     }
+
+    fn absent_near(&self, i: u64) -> Result<Vec<u8>> {
+        Ok(Data::absent_near(self, i))
+    }
 }
 
 /// A sample of the keys of a database, in key order.
@@ -89,14 +98,22 @@ pub struct Pool<'a> {
     last: Vec<u8>,
     /// Number of entries in the database.
     pub all_entries: u64,
+    /// Size of their keys and values, in bytes.
+    pub all_bytes: u64,
 }
 
 impl<'a> Pool<'a> {
     /// Reads the whole database, and returns a uniform random sample of its keys.
     pub fn of(db: &'a ReadOnlyDb, seed: u64) -> Result<Pool<'a>> {
         let mut rng = Rng::new(seed);
-        let mut pool =
-            Pool { db, entries: Vec::new(), first: Vec::new(), last: Vec::new(), all_entries: 0 };
+        let mut pool = Pool {
+            db,
+            entries: Vec::new(),
+            first: Vec::new(),
+            last: Vec::new(),
+            all_entries: 0,
+            all_bytes: 0,
+        };
         let progress = Progress::counter("reading the database");
         let mut cursor = db.cursor()?;
         let mut valid = cursor.seek_to_first()?;
@@ -106,6 +123,7 @@ impl<'a> Pool<'a> {
                 pool.first = key.to_vec();
             }
             pool.all_entries += 1;
+            pool.all_bytes += (key.len() + cursor.value().len()) as u64;
             if pool.entries.len() < POOL_KEYS {
                 pool.entries.push((key.to_vec(), Vec::new()));
             } else {
@@ -152,6 +170,10 @@ impl Keys for Pool<'_> {
         }
         Ok(key)
     }
+
+    fn absent_near(&self, i: u64) -> Result<Vec<u8>> {
+        near_miss_of(&self.entries, i, |key| Ok(self.db.contains_key(key)?))
+    }
 }
 
 impl Choice {
@@ -166,6 +188,14 @@ impl Choice {
     }
 
     fn of(&self, keys: &impl Keys) -> Result<Vec<Lookup>> {
+        if let Some(profile) = self.like {
+            let mut requests = Requests::new(profile, keys.present_keys(), self.seed);
+            let lookup = |_| match requests.next_get() {
+                (i, true) => Ok(Lookup { key: keys.absent_near(i)?, present: false }),
+                (i, false) => Ok(Lookup { key: keys.present(i), present: true }),
+            };
+            return (0..self.number).map(lookup).collect();
+        }
         let mut rng = Rng::new(self.seed);
         let absent_lookups = (self.number as f64 * self.absent_ratio).round() as u64;
         let absent_keys =
@@ -277,7 +307,7 @@ mod tests {
     use super::*;
 
     fn choice() -> Choice {
-        Choice { number: 10_000, absent_ratio: 0.25, zipf: None, seed: 5 }
+        Choice { number: 10_000, absent_ratio: 0.25, zipf: None, like: None, seed: 5 }
     }
 
     #[test]
@@ -295,6 +325,22 @@ mod tests {
         for ratio in [0.0, 1.0] {
             let all = Choice { absent_ratio: ratio, ..choice() }.of_data(&data).unwrap();
             assert!(all.iter().all(|lookup| lookup.present == (ratio == 0.0)));
+        }
+    }
+
+    #[test]
+    fn gets_of_a_profile_miss_as_often_as_asked() {
+        let like: Profile = "mixgraph:miss=0.4".parse().unwrap();
+        let data = Data::Like { entries: 3000, profile: like };
+        let choice = Choice { like: Some(like), ..choice() };
+        for data in [data, Data::words().unwrap()] {
+            let keys: HashSet<_> = (0..data.len()).map(|i| data.key(i)).collect();
+            let lookups = choice.of_data(&data).unwrap();
+            assert!(lookups.iter().all(|lookup| keys.contains(&lookup.key) == lookup.present));
+            let absent = lookups.iter().filter(|lookup| !lookup.present).count();
+            assert!((3850..4150).contains(&absent), "{absent}");
+            let firsts = first_times(&lookups).into_iter().filter(|first| *first).count();
+            assert!(firsts < 6000, "popular keys repeat: {firsts}");
         }
     }
 

@@ -10,29 +10,34 @@ mod export;
 mod filters;
 mod lookups;
 mod measure;
+mod memory;
 mod overlay;
 mod page;
 pub mod provenance;
 mod rates;
 mod report;
 mod source;
+mod space;
 mod theory;
 
 use std::path::{Path, PathBuf};
 
 use minikv::internals::filter::whole_table::MAX_BITS_PER_KEY;
 use minikv::{Db, Options, ReadOnlyDb};
+use minikv_workloads::Profile;
 
-use self::advise::Advised;
+use self::advise::{Advised, Rewritten};
 use self::filters::Filters;
 use self::lookups::{Choice, Lookup, Pool, Wanted};
 use self::measure::Work;
+use self::memory::Memory;
 use self::provenance::Provenance;
 pub use self::report::Report;
 use self::source::Source;
+use self::space::Space;
 use self::theory::Theory;
 use super::{count, size, thousands};
-use crate::args::{Global, Shape};
+use crate::args::{Global, Shape, parse_size};
 use crate::error::{CliError, Result};
 use crate::output::Stdout;
 use crate::scratch::Scratch;
@@ -75,6 +80,11 @@ pub struct Args {
     #[arg(long, value_name = "EXPONENT", num_args = 0..=1, default_missing_value = "0.99")]
     #[arg(value_parser = parse_exponent)]
     zipf: Option<f64>,
+    /// Look up keys as a profile of requests does: mixgraph, the model of RocksDB's db_bench, or
+    /// cache; with parameters as in mixgraph:miss=0.3 (share of absent keys) or
+    /// cache:miss=0.5,zipf=1,key=40,value=200. With --entries, its keys and values are generated
+    #[arg(long, value_name = "PROFILE", conflicts_with_all = ["absent_ratio", "zipf"])]
+    like: Option<Profile>,
     /// Seed of the order of loading and of the choice of lookups: the same seed gives the same
     /// counts
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -88,8 +98,16 @@ pub struct Args {
     /// Recommend filters for these lookups: what each would save and cost, and how certain that is
     #[arg(long, conflicts_with_all = ["csv", "theory"])]
     advise: bool,
+    /// With --advise, also load the data again with the filters advised by level, and count what
+    /// the same lookups then read
+    #[arg(long, requires = "advise")]
+    rewrite: bool,
+    /// Divide this much memory among block cache, filters and indexes for these lookups
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(conflicts_with_all = ["csv", "theory", "advise", "html", "filters"])]
+    budget: Option<usize>,
     /// Print the table of false-positive rates by bits per key and probes, predicted and measured
-    #[arg(long, conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf"])]
+    #[arg(long, conflicts_with_all = ["data", "entries", "filters", "lookups", "zipf", "like"])]
     #[arg(conflicts_with_all = ["csv", "html"])]
     theory: bool,
     /// Also write a self-contained page with charts, and with --advise the advice, to this file
@@ -132,17 +150,34 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let scratch;
     let input = Input::of(global, &args)?;
     let report = match &input {
+        Input::Db(_) if args.rewrite => {
+            return Err(CliError::Usage(
+                "--rewrite loads data a second time; with --db there is none to load".to_string(),
+            ));
+        }
         Input::Db(dir) => {
             global.needs_byte_order("readamp")?;
             let source =
                 Source::of(dir, readable(global.options(dir)?), global.shape.cache_bytes())?;
             super::report_lost_logs(&source.recovery()?);
+            if let Some(budget) = args.budget {
+                let db = source.open()?;
+                let pool = Pool::of(&db, args.seed)?;
+                let lookups = args.lookups(global, &db, |choice| choice.of_pool(&pool))?;
+                drop(pool);
+                return args.print_memory(&source, &lookups, budget as u64);
+            }
             args.measure_db(global, dir, &source)?
         }
         Input::Data(data) => {
             scratch = Scratch::new()?;
             let dir = scratch.path().join("db");
             let source = load(&global.shape, data, args.seed, &dir)?;
+            if let Some(budget) = args.budget {
+                let db = source.open()?;
+                let lookups = args.lookups(global, &db, |choice| choice.of_data(data))?;
+                return args.print_memory(&source, &lookups, budget as u64);
+            }
             args.measure_data(global, data, &source)?
         }
     };
@@ -191,10 +226,13 @@ impl Input {
         }
         Ok(match (&args.data, args.entries) {
             (Some(path), _) => Input::Data(Data::file(path, global.format, args.value_bytes)?),
-            (None, Some(entries)) => {
-                let (value_bytes, seed) = (args.value_bytes, args.seed);
-                Input::Data(Data::Generated { entries, value_bytes, seed })
-            }
+            (None, Some(entries)) => Input::Data(match args.like {
+                Some(profile) => Data::Like { entries, profile },
+                None => {
+                    let (value_bytes, seed) = (args.value_bytes, args.seed);
+                    Data::Generated { entries, value_bytes, seed }
+                }
+            }),
             (None, None) => match global.db() {
                 Ok(dir) => Input::Db(dir),
                 Err(_) => Input::Data(Data::words()?),
@@ -204,18 +242,32 @@ impl Input {
 }
 
 impl Args {
+    fn print_memory(&self, source: &Source, lookups: &[Lookup], budget: u64) -> Result<()> {
+        let memory = Memory::divide(source, lookups, budget)?;
+        let mut stdout = Stdout::open()?;
+        match self.json {
+            true => stdout.json(&memory)?,
+            false => stdout.line(memory.text())?,
+        }
+        stdout.finish()
+    }
+
     fn measure_db(&self, global: &Global, dir: &Path, source: &Source) -> Result<Report> {
         let db = source.open()?;
         let pool = Pool::of(&db, self.seed)?;
         let lookups = self.lookups(global, &db, |choice| choice.of_pool(&pool))?;
-        let entries = pool.all_entries;
+        let live = (pool.all_entries, pool.all_bytes);
         drop(pool);
         drop(db);
         let [block, table] = self.default_sizes(global)?;
         let own = vec![Filters::AsIs, Filters::Ignored, block, table];
         let filters = self.filters(own);
         let name = dir.display().to_string();
-        Report::of(name, entries, source, &filters, &lookups, self.lookups_named())
+        let mut report = Report::of(name, live, source, &filters, &lookups, self.lookups_named())?;
+        if self.advise {
+            report.by_level = advise::by_level(&report, source, &lookups)?;
+        }
+        Ok(report)
     }
 
     fn measure_data(&self, global: &Global, data: &Data, source: &Source) -> Result<Report> {
@@ -229,7 +281,21 @@ impl Args {
                 "as-is and ignored need --db: this data has no files of its own".to_string(),
             ));
         }
-        Report::of(data.name(), data.len(), source, &filters, &lookups, self.lookups_named())
+        let (named, live) = (self.lookups_named(), (data.len(), data.bytes()));
+        let mut report = Report::of(data.name(), live, source, &filters, &lookups, named)?;
+        if self.advise {
+            report.by_level = advise::by_level(&report, source, &lookups)?;
+        }
+        if self.rewrite
+            && let Some(by_level) = &report.by_level
+        {
+            let scratch = Scratch::new()?;
+            let dir = scratch.path().join("db");
+            let options = by_level.advised_options(global.shape.options()?);
+            let source = load_with(&global.shape, options, data, self.seed, &dir)?;
+            report.rewritten = Some(Rewritten::of(&source, &lookups)?);
+        }
+        Ok(report)
     }
 
     fn filters(&self, default: Vec<Filters>) -> Vec<Filters> {
@@ -260,18 +326,19 @@ impl Args {
             None => LOOKUPS,
         };
         let (absent_ratio, zipf, seed) = (self.absent_ratio, self.zipf, self.seed);
-        choose(&Choice { number, absent_ratio, zipf, seed })
+        choose(&Choice { number, absent_ratio, zipf, like: self.like, seed })
     }
 
     /// Returns a description of how the lookups were chosen.
     fn lookups_named(&self) -> String {
         match &self.lookups {
             Some(Wanted::File(path)) => format!("from {}", path.display()),
-            _ => match self.zipf {
-                Some(exponent) => {
+            _ => match (&self.like, self.zipf) {
+                (Some(profile), _) => format!("gets of {profile}; seed {}", self.seed),
+                (None, Some(exponent)) => {
                     format!("chosen by Zipf's law, exponent {exponent}; seed {}", self.seed)
                 }
-                None => format!("chosen uniformly; seed {}", self.seed),
+                (None, None) => format!("chosen uniformly; seed {}", self.seed),
             },
         }
     }
@@ -286,12 +353,26 @@ fn readable(options: Options) -> Options {
 /// Creates a database of `data` without filters. Each configuration adds its own later.
 fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
     let options = Shape { bloom_bits: Some(0), ..shape.clone() }.options()?;
+    load_with(shape, options, data, seed, dir)
+}
+
+/// Creates a database of `data` with these options, and with the cache of `shape`.
+fn load_with(
+    shape: &Shape,
+    options: Options,
+    data: &Data,
+    seed: u64,
+    dir: &Path,
+) -> Result<Source> {
     let db = Data::create(dir, options.clone())?;
     data.load(&db, seed)?;
     db.flush()?;
     db.wait_idle()?;
+    let stats = db.stats();
     db.close()?;
-    Source::of(dir, readable(options), shape.cache_bytes())
+    let mut source = Source::of(dir, readable(options), shape.cache_bytes())?;
+    source.stats = Some(stats);
+    Ok(source)
 }
 
 /// Loads `data` and does lookups, half of them of present keys and half of absent ones, without
@@ -299,18 +380,19 @@ fn load(shape: &Shape, data: &Data, seed: u64, dir: &Path) -> Result<Source> {
 pub fn compare(shape: &Shape, data: &Data, lookups: u64, seed: u64) -> Result<Report> {
     let scratch = Scratch::new()?;
     let source = load(shape, data, seed, &scratch.path().join("db"))?;
-    let choice = Choice { number: 2 * lookups, absent_ratio: 0.5, zipf: None, seed };
+    let choice = Choice { number: 2 * lookups, absent_ratio: 0.5, zipf: None, like: None, seed };
     let filters = [Filters::None, Filters::Block(shape.bits_per_key().max(1))];
     let lookups = choice.of_data(data)?;
     let named = format!("chosen uniformly; seed {seed}");
-    Report::of(data.name(), data.len(), &source, &filters, &lookups, named)
+    Report::of(data.name(), (data.len(), data.bytes()), &source, &filters, &lookups, named)
 }
 
 impl Report {
-    /// Does `lookups` on `source` with each of `filters`, and returns the report.
+    /// Does `lookups` on `source`, which has `live` entries and bytes, with each of `filters`, and
+    /// returns the report.
     fn of(
         data: String,
-        entries: u64,
+        live: (u64, u64),
         source: &Source,
         filters: &[Filters],
         lookups: &[Lookup],
@@ -322,7 +404,8 @@ impl Report {
         let measured = work.measure(source, candidates)?;
         let mut report = Report {
             data,
-            entries,
+            entries: live.0,
+            space: Space::of(live.0, live.1, &source.stored(&held), source.stats.as_ref()),
             lookups_named,
             lookups: lookups.len() as u64,
             different_keys: first_times.iter().filter(|first| **first).count() as u64,
@@ -331,6 +414,8 @@ impl Report {
             held,
             measured,
             controls: Vec::new(),
+            by_level: None,
+            rewritten: None,
         };
         report.controls = control::rates(source, lookups, &report.measured)?;
         Ok(report)

@@ -5,10 +5,8 @@ use std::ops::Range;
 
 use minikv::filter::math::false_positive_probability;
 use minikv::internals::advice::judge::Z;
+use minikv::internals::advice::levels::double_hashing_probability;
 use minikv::internals::advice::shadow::{FilterShape, Outcome};
-
-/// Size in bits above which the textbook's formula is exact enough.
-const LONG_FILTER_BITS: u64 = 1 << 16;
 
 /// The rate at which filters answered "maybe" for keys that they do not have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,31 +103,6 @@ pub fn wilson(rate: f64, tries: f64) -> (f64, f64) {
     let low = if rate <= 0.0 { 0.0 } else { ((middle - spread) / scale).max(0.0) };
     let high = if rate >= 1.0 { 1.0 } else { ((middle + spread) / scale).min(1.0) };
     (low, high)
-}
-
-/// Returns the false-positive probability if the probes of a key are at `h + i * delta` modulo
-/// `bits`, as in LevelDB.
-///
-/// If `delta` and `bits` have a common factor, some probes of a key coincide: such a key sets fewer
-/// bits, and an absent one needs fewer set bits to be a false positive. In a filter of one data
-/// block, with a few hundred bits, this happens often enough to matter.
-pub fn double_hashing_probability(bits: u64, keys: u64, probes: u32) -> f64 {
-    if bits == 0 || bits > LONG_FILTER_BITS {
-        return if bits == 0 { 0.0 } else { false_positive_probability(bits, keys, probes) };
-    }
-    let distinct = |delta| u64::from(probes).min(bits / greatest_common_divisor(bits, delta));
-    let mean = (0..bits).map(distinct).sum::<u64>() as f64 / bits as f64;
-    let clear = (mean * keys as f64 * (-1.0 / bits as f64).ln_1p()).exp();
-    let all_set = |delta| (1.0 - clear).powi(distinct(delta) as i32);
-    (0..bits).map(all_set).sum::<f64>() / bits as f64
-}
-
-/// Returns the greatest common divisor; that of 0 and `a` is `a`.
-fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use minikv::advice::LevelAdvice;
 use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::shadow::TablesRead;
 
+use super::advise::Rewritten;
 use super::control::Control;
 use super::measure::{Class, Measured};
 use super::rates::Rate;
+use super::space::Space;
 use super::{count, show_levels, size, thousands};
 use crate::output::Table;
 
@@ -29,6 +32,12 @@ pub struct Report {
     pub held: TablesRead,
     pub measured: Vec<Measured>,
     pub controls: Vec<Control>,
+    /// What was written, and the space that the tables take.
+    pub space: Space,
+    /// With `--advise`, the memory of the filters divided among levels.
+    pub by_level: Option<LevelAdvice>,
+    /// With `--rewrite`, what lookups read when the data was loaded with these filters.
+    pub rewritten: Option<Rewritten>,
 }
 
 impl Report {
@@ -50,7 +59,8 @@ impl Report {
     /// Returns all tables with their titles.
     pub fn all_tables(&self) -> Vec<(String, Table)> {
         let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
-        reads.chain([self.levels(), self.filters(), self.times()]).collect()
+        let others = [self.levels(), self.filters(), self.times(), self.space.table()];
+        reads.chain(others).collect()
     }
 
     fn remarks_text(&self) -> String {

@@ -10,7 +10,7 @@ use minikv::files::{
 };
 use minikv::fs::{DiskFs, Fs, MemFs};
 use minikv::internals::advice::shadow::{
-    BlockFilters, FilterPlan, Lookup, MadeFilters, Outcome, Shadow, TablesRead,
+    BlockFilters, FilterPlan, Lookup, MadeFilters, Outcome, Shadow, TablesRead, TreePlan,
 };
 use minikv::internals::filter::whole_table::TABLE_FILTER_NAME;
 use minikv::internals::format::block_builder::BlockBuilder;
@@ -18,10 +18,13 @@ use minikv::internals::format::compress::ID_NONE;
 use minikv::internals::format::handle::{BLOCK_TRAILER_BYTES, block_trailer};
 use minikv::internals::log::LogWriter;
 use minikv::internals::table::FILTER_PREFIX;
-use minikv::{BytewiseComparator, Comparator, Db, Options, ReadOnlyDb, Recovery, files};
+use minikv::{
+    BytewiseComparator, Comparator, Db, FilterLayout, Options, ReadOnlyDb, Recovery, Stats, files,
+};
 
 use super::filters::Filters;
 use super::overlay::{Content, Overlay};
+use super::space::Stored;
 use crate::error::{CliError, Result};
 use crate::output::Progress;
 use crate::table_file::open_table;
@@ -41,6 +44,8 @@ pub struct Source {
     /// The tables in the order in which a get searches them, with the names of their files.
     tables: Vec<(NewFile, String)>,
     logs: Vec<(String, Arc<Vec<u8>>)>,
+    /// The counters of the database that wrote the files, if it was this process.
+    pub stats: Option<Stats>,
 }
 
 /// A configuration to measure: the database with its filters, and the results of the replay.
@@ -104,13 +109,26 @@ impl Source {
             logs.push((name, Arc::new(bytes)));
         }
         let (dir, options) = (dir.to_path_buf(), options.clone());
-        Ok(Source { dir, options, cache_bytes, recovered, tables, logs })
+        Ok(Source { dir, options, cache_bytes, recovered, tables, logs, stats: None })
     }
 
     /// Returns the number of tables at each level.
     pub fn tables_per_level(&self) -> [u64; NUM_LEVELS] {
         let mut levels = [0; NUM_LEVELS];
         self.tables.iter().for_each(|(file, _)| levels[file.level] += 1);
+        levels
+    }
+
+    /// Returns the tables of each level, given what they hold.
+    pub fn stored(&self, held: &TablesRead) -> [Stored; NUM_LEVELS] {
+        let mut levels = [Stored::default(); NUM_LEVELS];
+        for (file, _) in &self.tables {
+            levels[file.level].tables += 1;
+            levels[file.level].bytes += file.file_bytes;
+        }
+        for (stored, level) in levels.iter_mut().zip(&held.levels) {
+            stored.keys = level.keys;
+        }
         levels
     }
 
@@ -142,7 +160,7 @@ impl Source {
                     shadow.filter_bytes = self.own_filter_bytes()?;
                     self.as_it_is()?
                 }
-                false => self.with_filters(&plan.blocks, &shadow.made)?,
+                false => self.with_filters(&plan, &shadow.made)?,
             };
             shadow.made = Vec::new();
             candidates.push(Candidate { filters, shadow, overlay: Arc::new(overlay) });
@@ -152,8 +170,27 @@ impl Source {
 
     /// Reads all tables once and replays `lookups` under each of `plans`. Returns the outcome of
     /// each plan.
-    pub fn replay(&self, plans: Vec<FilterPlan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
+    pub fn replay(
+        &self,
+        plans: Vec<impl Into<TreePlan>>,
+        lookups: Vec<Lookup<'_>>,
+    ) -> Result<Vec<Outcome>> {
         let mut shadow = Shadow::new(order(), plans, lookups);
+        self.walk(&mut shadow)?;
+        Ok(shadow.finish().0)
+    }
+
+    /// Reads all tables once. Returns what they hold, and what `lookups` ask of them in vain.
+    pub fn survey(&self, lookups: Vec<Lookup<'_>>) -> Result<TablesRead> {
+        let none = FilterPlan::new(FilterLayout::None, 0);
+        let mut shadow = Shadow::new(order(), vec![none], lookups);
+        self.walk(&mut shadow)?;
+        Ok(shadow.finish().1)
+    }
+
+    /// As [`replay`](Source::replay), and keeps the reads of data blocks.
+    pub fn reads(&self, plans: Vec<TreePlan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
+        let mut shadow = Shadow::new(order(), plans, lookups).keep_reads();
         self.walk(&mut shadow)?;
         Ok(shadow.finish().0)
     }
@@ -191,14 +228,36 @@ impl Source {
         self.open_overlay(&candidate.overlay)
     }
 
+    /// Opens the database with other filters and a block cache of `cache_bytes` bytes.
+    pub fn open_candidate_with(
+        &self,
+        candidate: &Candidate,
+        cache_bytes: u64,
+    ) -> Result<ReadOnlyDb> {
+        let cache_bytes = usize::try_from(cache_bytes).unwrap_or(usize::MAX);
+        let options = self.options.clone().block_cache_bytes(cache_bytes);
+        Ok(Db::open_read_only(&self.dir, options.fs(candidate.overlay.clone()))?)
+    }
+
     fn open_overlay(&self, overlay: &Arc<Overlay>) -> Result<ReadOnlyDb> {
         Ok(Db::open_read_only(&self.dir, self.options.clone().fs(overlay.clone()))?)
     }
 
-    fn own_filter_bytes(&self) -> Result<u64> {
+    /// Returns the size of the files' own filters, in bytes.
+    pub fn own_filter_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
         for i in 0..self.tables.len() {
             bytes += self.table(i)?.filter_memory_bytes() as u64;
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the memory that the indexes of all tables take while they are open, in bytes.
+    pub fn index_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for i in 0..self.tables.len() {
+            let table = self.table(i)?;
+            bytes += (table.pinned_bytes() - table.filter_memory_bytes()) as u64;
         }
         Ok(bytes)
     }
@@ -220,11 +279,13 @@ impl Source {
         Ok(overlay)
     }
 
-    fn with_filters(&self, blocks: &BlockFilters, made: &[MadeFilters]) -> Result<Overlay> {
-        let policy = match blocks {
+    fn with_filters(&self, plan: &TreePlan, made: &[MadeFilters]) -> Result<Overlay> {
+        let policies = plan.0.iter().map(|level| match &level.blocks {
             BlockFilters::New(policy) => policy.name(),
             BlockFilters::None | BlockFilters::Own => "",
-        };
+        });
+        // The policies of levels differ only in their size.
+        let policy = policies.max().unwrap_or_default();
         let mut overlay = Overlay::new(&self.dir);
         let mut files = Vec::new();
         for (i, ((file, name), made)) in self.tables.iter().zip(made).enumerate() {
@@ -358,7 +419,8 @@ mod tests {
     fn some_lookups(source: &Source) -> Vec<super::super::Lookup> {
         let db = source.open().unwrap();
         let pool = super::super::lookups::Pool::of(&db, 1).unwrap();
-        let choice = Choice { number: 4000, absent_ratio: 0.5, zipf: Some(0.9), seed: 1 };
+        let choice =
+            Choice { number: 4000, absent_ratio: 0.5, zipf: Some(0.9), like: None, seed: 1 };
         let mut lookups = choice.of_pool(&pool).unwrap();
         let data = Data::Generated { entries: 20_000, value_bytes: 20, seed: 4 };
         for i in (0..20_000).step_by(35) {

@@ -1,0 +1,268 @@
+//! The drawn distributions are those asked for: Kolmogorov-Smirnov's and chi-square's tests, with
+//! fixed seeds. Each bound is passed by the right parameters with a margin, and failed by
+//! parameters that are off by a few percent.
+
+use super::*;
+
+const DRAWS: usize = 200_000;
+const ENTRIES: u64 = 3_000_000;
+
+fn requests(profile: Profile) -> Vec<Request> {
+    let mut requests = Requests::new(profile, ENTRIES, 11);
+    (0..DRAWS).map(|_| requests.next_request()).collect()
+}
+
+fn mixgraph() -> Mixgraph {
+    Mixgraph::default()
+}
+
+/// Returns the largest difference between the distribution of `draws` and the function `expected`,
+/// which returns the probability of a number at most as large, times the square root of the number
+/// of draws. The true function gives more than 1.63 in one of a hundred cases.
+fn kolmogorov_smirnov(draws: &[u64], expected: impl Fn(u64) -> f64) -> f64 {
+    let mut draws = draws.to_vec();
+    draws.sort_unstable();
+    let n = draws.len() as f64;
+    let mut largest: f64 = 0.0;
+    let mut from = 0;
+    for group in draws.chunk_by(|a, b| a == b) {
+        let to = from + group.len();
+        let below = expected(group[0].saturating_sub(1));
+        let difference = |at: usize, p: f64| (at as f64 / n - p).abs();
+        largest = largest.max(difference(from, below)).max(difference(to, expected(group[0])));
+        from = to;
+    }
+    largest * n.sqrt()
+}
+
+/// Returns the sum of the squared deviations of `counts` from those expected by `weights`, in units
+/// of their variance, less the degrees of freedom, in standard deviations.
+fn chi_square(counts: &[u64], weights: &[f64]) -> f64 {
+    let (n, all) = (counts.iter().sum::<u64>() as f64, weights.iter().sum::<f64>());
+    let squares = counts.iter().zip(weights).map(|(&count, weight)| {
+        let expected = n * weight / all;
+        (count as f64 - expected).powi(2) / expected
+    });
+    let freedom = counts.len() as f64 - 1.0;
+    (squares.sum::<f64>() - freedom) / (2.0 * freedom).sqrt()
+}
+
+fn pareto(k: f64, sigma: f64) -> impl Fn(u64) -> f64 {
+    move |x| 1.0 - (1.0 + k * x as f64 / sigma).powf(-1.0 / k)
+}
+
+/// Returns the distribution of a number that is reduced modulo `max` if it is greater.
+fn folded(of: impl Fn(u64) -> f64, max: u64) -> impl Fn(u64) -> f64 {
+    move |x| {
+        let over = (1..2000).map(|i| of(i * max + x.min(max - 1)) - of(i * max - 1));
+        // Zero is drawn only by multiples of the limit.
+        let exact = of(max) - of(max - 1);
+        of(x) + over.sum::<f64>() - if x < max { exact } else { 0.0 }
+    }
+}
+
+#[test]
+fn value_lengths_are_pareto_distributed() {
+    let profile = Profile::Mixgraph(mixgraph());
+    let lengths: Vec<u64> = requests(profile)
+        .iter()
+        .filter_map(|request| match request {
+            Request::Put { value_bytes, .. } => Some(*value_bytes as u64),
+            _ => None,
+        })
+        .collect();
+    assert!(lengths.len() > 25_000, "{}", lengths.len());
+    let off = kolmogorov_smirnov(&lengths, folded(pareto(0.2615, 25.45), 1024));
+    assert!(off < 1.4, "{off}");
+    for (k, sigma) in [(0.34, 25.45), (0.2615, 27.0)] {
+        let off = kolmogorov_smirnov(&lengths, folded(pareto(k, sigma), 1024));
+        assert!(off > 1.8, "{k} {sigma}: {off}");
+    }
+    let loaded: Vec<u64> = (0..30_000).map(|i| profile.value_bytes(i) as u64).collect();
+    let off = kolmogorov_smirnov(&loaded, folded(pareto(0.2615, 25.45), 1024));
+    assert!(off < 1.4, "loaded: {off}");
+}
+
+#[test]
+fn scan_lengths_are_pareto_distributed() {
+    let scans = Mixgraph { shares: [0.0, 0.0, 1.0], ..mixgraph() };
+    let lengths: Vec<u64> = requests(Profile::Mixgraph(scans))
+        .iter()
+        .map(|request| match request {
+            Request::Scan { entries, .. } => *entries,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let off = kolmogorov_smirnov(&lengths, folded(pareto(2.517, 14.236), 10_000));
+    // The few scans far beyond the limit are not in the expected sum.
+    assert!(off < 3.5, "{off}");
+    for (k, sigma) in [(2.7, 14.236), (2.517, 15.5)] {
+        let off = kolmogorov_smirnov(&lengths, folded(pareto(k, sigma), 10_000));
+        assert!(off > 5.0, "{k} {sigma}: {off}");
+    }
+}
+
+#[test]
+fn ranks_of_keys_follow_the_power_law() {
+    let mut rng = SmallRng::seed_from_u64(5);
+    let law = mixgraph().keys;
+    let ranks: Vec<u64> = (0..DRAWS).map(|_| law.inverse(rng.random())).collect();
+    let expected = |a: f64, b: f64| move |x: u64| (a * (x as f64).powf(b)).min(1.0);
+    let off = kolmogorov_smirnov(&ranks, expected(0.002312, 0.3467));
+    assert!(off < 1.4, "{off}");
+    for (a, b) in [(0.0024, 0.3467), (0.002312, 0.35)] {
+        let off = kolmogorov_smirnov(&ranks, expected(a, b));
+        assert!(off > 5.0, "{a} {b}: {off}");
+    }
+    assert_eq!(law.inverse(0.0), 1);
+}
+
+/// Returns how often each of the 30 key ranges was asked for.
+fn asked(profile: Profile) -> Vec<u64> {
+    let mut counts = vec![0; 30];
+    for request in requests(profile) {
+        let (Request::Get { number, .. }
+        | Request::Put { number, .. }
+        | Request::Scan { number, .. }) = request;
+        counts[(number / (ENTRIES / 30)) as usize] += 1;
+    }
+    counts
+}
+
+#[test]
+fn key_ranges_have_the_weights_of_the_two_exponentials() {
+    let mut counts = asked(Profile::Mixgraph(mixgraph()));
+    let in_order = counts.clone();
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    assert_ne!(counts, in_order, "the ranges are shuffled");
+    let weights =
+        |ranges: TwoTermExponential| (1..=30).map(|x| ranges.weight(x)).collect::<Vec<_>>();
+    let right = mixgraph().ranges;
+    // Sorting changes neighbours of nearly equal weight, which makes the counts fit slightly
+    // better.
+    let off = chi_square(&counts, &weights(right));
+    assert!(off < 3.0, "{off}");
+    for wrong in [
+        TwoTermExponential { a: 15.4, ..right },
+        TwoTermExponential { b: -2.85, ..right },
+        TwoTermExponential { c: 0.0178, ..right },
+        TwoTermExponential { d: -0.085, ..right },
+    ] {
+        let off = chi_square(&counts, &weights(wrong));
+        assert!(off > 4.0, "{wrong:?}: {off}");
+    }
+}
+
+/// Returns the numbers of gets of present keys, of gets of absent ones, of puts and of scans.
+fn kinds(requests: &[Request]) -> [u64; 4] {
+    let mut counts = [0; 4];
+    for request in requests {
+        counts[match request {
+            Request::Get { missing: false, .. } => 0,
+            Request::Get { missing: true, .. } => 1,
+            Request::Put { .. } => 2,
+            Request::Scan { .. } => 3,
+        }] += 1;
+    }
+    counts
+}
+
+#[test]
+fn kinds_of_requests_have_their_shares() {
+    let [gets, none, puts, scans] = kinds(&requests(Profile::Mixgraph(mixgraph())));
+    assert_eq!(none, 0);
+    assert!(chi_square(&[gets, puts, scans], &[0.83, 0.14, 0.03]) < 3.0);
+    assert!(chi_square(&[gets, puts, scans], &[0.82, 0.15, 0.03]) > 5.0);
+
+    let profile: Profile = "cache:get=0.8,miss=0.7".parse().unwrap();
+    let [found, missed, puts, scans] = kinds(&requests(profile));
+    assert_eq!(scans, 0);
+    assert!(chi_square(&[found, missed, puts], &[0.8 * 0.3, 0.8 * 0.7, 0.2]) < 3.0);
+    assert!(chi_square(&[found, missed, puts], &[0.8 * 0.31, 0.8 * 0.69, 0.2]) > 5.0);
+}
+
+/// Returns the chi-square statistic of the independence of two numbers.
+fn dependence(pairs: &[(usize, usize)], sizes: (usize, usize)) -> f64 {
+    let mut counts = vec![0; sizes.0 * sizes.1];
+    let (mut first, mut second) = (vec![0.0; sizes.0], vec![0.0; sizes.1]);
+    for &(a, b) in pairs {
+        counts[a * sizes.1 + b] += 1;
+        first[a] += 1.0;
+        second[b] += 1.0;
+    }
+    let weights: Vec<f64> = first.iter().flat_map(|a| second.iter().map(move |b| a * b)).collect();
+    chi_square(&counts, &weights)
+}
+
+/// In db_bench, the range of a key and the length of its value follow from one random number.
+#[test]
+fn components_do_not_depend_on_each_other() {
+    let range = |number: u64| (number / (ENTRIES / 30)) as usize;
+    let all = requests(Profile::Mixgraph(mixgraph()));
+    let kind_and_range = all.iter().map(|request| match *request {
+        Request::Get { number, .. } => (0, range(number)),
+        Request::Put { number, .. } => (1, range(number)),
+        Request::Scan { number, .. } => (2, range(number)),
+    });
+    let off = dependence(&kind_and_range.collect::<Vec<_>>(), (3, 30));
+    assert!(off < 3.0, "kind and range: {off}");
+    let length_and_range = all.iter().filter_map(|request| match *request {
+        Request::Put { number, value_bytes } => Some((value_bytes.min(79) / 20, range(number))),
+        _ => None,
+    });
+    let length_and_range: Vec<_> = length_and_range.collect();
+    let off = dependence(&length_and_range, (4, 30));
+    assert!(off < 3.0, "length and range: {off}");
+    // A length that follows from the range is noticed.
+    let tied: Vec<_> = length_and_range.iter().map(|&(_, range)| (range % 4, range)).collect();
+    assert!(dependence(&tied, (4, 30)) > 100.0);
+}
+
+#[test]
+fn keys_of_a_cache_are_zipf_distributed() {
+    let profile: Profile = "cache:get=1,miss=0,zipf=0.9".parse().unwrap();
+    let mut requests = Requests::new(profile, 1000, 3);
+    let mut counts = vec![0u64; 1000];
+    (0..DRAWS).for_each(|_| counts[requests.next_number() as usize] += 1);
+    counts.sort_unstable_by(|a, b| b.cmp(a));
+    // Two ranks may meet in one key, so only the share of the first ten ranks is compared.
+    let share = |exponent: f64| {
+        let weight = |rank: i32| f64::from(rank).powf(-exponent);
+        (1..=10).map(weight).sum::<f64>() / (1..=1000).map(weight).sum::<f64>()
+    };
+    let top = counts[..10].iter().sum::<u64>() as f64 / DRAWS as f64;
+    assert!((top - share(0.9)).abs() < 0.02, "{top} {}", share(0.9));
+    assert!((top - share(1.0)).abs() > 0.05 && (top - share(0.8)).abs() > 0.05);
+}
+
+#[test]
+fn keys_are_in_order_with_absent_ones_between_them() {
+    for profile in ["mixgraph", "cache:key=20"].map(|text| text.parse::<Profile>().unwrap()) {
+        let keys: Vec<_> =
+            (0..100).flat_map(|i| [false, true].map(|m| profile.key(i, m))).collect();
+        assert!(keys.is_sorted() && keys.iter().all(|key| key.len() == profile.key_bytes()));
+        assert_eq!(profile, profile.to_string().parse().unwrap());
+    }
+    assert_eq!(Profile::Mixgraph(mixgraph()).key_bytes(), 48);
+}
+
+#[test]
+fn wrong_parameters_are_refused() {
+    for text in
+        ["", "ycsb", "cache:miss=2", "cache:key=3", "mixgraph:zipf=1", "mixgraph:get", "cache:=1"]
+    {
+        assert!(text.parse::<Profile>().is_err(), "{text}");
+    }
+    assert!("mixgraph:get=0,put=0,scan=0".parse::<Profile>().is_err());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_requests() {
+    let profile = Profile::Mixgraph(mixgraph());
+    let of = |seed| {
+        let mut requests = Requests::new(profile, 1000, seed);
+        (0..100).map(|_| requests.next_request()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(1), of(1));
+    assert_ne!(of(1), of(2));
+}

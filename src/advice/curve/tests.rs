@@ -1,0 +1,137 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::block::Block;
+use crate::format::block_builder::BlockBuilder;
+use crate::table::block_cache::BlockCache;
+
+const BLOCKS: u64 = 40_000;
+const READS: u32 = 300_000;
+/// Length of each block, in bytes.
+const LEN: usize = 200;
+
+fn block() -> Block {
+    let mut builder = BlockBuilder::new(1);
+    builder.add(b"key", &[b'v'; LEN]);
+    Block::new(builder.finish()).unwrap()
+}
+
+fn read(lookup: u32, id: u64) -> BlockRead {
+    let (table, block_number) = ((id / 1000) as u32, (id % 1000) as u32);
+    let bytes = block().len() as u32;
+    BlockRead { lookup, table, block: block_number, quarter: 0, bytes }
+}
+
+/// Returns reads by Zipf's law, of blocks in random order.
+fn zipf(exponent: f64) -> Vec<BlockRead> {
+    let mut rng = Rng::new(7);
+    let mut sum = 0.0;
+    let sums: Vec<f64> = (1..=BLOCKS)
+        .map(|rank| {
+            sum += (rank as f64).powf(-exponent);
+            sum
+        })
+        .collect();
+    let template = read(0, 0);
+    (0..READS)
+        .map(|lookup| {
+            let at = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 * sum;
+            let rank = sums.partition_point(|sum| *sum <= at) as u64;
+            let id = Rng::new(rank).below(BLOCKS);
+            let (table, block) = ((id / 1000) as u32, (id % 1000) as u32);
+            BlockRead { lookup, table, block, ..template }
+        })
+        .collect()
+}
+
+/// Returns the same with a scan of everything now and then.
+fn with_scans() -> Vec<BlockRead> {
+    let mut reads = zipf(0.9);
+    let template = reads[0];
+    for start in [50_000, 150_000, 250_000] {
+        for i in 0..20_000 {
+            let id = (i + start) % BLOCKS;
+            let (table, block) = ((id / 1000) as u32, (id % 1000) as u32);
+            let read = &mut reads[(start + i) as usize];
+            *read = BlockRead { lookup: read.lookup, table, block, ..template };
+        }
+    }
+    reads
+}
+
+/// Returns ten sizes, from a 512th of all blocks to all of them.
+fn sizes() -> impl Iterator<Item = u64> {
+    let all = BLOCKS * (block().len() as u64 + ENTRY_BYTES);
+    (0..10).rev().map(move |half| all >> half)
+}
+
+/// The miniature takes a fortieth to a tenth of the blocks, and is within two points of the whole
+/// simulation at each of ten sizes.
+#[test]
+fn a_miniature_is_within_two_points_of_the_whole() {
+    for (name, reads) in [("0.8", zipf(0.8)), ("1.0", zipf(1.0)), ("scans", with_scans())] {
+        let mut miniatures = 0;
+        for bytes in sizes() {
+            let whole = file_reads_with(&reads, bytes, READS / 2, u64::MAX >> 20);
+            let small = file_reads_with(&reads, bytes, READS / 2, MOST_BLOCKS);
+            assert_eq!((whole.error, whole.sampled), (0.0, 1.0));
+            miniatures += u32::from(small.sampled < 0.5);
+            let points = (whole.reads - small.reads) / f64::from(READS / 2) * 100.0;
+            assert!(points.abs() < 2.0, "{name}, {bytes}: {points}, {small:?}");
+            let stated = small.error / f64::from(READS / 2) * 100.0;
+            assert!(stated < 2.0, "{name}, {bytes}: {stated} points of error");
+        }
+        assert!(miniatures >= 3, "{miniatures}");
+    }
+}
+
+/// Returns the number of reads that a real cache leaves to files.
+fn real(reads: &[BlockRead], bytes: u64, from: u32) -> u64 {
+    let cache = Arc::new(BlockCache::new(bytes as usize));
+    let tables: Vec<_> = (0..BLOCKS / 1000).map(|_| cache.table(1000)).collect();
+    let mut missed = 0;
+    for read in reads {
+        let (table, at) = (&tables[read.table as usize], read.block as usize);
+        if table.get(at).is_none() {
+            missed += u64::from(read.lookup >= from);
+            if table.wants(at, read.bytes as usize) {
+                table.insert(at, block());
+            }
+        }
+    }
+    missed
+}
+
+#[test]
+fn the_simulation_is_within_two_points_of_the_cache() {
+    for (name, reads) in [("0.8", zipf(0.8)), ("scans", with_scans())] {
+        for bytes in sizes() {
+            let simulated = file_reads(&reads, bytes, READS / 2).reads;
+            let real = real(&reads, bytes, READS / 2) as f64;
+            let points = (simulated - real) / f64::from(READS / 2) * 100.0;
+            assert!(points.abs() < 2.0, "{name}, {bytes}: {points} points");
+        }
+    }
+}
+
+#[test]
+fn a_larger_cache_leaves_less_and_one_of_all_blocks_leaves_nothing() {
+    let reads = zipf(0.9);
+    let left: Vec<f64> = sizes().map(|bytes| file_reads(&reads, bytes, READS / 2).reads).collect();
+    assert!(left.is_sorted_by(|small, large| small >= large), "{left:?}");
+    let twice: Vec<_> = (0..2).flat_map(|i| (0..100).map(move |id| read(i * 100, id))).collect();
+    assert_eq!(file_reads(&twice, 1 << 20, 100).reads, 0.0);
+    assert_eq!(file_reads(&twice, 1 << 20, 0).reads, 100.0);
+    assert_eq!(file_reads(&twice, 0, 0).reads, 200.0);
+    assert_eq!(file_reads(&[], 1 << 20, 0).reads, 0.0);
+}
+
+#[test]
+fn larger_blocks_have_their_neighbours_and_smaller_ones_their_quarters() {
+    let read = BlockRead { lookup: 0, table: 3, block: 5, quarter: 2, bytes: 4000 };
+    let of = |log| (read.resized(log).block, read.resized(log).bytes);
+    assert_eq!(
+        [-2, -1, 0, 1, 2].map(of),
+        [(22, 1000), (11, 2000), (5, 4000), (2, 8000), (1, 16_000)]
+    );
+}

@@ -1,0 +1,160 @@
+use super::*;
+use crate::filter::math::best_probes;
+
+/// Returns levels 1 to 4 of a database whose levels are full, each ten times as large as the one
+/// above, with whole-table filters or long filters of blocks, and one lookup in vain of each.
+fn full(times: u64) -> Vec<LevelUse> {
+    let level = |level: u32| {
+        let mut used = LevelUse::default();
+        if (1..=4).contains(&level) {
+            let filters: BTreeMap<u64, u64> = (0..10u64.pow(level)).map(|i| (i, 10_000)).collect();
+            used.add_table(&filters);
+            // One key for each lookup.
+            used.of_filters.insert(10_000, Asked { times, squares: times });
+        }
+        used
+    };
+    (0..NUM_LEVELS as u32).map(level).collect()
+}
+
+/// Returns the false blocks per get of bloom filters with the textbook's rate, for bits that are
+/// real numbers: all alike, and with a rate in proportion to the keys of each level.
+fn closed_form(bits: f64) -> (f64, f64) {
+    let keys = [10.0, 100.0, 1000.0, 10_000.0f64];
+    let all: f64 = keys.iter().sum();
+    let ln2 = std::f64::consts::LN_2;
+    let alike = 4.0 * (-bits * ln2 * ln2).exp();
+    let entropy = keys.iter().map(|n| n * n.ln()).sum::<f64>() / all;
+    (alike, all * (-bits * ln2 * ln2 - entropy).exp())
+}
+
+/// Returns the choices of textbook filters with a number of bits in steps of a tenth.
+fn textbook() -> Choices {
+    let ln2 = std::f64::consts::LN_2;
+    let level = |level: u32| {
+        let keys = if (1..=4).contains(&level) { 10u64.pow(level + 3) } else { 0 };
+        let choice = |tenths: u64| Choice {
+            bytes: keys * tenths / 80,
+            false_blocks: match keys {
+                0 => (0.0, 0.0),
+                _ => ((-(tenths as f64) / 10.0 * ln2 * ln2).exp(), 0.0),
+            },
+        };
+        (0..300).map(choice).collect()
+    };
+    Choices { levels: (0..NUM_LEVELS as u32).map(level).collect() }
+}
+
+#[test]
+fn the_division_is_that_of_the_closed_form() {
+    for (bits, alike, divided) in [(10, 0.033, 0.012), (5, 0.362, 0.130)] {
+        let exact = closed_form(f64::from(bits));
+        assert!((exact.0 - alike).abs() < 0.001 && (exact.1 - divided).abs() < 0.001, "{exact:?}");
+        let choices = textbook();
+        let uniform = [bits * 10; NUM_LEVELS];
+        assert!((choices.left(&uniform).0 / exact.0 - 1.0).abs() < 0.001);
+        let advised = choices.within(choices.bytes(&uniform));
+        let ratio = choices.left(&advised).0 / exact.1;
+        assert!((0.995..1.02).contains(&ratio), "{bits}: {ratio} {advised:?}");
+        // Ten times the keys for as many lookups: ln 10 / (ln 2)^2 = 4.8 bits less. Memory is
+        // divided in parts, which are coarse for small levels.
+        for levels in advised[2..=4].windows(2) {
+            assert!((43..=54).contains(&(levels[0] - levels[1])), "{advised:?}");
+        }
+    }
+}
+
+/// LevelDB's filters have whole numbers of bits and probes: of the four levels, the last has nine
+/// tenths of the keys, and either 9 bits or 10.
+#[test]
+fn whole_bits_come_near_to_the_closed_form() {
+    for (bits, alike, divided) in [(10, 0.033, 0.012), (5, 0.362, 0.130)] {
+        let levels = full(1_000_000);
+        let divisions = Divisions::of(&levels, FilterLayout::Block, bits);
+        let advice = divisions.measured(&levels, 1_000_000, [0; 3]);
+        let ratio = advice.uniform.predicted / alike;
+        assert!((0.97..1.05).contains(&ratio), "{bits}: {advice:?}");
+        let ratio = advice.advised.predicted / divided;
+        assert!((0.95..1.25).contains(&ratio), "{bits}: {advice:?}");
+        assert!(advice.advised.filter_bytes <= advice.uniform.filter_bytes);
+        assert!(advice.smaller.predicted <= advice.uniform.predicted);
+        assert!(advice.smaller.filter_bytes < advice.uniform.filter_bytes * 9 / 10, "{advice:?}");
+        let bits: Vec<u32> = advice.levels.iter().map(|level| level.advised_bits).collect();
+        assert!(bits.is_sorted_by(|above, below| above >= below), "{bits:?}");
+    }
+}
+
+/// Returns what is left by the best division of all.
+fn best_of_all(choices: &Choices, bytes: u64) -> f64 {
+    let mut best = f64::MAX;
+    for i in 0..(MOST_BITS + 1).pow(3) {
+        let step = MOST_BITS + 1;
+        let bits = [i % step, i / step % step, i / step / step, 0, 0, 0, 0];
+        if choices.bytes(&bits) <= bytes {
+            best = best.min(choices.left(&bits).0);
+        }
+    }
+    best
+}
+
+#[test]
+fn hardly_any_other_division_is_better() {
+    let mut levels = vec![LevelUse::default(); NUM_LEVELS];
+    for (level, tables, times) in [(0, 1, 50), (1, 7, 9000), (2, 60, 30)] {
+        for _ in 0..tables {
+            levels[level].add_table(&(0..50).map(|i| (i, 25 + i)).collect());
+        }
+        (0..times).for_each(|i| levels[level].add_asked(25 + i % 50, 2475, 1));
+    }
+    for layout in [FilterLayout::Block, FilterLayout::Table] {
+        let choices = Choices::of(&levels, layout);
+        for bits in [1, 3, 6, 10] {
+            let bytes = choices.bytes(&[bits; NUM_LEVELS]);
+            let divided = choices.within(bytes);
+            assert!(choices.bytes(&divided) <= bytes, "{divided:?}");
+            let (left, best) = (choices.left(&divided).0, best_of_all(&choices, bytes));
+            assert!(left <= best * 1.05 + 1e-9, "{layout:?} {bits}: {divided:?} {left} {best}");
+        }
+    }
+}
+
+#[test]
+fn a_level_that_is_not_asked_gets_no_filter() {
+    let mut levels = full(1000);
+    levels[4].of_filters.clear();
+    let divisions = Divisions::of(&levels, FilterLayout::Block, 10);
+    let [_, advised, smaller] = divisions.bits;
+    assert_eq!((advised[4], smaller[4]), (0, 0));
+    // There is more memory than the others can use.
+    assert!(advised[1..4].iter().all(|&bits| bits > 16), "{advised:?}");
+    let nothing = Divisions::of(&vec![LevelUse::default(); NUM_LEVELS], FilterLayout::Table, 10);
+    assert_eq!(nothing.bits[1..], [[0; NUM_LEVELS]; 2]);
+}
+
+#[test]
+fn a_popular_key_widens_the_interval() {
+    let mut once = LevelUse::default();
+    (0..1000).for_each(|_| once.add_asked(30, 3000, 1));
+    let mut popular = LevelUse::default();
+    popular.add_asked(30, 3000, 1000);
+    let of = |used: &LevelUse| used.false_blocks(FilterLayout::Block, 10);
+    assert_eq!(of(&once).0, of(&popular).0);
+    assert!((of(&popular).1 / of(&once).1 - 1000.0).abs() < 1e-6);
+}
+
+/// Deltas that share a factor with the size are counted one by one.
+#[test]
+fn probes_that_coincide_are_those_of_every_delta() {
+    for (bits, keys, probes) in
+        [(64, 6, 6), (240, 24, 6), (320, 32, 11), (1000, 50, 13), (77, 9, 5)]
+    {
+        let distinct = |delta| u64::from(probes).min(bits / greatest_common_divisor(bits, delta));
+        let mean = (0..bits).map(distinct).sum::<u64>() as f64 / bits as f64;
+        let clear = (mean * keys as f64 * (-1.0 / bits as f64).ln_1p()).exp();
+        let all_set = |delta| (1.0 - clear).powi(distinct(delta) as i32);
+        let expected = (0..bits).map(all_set).sum::<f64>() / bits as f64;
+        let found = double_hashing_probability(bits, keys, probes);
+        assert!((found / expected - 1.0).abs() < 1e-9, "{bits} {keys}: {found} {expected}");
+        assert!(found >= false_positive_probability(bits, keys, best_probes(bits, keys)));
+    }
+}
