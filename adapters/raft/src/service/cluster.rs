@@ -173,9 +173,9 @@ async fn join(
     }
 }
 
-/// Waits until the node `id` lags by less than a round: it has, soon after the beginning of a round,
-/// all that this node had then. A voter that lags more would count towards the quorum, but not help
-/// to make it. Ends early if this node does not lead.
+/// Waits until the node `id` lags by less than a round: it has, soon after the beginning of a
+/// round, all that this node had then. A voter that lags more would count towards the quorum, but
+/// not help to make it. Ends early if this node does not lead.
 async fn caught_up(node: &Node, id: u64) {
     let mut metrics = node.raft.metrics();
     loop {
