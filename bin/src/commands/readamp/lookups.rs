@@ -340,7 +340,8 @@ mod tests {
             let absent = lookups.iter().filter(|lookup| !lookup.present).count();
             assert!((3850..4150).contains(&absent), "{absent}");
             let firsts = first_times(&lookups).into_iter().filter(|first| *first).count();
-            assert!(firsts < 6000, "popular keys repeat: {firsts}");
+            // Uniform lookups of the words would have about 9,700 different keys.
+            assert!(firsts < 7500, "popular keys repeat: {firsts}");
         }
     }
 
