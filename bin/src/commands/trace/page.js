@@ -836,6 +836,8 @@
     if (next !== at) goTo(next);
     if (at >= run.steps.length - 1) {
       pause();
+      // The last step is drawn before anyone is told that it was.
+      drawNow();
       document.body.dataset.played = 'end';
       return;
     }
