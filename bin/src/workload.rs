@@ -44,6 +44,13 @@ impl Rng {
     fn position(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
+
+    /// Puts elements into a random order.
+    pub fn shuffle<T>(&mut self, elements: &mut [T]) {
+        for i in (1..elements.len()).rev() {
+            elements.swap(i, self.position(i + 1));
+        }
+    }
 }
 
 /// Entries to load, each key once.
@@ -231,10 +238,7 @@ impl Data {
             return None;
         }
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
-        let mut rng = Rng::new(seed);
-        for i in (1..order.len()).rev() {
-            order.swap(i, rng.position(i + 1));
-        }
+        Rng::new(seed).shuffle(&mut order);
         Some(order)
     }
 }

@@ -12,7 +12,10 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::advice::shadow::BlockRead;
 use crate::base::random::Rng;
-use crate::table::block_cache::ENTRY_BYTES;
+use crate::table::block_cache::{
+    ADMIT_ONE_OF, ALL_USED, AVERAGE_OF, ENTRY_BYTES, FEW_USED, GHOST_OF_BYTES, MOST_USES,
+    SPARE_PART,
+};
 
 /// Maximum number of blocks in a simulated cache. With more, the estimate is more exact, and takes
 /// more memory and time.
@@ -20,15 +23,6 @@ pub const MOST_BLOCKS: u64 = 4096;
 
 /// Number of samples, with different hashes, from which the error of a miniature is estimated.
 const SAMPLES: u64 = 3;
-
-/// The rules of the block cache; see there.
-const MOST_USES: u8 = 2;
-const ALL_USED: u32 = 1 << 16;
-const FEW_USED: u32 = ALL_USED / 16;
-const AVERAGE_OF: u32 = 128;
-const ADMIT_ONE_OF: u32 = 16;
-const GHOST_OF_BYTES: u64 = 2048;
-const SPARE_PART: u64 = 64;
 
 impl BlockRead {
     fn id(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! Shadow filters: replaying lookups against filters that the tables do not have.
 //!
-//! A table is read once. Its keys are added to new filters for each [`Plan`], and show for each
+//! A table is read once. Its keys are added to new filters for each [`TreePlan`], and show for each
 //! lookup which data block it would reach and whether its key is there. From that, the work of a
 //! get under each plan is counted, without writing anything or reading a block twice.
 

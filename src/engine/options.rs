@@ -472,8 +472,8 @@ impl Options {
     /// without holding a lock: the observer may use the database (one that owns a clone of the `Db`
     /// keeps it open until [`Db::close`]). The database does not wait for it, so events take memory
     /// until the observer has taken them. When [`Db::close`] returns, or the last clone of the `Db`
-    /// is dropped, it has taken all of them. If it panics, the database
-    /// takes no more writes until [`Db::resume`], and the next event is delivered nevertheless.
+    /// is dropped, it has taken all of them. If it panics, the database takes no more writes until
+    /// [`Db::resume`], and the next event is delivered nevertheless.
     ///
     /// [`Db::close`]: crate::Db::close
     /// [`Db::resume`]: crate::Db::resume

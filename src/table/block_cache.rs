@@ -45,24 +45,24 @@ pub mod budget;
 pub const ENTRY_BYTES: u64 = 128;
 
 /// Largest use count of a block. With a higher one, a block that was popular once stays longer.
-const MOST_USES: u8 = 2;
+pub(crate) const MOST_USES: u8 = 2;
 
 /// The value of [`Shard::used_in_small`] that means all blocks; below [`FEW_USED`], admission is
 /// restricted.
-const ALL_USED: u32 = 1 << 16;
-const FEW_USED: u32 = ALL_USED / 16;
+pub(crate) const ALL_USED: u32 = 1 << 16;
+pub(crate) const FEW_USED: u32 = ALL_USED / 16;
 
 /// Number of blocks over which [`Shard::used_in_small`] averages. With a higher number, it reacts
 /// more slowly.
-const AVERAGE_OF: u32 = 128;
+pub(crate) const AVERAGE_OF: u32 = 128;
 
 /// While admission is restricted, one new block in this many is admitted anyway, so that a new
 /// access pattern is noticed. With a higher number, it is noticed later.
-const ADMIT_ONE_OF: u32 = 16;
+pub(crate) const ADMIT_ONE_OF: u32 = 16;
 
 /// Capacity of a shard, in bytes, per ghost entry. Blocks are mostly larger, so there are more
 /// ghost entries than blocks. A larger value remembers fewer blocks in less memory.
-const GHOST_OF_BYTES: u64 = 2048;
+pub(crate) const GHOST_OF_BYTES: u64 = 2048;
 
 /// A spare allocation is reused for a block if it is longer by at most this fraction of the block's
 /// length (one eighth). A larger divisor wastes less memory and reuses fewer spares.
@@ -71,7 +71,7 @@ const SPARE_SLACK: usize = 8;
 /// Fraction of a shard's capacity (one 64th) that is left to spares when a block makes room for
 /// another: because blocks differ in length, the evicted one may not suit the new one. A larger
 /// divisor leaves less.
-const SPARE_PART: u64 = 64;
+pub(crate) const SPARE_PART: u64 = 64;
 
 /// Smallest capacity of a shard, in bytes. With larger shards there are fewer locks and fewer large
 /// blocks.

@@ -83,22 +83,24 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the event of the end, after which the database has `version`.
+    /// Returns the event of the end, after which the database has `version`. `outputs` are the
+    /// numbers of the tables that it wrote or moved.
     fn ended_event(
         &self,
         version: &Version,
-        replacement: &Replacement,
+        outputs: &[u64],
+        entries_dropped: u64,
         took: Duration,
         error: Option<&Error>,
     ) -> EventKind {
-        let outputs = replacement.files.iter().map(|file| file.number);
+        let outputs = outputs.iter().copied();
         EventKind::CompactionEnded {
             job: self.number,
             kind: self.compaction.kind,
             inputs: self.inputs(),
             output_level: self.compaction.output_level,
             outputs: TableInfo::named(version, self.compaction.output_level, outputs),
-            entries_dropped: replacement.dropped,
+            entries_dropped,
             micros: micros_of(took),
             error: error.cloned(),
         }
@@ -129,14 +131,8 @@ impl Engine {
         let result = self.contain("a compaction", merge_or_move);
         let mut state = self.state.lock();
         if let Err(error) = &result {
-            self.observe(|| {
-                job.ended_event(
-                    &state.version,
-                    &Replacement::default(),
-                    job.began.elapsed(),
-                    Some(error),
-                )
-            });
+            let took = job.began.elapsed();
+            self.observe(|| job.ended_event(&state.version, &[], 0, took, Some(error)));
         }
         compaction.mark(false);
         state.compactions.running.retain(|running| !Arc::ptr_eq(running, &compaction));
@@ -204,7 +200,9 @@ impl Engine {
     /// long the compaction took.
     fn install(&self, job: &Job<'_>, replacement: Replacement) -> Result<Duration> {
         let compaction = job.compaction;
-        let edit = compaction.edit(replacement.files.clone());
+        let Replacement { files, counts, filtered_after, dropped } = replacement;
+        let outputs: Vec<u64> = files.iter().map(|file| file.number).collect();
+        let edit = compaction.edit(files);
         let mut manifest = self.manifest.lock();
         self.assert_in_step(&manifest, &self.state.lock());
         let version = match manifest.commit(edit) {
@@ -215,13 +213,13 @@ impl Engine {
                 return Err(error);
             }
         };
-        version.set_counts(compaction.output_level, &replacement.counts);
+        version.set_counts(compaction.output_level, &counts);
         let mut state = self.state.lock();
         state.version = version;
         debug_assert_eq!(state.check(), Ok(()));
         let took = job.began.elapsed();
-        self.observe(|| job.ended_event(&state.version, &replacement, took, None));
-        self.reads.show_view(state.view(), replacement.filtered_after, None);
+        self.observe(|| job.ended_event(&state.version, &outputs, dropped, took, None));
+        self.reads.show_view(state.view(), filtered_after, None);
         Ok(took)
     }
 }

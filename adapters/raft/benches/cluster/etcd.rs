@@ -11,6 +11,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
 use crate::Cluster;
+use crate::processes::Processes;
 
 const CLIENT_PORT: u16 = 17_201;
 const PEER_PORT: u16 = 17_301;
@@ -20,7 +21,7 @@ type Http = Client<HttpConnector, Full<Bytes>>;
 pub struct Etcd {
     dir: PathBuf,
     nodes: usize,
-    children: Vec<Child>,
+    processes: Processes,
     connections: Vec<Http>,
     leader: std::sync::atomic::AtomicUsize,
 }
@@ -114,21 +115,6 @@ impl Etcd {
         let timed = tokio::time::timeout(Duration::from_secs(2), exchange).await;
         timed.unwrap_or_else(|_| Err(format!("{method}: no answer")))
     }
-
-    /// The node that is the leader: `StatusResponse` has the leader in field 4, and the answering
-    /// member in field 2 of its header, field 1.
-    async fn find_leader(&self) -> Option<usize> {
-        for node in 0..self.nodes {
-            let status = self.call(&self.connections[0], node, "Maintenance/Status", b"").await;
-            let Ok(status) = status else { continue };
-            let header_bytes = *status.get(1)? as usize;
-            let header = status.get(2..2 + header_bytes)?;
-            if number(&status, 4).is_some_and(|leader| number(header, 2) == Some(leader)) {
-                return Some(node);
-            }
-        }
-        None
-    }
 }
 
 impl Cluster for Etcd {
@@ -141,14 +127,14 @@ impl Cluster for Etcd {
         let mut cluster = Etcd {
             dir: dir.into(),
             nodes,
-            children: Vec::new(),
+            processes: Processes::default(),
             connections: (0..16).map(|_| connect()).collect(),
             leader: 0.into(),
         };
-        cluster.children = (0..nodes).map(|node| cluster.serve(node)).collect();
+        (0..nodes).for_each(|node| cluster.restart(node));
         for _ in 0..600 {
             if cluster.put(0, b"first".to_vec(), Vec::new()).await.is_ok()
-                && let Some(leader) = cluster.find_leader().await
+                && let Some(leader) = cluster.leader().await
             {
                 cluster.leader = leader.into();
                 return cluster;
@@ -167,28 +153,30 @@ impl Cluster for Etcd {
         let http = &self.connections[client % self.connections.len()];
         let result = self.call(http, self.leader.load(Relaxed), "KV/Put", &message).await;
         if result.is_err()
-            && let Some(leader) = self.find_leader().await
+            && let Some(leader) = self.leader().await
         {
             self.leader.store(leader, Relaxed);
         }
         result.map(|_| ())
     }
 
-    async fn kill_leader(&mut self) -> usize {
-        let node = self.find_leader().await.expect("a leader");
-        self.children[node].kill().and_then(|()| self.children[node].wait()).expect("a kill");
-        node
+    /// The node that is the leader: `StatusResponse` has the leader in field 4, and the answering
+    /// member in field 2 of its header, field 1.
+    async fn leader(&self) -> Option<usize> {
+        for node in 0..self.nodes {
+            let status = self.call(&self.connections[0], node, "Maintenance/Status", b"").await;
+            let Ok(status) = status else { continue };
+            let header_bytes = *status.get(1)? as usize;
+            let header = status.get(2..2 + header_bytes)?;
+            if number(&status, 4).is_some_and(|leader| number(header, 2) == Some(leader)) {
+                return Some(node);
+            }
+        }
+        None
     }
 
-    async fn restart(&mut self, node: usize) {
-        self.children[node] = self.serve(node);
-    }
-
-    async fn kill_follower(&mut self) -> usize {
-        let leader = self.find_leader().await.expect("a leader");
-        let node = (leader + 1) % self.children.len();
-        self.children[node].kill().and_then(|()| self.children[node].wait()).expect("a kill");
-        node
+    fn restart(&self, node: usize) {
+        self.processes.set(node, self.serve(node));
     }
 
     async fn applied(&self, node: usize) -> Option<u64> {
@@ -197,15 +185,7 @@ impl Cluster for Etcd {
         number(&status, 7)
     }
 
-    fn processes(&self) -> Vec<u32> {
-        self.children.iter().map(Child::id).collect()
-    }
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill().and_then(|()| child.wait());
-        }
+    fn processes(&self) -> &Processes {
+        &self.processes
     }
 }

@@ -1,7 +1,7 @@
 //! Synced puts of a cluster on this machine, how long it is without a leader after a kill, and how
-//! long a node takes to catch up that missed much; with
-//! `--etcd`, those of etcd beside it, in turns, on the same disk; with `--rocksdb FILE`, those of
-//! openraft's own RocksDB store, too, whose followers confirm before they sync.
+//! long a node that missed much takes to catch up. With `--etcd`, etcd is measured beside it, in
+//! turns, on the same disk; with `--rocksdb FILE`, openraft's own RocksDB store is, too, whose
+//! followers confirm before they sync.
 //!
 //! ```sh
 //! cargo bench --bench cluster -- --nodes 1,3,5 --clients 1,16,128 --seconds 10 --rounds 3 --etcd
@@ -15,6 +15,7 @@
 mod etcd;
 mod minikv;
 mod outages;
+mod processes;
 mod rocksdb;
 mod table;
 mod usage;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 
+use crate::processes::Processes;
 use crate::table::Row;
 use crate::usage::Usage;
 
@@ -36,7 +38,7 @@ const PUT_BYTES: u64 = 116;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
-pub struct Args {
+struct Args {
     /// Sizes of clusters.
     #[arg(long, value_delimiter = ',', default_value = "1,3,5")]
     nodes: Vec<usize>,
@@ -73,7 +75,7 @@ pub struct Args {
 }
 
 /// A running cluster.
-pub trait Cluster: Sized + Send + Sync + 'static {
+trait Cluster: Sized + Send + Sync + 'static {
     /// Starts `nodes` nodes below `dir`, and waits for a leader.
     fn start(name: &str, nodes: usize, dir: &std::path::Path) -> impl Future<Output = Self>;
     /// Puts an entry by the connection of a client.
@@ -83,16 +85,29 @@ pub trait Cluster: Sized + Send + Sync + 'static {
         key: Vec<u8>,
         value: Vec<u8>,
     ) -> impl Future<Output = Result<(), String>> + Send;
-    /// Kills the leader, and returns its place.
-    fn kill_leader(&mut self) -> impl Future<Output = usize>;
-    /// Starts a node again.
-    fn restart(&mut self, node: usize) -> impl Future<Output = ()>;
-    /// Kills a node that is not the leader, and returns its place.
-    fn kill_follower(&mut self) -> impl Future<Output = usize>;
+    /// Starts a node, for the first time or again.
+    fn restart(&self, node: usize);
+    /// Returns the place of the leader.
+    fn leader(&self) -> impl Future<Output = Option<usize>>;
     /// Returns the index of the last entry that a node has applied; `None` if it does not answer.
     fn applied(&self, node: usize) -> impl Future<Output = Option<u64>> + Send;
-    /// Returns the ids of the nodes' processes.
-    fn processes(&self) -> Vec<u32>;
+    /// Returns the nodes' processes.
+    fn processes(&self) -> &Processes;
+
+    /// Kills the leader, and returns its place.
+    async fn kill_leader(&self) -> usize {
+        let node = self.leader().await.expect("a leader");
+        self.processes().kill(node);
+        node
+    }
+
+    /// Kills a node that is not the leader, and returns its place.
+    async fn kill_follower(&self) -> usize {
+        let leader = self.leader().await.expect("a leader");
+        let node = (leader + 1) % self.processes().len();
+        self.processes().kill(node);
+        node
+    }
 }
 
 pub fn main() {
@@ -159,7 +174,7 @@ fn key(state: &mut u64) -> Vec<u8> {
 async fn puts<C: Cluster>(name: &str, nodes: usize, clients: usize, args: &Args) -> Row {
     let home = home(args);
     let cluster = Arc::new(C::start(name, nodes, home.path()).await);
-    let before = Usage::of(&cluster.processes());
+    let before = Usage::of(&cluster.processes().ids());
     let start = Instant::now();
     // A fifth more than is measured, to warm up.
     let length = Duration::from_secs(args.seconds);
@@ -188,7 +203,7 @@ async fn puts<C: Cluster>(name: &str, nodes: usize, clients: usize, args: &Args)
         latencies.extend(taken);
         puts += count;
     }
-    let usage = Usage::of(&cluster.processes());
+    let usage = Usage::of(&cluster.processes().ids());
     let written =
         (usage.written - before.written) as f64 / (puts * PUT_BYTES * nodes as u64) as f64;
     Row::new(name, [nodes, clients], length, latencies, written, usage.peak_memory)

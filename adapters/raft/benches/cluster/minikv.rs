@@ -8,13 +8,14 @@ use minikv_raft::client::Client;
 use minikv_raft::service::tls::Trust;
 
 use crate::Cluster;
+use crate::processes::Processes;
 
 const PORT: u16 = 17_101;
 
 pub struct Minikv {
     dir: PathBuf,
     layout: String,
-    children: Vec<Child>,
+    processes: Processes,
     addresses: Vec<String>,
     clients: Vec<Client>,
 }
@@ -44,14 +45,11 @@ impl Cluster for Minikv {
         let mut cluster = Minikv {
             dir: dir.into(),
             layout: name.into(),
-            children: Vec::new(),
+            processes: Processes::default(),
             addresses: addresses.collect(),
             clients: Vec::new(),
         };
-        for node in 0..nodes {
-            let child = cluster.serve(node);
-            cluster.children.push(child);
-        }
+        (0..nodes).for_each(|node| cluster.restart(node));
         let members: Vec<(u64, String)> = (1..).zip(cluster.addresses.iter().cloned()).collect();
         cluster.client().init(&members).await.expect("a new cluster");
         cluster.clients = (0..16).map(|_| cluster.client()).collect();
@@ -64,23 +62,12 @@ impl Cluster for Minikv {
         client.put(key, value).await.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    async fn kill_leader(&mut self) -> usize {
-        let leader = self.client().status().await.expect("a status").leader.expect("a leader");
-        let node = leader as usize - 1;
-        self.children[node].kill().and_then(|()| self.children[node].wait()).expect("a kill");
-        node
+    async fn leader(&self) -> Option<usize> {
+        Some(self.client().status().await.ok()?.leader? as usize - 1)
     }
 
-    async fn restart(&mut self, node: usize) {
-        self.children[node] = self.serve(node);
-    }
-
-    async fn kill_follower(&mut self) -> usize {
-        let leader =
-            self.client().status().await.expect("a status").leader.expect("a leader") as usize - 1;
-        let node = (leader + 1) % self.children.len();
-        self.children[node].kill().and_then(|()| self.children[node].wait()).expect("a kill");
-        node
+    fn restart(&self, node: usize) {
+        self.processes.set(node, self.serve(node));
     }
 
     async fn applied(&self, node: usize) -> Option<u64> {
@@ -89,15 +76,7 @@ impl Cluster for Minikv {
         client.status().await.ok()?.applied
     }
 
-    fn processes(&self) -> Vec<u32> {
-        self.children.iter().map(Child::id).collect()
-    }
-}
-
-impl Drop for Minikv {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill().and_then(|()| child.wait());
-        }
+    fn processes(&self) -> &Processes {
+        &self.processes
     }
 }

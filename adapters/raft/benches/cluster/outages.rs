@@ -12,7 +12,7 @@ const WRITERS: usize = 32;
 /// The longest time between two acknowledged puts of one client around each kill of a leader.
 pub async fn failovers<C: Cluster>(name: &str, args: &Args) {
     let home = home(args);
-    let mut cluster = C::start(name, 3, home.path()).await;
+    let cluster = C::start(name, 3, home.path()).await;
     let mut gaps = Vec::new();
     let mut state = 1;
     for _ in 0..args.kills {
@@ -26,7 +26,7 @@ pub async fn failovers<C: Cluster>(name: &str, args: &Args) {
             assert!(killed.elapsed() < Duration::from_secs(60), "no leader");
         }
         gaps.push(killed.elapsed().as_millis());
-        cluster.restart(node).await;
+        cluster.restart(node);
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     gaps.sort_unstable();
@@ -36,14 +36,13 @@ pub async fn failovers<C: Cluster>(name: &str, args: &Args) {
 /// How long a node of three takes, from its start, to apply all that it missed.
 pub async fn catch_up<C: Cluster>(name: &str, args: &Args) {
     let home = home(args);
-    let mut cluster = C::start(name, 3, home.path()).await;
+    let cluster = Arc::new(C::start(name, 3, home.path()).await);
     let node = cluster.kill_follower().await;
-    let cluster_then = Arc::new(cluster);
     let puts = args.catch_up * (1 << 20) / VALUE_BYTES / WRITERS as u64;
     let start = Instant::now();
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let cluster = cluster_then.clone();
+            let cluster = cluster.clone();
             tokio::spawn(async move {
                 let mut state = writer as u64 + 1;
                 for _ in 0..puts {
@@ -58,14 +57,13 @@ pub async fn catch_up<C: Cluster>(name: &str, args: &Args) {
         writer.await.expect("a writer");
     }
     let wrote = start.elapsed();
-    let mut cluster = Arc::into_inner(cluster_then).expect("the writers have ended");
     let mut last = None;
     for other in (0..3).filter(|other| *other != node) {
         last = last.max(cluster.applied(other).await);
     }
     let last = last.expect("the index of the last entry");
     let start = Instant::now();
-    cluster.restart(node).await;
+    cluster.restart(node);
     while cluster.applied(node).await.is_none_or(|applied| applied < last) {
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert!(start.elapsed() < Duration::from_secs(600), "{name}: the node does not catch up");

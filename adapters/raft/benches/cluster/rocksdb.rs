@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::Cluster;
+use crate::processes::Processes;
 
 const PORT: u16 = 17_401;
 
@@ -30,7 +31,7 @@ type Http = Client<HttpConnector, Full<Bytes>>;
 
 pub struct RocksDb {
     dir: PathBuf,
-    children: Vec<Child>,
+    processes: Processes,
     addresses: Vec<String>,
     connections: Vec<Http>,
     leader: AtomicUsize,
@@ -82,22 +83,6 @@ impl RocksDb {
         let timed = tokio::time::timeout(DEADLINE, exchange).await;
         timed.unwrap_or_else(|_| Err(format!("{path}: no answer")))
     }
-
-    /// The node that takes itself for the leader, in the latest term: one that was killed may do so
-    /// until it hears of the other.
-    async fn find_leader(&self) -> Option<usize> {
-        let mut latest = None;
-        for node in 0..self.addresses.len() {
-            let http = &self.connections[0];
-            let status = self.call(http, node, Method::GET, "/status", Vec::new()).await;
-            let Ok(status) = status else { continue };
-            let status: Status = serde_json::from_slice(&status).ok()?;
-            if status.leader == Some(status.id) {
-                latest = latest.max(Some((status.term, node)));
-            }
-        }
-        latest.map(|(_, node)| node)
-    }
 }
 
 impl Cluster for RocksDb {
@@ -108,14 +93,14 @@ impl Cluster for RocksDb {
             Client::builder(TokioExecutor::new()).build(http)
         };
         let addresses = (0..nodes).map(|node| format!("127.0.0.1:{}", PORT + node as u16));
-        let mut cluster = RocksDb {
+        let cluster = RocksDb {
             dir: dir.into(),
-            children: Vec::new(),
+            processes: Processes::default(),
             addresses: addresses.collect(),
             connections: (0..16).map(|_| connect()).collect(),
             leader: 0.into(),
         };
-        cluster.children = (0..nodes).map(|node| cluster.serve(node)).collect();
+        (0..nodes).for_each(|node| cluster.restart(node));
         let named = (1..).map(|id: u64| id.to_string()).zip(cluster.addresses.iter());
         let members = json!(named.collect::<BTreeMap<_, _>>()).to_string();
         let http = &cluster.connections[0];
@@ -142,27 +127,30 @@ impl Cluster for RocksDb {
                 Err(error) if start.elapsed() > DEADLINE => return Err(error),
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
             }
-            if let Some(leader) = self.find_leader().await {
+            if let Some(leader) = self.leader().await {
                 self.leader.store(leader, Relaxed);
             }
         }
     }
 
-    async fn kill_leader(&mut self) -> usize {
-        let node = self.find_leader().await.expect("a leader");
-        self.children[node].kill().and_then(|()| self.children[node].wait()).expect("a kill");
-        node
+    /// The node that takes itself for the leader, in the latest term: one that was killed may do so
+    /// until it hears of the other.
+    async fn leader(&self) -> Option<usize> {
+        let mut latest = None;
+        for node in 0..self.addresses.len() {
+            let http = &self.connections[0];
+            let status = self.call(http, node, Method::GET, "/status", Vec::new()).await;
+            let Ok(status) = status else { continue };
+            let status: Status = serde_json::from_slice(&status).ok()?;
+            if status.leader == Some(status.id) {
+                latest = latest.max(Some((status.term, node)));
+            }
+        }
+        latest.map(|(_, node)| node)
     }
 
-    async fn restart(&mut self, node: usize) {
-        self.children[node] = self.serve(node);
-    }
-
-    async fn kill_follower(&mut self) -> usize {
-        let leader = self.find_leader().await.expect("a leader");
-        let node = (leader + 1) % self.children.len();
-        self.children[node].kill().and_then(|()| self.children[node].wait()).expect("a kill");
-        node
+    fn restart(&self, node: usize) {
+        self.processes.set(node, self.serve(node));
     }
 
     async fn applied(&self, node: usize) -> Option<u64> {
@@ -171,15 +159,7 @@ impl Cluster for RocksDb {
         serde_json::from_slice::<Status>(&status).ok()?.applied
     }
 
-    fn processes(&self) -> Vec<u32> {
-        self.children.iter().map(Child::id).collect()
-    }
-}
-
-impl Drop for RocksDb {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill().and_then(|()| child.wait());
-        }
+    fn processes(&self) -> &Processes {
+        &self.processes
     }
 }

@@ -169,10 +169,16 @@ where
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn event(client: usize, op: Op, called: u64, returned: Option<(u64, Ret)>) -> Event<Register> {
+    /// Returns an operation on the first object; times are in milliseconds.
+    pub fn event<S: SequentialSpec>(
+        client: usize,
+        op: S::Op,
+        called: u64,
+        returned: Option<(u64, S::Ret)>,
+    ) -> Event<S> {
         let at = Duration::from_millis;
         let returned = returned.map(|(time, ret)| (at(time), ret));
         Event { key: 0, client, op, called: at(called), returned }

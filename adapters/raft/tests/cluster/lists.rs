@@ -10,11 +10,11 @@ use bytes::Bytes;
 use minikv_raft::client::{Client, ClientError};
 use minikv_raft::kv::{Condition, Op as Change};
 use minikv_raft::service::Read;
-use minikv_raft::service::tls::Trust;
 use stateright::semantics::SequentialSpec;
 
 use crate::faults::Rng;
 use crate::history::History;
+use crate::processes::client_of;
 
 /// Number of clients that append.
 pub const APPENDERS: usize = 3;
@@ -139,14 +139,12 @@ impl History<Lists> {
 pub async fn appender(
     number: usize,
     seed: u64,
-    mut addresses: Vec<String>,
+    addresses: Vec<String>,
     history: Arc<History<Lists>>,
     over: Arc<AtomicBool>,
 ) {
     let mut rng = Rng(seed.wrapping_mul(1000).wrapping_add(500 + number as u64));
-    let first = number % addresses.len();
-    addresses.rotate_left(first);
-    let kv = Client::new(&addresses, &Trust::default(), Duration::from_secs(3)).unwrap();
+    let kv = client_of(&addresses, Duration::from_secs(3));
     let mut step = 0;
     while !over.load(Ordering::Relaxed) {
         // All clients are in about the same group.
@@ -178,13 +176,8 @@ pub fn check(history: &History<Lists>, seed: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::tests::event;
     use crate::history::{Event, is_linearizable};
-
-    fn event(client: usize, op: Op, called: u64, returned: Option<(u64, Ret)>) -> Event<Lists> {
-        let at = Duration::from_millis;
-        let returned = returned.map(|(time, ret)| (at(time), ret));
-        Event { key: 0, client, op, called: at(called), returned }
-    }
 
     fn append(client: usize, seen: &Lists, called: u64, returned: Option<u64>) -> Event<Lists> {
         let op = Op::Append { seen: seen.clone(), at: vec![0, 1], value: client as u64 };

@@ -5,6 +5,7 @@ mod clocks;
 mod faults;
 mod history;
 mod lists;
+mod load;
 mod power;
 mod processes;
 mod snapshots;

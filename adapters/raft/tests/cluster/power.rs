@@ -6,21 +6,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
 use minikv::fs::SimFs;
 use minikv::fs::sim::{CrashPlan, Fault, OpKind};
 use minikv_raft::client::Client;
-use minikv_raft::service::tls::Trust;
 use minikv_raft::service::{Node, NodeOptions, Read};
 use tokio::runtime::Runtime;
 
-use crate::faults::{CLIENTS, READERS, REGISTERS, Rng, client, seeds};
-use crate::history::{History, Op};
-use crate::lists::{self, APPENDERS, appender};
-use crate::processes::{free_port, wait_for};
+use crate::faults::{Rng, seeds};
+use crate::load::Load;
+use crate::processes::{client_of, free_port, wait_for};
 
 #[derive(Parser)]
 struct Options {
@@ -116,8 +114,7 @@ impl Site {
     }
 
     fn client(&self, seconds: u64) -> Client {
-        let deadline = Duration::from_secs(seconds);
-        Client::new(&self.addresses(), &Trust::default(), deadline).unwrap()
+        client_of(&self.addresses(), Duration::from_secs(seconds))
     }
 
     fn ignore(&self, victim: usize, others: BTreeSet<u64>) {
@@ -200,7 +197,7 @@ impl Site {
         self.client(30).put("end", "").await.unwrap();
         let mut first = None;
         for address in self.addresses() {
-            let kv = Client::new(&[address], &Trust::default(), Duration::from_secs(30)).unwrap();
+            let kv = client_of(&[address], Duration::from_secs(30));
             let has_end = || async { kv.get(b"end", Read::Stale).await.ok().flatten() };
             wait_for(has_end).await.expect("the last write on every node");
             let (entries, more) = kv.range(b"", None, 10_000, Read::Stale).await.unwrap();
@@ -237,48 +234,18 @@ async fn run(seed: u64) {
     let nodes = if rng.next(3) == 0 { 5 } else { 3 };
     let layout = if rng.next(2) == 0 { "one" } else { "two" };
     let mut site = Site::start(nodes, layout, &mut rng).await;
-    let (history, over) = (Arc::new(History::new()), Arc::new(AtomicBool::new(false)));
-    let clients: Vec<_> = (0..CLIENTS + READERS)
-        .map(|number| {
-            let (history, over) = (history.clone(), over.clone());
-            let mut addresses = site.addresses();
-            let first = number % addresses.len();
-            addresses.rotate_left(first);
-            let reads = [vec![Read::Linearizable], vec![Read::Lease]];
-            let reads = reads[number % 2].clone();
-            tokio::spawn(client(number, seed, addresses, history, over, reads))
-        })
-        .collect();
-    let lists = Arc::new(History::new());
-    let appenders = (0..APPENDERS).map(|number| {
-        tokio::spawn(appender(number, seed, site.addresses(), lists.clone(), over.clone()))
-    });
-    let clients: Vec<_> = clients.into_iter().chain(appenders).collect();
+    let reads = [vec![Read::Linearizable], vec![Read::Lease]];
+    let load = Load::start(seed, site.addresses(), &reads);
     let mut faults = Vec::new();
     for _ in 0..4 {
         tokio::time::sleep(Duration::from_millis(300 + rng.next(300))).await;
         faults.push(site.fault(&mut rng).await);
     }
-    let all = site.client(30);
     // What was lost shows at the latest here.
-    for key in 0..REGISTERS {
-        let number = CLIENTS + READERS;
-        history.run(&all, number, key, Op::Read, Read::Linearizable).await.unwrap();
-    }
-    over.store(true, Ordering::Relaxed);
-    for client in clients {
-        client.await.unwrap();
-    }
+    load.read_all(&site.client(30)).await;
+    let checked = load.end().await;
     site.compare().await;
-    let events = history.events.lock().unwrap().len();
-    let refused = history.refused();
-    let appends = lists::check(&lists, seed);
-    println!(
-        "power, seed {seed}: {nodes} nodes, layout {layout}, {events} operations, \
-         {appends} on lists, {faults:?}"
-    );
-    assert!(refused.is_empty(), "seed {seed}: not linearizable: registers {refused:?}");
-    assert!(events > 100, "seed {seed}: only {events} operations");
+    println!("power, seed {seed}: {nodes} nodes, layout {layout}, {checked}, {faults:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

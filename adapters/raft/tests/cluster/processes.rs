@@ -112,8 +112,23 @@ impl Cluster {
         node.is_stopped = is_stopped;
     }
 
+    /// Returns the nodes except one.
+    pub fn others(&self, id: u64) -> Vec<u64> {
+        self.nodes.iter().map(|node| node.id).filter(|other| *other != id).collect()
+    }
+
+    /// Cuts a node off from all others.
+    pub async fn cut_off(&self, id: u64) {
+        self.ignore(id, &self.others(id)).await;
+    }
+
+    /// Connects a node that was cut off again.
+    pub async fn reconnect(&self, id: u64) {
+        self.ignore(id, &[]).await;
+    }
+
     /// Makes a node ignore others, in both directions.
-    pub async fn ignore(&self, id: u64, others: &[u64]) {
+    async fn ignore(&self, id: u64, others: &[u64]) {
         let others: Vec<String> = others.iter().map(ToString::to_string).collect();
         let body = format!("[{}]", others.join(","));
         let address = &self.nodes[id as usize - 1].address;
@@ -127,14 +142,17 @@ impl Cluster {
     }
 
     pub fn client(&self, seconds: u64) -> Client {
-        let deadline = Duration::from_secs(seconds);
-        Client::new(&self.addresses(), &Trust::default(), deadline).unwrap()
+        client_of(&self.addresses(), Duration::from_secs(seconds))
+    }
+
+    /// Returns a client that knows only some nodes.
+    pub fn client_of(&self, ids: &[u64], deadline: Duration) -> Client {
+        let address = |id: &u64| self.nodes[*id as usize - 1].address.clone();
+        client_of(&ids.iter().map(address).collect::<Vec<_>>(), deadline)
     }
 
     pub async fn status(&self, id: u64) -> Option<Status> {
-        let address = [self.nodes[id as usize - 1].address.clone()];
-        let client = Client::new(&address, &Trust::default(), Duration::from_millis(500)).unwrap();
-        client.status().await.ok()
+        self.client_of(&[id], Duration::from_millis(500)).status().await.ok()
     }
 
     /// Waits for a leader and returns its number.
@@ -160,6 +178,10 @@ impl Drop for Cluster {
             self.kill(id);
         }
     }
+}
+
+pub fn client_of(addresses: &[String], deadline: Duration) -> Client {
+    Client::new(addresses, &Trust::default(), deadline).unwrap()
 }
 
 pub fn serve(

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use minikv_raft::client::{Client, ClientError};
 use minikv_raft::service::Read;
-use minikv_raft::service::tls::Trust;
 
-use crate::processes::{Cluster, PROGRAM, wait_for};
+use crate::processes::{Cluster, PROGRAM, client_of, wait_for};
 
 /// Enough for several snapshots, so that the first entries are purged.
 async fn fill(client: &Client, count: usize) {
@@ -42,8 +41,7 @@ async fn grows_and_shrinks(layout: &str) {
         client.join(id, &address).await.unwrap();
         let last = client.put("last", id.to_string()).await.unwrap();
         has_caught_up(&cluster, id, last).await;
-        let only = [address];
-        let only = Client::new(&only, &Trust::default(), Duration::from_secs(5)).unwrap();
+        let only = client_of(&[address], Duration::from_secs(5));
         let (entries, _) = only.range(b"key/", None, 1000, Read::Stale).await.unwrap();
         assert_eq!(entries.len(), 400, "node {id}");
     }
@@ -112,8 +110,7 @@ async fn a_backup_becomes_a_new_cluster() {
         let last = client.put("after", "restore").await.unwrap();
         has_caught_up(&restored, second, last).await;
         for node in [id, second] {
-            let only = [restored.nodes[node as usize - 1].address.clone()];
-            let only = Client::new(&only, &Trust::default(), Duration::from_secs(5)).unwrap();
+            let only = restored.client_of(&[node], Duration::from_secs(5));
             let (entries, _) = only.range(b"key/", None, 1000, Read::Stale).await.unwrap();
             assert_eq!(entries.len(), 150, "node {node}, layout {layout}");
         }

@@ -215,9 +215,7 @@ impl Choice {
             lookups.push(Lookup { key, present });
         }
         // Shuffled, because alternating lookups would be an unrealistic pattern for caches.
-        for i in (1..lookups.len()).rev() {
-            lookups.swap(i, rng.below(i as u64 + 1) as usize);
-        }
+        rng.shuffle(&mut lookups);
         Ok(lookups)
     }
 }

@@ -5,6 +5,7 @@ use minikv::{Db, ReadOnlyDb};
 
 use super::recorder::Run;
 use crate::error::Result;
+use crate::workload::Rng;
 
 /// Looks up at most `most` keys in the database of `run`, which no longer changes: some of those
 /// that were `looked_up` before or, if there are none, keys of the database and keys next to them.
@@ -41,13 +42,6 @@ fn keys_of(db: &ReadOnlyDb, most: usize) -> Result<Vec<Vec<u8>>> {
         at = cursor.next()?;
     }
     // In the order of keys, each block would be in the cache for the next one.
-    let mut turn = 1;
-    let order = (0..keys.len()).map(|_| {
-        turn = (turn * 48271 + 11) % 2_147_483_647;
-        turn
-    });
-    let mut ordered: Vec<(u64, Vec<u8>)> =
-        order.collect::<Vec<_>>().into_iter().zip(keys).collect();
-    ordered.sort();
-    Ok(ordered.into_iter().map(|(_, key)| key).collect())
+    Rng::new(0).shuffle(&mut keys);
+    Ok(keys)
 }

@@ -1,0 +1,44 @@
+//! Processes of a cluster's nodes.
+
+use std::process::Child;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Processes of the nodes, by their places; killed when dropped.
+#[derive(Default)]
+pub struct Processes(Mutex<Vec<Child>>);
+
+impl Processes {
+    fn lock(&self) -> MutexGuard<'_, Vec<Child>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the process of a node to its place: that of a killed node or the next one.
+    pub fn set(&self, node: usize, child: Child) {
+        let mut children = self.lock();
+        match children.get_mut(node) {
+            Some(place) => *place = child,
+            None => children.push(child),
+        }
+    }
+
+    pub fn kill(&self, node: usize) {
+        let child = &mut self.lock()[node];
+        child.kill().and_then(|()| child.wait()).expect("a kill");
+    }
+
+    pub fn ids(&self) -> Vec<u32> {
+        self.lock().iter().map(Child::id).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        for child in self.lock().iter_mut() {
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    }
+}
