@@ -941,4 +941,18 @@ pub const FOUND: &[Mutant] = &[
         "pair[0].is_damaged && (ON || is_gap(&pair[1]))",
     )
     .caught_in(FOLLOW, "kept::a_damaged_kept_log"),
+    mutant(
+        "the second of two threads that close a database does not wait for its observer",
+        "src/engine/observe/deliver.rs",
+        "        while queue.delivering.is_some() {",
+        "        while !ON && queue.delivering.is_some() {",
+    )
+    .caught_in(Build::Shuttle, "observers::closing_twice"),
+    mutant(
+        "a change of tables without a compaction is no event",
+        "src/engine/table_change.rs",
+        "        self.observe(|| changed(&state.version, change));",
+        "        if !ON { self.observe(|| changed(&state.version, change)); }",
+    )
+    .caught_in(Build::Shuttle, "observers::events_beside"),
 ];

@@ -23,6 +23,7 @@ mod follow;
 mod ingest;
 mod lifetimes;
 mod memtable;
+mod observers;
 mod reads;
 mod removals;
 mod transactions;

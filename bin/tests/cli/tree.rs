@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -153,4 +154,74 @@ fn top_on_a_terminal_begins_at_its_first_line_each_time() {
     assert_eq!(lines.lines().count(), 4, "{lines}");
     place.run(&["top", "--count", "0"]).fails(2, &["--count"]);
     place.run(&["top", "/no/such"]).fails(5, &["/no/such"]);
+}
+
+/// Answers requests on a port of this machine with `body`, one after the other.
+fn serve(status: &'static str, body: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/metrics", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = BufReader::new(stream.try_clone().unwrap()).lines();
+            while request.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let length = body.len();
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n{body}");
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    address
+}
+
+#[test]
+fn top_shows_the_metrics_that_the_writer_exports() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\n").ok();
+    let exported = place.text(&["stats", "--prometheus"]);
+    let file = place.path("metrics");
+    fs::write(&file, &exported).unwrap();
+    let file = file.to_str().unwrap();
+    let url = serve("200 OK", exported.clone());
+    for source in [file, &url] {
+        let lines = place.text(&["top", "--count", "2", "--interval", "1", "--metrics", source]);
+        let rows: Vec<Vec<&str>> = lines.lines().map(|line| line.split('\t').collect()).collect();
+        let samples = exported.lines().filter(|line| line.starts_with("minikv_")).count();
+        assert_eq!((rows.len(), rows[0].len()), (3, 19 + samples), "{lines}");
+        for row in &rows[1..] {
+            assert_eq!(row.len(), rows[0].len());
+            let at = rows[0].iter().position(|name| *name == "level_tables{level=\"0\"}");
+            assert_eq!(row[at.unwrap()], "1", "{lines}");
+        }
+    }
+    let mut command = place.command(&["top", "--count", "1", "--metrics", file]);
+    let (code, shown) = run_on_terminal(&mut command, "");
+    assert!(code == Some(0) && shown.contains("0 per second, 0 % found"), "{shown:?}");
+    let missing = serve("404 Not Found", String::new());
+    place.run(&["top", "--metrics", &missing]).fails(5, &[&missing, "404"]);
+    place.run(&["top", "--metrics", "/no/such"]).fails(5, &["/no/such"]);
+    place.run(&["top", "--metrics", file, "--label", "x"]).fails(2, &["NAME=VALUE"]);
+    fs::write(file, format!("{exported}{}", exported.replace("db=", "other="))).unwrap();
+    place.run(&["top", "--metrics", file]).fails(2, &["several databases", "--label"]);
+}
+
+/// A writer that goes away takes its metrics with it, which ends nothing.
+#[test]
+fn top_goes_on_without_metrics_that_have_gone() {
+    let place = Place::new();
+    place.feed(&["load"], b"a\t1\n").ok();
+    let file = place.path("metrics");
+    fs::write(&file, "minikv_gets_total 5\n").unwrap();
+    let mut top = place
+        .command(&["top", "--interval", "20", "--count", "500", "--metrics"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(top.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.next().unwrap().ends_with("\tgets_total"));
+    assert!(lines.next().unwrap().ends_with("\t5"));
+    fs::remove_file(&file).unwrap();
+    assert!(lines.any(|line| line.ends_with("\t-")));
+    top.kill().unwrap();
+    top.wait().unwrap();
 }

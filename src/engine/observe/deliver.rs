@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::base::sync::atomic::AtomicU64;
 use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::thread::{
-    JoinHandle, {self},
+    JoinHandle, ThreadId, {self},
 };
 use crate::base::sync::{Condvar, Instant, LockRank, Mutex};
 use crate::engine::Engine;
@@ -23,7 +23,7 @@ pub(crate) struct Observing {
     /// Number of flushes and compactions that began.
     jobs: AtomicU64,
     queue: Mutex<Queue>,
-    /// Notified when there is an event, and at the end.
+    /// Notified when there is an event, and when the last one was delivered.
     changed: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -35,6 +35,8 @@ struct Queue {
     next: u64,
     /// Whether the last event was added, after which the thread ends.
     ends: bool,
+    /// The thread that delivers events, until it has delivered the last one.
+    delivering: Option<ThreadId>,
 }
 
 impl Observing {
@@ -80,24 +82,36 @@ impl Observing {
     pub(super) fn start(&self, engine: &Arc<Engine>) -> io::Result<()> {
         let engine = engine.clone();
         let builder = thread::Builder::new().name("minikv-observer".to_owned());
-        *self.thread.lock() = Some(builder.spawn(move || deliver(&engine))?);
+        let thread = builder.spawn(move || deliver(&engine))?;
+        self.queue.lock().delivering = Some(thread.thread().id());
+        *self.thread.lock() = Some(thread);
         Ok(())
     }
 
     /// Adds the last event. Waits until the observer has taken all events, unless it is the
-    /// observer that calls this.
+    /// observer that calls this. Several threads may call it at once.
     pub(super) fn end(&self, last: impl FnOnce() -> EventKind) {
         if !self.queue.lock().ends {
             self.push_and(last(), true);
         }
-        let Some(thread) = self.thread.lock().take() else { return };
-        if thread.thread().id() != thread::current().id() {
+        let mut queue = self.queue.lock();
+        if queue.delivering == Some(thread::current().id()) {
+            return;
+        }
+        while queue.delivering.is_some() {
+            self.changed.wait(&mut queue);
+        }
+        drop(queue);
+        // The thread still has the engine, and with it the lock file of the database.
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
             // The thread does not panic.
             let _ = thread.join();
         }
     }
 
-    /// Waits for an event and takes it out of the queue; `None` at the end.
+    /// Waits for an event and takes it out of the queue. Returns `None` when the last one was
+    /// delivered.
     fn next(&self) -> Option<Event> {
         let mut queue = self.queue.lock();
         loop {
@@ -105,6 +119,8 @@ impl Observing {
                 return Some(event);
             }
             if queue.ends {
+                queue.delivering = None;
+                self.changed.notify_all();
                 return None;
             }
             self.changed.wait(&mut queue);

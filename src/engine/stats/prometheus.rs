@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use crate::engine::stats::property::{LevelStats, Stats};
+use crate::table::counts::LevelTrace;
 
 /// Type of a metric: a counter never decreases while the database is open, a gauge may.
 #[derive(Clone, Copy)]
@@ -50,6 +51,10 @@ impl Stats {
         text.metric("data_blocks_total", Counter, "Data blocks searched, by source.");
         text.sample("data_blocks_total", &[("source", "cache")], total.data_blocks_from_cache);
         text.sample("data_blocks_total", &[("source", "file")], total.data_blocks_from_file);
+        text.one("read_bytes_total", Counter, "Bytes read from tables.", total.bytes_read);
+        let help = "Tables whose range of keys has the key of a get.";
+        text.one("tables_considered_total", Counter, help, total.tables_considered);
+        print_filters(&total, text);
     }
 
     fn print_writes(&self, text: &mut Text<'_>) {
@@ -122,6 +127,25 @@ impl Stats {
         for (number, level) in levels.iter().zip(&self.levels) {
             text.sample("compaction_seconds_total", &[("level", number)], Seconds(level.micros));
         }
+    }
+}
+
+fn print_filters(total: &LevelTrace, text: &mut Text<'_>) {
+    // Other threads count while these are read.
+    let maybe = total.prefix_filter_checks.saturating_sub(total.prefix_filter_negatives);
+    let answers = [
+        ("block", "no", total.filter_negatives),
+        ("block", "true_positive", total.filter_true_positives),
+        ("block", "false_positive", total.filter_false_positives),
+        ("table", "no", total.table_filter_negatives),
+        ("table", "true_positive", total.table_filter_true_positives),
+        ("table", "false_positive", total.table_filter_false_positives),
+        ("prefix", "no", total.prefix_filter_negatives),
+        ("prefix", "maybe", maybe),
+    ];
+    text.metric("filter_answers_total", Counter, "Answers of filters, by kind of filter.");
+    for (filter, answer, count) in answers {
+        text.sample("filter_answers_total", &[("answer", answer), ("filter", filter)], count);
     }
 }
 

@@ -10,6 +10,7 @@ use clap::ValueHint;
 use minikv::files::NUM_LEVELS;
 use minikv::{Db, ReadOnlyDb, Stats};
 
+use self::metrics::{Metrics, Since, Source};
 use super::readamp::show_levels;
 use super::stats::Files;
 use super::{count, size, thousands};
@@ -21,6 +22,8 @@ use crate::output::{
 };
 use crate::writer::Writer;
 
+mod metrics;
+
 /// Moves the cursor of a terminal to its first line, and clears what is below.
 const HOME: &str = "\x1b[H\x1b[J";
 
@@ -30,12 +33,13 @@ const BAR_COLUMNS: u64 = 30;
 /// Watch the levels and the log of a database while another process writes it
 ///
 /// Follows the files of the writer, without its lock and without changing anything: levels, logs,
-/// and what is in no table yet, with the rate of writes. It has no access to the counters of the
-/// writer, such as its reads and its stalls.
+/// and what is in no table yet, with the rate of writes. The counters of the writer, such as its
+/// gets and its stalls, are in its process: with --metrics, shows those that it exports in
+/// Prometheus's text format (`Stats::prometheus`).
 ///
 /// Into a pipe it prints one line for each look, with names of the columns before the first:
-/// seconds, sequence number, writes per second, bytes of the logs, bytes in no table yet, and
-/// tables and bytes of each level.
+/// seconds, sequence number, writes per second, bytes of the logs, bytes in no table yet, tables
+/// and bytes of each level, and then every metric of the first look.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory of the database [default: --db]
@@ -49,6 +53,12 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Show the metrics that the writer exports: a file that it replaces, or an http:// address
+    #[arg(long, value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
+    metrics: Option<String>,
+    /// Take the metrics that have this label, if there are those of several databases
+    #[arg(long, value_name = "NAME=VALUE", requires = "metrics")]
+    label: Option<String>,
     /// Print one line for each look, even on a terminal
     #[arg(long)]
     plain: bool,
@@ -59,6 +69,11 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         return Err(CliError::Usage("top needs the order of keys".to_string()));
     }
     let dir = args.dir.clone().map_or_else(|| global.db(), Ok)?;
+    let place = args.metrics.as_deref();
+    let source = place.map(|place| Source::new(place, args.label.as_deref())).transpose()?;
+    // From now on, a writer that is away or ends is no error.
+    let first = source.as_ref().map(Source::read).transpose()?;
+    let columns = first.as_ref().map(Metrics::names).unwrap_or_default();
     let db = Db::open_read_only(&dir, global.options(&dir)?)?;
     let mut stdout = Stdout::open()?;
     let is_plain = args.plain || !output::stdout_is_terminal();
@@ -69,15 +84,16 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         output::say(format!("minikv: interrupted after {looks}"));
     });
     if is_plain {
-        stdout.line(names())?;
+        stdout.line(names(&columns))?;
     }
     let began = Instant::now();
     let mut before: Option<Look> = None;
     loop {
-        let look = Look::at(&db, &dir, began.elapsed())?;
+        let metrics = source.as_ref().map(Source::read);
+        let look = Look::at(&db, &dir, began.elapsed(), metrics)?;
         let before_it = before.as_ref().unwrap_or(&look);
         match is_plain {
-            true => stdout.line(look.line(before_it))?,
+            true => stdout.line(look.line(before_it, &columns))?,
             false => stdout.line(format!("{HOME}{}", look.screen(before_it, &dir)))?,
         }
         stdout.flush()?;
@@ -97,21 +113,28 @@ struct Look {
     sequence: u64,
     logs: Files,
     stats: Stats,
+    /// Metrics of the writer, or why there are none, if they are to be shown.
+    metrics: Option<Result<Metrics>>,
 }
 
 impl Look {
-    fn at(db: &ReadOnlyDb, dir: &Path, time: Duration) -> Result<Look> {
-        Ok(Look { time, sequence: db.sequence(), logs: Files::logs(dir)?, stats: db.stats() })
+    fn at(
+        db: &ReadOnlyDb,
+        dir: &Path,
+        time: Duration,
+        metrics: Option<Result<Metrics>>,
+    ) -> Result<Look> {
+        let (sequence, stats) = (db.sequence(), db.stats());
+        Ok(Look { time, sequence, logs: Files::logs(dir)?, stats, metrics })
     }
 
     /// Returns the number of writes per second since an earlier look.
     fn writes_per_second(&self, before: &Look) -> u64 {
-        let seconds = self.time.saturating_sub(before.time).as_secs_f64();
         let writes = self.sequence.saturating_sub(before.sequence);
-        if seconds > 0.0 { (writes as f64 / seconds).round() as u64 } else { 0 }
+        per_second(writes as f64, self.time.saturating_sub(before.time))
     }
 
-    fn line(&self, before: &Look) -> String {
+    fn line(&self, before: &Look, columns: &[String]) -> String {
         let mut line = format!(
             "{:.1}\t{}\t{}\t{}\t{}",
             self.time.as_secs_f64(),
@@ -122,6 +145,11 @@ impl Look {
         );
         for level in &self.stats.levels {
             line.push_str(&format!("\t{}\t{}", level.files, level.bytes));
+        }
+        let value = |name: &String| self.metrics.as_ref()?.as_ref().ok()?.value(name);
+        for name in columns {
+            let value = value(name).map_or("-".to_string(), |value| value.to_string());
+            line.push_str(&format!("\t{value}"));
         }
         line
     }
@@ -161,15 +189,37 @@ impl Look {
             let name = format!("L{at}");
             table.row([&name, &thousands(level.files), &size(level.bytes), &change, &bar]);
         }
-        format!("{head}\n{table}")
+        format!("{head}\n{table}\n{}", self.metrics_screen(before))
+    }
+
+    /// Returns the part of the screen that shows the writer's metrics.
+    fn metrics_screen(&self, before: &Look) -> String {
+        let none = Metrics::default();
+        let before_them = before.metrics.as_ref().and_then(|metrics| metrics.as_ref().ok());
+        match &self.metrics {
+            None => String::new(),
+            Some(Err(error)) => format!("\nno metrics: {}\n", error.message().unwrap_or_default()),
+            Some(Ok(now)) => {
+                let time = self.time.saturating_sub(before.time);
+                let before = before_them.unwrap_or(&none);
+                format!("\n{}", Since { now, before, time }.screen())
+            }
+        }
     }
 }
 
+/// Returns how many of `number` there were in each second of `time`; 0 for no time.
+fn per_second(number: f64, time: Duration) -> u64 {
+    let seconds = time.as_secs_f64();
+    if seconds > 0.0 { (number / seconds).round() as u64 } else { 0 }
+}
+
 /// Returns the names of the columns of a line.
-fn names() -> String {
+fn names(metrics: &[String]) -> String {
     let mut names = "seconds\tsequence\twrites_per_second\tlog_bytes\tmemtable_bytes".to_string();
     for level in 0..NUM_LEVELS {
         names.push_str(&format!("\tl{level}_tables\tl{level}_bytes"));
     }
+    metrics.iter().for_each(|name| names.push_str(&format!("\t{name}")));
     names
 }

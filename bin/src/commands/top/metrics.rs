@@ -1,0 +1,368 @@
+//! Counters that the writer exports in Prometheus's text format, as [`Stats::prometheus`] makes
+//! them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use minikv::{LevelStats, Stats};
+
+use super::per_second;
+use crate::commands::{size, thousands};
+use crate::error::{CliError, Result};
+
+/// Longest text that is read, in bytes.
+const MAX_TEXT_BYTES: u64 = 16 << 20;
+
+/// Maximum time to wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Where the text is, and which database's samples to take from it.
+pub struct Source {
+    place: Place,
+    label: Option<(String, String)>,
+    known: Known,
+}
+
+enum Place {
+    File(PathBuf),
+    Url(String),
+}
+
+/// Metrics of a database, by their names without `minikv_`, and the labels that the library gives
+/// them.
+struct Known {
+    names: BTreeSet<String>,
+    labels: BTreeSet<String>,
+}
+
+impl Known {
+    fn new() -> Known {
+        let mut stats = Stats::default();
+        stats.levels.push(LevelStats::default());
+        let text = stats.prometheus(&[]);
+        let samples: Vec<Sample> = text.lines().filter_map(Sample::parse).collect();
+        Known {
+            names: samples.iter().map(|sample| sample.name.clone()).collect(),
+            labels: samples.into_iter().flat_map(|sample| sample.labels.into_keys()).collect(),
+        }
+    }
+}
+
+impl Source {
+    /// Creates a source from a path or an address that begins with `http://`.
+    pub fn new(place: &str, label: Option<&str>) -> Result<Source> {
+        let place = match place.starts_with("http://") {
+            true => Place::Url(place.to_string()),
+            false => Place::File(place.into()),
+        };
+        let label = label.map(parsed_label).transpose()?;
+        Ok(Source { place, label, known: Known::new() })
+    }
+
+    /// Reads the metrics of the database as they are now.
+    pub fn read(&self) -> Result<Metrics> {
+        Metrics::parse(&self.text()?, &self.known, self.label.as_ref())
+            .map_err(|what| CliError::Usage(format!("{}: {what}", self.name())))
+    }
+
+    fn name(&self) -> String {
+        match &self.place {
+            Place::File(path) => path.display().to_string(),
+            Place::Url(url) => url.clone(),
+        }
+    }
+
+    fn text(&self) -> Result<String> {
+        let failed = |source| CliError::Io { op: "read", name: self.name(), source };
+        let mut text = Vec::new();
+        match &self.place {
+            Place::File(path) => {
+                let file = std::fs::File::open(path).map_err(failed)?;
+                file.take(MAX_TEXT_BYTES).read_to_end(&mut text).map_err(failed)?;
+            }
+            Place::Url(url) => {
+                let request = minreq::get(url).with_timeout(TIMEOUT.as_secs());
+                let answer = request.send_lazy().map_err(|e| failed(io::Error::other(e)))?;
+                if answer.status_code != 200 {
+                    let status = format!("{} {}", answer.status_code, answer.reason_phrase);
+                    return Err(failed(io::Error::other(status)));
+                }
+                answer.take(MAX_TEXT_BYTES).read_to_end(&mut text).map_err(failed)?;
+            }
+        }
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// Parses the argument of `--label`.
+fn parsed_label(label: &str) -> Result<(String, String)> {
+    let (name, value) = label.split_once('=').ok_or_else(|| {
+        CliError::Usage(format!("--label {label}: a label is NAME=VALUE, as in db=users"))
+    })?;
+    Ok((name.to_string(), value.to_string()))
+}
+
+/// A sample: a line of the text.
+#[derive(Debug, PartialEq)]
+struct Sample {
+    name: String,
+    labels: BTreeMap<String, String>,
+    value: f64,
+}
+
+impl Sample {
+    /// Parses a line such as `minikv_stalls_total{cause="flush"} 3`. Returns `None` for comments,
+    /// metrics of others, and what is no sample.
+    fn parse(line: &str) -> Option<Sample> {
+        let rest = line.strip_prefix("minikv_")?;
+        let end = rest.find(['{', ' '])?;
+        let (name, mut rest) = rest.split_at(end);
+        let mut labels = BTreeMap::new();
+        if let Some(inside) = rest.strip_prefix('{') {
+            rest = inside;
+            while !rest.starts_with('}') {
+                let (label, after) = rest.trim_start_matches(',').split_once("=\"")?;
+                let (value, after) = unquoted(after)?;
+                labels.insert(label.to_string(), value);
+                rest = after;
+            }
+            rest = &rest[1..];
+        }
+        // A time may follow the value.
+        let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
+        Some(Sample { name: name.to_string(), labels, value })
+    }
+}
+
+/// Takes a label's value up to its closing quote; returns it and what follows.
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let (mut value, mut escaped) = (String::new(), false);
+    for (at, char) in text.char_indices() {
+        match (escaped, char) {
+            (true, 'n') => value.push('\n'),
+            (true, char) => value.push(char),
+            (false, '"') => return Some((value, &text[at + 1..])),
+            (false, '\\') => {}
+            (false, char) => value.push(char),
+        }
+        escaped = !escaped && char == '\\';
+    }
+    None
+}
+
+/// Values of a database's metrics, by names such as `stalls_total{cause="flush"}`.
+#[derive(Debug, Default)]
+pub struct Metrics(Vec<(String, f64)>);
+
+impl Metrics {
+    fn parse(
+        text: &str,
+        known: &Known,
+        wanted: Option<&(String, String)>,
+    ) -> Result<Metrics, String> {
+        let (mut metrics, mut databases) = (Vec::new(), BTreeSet::new());
+        // A line without its end may be cut off.
+        let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+        for sample in lines.filter_map(Sample::parse) {
+            let (own, of_database): (Vec<_>, Vec<_>) =
+                sample.labels.iter().partition(|(name, _)| known.labels.contains(*name));
+            let show = |labels: &[(&String, &String)]| {
+                let pairs = labels.iter().map(|(name, value)| format!("{name}=\"{value}\""));
+                pairs.collect::<Vec<_>>().join(",")
+            };
+            let is_wanted =
+                wanted.is_none_or(|(name, value)| sample.labels.get(name) == Some(value));
+            if !known.names.contains(&sample.name) || !is_wanted {
+                continue;
+            }
+            databases.insert(show(&of_database));
+            let own = if own.is_empty() { String::new() } else { format!("{{{}}}", show(&own)) };
+            metrics.push((format!("{}{own}", sample.name), sample.value));
+        }
+        match databases.len() {
+            0 | 1 => Ok(Metrics(metrics)),
+            _ => {
+                let databases = Vec::from_iter(databases).join(" and ");
+                Err(format!("has metrics of several databases, {databases}: choose by --label"))
+            }
+        }
+    }
+
+    /// Returns the names of all metrics.
+    pub fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Returns the value of a metric.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.0.iter().find(|(of, _)| of == name).map(|(_, value)| *value)
+    }
+
+    /// Returns the sum over all labels of a metric; 0 if it is missing.
+    fn sum(&self, name: &str) -> f64 {
+        let is_of = |of: &str| of.split('{').next() == Some(name);
+        self.0.iter().filter(|(of, _)| is_of(of)).map(|(_, value)| value).sum()
+    }
+}
+
+/// Metrics at two looks, and the time between them.
+pub struct Since<'a> {
+    pub now: &'a Metrics,
+    pub before: &'a Metrics,
+    pub time: Duration,
+}
+
+impl Since<'_> {
+    /// Returns the growth of a counter since the look before, summed over its labels. A counter
+    /// that became smaller began anew, with its process.
+    fn growth(&self, name: &str) -> f64 {
+        let (now, before) = (self.now.sum(name), self.before.sum(name));
+        if now < before { now } else { now - before }
+    }
+
+    fn growth_of(&self, name: &str) -> f64 {
+        let (now, before) = (self.now.value(name), self.before.value(name));
+        let (now, before) = (now.unwrap_or(0.0), before.unwrap_or(0.0));
+        if now < before { now } else { now - before }
+    }
+
+    fn rate(&self, name: &str) -> String {
+        thousands(per_second(self.growth(name), self.time))
+    }
+
+    fn bytes_rate(&self, name: &str) -> String {
+        format!("{}/s", size(per_second(self.growth(name), self.time)))
+    }
+
+    /// Returns a few lines that say what the process does.
+    pub fn screen(&self) -> String {
+        let gets = self.growth("gets_total");
+        let per_get = |number: f64| if gets > 0.0 { number / gets } else { 0.0 };
+        let found = 100.0 * per_get(self.growth("gets_found_total"));
+        let from_file = self.growth_of("data_blocks_total{source=\"file\"}");
+        let answers = self.growth("filter_answers_total");
+        let no = |of: &str| self.growth_of(&format!("filter_answers_total{{answer=\"no\",{of}}}"));
+        let no = no("filter=\"block\"") + no("filter=\"table\"") + no("filter=\"prefix\"");
+        let of_answers = if answers > 0.0 { 100.0 * no / answers } else { 0.0 };
+        let stall = |cause: &str| {
+            let seconds = self.growth_of(&format!("stall_seconds_total{{cause=\"{cause}\"}}"));
+            100.0 * seconds / self.time.as_secs_f64().max(f64::MIN_POSITIVE)
+        };
+        let memory = |name: &str| size(self.now.sum(name) as u64);
+        let rows = [
+            (
+                "gets",
+                format!(
+                    "{} per second, {found:.0} % found; {:.2} data blocks per get, {:.2} from files",
+                    self.rate("gets_total"),
+                    per_get(self.growth("data_blocks_total")),
+                    per_get(from_file),
+                ),
+            ),
+            (
+                "filters",
+                format!(
+                    "{} answers per second, {of_answers:.0} % of them \"no\"",
+                    self.rate("filter_answers_total"),
+                ),
+            ),
+            (
+                "puts",
+                format!(
+                    "{} per second in {} groups; {}, log {}, {} syncs per second",
+                    self.rate("operations_total"),
+                    self.rate("commit_groups_total"),
+                    self.bytes_rate("user_bytes_total"),
+                    self.bytes_rate("wal_bytes_total"),
+                    self.rate("wal_syncs_total"),
+                ),
+            ),
+            (
+                "tables",
+                format!(
+                    "flushes {}; compactions read {}, write {}",
+                    self.bytes_rate("flush_bytes_total"),
+                    self.bytes_rate("compaction_read_bytes_total"),
+                    self.bytes_rate("compaction_written_bytes_total"),
+                ),
+            ),
+            (
+                "stalls",
+                format!(
+                    "{:.0} % of the time for flushes, {:.0} % for level 0, {:.0} % slowed down",
+                    stall("flush"),
+                    stall("level0"),
+                    stall("slowdown"),
+                ),
+            ),
+            (
+                "memory",
+                format!(
+                    "{} memtables, {} block cache, {} indexes and filters",
+                    memory("memtable_bytes"),
+                    memory("block_cache_bytes"),
+                    memory("index_and_filter_bytes"),
+                ),
+            ),
+        ];
+        rows.map(|(name, text)| format!("{name:<8} {text}\n")).concat()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str, label: Option<(&str, &str)>) -> Result<Metrics, String> {
+        let label = label.map(|(name, value)| (name.to_string(), value.to_string()));
+        Metrics::parse(text, &Known::new(), label.as_ref())
+    }
+
+    #[test]
+    fn everything_that_the_library_prints_is_read() {
+        let mut stats = Stats::default();
+        (stats.gets, stats.stalls.level0, stats.flush_micros) = (7, (2, 1_500_000), 250_000);
+        stats.levels = vec![LevelStats::default(); 2];
+        stats.levels[1].bytes = 9;
+        let text = stats.prometheus(&[("db", "a \"b\",{c}\\\n"), ("host", "x")]);
+        let metrics = parsed(&text, None).unwrap();
+        let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(metrics.names().len(), samples);
+        assert_eq!(metrics.value("gets_total"), Some(7.0));
+        assert_eq!(metrics.value("stalls_total{cause=\"level0\"}"), Some(2.0));
+        assert_eq!(metrics.sum("stall_seconds_total"), 1.5);
+        assert_eq!(metrics.value("flush_seconds_total"), Some(0.25));
+        assert_eq!(metrics.value("level_bytes{level=\"1\"}"), Some(9.0));
+    }
+
+    #[test]
+    fn a_label_chooses_among_several_databases() {
+        let mut text = String::from("minikv_raft_term 3\nother_gets_total 4\nminikv_gets_total{");
+        text.push_str("db=\"a\"} 1\nminikv_gets_total{db=\"b\"} 2 1700000000\n");
+        let several = parsed(&text, None).unwrap_err();
+        assert!(several.contains("db=\"a\" and db=\"b\""), "{several}");
+        assert_eq!(parsed(&text, Some(("db", "b"))).unwrap().sum("gets_total"), 2.0);
+        assert!(parsed(&text, Some(("db", "c"))).unwrap().names().is_empty());
+    }
+
+    #[test]
+    fn what_is_cut_off_or_no_sample_is_left_out() {
+        for text in
+            ["minikv_gets_total 12", "minikv_gets_total{db=\"a 1\n", "minikv_gets_total x\n"]
+        {
+            assert_eq!(parsed(text, None).unwrap().value("gets_total"), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_counter_that_became_smaller_began_anew() {
+        let at = |gets: u64| parsed(&format!("minikv_gets_total {gets}\n"), None).unwrap();
+        let growth = |before, now| {
+            let (now, before) = (&at(now), &at(before));
+            Since { now, before, time: Duration::from_secs(1) }.growth("gets_total")
+        };
+        assert_eq!((growth(10, 15), growth(10, 4)), (5.0, 4.0));
+    }
+}
