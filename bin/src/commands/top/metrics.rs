@@ -215,17 +215,14 @@ pub struct Since<'a> {
 }
 
 impl Since<'_> {
-    /// Returns the growth of a counter since the look before, summed over its labels. A counter
-    /// that became smaller began anew, with its process.
+    /// Returns the growth of a counter since the look before, summed over its labels.
     fn growth(&self, name: &str) -> f64 {
-        let (now, before) = (self.now.sum(name), self.before.sum(name));
-        if now < before { now } else { now - before }
+        grown(self.now.sum(name), self.before.sum(name))
     }
 
     fn growth_of(&self, name: &str) -> f64 {
         let (now, before) = (self.now.value(name), self.before.value(name));
-        let (now, before) = (now.unwrap_or(0.0), before.unwrap_or(0.0));
-        if now < before { now } else { now - before }
+        grown(now.unwrap_or(0.0), before.unwrap_or(0.0))
     }
 
     fn rate(&self, name: &str) -> String {
@@ -238,77 +235,88 @@ impl Since<'_> {
 
     /// Returns a few lines that say what the process does.
     pub fn screen(&self) -> String {
-        let gets = self.growth("gets_total");
-        let per_get = |number: f64| if gets > 0.0 { number / gets } else { 0.0 };
-        let found = 100.0 * per_get(self.growth("gets_found_total"));
-        let from_file = self.growth_of("data_blocks_total{source=\"file\"}");
-        let answers = self.growth("filter_answers_total");
-        let no = |of: &str| self.growth_of(&format!("filter_answers_total{{answer=\"no\",{of}}}"));
-        let no = no("filter=\"block\"") + no("filter=\"table\"") + no("filter=\"prefix\"");
-        let of_answers = if answers > 0.0 { 100.0 * no / answers } else { 0.0 };
-        let stall = |cause: &str| {
-            let seconds = self.growth_of(&format!("stall_seconds_total{{cause=\"{cause}\"}}"));
-            100.0 * seconds / self.time.as_secs_f64().max(f64::MIN_POSITIVE)
-        };
-        let memory = |name: &str| size(self.now.sum(name) as u64);
         let rows = [
-            (
-                "gets",
-                format!(
-                    "{} per second, {found:.0} % found; {:.2} data blocks per get, {:.2} from files",
-                    self.rate("gets_total"),
-                    per_get(self.growth("data_blocks_total")),
-                    per_get(from_file),
-                ),
-            ),
-            (
-                "filters",
-                format!(
-                    "{} answers per second, {of_answers:.0} % of them \"no\"",
-                    self.rate("filter_answers_total"),
-                ),
-            ),
-            (
-                "puts",
-                format!(
-                    "{} per second in {} groups; {}, log {}, {} syncs per second",
-                    self.rate("operations_total"),
-                    self.rate("commit_groups_total"),
-                    self.bytes_rate("user_bytes_total"),
-                    self.bytes_rate("wal_bytes_total"),
-                    self.rate("wal_syncs_total"),
-                ),
-            ),
-            (
-                "tables",
-                format!(
-                    "flushes {}; compactions read {}, write {}",
-                    self.bytes_rate("flush_bytes_total"),
-                    self.bytes_rate("compaction_read_bytes_total"),
-                    self.bytes_rate("compaction_written_bytes_total"),
-                ),
-            ),
-            (
-                "stalls",
-                format!(
-                    "{:.0} % of the time for flushes, {:.0} % for level 0, {:.0} % slowed down",
-                    stall("flush"),
-                    stall("level0"),
-                    stall("slowdown"),
-                ),
-            ),
-            (
-                "memory",
-                format!(
-                    "{} memtables, {} block cache, {} indexes and filters",
-                    memory("memtable_bytes"),
-                    memory("block_cache_bytes"),
-                    memory("index_and_filter_bytes"),
-                ),
-            ),
+            ("gets", self.gets()),
+            ("filters", self.filters()),
+            ("puts", self.puts()),
+            ("tables", self.tables()),
+            ("stalls", self.stalls()),
+            ("memory", self.memory()),
         ];
         rows.map(|(name, text)| format!("{name:<8} {text}\n")).concat()
     }
+
+    fn gets(&self) -> String {
+        let gets = self.growth("gets_total");
+        let per_get = |number: f64| if gets > 0.0 { number / gets } else { 0.0 };
+        format!(
+            "{} per second, {:.0} % found; {:.2} data blocks per get, {:.2} from files",
+            self.rate("gets_total"),
+            100.0 * per_get(self.growth("gets_found_total")),
+            per_get(self.growth("data_blocks_total")),
+            per_get(self.growth_of("data_blocks_total{source=\"file\"}")),
+        )
+    }
+
+    fn filters(&self) -> String {
+        let no_of = |filter: &str| {
+            let labels = format!("answer=\"no\",filter=\"{filter}\"");
+            self.growth_of(&format!("filter_answers_total{{{labels}}}"))
+        };
+        let no: f64 = ["block", "table", "prefix"].map(no_of).iter().sum();
+        let answers = self.growth("filter_answers_total");
+        let percent = if answers > 0.0 { 100.0 * no / answers } else { 0.0 };
+        let rate = self.rate("filter_answers_total");
+        format!("{rate} answers per second, {percent:.0} % of them \"no\"")
+    }
+
+    fn puts(&self) -> String {
+        format!(
+            "{} per second in {} groups; {}, log {}, {} syncs per second",
+            self.rate("operations_total"),
+            self.rate("commit_groups_total"),
+            self.bytes_rate("user_bytes_total"),
+            self.bytes_rate("wal_bytes_total"),
+            self.rate("wal_syncs_total"),
+        )
+    }
+
+    fn tables(&self) -> String {
+        format!(
+            "flushes {}; compactions read {}, write {}",
+            self.bytes_rate("flush_bytes_total"),
+            self.bytes_rate("compaction_read_bytes_total"),
+            self.bytes_rate("compaction_written_bytes_total"),
+        )
+    }
+
+    fn stalls(&self) -> String {
+        let percent = |cause: &str| {
+            let seconds = self.growth_of(&format!("stall_seconds_total{{cause=\"{cause}\"}}"));
+            100.0 * seconds / self.time.as_secs_f64().max(f64::MIN_POSITIVE)
+        };
+        format!(
+            "{:.0} % of the time for flushes, {:.0} % for level 0, {:.0} % slowed down",
+            percent("flush"),
+            percent("level0"),
+            percent("slowdown"),
+        )
+    }
+
+    fn memory(&self) -> String {
+        let bytes = |name: &str| size(self.now.sum(name) as u64);
+        format!(
+            "{} memtables, {} block cache, {} indexes and filters",
+            bytes("memtable_bytes"),
+            bytes("block_cache_bytes"),
+            bytes("index_and_filter_bytes"),
+        )
+    }
+}
+
+/// Returns the growth of a counter. One that became smaller began anew, with its process.
+fn grown(now: f64, before: f64) -> f64 {
+    if now < before { now } else { now - before }
 }
 
 #[cfg(test)]
@@ -364,5 +372,31 @@ mod tests {
             Since { now, before, time: Duration::from_secs(1) }.growth("gets_total")
         };
         assert_eq!((growth(10, 15), growth(10, 4)), (5.0, 4.0));
+    }
+
+    #[test]
+    fn the_screen_shows_rates_and_shares_of_the_time_between_two_looks() {
+        let mut stats = Stats::default();
+        let before = parsed(&stats.prometheus(&[]), None).unwrap();
+        (stats.gets, stats.gets_found, stats.operations, stats.commit_groups) = (200, 50, 30, 10);
+        stats.stalls.slowdown = (3, 500_000);
+        let level = &mut stats.reads.levels[1];
+        (level.data_blocks_from_cache, level.data_blocks_from_file) = (60, 40);
+        (level.filter_negatives, level.filter_true_positives) = (90, 20);
+        level.table_filter_false_positives = 10;
+        (stats.flush_bytes, stats.memtable_bytes) = (4096, 2048);
+        let now = parsed(&stats.prometheus(&[]), None).unwrap();
+        let time = Duration::from_secs(2);
+        let screen = Since { now: &now, before: &before, time }.screen();
+        for line in [
+            "gets     100 per second, 25 % found; 0.50 data blocks per get, 0.20 from files",
+            "filters  60 answers per second, 75 % of them \"no\"",
+            "puts     15 per second in 5 groups; 0 B/s, log 0 B/s, 0 syncs per second",
+            "tables   flushes 2.0 KiB/s; compactions read 0 B/s, write 0 B/s",
+            "stalls   0 % of the time for flushes, 0 % for level 0, 25 % slowed down",
+            "memory   2.0 KiB memtables, 0 B block cache, 0 B indexes and filters",
+        ] {
+            assert!(screen.lines().any(|shown| shown == line), "{line}:\n{screen}");
+        }
     }
 }
