@@ -338,6 +338,7 @@ mod tests {
         let metrics = parsed(&text, None).unwrap();
         let samples = text.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(metrics.names().len(), samples);
+        assert_eq!(unquoted("a\\\"\\\\\\n\",b"), Some(("a\"\\\n".to_string(), ",b")));
         assert_eq!(metrics.value("gets_total"), Some(7.0));
         assert_eq!(metrics.value("stalls_total{cause=\"level0\"}"), Some(2.0));
         assert_eq!(metrics.sum("stall_seconds_total"), 1.5);
@@ -383,14 +384,15 @@ mod tests {
         let level = &mut stats.reads.levels[1];
         (level.data_blocks_from_cache, level.data_blocks_from_file) = (60, 40);
         (level.filter_negatives, level.filter_true_positives) = (90, 20);
-        level.table_filter_false_positives = 10;
+        (level.table_filter_false_positives, level.table_filter_negatives) = (10, 20);
+        (level.prefix_filter_checks, level.prefix_filter_negatives) = (60, 40);
         (stats.flush_bytes, stats.memtable_bytes) = (4096, 2048);
         let now = parsed(&stats.prometheus(&[]), None).unwrap();
         let time = Duration::from_secs(2);
         let screen = Since { now: &now, before: &before, time }.screen();
         for line in [
             "gets     100 per second, 25 % found; 0.50 data blocks per get, 0.20 from files",
-            "filters  60 answers per second, 75 % of them \"no\"",
+            "filters  100 answers per second, 75 % of them \"no\"",
             "puts     15 per second in 5 groups; 0 B/s, log 0 B/s, 0 syncs per second",
             "tables   flushes 2.0 KiB/s; compactions read 0 B/s, write 0 B/s",
             "stalls   0 % of the time for flushes, 0 % for level 0, 25 % slowed down",
