@@ -70,8 +70,8 @@ fn panels(results: &[(Case, Measured)]) -> [Panel; 3] {
         },
         Panel {
             title: "Writes: bytes per byte put",
-            first: "as the system counts",
-            second: "as the engine does",
+            first: "system's count",
+            second: "engine's own",
             digits: 2,
             bars: bars(|m| {
                 let own = m.own_written_bytes().filter(|_| m.log_bytes.is_some());

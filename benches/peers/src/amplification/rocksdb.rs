@@ -53,7 +53,8 @@ impl Counted for Counts {
         drop(store);
         let written = told::rocksdb_written(&std::fs::read_to_string(dir.join("LOG"))?)?;
         let logged: u64 = written.values().sum();
-        if logged != counted {
+        // The tickers count whatever the jobs wrote, the events only tables.
+        if logged > counted || counted - logged > counted / 1000 {
             return Err(format!("RocksDB counted {counted} bytes, but logged {logged}").into());
         }
         let tables = measured.levels.iter().map(|l| (l.level, (l.tables, l.bytes))).collect();

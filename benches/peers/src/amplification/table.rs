@@ -10,6 +10,20 @@ use crate::report::machine;
 
 const MIB: f64 = 1048576.0;
 
+/// Where the figures come from.
+const SOURCES: &str = "
+- Written per byte put: /proc/self/io of the engine's process, from the first put until background \
+work has settled. Memtables are not flushed at the end.
+- By its own count, minikv: its statistics. LevelDB: `leveldb.stats`, in whole MiB; it does not count \
+its log. RocksDB: the events in its LOG, which agree with its tickers, and its ticker of log bytes. \
+fjall counts neither.
+- Space: sizes of files, per byte of live keys and values. By level, those of the tables that the \
+engine lists; tables that it no longer lists may still be in the directory.
+- Blocks, minikv: its statistics, and traces of the same gets in the closed database, which agree. \
+LevelDB: such traces, of gets by minikv in LevelDB's directory. RocksDB: its tickers of data blocks \
+in the block cache, hit and missed. fjall: its metrics, if built with `--features metrics`.
+";
+
 /// What no counter told.
 const UNTOLD: &str = "–";
 
@@ -25,10 +39,8 @@ pub fn markdown(plan: &Plan, results: &[(Case, Measured)]) -> String {
         plan.settings.write_buffer_bytes >> 20,
         machine(),
     );
-    let mut described: Vec<&str> = results.iter().map(|(_, m)| m.described.as_str()).collect();
-    described.dedup();
-    for line in described {
-        let _ = writeln!(text, "- {line}");
+    for (_, measured) in results.iter().filter(|(case, _)| case.filters) {
+        let _ = writeln!(text, "- {}", measured.described);
     }
     text.push_str(
         "\n| engine | filters | written per byte put | by its own count | tables per live byte | \
@@ -54,6 +66,7 @@ pub fn markdown(plan: &Plan, results: &[(Case, Measured)]) -> String {
             row(&mut text, *case, &of_level(measured, level));
         }
     }
+    text.push_str(SOURCES);
     text
 }
 
