@@ -1,9 +1,9 @@
 //! LevelDB, by its C API, as a [`Store`].
 //!
 //! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
-//! never null, except where said, and never used after they were destroyed. Slices are passed as pointer and length,
-//! and the library copies them before it returns. A database may be shared between threads
-//! (`leveldb/db.h`).
+//! never null, except where said, and never used after they were destroyed. Slices are passed as
+//! pointer and length, and the library copies them before it returns. A database may be shared
+//! between threads (`leveldb/db.h`).
 #![allow(unsafe_code, reason = "calls C")]
 
 use std::ffi::{CStr, CString, c_char};

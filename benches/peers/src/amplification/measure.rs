@@ -76,8 +76,8 @@ fn rest(store: &dyn Store) -> Result<()> {
 }
 
 /// Gets every key of `lookups`, checks the values, and returns the numbers of data blocks. If the
-/// engine does not count them, it gets nothing: LevelDB compacts tables that gets search in vain, so
-/// that its levels would not be those that were counted.
+/// engine does not count them, it gets nothing: LevelDB compacts tables that gets search in vain,
+/// so that its levels would not be those that were counted.
 fn look_up(db: &dyn Counted, lookups: &Lookups, values: &Values) -> Result<Option<Blocks>> {
     if db.data_blocks().is_none() {
         return Ok(None);

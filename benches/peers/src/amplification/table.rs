@@ -14,14 +14,14 @@ const MIB: f64 = 1048576.0;
 const SOURCES: &str = "
 - Written per byte put: /proc/self/io of the engine's process, from the first put until background \
 work has settled. Memtables are not flushed at the end.
-- By its own count, minikv: its statistics. LevelDB: `leveldb.stats`, in whole MiB; it does not count \
-its log. RocksDB: the events in its LOG, which agree with its tickers, and its ticker of log bytes. \
-fjall counts neither.
+- By its own count, minikv: its statistics. LevelDB: `leveldb.stats`, in whole MiB; it does not \
+count its log. RocksDB: the events in its LOG, which agree with its tickers, and its ticker of log \
+bytes. fjall counts neither.
 - Space: sizes of files, per byte of live keys and values. By level, those of the tables that the \
 engine lists; tables that it no longer lists may still be in the directory.
 - Blocks, minikv: its statistics, and traces of the same gets in the closed database, which agree. \
-LevelDB: such traces, of gets by minikv in LevelDB's directory. RocksDB: its tickers of data blocks \
-in the block cache, hit and missed. fjall: its metrics, if built with `--features metrics`.
+LevelDB: such traces, of gets by minikv in LevelDB's directory. RocksDB: its tickers of data \
+blocks in the block cache, hit and missed. fjall: its metrics, if built with `--features metrics`.
 ";
 
 /// What no counter told.
