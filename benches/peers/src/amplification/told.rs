@@ -125,11 +125,11 @@ mod tests {
         let text = r#"
 0.1 1 [db/db_impl.cc:1] Compaction: {"event": "no event"}
 0.1 1 EVENT_LOG_v1 {"job": 2, "event": "flush_started", "num_entries": 9}
-0.2 1 EVENT_LOG_v1 {"job": 2, "event": "table_file_creation", "file_size": 70}
-0.3 1 EVENT_LOG_v1 {"job": 3, "event": "compaction_started", "files_L0": [7]}
-0.4 1 EVENT_LOG_v1 {"job": 4, "event": "table_file_creation", "file_size": 5}
-0.5 1 EVENT_LOG_v1 {"job": 3, "event": "table_file_creation", "file_size": 64}
-0.6 1 EVENT_LOG_v1 {"job": 3, "event": "compaction_finished", "output_level": 6, "total_output_size": 64}
+EVENT_LOG_v1 {"job": 2, "event": "table_file_creation", "file_size": 70}
+EVENT_LOG_v1 {"job": 3, "event": "compaction_started", "files_L0": [7]}
+EVENT_LOG_v1 {"job": 4, "event": "table_file_creation", "file_size": 5}
+EVENT_LOG_v1 {"job": 3, "event": "table_file_creation", "file_size": 64}
+EVENT_LOG_v1 {"job": 3, "event": "compaction_finished", "output_level": 6, "total_output_size": 64}
 "#;
         assert_eq!(rocksdb_written(text).unwrap(), Written::from([(0, 75), (6, 64)]));
         assert!(rocksdb_written(r#"EVENT_LOG_v1 {"event": "compaction_started"}"#).is_err());
