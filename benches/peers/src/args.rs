@@ -12,6 +12,12 @@ const FULL_ENTRIES: u64 = 2_000_000;
 const SHORT_REPEATS: usize = 1;
 const FULL_REPEATS: usize = 3;
 
+/// MiB of write buffer of the workloads.
+const BUFFER_MIB: usize = 64;
+/// MiB of write buffer of `--amplification`. It is LevelDB's default; with a larger one, the same
+/// data has fewer levels.
+const COUNTED_BUFFER_MIB: usize = 4;
+
 /// minikv and its peers on the same work in the same run
 ///
 /// Prints a table and writes it to target/peers as Markdown, JSON and an SVG chart.
@@ -46,9 +52,9 @@ pub struct Args {
     #[arg(long, default_value_t = 100)]
     pub value_bytes: usize,
 
-    /// MiB of write buffer, unless a workload sets its own
-    #[arg(long, default_value_t = 64)]
-    pub write_buffer_mib: usize,
+    /// MiB of write buffer, unless a workload sets its own [default: 64; 4 with --amplification]
+    #[arg(long)]
+    pub write_buffer_mib: Option<usize>,
 
     /// MiB of block cache, unless a workload sets its own
     #[arg(long, default_value_t = 512)]
@@ -67,6 +73,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE,FILE...", value_delimiter = ',')]
     pub by_size: Vec<PathBuf>,
 
+    /// Counts reads, writes and space by level instead of running workloads
+    #[arg(long)]
+    pub amplification: bool,
+
     /// The task of a child process
     #[arg(long, hide = true)]
     pub child: Option<crate::child::Task>,
@@ -74,6 +84,10 @@ pub struct Args {
     /// The directory of a child process
     #[arg(long, hide = true)]
     pub child_dir: Option<PathBuf>,
+
+    /// Whether the engine of a child process of --amplification has no filters
+    #[arg(long, hide = true)]
+    pub child_without_filters: bool,
 }
 
 fn parse_workload(name: &str) -> Result<&'static Workload, String> {
@@ -86,7 +100,7 @@ fn parse_workload(name: &str) -> Result<&'static Workload, String> {
 impl Args {
     pub fn plan(&self) -> Plan {
         let entries = if self.short { SHORT_ENTRIES } else { FULL_ENTRIES };
-        let settings = Settings::new(self.write_buffer_mib << 20, self.cache_mib << 20);
+        let settings = Settings::new(self.write_buffer_mib() << 20, self.cache_mib << 20);
         Plan {
             entries: self.entries.unwrap_or(entries),
             most_operations: self.most_operations,
@@ -94,6 +108,11 @@ impl Args {
             settings,
             ..Plan::default()
         }
+    }
+
+    pub fn write_buffer_mib(&self) -> usize {
+        let default = if self.amplification { COUNTED_BUFFER_MIB } else { BUFFER_MIB };
+        self.write_buffer_mib.unwrap_or(default)
     }
 
     pub fn repeats(&self) -> usize {

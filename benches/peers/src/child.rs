@@ -8,6 +8,7 @@ use std::str::FromStr;
 use minikv_workloads::{Outcome, Result, Runner, Settings, fill_log};
 use serde::{Deserialize, Serialize};
 
+use crate::amplification::{self, Case};
 use crate::args::Args;
 use crate::engines::Engine;
 
@@ -21,6 +22,8 @@ pub enum Task {
     FillLog,
     /// Open the database that `FillLog` left.
     Open,
+    /// Count reads, writes and space.
+    Amplification,
 }
 
 impl FromStr for Task {
@@ -31,7 +34,8 @@ impl FromStr for Task {
             "run" => Ok(Task::Run),
             "fill-log" => Ok(Task::FillLog),
             "open" => Ok(Task::Open),
-            _ => Err("run, fill-log or open".to_string()),
+            "amplification" => Ok(Task::Amplification),
+            _ => Err("run, fill-log, open or amplification".to_string()),
         }
     }
 }
@@ -42,6 +46,7 @@ impl Task {
             Task::Run => "run",
             Task::FillLog => "fill-log",
             Task::Open => "open",
+            Task::Amplification => "amplification",
         }
     }
 }
@@ -83,6 +88,11 @@ pub fn run(args: &Args, task: &Task) -> Result<()> {
         Task::Open => {
             let outcome = runner.measure_open()?;
             tell(&runner, outcome)
+        }
+        Task::Amplification => {
+            let case = Case { engine, filters: !args.child_without_filters };
+            let measured = amplification::measure(case, &plan, dir)?;
+            Ok(serde_json::to_writer(std::io::stdout().lock(), &measured)?)
         }
     }
 }

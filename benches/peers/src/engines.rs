@@ -88,9 +88,7 @@ impl Engine {
     }
 
     fn open_minikv(self, dir: &Path, settings: &Settings) -> Result<Box<dyn Store>> {
-        let options = Options::default()
-            .write_buffer_bytes(settings.write_buffer_bytes)
-            .block_cache_bytes(settings.cache_bytes);
+        let options = minikv_options(settings);
         let (options, filter) = match self {
             Engine::MinikvTable => {
                 (options.filter(FilterLayout::Table, 10), "whole-table binary fuse filter")
@@ -106,6 +104,13 @@ impl Engine {
         );
         Ok(Box::new(Minikv::open(dir, options, settings, describe)?))
     }
+}
+
+/// Returns minikv's default options with the sizes of `settings`.
+pub fn minikv_options(settings: &Settings) -> Options {
+    Options::default()
+        .write_buffer_bytes(settings.write_buffer_bytes)
+        .block_cache_bytes(settings.cache_bytes)
 }
 
 #[cfg(test)]

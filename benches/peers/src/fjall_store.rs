@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fjall::compaction::Leveled;
 use fjall::compaction::filter::{
     CompactionFilter, CompactionFilterResult, Context, Factory, ItemAccessor, Verdict,
 };
@@ -45,6 +46,7 @@ impl CompactionFilter for Half {
     }
 }
 
+/// Returns fjall's default options with the options of the bench.
 fn keyspace_options(write_buffer_bytes: usize) -> KeyspaceCreateOptions {
     let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(10.0));
     KeyspaceCreateOptions::default()
@@ -55,6 +57,32 @@ fn keyspace_options(write_buffer_bytes: usize) -> KeyspaceCreateOptions {
 
 impl Fjall {
     pub fn open(dir: &Path, settings: &Settings) -> Result<Fjall> {
+        Fjall::open_keyspace(dir, settings, keyspace_options(settings.write_buffer_bytes))
+    }
+
+    /// Like [`open`](Fjall::open), with or without filters, and with tables that have the same
+    /// proportion to the write buffer as by default. The first level is four tables.
+    pub fn open_scaled(dir: &Path, settings: &Settings, filters: bool) -> Result<Fjall> {
+        let write_buffer_bytes = settings.write_buffer_bytes;
+        let strategy = Leveled::default().with_table_target_size(write_buffer_bytes as u64);
+        let mut options =
+            keyspace_options(write_buffer_bytes).compaction_strategy(Arc::new(strategy));
+        if !filters {
+            options = options.filter_policy(FilterPolicy::disabled());
+        }
+        Fjall::open_keyspace(dir, settings, options)
+    }
+
+    /// Returns the keyspace that the [`Store`] reads and writes.
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.keys
+    }
+
+    fn open_keyspace(
+        dir: &Path,
+        settings: &Settings,
+        options: KeyspaceCreateOptions,
+    ) -> Result<Fjall> {
         let cache_bytes = settings.cache_bytes as u64;
         let transactions = match settings.transactions {
             true => Some(OptimisticTxDatabase::builder(dir).cache_size(cache_bytes).open()?),
@@ -70,7 +98,7 @@ impl Fjall {
                 builder.with_compaction_filter_factories(Arc::new(filters)).open()?
             }
         };
-        let keys = db.keyspace("default", || keyspace_options(settings.write_buffer_bytes))?;
+        let keys = db.keyspace("default", || options)?;
         Ok(Fjall { keys, db, transactions, settings: *settings })
     }
 }

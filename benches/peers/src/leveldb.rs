@@ -1,12 +1,12 @@
 //! LevelDB, by its C API, as a [`Store`].
 //!
 //! Every `leveldb_*` object is created and destroyed by the type that holds it, so pointers are
-//! never null, and never used after they were destroyed. Slices are passed as pointer and length,
-//! and the library copies them before it returns. A database may be shared between threads
-//! (`leveldb/db.h`).
+//! never null, except where said, and never used after they were destroyed. Slices are passed as
+//! pointer and length, and the library copies them before it returns. A database may be shared
+//! between threads (`leveldb/db.h`).
 #![allow(unsafe_code, reason = "calls C")]
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{null, null_mut};
@@ -31,6 +31,7 @@ pub struct LevelDb {
     db: *mut CDb,
     options: *mut COptions,
     cache: *mut CCache,
+    /// Null without filters.
     filter: *mut CFilter,
     read: *mut CReadOptions,
     write: *mut CWriteOptions,
@@ -51,6 +52,11 @@ fn checked<T>(call: impl FnOnce(*mut *mut c_char) -> T) -> Result<T> {
 impl LevelDb {
     /// Opens or creates the database in `dir`.
     pub fn open(dir: &Path, settings: &Settings) -> Result<LevelDb> {
+        LevelDb::open_with(dir, settings, true)
+    }
+
+    /// Like [`open`](LevelDb::open), with or without filters.
+    pub fn open_with(dir: &Path, settings: &Settings, filters: bool) -> Result<LevelDb> {
         let name = CString::new(dir.as_os_str().as_bytes())?;
         // SAFETY: objects made here are destroyed in `drop`, or at once if the open fails; the
         // setters get the options just made, and the objects that these point to outlive the
@@ -58,7 +64,7 @@ impl LevelDb {
         unsafe {
             let options = leveldb_options_create();
             let cache = leveldb_cache_create_lru(settings.cache_bytes);
-            let filter = leveldb_filterpolicy_create_bloom(10);
+            let filter = if filters { leveldb_filterpolicy_create_bloom(10) } else { null_mut() };
             leveldb_options_set_create_if_missing(options, 1);
             leveldb_options_set_write_buffer_size(options, settings.write_buffer_bytes);
             leveldb_options_set_max_open_files(options, 10_000);
@@ -81,6 +87,21 @@ impl LevelDb {
 }
 
 impl LevelDb {
+    /// Returns the text of a property (`leveldb/db.h`), or `None` if there is no such property.
+    pub fn property(&self, name: &CStr) -> Option<String> {
+        // SAFETY: the database is open; a text returned is a C string of the library's allocator,
+        // freed once.
+        unsafe {
+            let text = leveldb_property_value(self.db, name.as_ptr());
+            if text.is_null() {
+                return None;
+            }
+            let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+            leveldb_free(text.cast());
+            Some(copy)
+        }
+    }
+
     /// Writes the entries in one batch.
     fn write(&self, entries: &[Entry<'_>], options: *mut CWriteOptions) -> Result<()> {
         // SAFETY: the batch is made, used and destroyed here; slices as the module says.
@@ -217,7 +238,9 @@ impl Drop for LevelDb {
             leveldb_readoptions_destroy(self.read);
             leveldb_options_destroy(self.options);
             leveldb_cache_destroy(self.cache);
-            leveldb_filterpolicy_destroy(self.filter);
+            if !self.filter.is_null() {
+                leveldb_filterpolicy_destroy(self.filter);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 //! peak memory and bytes written are its own. Repetitions are interleaved: every engine runs once
 //! before any runs again. `README.md` says how to run it and which options the engines get.
 
+mod amplification;
 mod args;
 mod by_size;
 #[path = "../../../tests/interop/src/c_api.rs"]
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let args = args::Args::parse();
     let done = match &args.child {
         Some(child) => child::run(&args, child),
+        None if args.amplification => amplification::run(&args),
         None if !args.by_size.is_empty() => by_size::run(&args.by_size, &args.out),
         None => parent::run(&args),
     };

@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Waits until the system has written the previous engine's data, so that no engine pays for
 /// another's writes.
-fn settle() {
+pub fn settle() {
     // If this fails, the next engine is slower for a while.
     let _ = Command::new("sync").status();
 }
@@ -124,7 +124,7 @@ fn one(
             .args(["--entries", &plan.entries.to_string()])
             .args(["--most-operations", &plan.most_operations.to_string()])
             .args(["--value-bytes", &plan.value_bytes.to_string()])
-            .args(["--write-buffer-mib", &args.write_buffer_mib.to_string()])
+            .args(["--write-buffer-mib", &args.write_buffer_mib().to_string()])
             .args(["--cache-mib", &args.cache_mib.to_string()])
             .arg("--child-dir")
             .arg(dir)

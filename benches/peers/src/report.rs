@@ -93,7 +93,7 @@ impl Row {
 }
 
 /// Formats a number as `1,234`, `56.7` or `0.89`.
-fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     match value {
         v if v >= 1000.0 => {
             let whole = v.round() as u64;
@@ -117,7 +117,7 @@ impl Report {
                 plan.entries,
                 minikv_workloads::KEY_BYTES,
                 plan.value_bytes,
-                args.write_buffer_mib,
+                args.write_buffer_mib(),
                 args.cache_mib,
                 args.repeats()
             ),
@@ -268,7 +268,7 @@ impl Report {
 }
 
 /// Returns the processor's name, the number of processors, and the instruction set of this build.
-fn machine() -> String {
+pub fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
     let model = model.map_or("an unknown processor", |m| m.trim_start_matches([' ', '\t', ':']));

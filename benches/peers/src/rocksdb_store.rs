@@ -7,11 +7,12 @@ use minikv_workloads::{
     is_removed,
 };
 use rocksdb::backup::{BackupEngine, BackupEngineOptions, RestoreOptions};
+use rocksdb::statistics::Ticker;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, CompactionDecision, DB, DBCompressionType,
-    DBPinnableSlice, Env, Error, ErrorKind, IngestExternalFileOptions, OptimisticTransactionDB,
-    Options, SstFileWriter, Transaction, WaitForCompactOptions, WriteBatch,
-    WriteBatchWithTransaction, WriteBufferManager, WriteOptions,
+    DBPinnableSlice, Env, Error, ErrorKind, IngestExternalFileOptions, LiveFile,
+    OptimisticTransactionDB, Options, SstFileWriter, Transaction, WaitForCompactOptions,
+    WriteBatch, WriteBatchWithTransaction, WriteBufferManager, WriteOptions,
 };
 
 /// Size from which on an ingested table is full, in bytes: that of RocksDB's own tables.
@@ -32,10 +33,12 @@ pub struct RocksTransactions {
     synced: WriteOptions,
 }
 
-fn block_options(cache: &Cache) -> BlockBasedOptions {
+fn block_options(cache: &Cache, filters: bool) -> BlockBasedOptions {
     let mut blocks = BlockBasedOptions::default();
     blocks.set_block_size(4 << 10);
-    blocks.set_bloom_filter(10.0, false);
+    if filters {
+        blocks.set_bloom_filter(10.0, false);
+    }
     blocks.set_block_cache(cache);
     blocks
 }
@@ -57,7 +60,7 @@ fn options(blocks: &BlockBasedOptions, settings: &Settings) -> Options {
 
 /// Returns the options of a database by itself.
 fn own_options(settings: &Settings) -> Options {
-    options(&block_options(&Cache::new_lru_cache(settings.cache_bytes)), settings)
+    options(&block_options(&Cache::new_lru_cache(settings.cache_bytes), true), settings)
 }
 
 /// Returns the options of writes that are synced.
@@ -84,6 +87,29 @@ impl RocksDb {
         let options = own_options(settings);
         let db = DB::open(&options, dir)?;
         Ok(RocksDb { db, options, settings: *settings, synced: synced() })
+    }
+
+    /// Like [`open`](RocksDb::open), with or without filters, with statistics, and with tables and
+    /// a first level that have the same proportion to the write buffer as by default.
+    pub fn open_counted(dir: &Path, settings: &Settings, filters: bool) -> Result<RocksDb> {
+        let blocks = block_options(&Cache::new_lru_cache(settings.cache_bytes), filters);
+        let mut options = options(&blocks, settings);
+        let write_buffer_bytes = settings.write_buffer_bytes as u64;
+        options.set_target_file_size_base(write_buffer_bytes);
+        options.set_max_bytes_for_level_base(4 * write_buffer_bytes);
+        options.enable_statistics();
+        let db = DB::open(&options, dir)?;
+        Ok(RocksDb { db, options, settings: *settings, synced: synced() })
+    }
+
+    /// Returns a counter of a database opened with statistics.
+    pub fn ticker(&self, ticker: Ticker) -> u64 {
+        self.options.get_ticker_count(ticker)
+    }
+
+    /// Returns the tables of the database.
+    pub fn tables(&self) -> Result<Vec<LiveFile>> {
+        Ok(self.db.live_files()?)
     }
 }
 
@@ -225,7 +251,7 @@ impl Store for RocksDb {
 
     fn open_shared(&self, dirs: &[PathBuf], settings: &Settings) -> Result<Vec<Box<dyn Space>>> {
         let cache = Cache::new_lru_cache(settings.cache_bytes);
-        let mut blocks = block_options(&cache);
+        let mut blocks = block_options(&cache, true);
         blocks.set_cache_index_and_filter_blocks(true);
         let mut options = options(&blocks, settings);
         // The budget is the cache: memtables count as part of it, and have at most a quarter.

@@ -137,6 +137,7 @@ pub struct Shuffle {
 }
 
 impl Shuffle {
+    /// Creates the permutation of the numbers below `len` that belongs to `seed`.
     pub fn new(len: u64, seed: u64) -> Shuffle {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         Shuffle { len, half_bits: bits.div_ceil(2).max(1), seed }

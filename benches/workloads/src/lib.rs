@@ -24,13 +24,13 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use data::{KEY_BYTES, Key, MIN_VALUE_BYTES, Values, is_removed, key, mix, number_of};
-pub use measure::{Better, Figure, Latency, Outcome, disk_bytes};
+pub use data::{KEY_BYTES, Key, MIN_VALUE_BYTES, Shuffle, Values, is_removed, key, mix, number_of};
+pub use measure::{Better, Figure, Latency, Outcome, wait_until_quiet, written_bytes};
 pub use minikv::Minikv;
 pub use profile::{
     CacheTrace, Mixgraph, Pareto, PowerLaw, Profile, Request, Requests, TwoTermExponential,
 };
-pub use run::{Plan, Runner, fill_log};
+pub use run::{Plan, Runner, fill_log, settled_disk_bytes};
 pub use store::{
     Direction, Ended, Entry, Failure, Follower, Result, Settings, Sink, Source, Space, Store,
     Transact,

@@ -47,6 +47,11 @@ impl Minikv {
         let db = Db::open(dir, options.clone())?;
         Ok(Minikv { db, tables: dir.with_extension("tables"), options, describe })
     }
+
+    /// Returns the database.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
 }
 
 fn get(

@@ -529,7 +529,10 @@ impl Current {
 }
 
 /// Returns the size of the files in `dir` once they are neither written nor removed any more.
-fn settled_disk_bytes(dir: &Path) -> Result<u64> {
+///
+/// # Errors
+/// An I/O error that keeps a directory from being read.
+pub fn settled_disk_bytes(dir: &Path) -> Result<u64> {
     let mut before = disk_bytes(dir)?;
     loop {
         std::thread::sleep(SETTLED);

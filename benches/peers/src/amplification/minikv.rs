@@ -1,0 +1,79 @@
+//! What minikv tells.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ::minikv::{BloomFilterPolicy, FilterLayout, Options};
+use minikv_workloads::{Minikv, Result, Settings, Store};
+
+use super::counted::Counted;
+use super::replay::{Lookups, replay};
+use super::{Case, Level, Measured};
+use crate::engines::{Engine, minikv_options};
+
+pub struct Counts {
+    store: Minikv,
+    dir: PathBuf,
+    options: Options,
+}
+
+impl Counts {
+    pub fn open(dir: &Path, settings: &Settings, case: Case) -> Result<Counts> {
+        let options = options(settings, case);
+        let describe = match case.engine {
+            Engine::MinikvTable => "minikv, whole-table binary fuse filter 10 bits",
+            _ => "minikv, LevelDB's per-block bloom 10 bits",
+        };
+        let describe = format!("{describe}, blocks 4 KiB, snappy");
+        let store = Minikv::open(dir, options.clone(), settings, describe)?;
+        Ok(Counts { store, dir: dir.to_owned(), options })
+    }
+}
+
+/// Returns options with the filters of a case. Those of LevelDB are minikv's.
+pub fn options(settings: &Settings, case: Case) -> Options {
+    let options = minikv_options(settings);
+    match case.engine {
+        _ if !case.filters => options.filter_policy(None),
+        Engine::MinikvTable => options.filter(FilterLayout::Table, 10),
+        _ => options.filter_policy(Some(Arc::new(BloomFilterPolicy::new(10)))),
+    }
+}
+
+impl Counted for Counts {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn tell_writes(&self, measured: &mut Measured) -> Result<()> {
+        let stats = self.store.db().stats();
+        measured.log_bytes = Some(stats.wal_bytes);
+        let levels = stats.levels.iter().enumerate().map(|(level, counts)| {
+            let flushed = if level == 0 { stats.flush_bytes } else { 0 };
+            Level {
+                level,
+                tables: counts.files,
+                bytes: counts.bytes,
+                written_bytes: Some(counts.bytes_written + flushed),
+                blocks: None,
+            }
+        });
+        let is_used = |level: &Level| level.tables > 0 || level.written_bytes > Some(0);
+        measured.levels = levels.filter(is_used).collect();
+        Ok(())
+    }
+
+    fn data_blocks(&self) -> Option<u64> {
+        Some(self.store.db().stats().reads.data_blocks())
+    }
+
+    fn close(self: Box<Self>, lookups: &Lookups, measured: &mut Measured) -> Result<()> {
+        let Counts { store, dir, options } = *self;
+        drop(store);
+        let traced = replay(&dir, options, lookups, &mut measured.levels)?;
+        match measured.blocks {
+            Some(blocks) if blocks == traced => Ok(()),
+            blocks => Err(format!("statistics: {blocks:?}; traces: {traced:?}").into()),
+        }
+    }
+}

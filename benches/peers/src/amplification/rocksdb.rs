@@ -1,0 +1,64 @@
+//! What RocksDB tells.
+
+use std::path::{Path, PathBuf};
+
+use minikv_workloads::{Result, Settings, Store};
+use rocksdb::statistics::Ticker;
+
+use super::Measured;
+use super::counted::Counted;
+use super::replay::Lookups;
+use super::told::{self, Tables, Written};
+use crate::rocksdb_store::RocksDb;
+
+pub struct Counts {
+    store: RocksDb,
+    dir: PathBuf,
+}
+
+impl Counts {
+    pub fn open(dir: &Path, settings: &Settings, filters: bool) -> Result<Counts> {
+        let store = RocksDb::open_counted(dir, settings, filters)?;
+        Ok(Counts { store, dir: dir.to_owned() })
+    }
+}
+
+impl Counted for Counts {
+    fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    fn tell_writes(&self, measured: &mut Measured) -> Result<()> {
+        let mut tables = Tables::new();
+        for table in self.store.tables()? {
+            let (number, bytes) = tables.entry(usize::try_from(table.level)?).or_default();
+            *number += 1;
+            *bytes += table.size as u64;
+        }
+        measured.log_bytes = Some(self.store.ticker(Ticker::WalFileBytes));
+        measured.levels = told::joined(&tables, &Written::new());
+        Ok(())
+    }
+
+    fn data_blocks(&self) -> Option<u64> {
+        let tickers = [Ticker::BlockCacheDataHit, Ticker::BlockCacheDataMiss];
+        Some(tickers.map(|ticker| self.store.ticker(ticker)).iter().sum())
+    }
+
+    fn close(self: Box<Self>, _: &Lookups, measured: &mut Measured) -> Result<()> {
+        let Counts { store, dir } = *self;
+        let tickers = [Ticker::FlushWriteBytes, Ticker::CompactWriteBytes];
+        let counted: u64 = tickers.map(|ticker| store.ticker(ticker)).iter().sum();
+        // The last events reach the file when the database is closed.
+        drop(store);
+        let written = told::rocksdb_written(&std::fs::read_to_string(dir.join("LOG"))?)?;
+        let logged: u64 = written.values().sum();
+        // The tickers count whatever the jobs wrote, the events only tables.
+        if logged > counted || counted - logged > counted / 1000 {
+            return Err(format!("RocksDB counted {counted} bytes, but logged {logged}").into());
+        }
+        let tables = measured.levels.iter().map(|l| (l.level, (l.tables, l.bytes))).collect();
+        measured.levels = told::joined(&tables, &written);
+        Ok(())
+    }
+}
