@@ -28,7 +28,7 @@ pub(crate) mod curve;
 pub(crate) mod judge;
 pub(crate) mod levels;
 pub(crate) mod plan;
-mod scans;
+pub(crate) mod scans;
 pub(crate) mod shadow;
 mod show;
 
