@@ -39,9 +39,6 @@ pub struct ScanAdvice {
 }
 
 impl ScanAdvice {
-    /// Number of decimal digits that 64 bits always hold.
-    const MAX_DIGITS: usize = 19;
-
     /// Returns the upper bound of the false-positive rate of a Grafite filter with `bits_per_key`
     /// bits per key for ranges of the mean size, `L / 2^(B - 2)`; `None` if keys are not numbers.
     /// (Costa, Ferragina and Vinciguerra, "Grafite: taming adversarial queries with optimal range

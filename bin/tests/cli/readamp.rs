@@ -84,6 +84,9 @@ fn a_budget_is_divided_and_the_text_says_what_the_json_says() {
         number(&json["measured"])
     );
     assert!(text.replace("\n  ", " ").contains(&advice), "{advice}\n{text}");
+    let (to_cache, to_best) = (number(&json["next"]["to_cache"]), number(&json["next"]["to_best"]));
+    assert!(to_cache > 0.01 && to_best >= to_cache, "the data does not fit: {json}");
+    assert!(text.contains(&format!("The next MiB saves {to_cache:.4} file reads")), "{text}");
     let printed = rows(&text, "alone, with the same filters:");
     assert_eq!(printed.len(), array(&json["curve"]).len() + 1, "{text}");
     for (row, point) in printed[1..].iter().zip(array(&json["curve"])) {
@@ -97,6 +100,26 @@ fn a_budget_is_divided_and_the_text_says_what_the_json_says() {
         let taken = n(&size["index_bytes"]) + n(&best["filter_bytes"]) + n(&size["cache_bytes"]);
         assert!(taken == budget, "{size}");
     }
+}
+
+/// The first half of the lookups only warms the cache up.
+#[test]
+fn what_the_first_half_read_is_in_the_cache_for_the_second() {
+    let place = Place::new();
+    let lines: String = (0..2000).map(|i| format!("key {i:04}\tvalue {i}\n")).collect();
+    place.feed(&["load"], lines.as_bytes()).ok();
+    let keys = place.path("keys").display().to_string();
+    let once: String = (0..2000).step_by(3).map(|i| format!("key {i:04}\n")).collect();
+    std::fs::write(&keys, once.repeat(2)).unwrap();
+    let budget = |size| -> Value {
+        let args = ["readamp", "--json", "--lookups", &keys, "--budget", size];
+        serde_json::from_slice(&place.ok(&args)).unwrap()
+    };
+    let ample = budget("16MiB");
+    let best = &ample["divisions"][ample["best"].as_u64().unwrap() as usize];
+    assert_eq!((number(&best["file_reads_per_get"]), number(&ample["measured"])), (0.0, 0.0));
+    let scarce = budget("10KiB");
+    assert!(number(&scarce["measured"]) > 0.01, "{scarce}");
 }
 
 #[test]
@@ -201,6 +224,22 @@ fn filters_by_level_are_printed_pasted_and_loaded_alike() {
     }
     let sum: f64 = again.iter().map(|level| number(&level["filter_bytes"])).sum();
     assert_eq!(sum, number(&rewritten["filter_bytes"]));
+}
+
+/// A table that is moved down keeps the filters of the level above.
+#[test]
+fn moved_tables_are_told_after_a_rewrite() {
+    let args = ["readamp", "--entries", "40000", "--value-bytes", "1000", "--lookups", "1000"];
+    let advise = ["--write-buffer", "256KiB", "--advise", "--rewrite", "--json"];
+    let filters = ["--filters", "none,block:10"];
+    let out = run(minikv().args(args).args(advise).args(filters), b"").ok();
+    let json: Value = serde_json::from_slice(&out).unwrap();
+    let levels = array(&json["rewritten"]["levels"]);
+    let moved = |level: &Value| level["moved_in"].as_u64().unwrap();
+    assert!(levels.iter().any(|level| level["level"] == 2 && moved(level) > 0), "{json}");
+    for level in levels.iter().filter(|level| moved(level) == 0) {
+        assert_eq!(level["filter_bytes"], level["advised_filter_bytes"], "{level}");
+    }
 }
 
 #[test]

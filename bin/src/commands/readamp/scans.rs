@@ -181,7 +181,6 @@ impl ScanWork {
     /// Does the scans on a database as it is, and replays them table by table.
     pub fn measure(&self, source: &Source) -> Result<Scans> {
         let db = source.open()?;
-        let before = db.stats().reads.levels;
         let entries = self.scan(&db)?;
         let reads = db.stats().reads.levels;
         let prefix = self.prefix.as_ref().map(|prefix| prefix.0.clone());
@@ -189,22 +188,14 @@ impl ScanWork {
         let clusters = Clusters::of(&self.ranges);
         let level = |levels: std::ops::Range<usize>| {
             let mut read = LevelTrace::default();
-            let blocks =
-                |traces: &[LevelTrace]| traces.iter().map(|t| t.data_blocks()).sum::<u64>();
             reads[levels.clone()].iter().for_each(|trace| read.add(trace));
-            let from_file: u64 =
-                before[levels.clone()].iter().map(|trace| trace.data_blocks_from_file).sum();
-            let read = (
-                read.data_blocks() - blocks(&before[levels.clone()]),
-                read.data_blocks_from_file - from_file,
-            );
             let sum = |by_level: &[ScanCounts; NUM_LEVELS]| {
                 let mut sum = ScanCounts::default();
                 by_level[levels.clone()].iter().for_each(|counts| sum.add(counts));
                 sum
             };
             let counts: Vec<_> = counts.iter().map(sum).collect();
-            Level::of(read, &clusters.sums(&counts), self.ranges.len(), prefix.is_some())
+            Level::of(&read, &clusters.sums(&counts), prefix.is_some())
         };
         let mean_range = mean_range(&self.ranges);
         let grafite = |keys| {
@@ -303,20 +294,14 @@ fn share(clusters: impl Iterator<Item = (u64, u64)> + Clone) -> (f64, (f64, f64)
 }
 
 impl Level {
-    /// Returns what scans read: `read` blocks, and how many of these from files.
-    fn of(
-        read: (u64, u64),
-        clusters: &[(u64, ScanCounts)],
-        scans: usize,
-        has_prefix: bool,
-    ) -> Level {
+    /// Returns what scans read, given the trace of the scans and the counts of their clusters.
+    fn of(read: &LevelTrace, clusters: &[(u64, ScanCounts)], has_prefix: bool) -> Level {
         let mut sum = ScanCounts::default();
         clusters.iter().for_each(|(_, counts)| sum.add(counts));
         let (empty_share, interval) =
             share(clusters.iter().map(|(_, counts)| (counts.empty, counts.pairs)));
         let (saved, error) =
             ratio(clusters.iter().map(|(scans, counts)| (counts.empty_blocks, *scans)));
-        debug_assert_eq!(clusters.iter().map(|(scans, _)| scans).sum::<u64>(), scans as u64);
         // Even if all scans save the same, another could have saved something else.
         let spread = Z * error.max(1.0 / clusters.len().max(1) as f64);
         Level {
@@ -326,9 +311,9 @@ impl Level {
             empty_share,
             empty_share_interval_95_percent: interval,
             empty_saved_by_prefix: has_prefix.then_some(sum.saved_by_prefix),
-            data_blocks: read.0,
-            data_blocks_from_file: read.1,
-            data_blocks_outside: read.0.saturating_sub(sum.blocks),
+            data_blocks: read.data_blocks(),
+            data_blocks_from_file: read.data_blocks_from_file,
+            data_blocks_outside: read.data_blocks().saturating_sub(sum.blocks),
             data_blocks_for_nothing: sum.empty_blocks,
             saved_per_scan: saved,
             saved_per_scan_interval_95_percent: ((saved - spread).max(0.0), saved + spread),
@@ -630,6 +615,10 @@ mod tests {
         assert!(all.data_blocks_outside > 0 && all.empty_saved_by_prefix.unwrap() > 10);
         assert!(all.empty > 2 * all.empty_saved_by_prefix.unwrap() && all.empty < all.pairs);
         assert_eq!(all.empty, empty, "the levels add up");
+        // The cache holds all blocks, so each is read from its file once.
+        let stored = blocks.iter().map(|Blocks(blocks, _)| blocks.len() as u64).sum::<u64>();
+        assert!((1..=stored).contains(&all.data_blocks_from_file));
+        assert!(all.data_blocks > all.data_blocks_from_file);
     }
 
     #[test]
@@ -679,6 +668,17 @@ mod tests {
         assert!(choice(None).of(&db, &lookups, &data).unwrap().is_none(), "no profile, no scans");
         let cache = "cache".parse().ok();
         assert!(choice(cache).of(&db, &lookups, &data).unwrap().is_none());
+    }
+
+    #[test]
+    fn scans_of_one_range_are_one_cluster() {
+        let range =
+            |from: &str| ScannedRange { from: from.into(), to: Bound::Excluded(b"z".to_vec()) };
+        let clusters = Clusters::of(&["a", "b", "a", "c", "a"].map(range));
+        assert_eq!((&clusters.of_scan[..], clusters.number), (&[0, 1, 0, 2, 0][..], 3));
+        let counts = [1, 2, 4, 8, 16].map(|pairs| ScanCounts { pairs, ..ScanCounts::default() });
+        let sums: Vec<_> = clusters.sums(&counts).iter().map(|(n, sum)| (*n, sum.pairs)).collect();
+        assert_eq!(sums, [(3, 21), (1, 2), (1, 8)]);
     }
 
     #[test]
