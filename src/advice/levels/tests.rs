@@ -148,15 +148,11 @@ fn a_popular_key_widens_the_interval() {
 fn filters_of_both_kinds_err_as_whole_table_filters_do() {
     let mut used = LevelUse::default();
     used.add_asked(3, 3000, 100);
-    let mut others = 0;
     for bits in 1..=MOST_BITS {
         let of = |layout| used.false_blocks(layout, bits);
         assert_eq!(of(FilterLayout::Both), of(FilterLayout::Table), "{bits}");
         assert_ne!(of(FilterLayout::Both), of(FilterLayout::Block), "{bits}");
-        others +=
-            u32::from(rate(FilterLayout::Both, 3, bits) != rate(FilterLayout::Both, 3000, bits));
     }
-    assert!(others > 0, "the filter of a few keys errs at another rate");
 }
 
 /// Returns two levels of 40 and 4000 keys, the first of which is asked a hundred times as often.
