@@ -12,6 +12,10 @@ pub mod advice {
     pub mod judge {
         pub use crate::advice::judge::*;
     }
+    pub mod scans {
+        pub use crate::advice::scans::*;
+        pub use crate::engine::stats::sample::ScannedRange;
+    }
     pub mod shadow {
         pub use crate::advice::plan::*;
         pub use crate::advice::shadow::*;

@@ -18,6 +18,8 @@ mod browser;
 mod commands;
 #[path = "cli/indexed_db.rs"]
 mod indexed_db;
+#[path = "cli/readamp.rs"]
+mod readamp;
 #[path = "cli/terminal.rs"]
 mod terminal;
 #[path = "cli/trace.rs"]

@@ -119,7 +119,9 @@ impl LevelUse {
         let policy = BloomFilterPolicy::new(bits);
         let block = |(&keys, n): (&u64, &u64)| n * (policy.filter_bits(keys as usize) / 8 + 1);
         let table = |(&keys, n): (&u64, &u64)| n * filter_size(keys, bits).0;
-        let blocks = || self.filters.iter().map(block).sum::<u64>() + 4 * self.spans;
+        // A filter block ends with the offsets, the offset of these, and a byte.
+        let ends = 4 * self.spans + 5 * self.tables.values().sum::<u64>();
+        let blocks = || self.filters.iter().map(block).sum::<u64>() + ends;
         let whole = || self.tables.iter().map(table).sum::<u64>();
         match layout {
             FilterLayout::None => 0,

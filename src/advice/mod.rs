@@ -28,7 +28,7 @@ pub(crate) mod curve;
 pub(crate) mod judge;
 pub(crate) mod levels;
 pub(crate) mod plan;
-mod scans;
+pub(crate) mod scans;
 pub(crate) mod shadow;
 mod show;
 
@@ -280,5 +280,32 @@ fn judged(
         tables_read: seen.tables,
         by_level: None,
         scans: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// A level of which half was read, one of which nothing was, and an empty one.
+    #[test]
+    fn tables_that_are_not_read_are_like_others_and_asked_nothing() {
+        let mut levels: [LevelUse; NUM_LEVELS] = std::array::from_fn(|_| LevelUse::default());
+        levels[1].add_table(&BTreeMap::from([(0, 40), (1, 60)]));
+        levels[1].add_asked(40, 100, 7);
+        let bytes = levels[1].filter_bytes(FilterLayout::Block, 10);
+        let sizes = |one: u64, two: u64| {
+            let mut sizes = [0; NUM_LEVELS];
+            (sizes[1], sizes[2]) = (one, two);
+            sizes
+        };
+        with_unread(&mut levels, &sizes(1000, 0), &sizes(2000, 5000));
+        let keys: Vec<_> = levels.iter().map(|level| level.keys).collect();
+        assert_eq!(keys[..4], [0, 200, 500, 0]);
+        let of = |level: usize| levels[level].filter_bytes(FilterLayout::Block, 10);
+        assert_eq!((of(1), of(2)), (2 * bytes, 5 * bytes));
+        assert_eq!((levels[1].in_vain(), levels[2].in_vain()), (7, 0));
     }
 }

@@ -5,11 +5,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::base::Result;
+use crate::base::prefix::common_prefix;
 use crate::engine::read::view::{ReadState, ReadView};
 use crate::engine::stats::sample::ScannedRange;
-use crate::engine::version::KeyRange;
-use crate::filter::prefix::prefix_of_range;
-use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, internal_key, user_key};
+use crate::filter::prefix::{PrefixExtractor, prefix_of_range};
+use crate::format::edit::NUM_LEVELS;
+use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, UserComparator, internal_key, user_key};
 use crate::table::Table;
 use crate::table::reader::BlockReadOptions;
 
@@ -43,7 +44,136 @@ impl ScanAdvice {
     /// (Costa, Ferragina and Vinciguerra, "Grafite: taming adversarial queries with optimal range
     /// filters", SIGMOD 2024.)
     pub fn grafite_bound(&self, bits_per_key: f64) -> Option<f64> {
-        Some((self.mean_range? / (bits_per_key - 2.0).exp2()).min(1.0))
+        Some(grafite_bound(self.mean_range?, bits_per_key))
+    }
+}
+
+/// Number of decimal digits that 64 bits always hold.
+const MAX_DIGITS: usize = 19;
+
+/// Returns the upper bound of the false-positive rate of a Grafite filter for ranges of `keys`
+/// keys.
+pub fn grafite_bound(keys: f64, bits_per_key: f64) -> f64 {
+    (keys / (bits_per_key - 2.0).exp2()).min(1.0)
+}
+
+/// Counts of the pairs of a scan and a table whose range of keys overlaps the scan's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanCounts {
+    /// Number of pairs.
+    pub pairs: u64,
+    /// Number of pairs that give nothing.
+    pub empty: u64,
+    /// Number of these that a filter of prefixes without errors would save.
+    pub saved_by_prefix: u64,
+    /// Number of data blocks that the scans read in these tables, if blocks are counted.
+    pub blocks: u64,
+    /// Number of these blocks in pairs that give nothing.
+    pub empty_blocks: u64,
+    /// Number of these blocks that a filter of prefixes without errors would save.
+    pub blocks_saved_by_prefix: u64,
+}
+
+impl ScanCounts {
+    /// Adds the counts of `other` to these.
+    pub fn add(&mut self, other: &ScanCounts) {
+        self.pairs += other.pairs;
+        self.empty += other.empty;
+        self.saved_by_prefix += other.saved_by_prefix;
+        self.blocks += other.blocks;
+        self.empty_blocks += other.empty_blocks;
+        self.blocks_saved_by_prefix += other.blocks_saved_by_prefix;
+    }
+}
+
+/// A replay of scans, table by table, in any order.
+#[derive(Debug)]
+pub struct ScanReplay<'a> {
+    order: UserComparator,
+    extractor: Option<Arc<dyn PrefixExtractor>>,
+    ranges: &'a [ScannedRange],
+    counts_blocks: bool,
+    /// Counts of each scan by level.
+    pub scans: Vec<[ScanCounts; NUM_LEVELS]>,
+}
+
+impl<'a> ScanReplay<'a> {
+    /// Creates a replay of scans of `ranges`.
+    pub fn new(
+        order: UserComparator,
+        extractor: Option<Arc<dyn PrefixExtractor>>,
+        ranges: &'a [ScannedRange],
+    ) -> ScanReplay<'a> {
+        let scans = vec![[ScanCounts::default(); NUM_LEVELS]; ranges.len()];
+        ScanReplay { order, extractor, ranges, counts_blocks: false, scans }
+    }
+
+    #[cfg(any(test, feature = "internals"))]
+    /// Makes the replay count data blocks, for which it reads each range to its end.
+    #[must_use]
+    pub fn count_blocks(mut self) -> Self {
+        self.counts_blocks = true;
+        self
+    }
+
+    /// Returns the positions of the scans whose range overlaps that of a table, from `first` to
+    /// `last`.
+    pub fn reaching(&self, first: &[u8], last: &[u8]) -> Vec<usize> {
+        let overlaps = |range: &ScannedRange| {
+            let (Bound::Included(end) | Bound::Excluded(end)) = &range.to else { return false };
+            self.order.compare(last, &range.from).is_ge() && self.order.compare(first, end).is_le()
+        };
+        (0..self.ranges.len()).filter(|&i| overlaps(&self.ranges[i])).collect()
+    }
+
+    /// Replays the scans at the positions `reaching` on `table`.
+    ///
+    /// # Errors
+    /// Corruption of the table; an I/O error.
+    pub fn table(&mut self, level: usize, table: &Arc<Table>, reaching: &[usize]) -> Result<()> {
+        for &i in reaching {
+            let counts = self.pair(table, &self.ranges[i])?;
+            self.scans[i][level].add(&counts);
+        }
+        Ok(())
+    }
+
+    fn pair(&self, table: &Arc<Table>, range: &ScannedRange) -> Result<ScanCounts> {
+        let to = range.to.as_ref().map(Vec::as_slice);
+        let within = |key: &[u8]| match to {
+            Bound::Included(end) => self.order.compare(key, end).is_le(),
+            Bound::Excluded(end) => self.order.compare(key, end).is_lt(),
+            Bound::Unbounded => true,
+        };
+        let options = BlockReadOptions { fill_cache: false, ..BlockReadOptions::default() };
+        let mut cursor = table.cursor(options);
+        let found = cursor.seek(&internal_key(&range.from, MAX_SEQ_NO, KIND_FOR_SEEK))?;
+        let empty = !(found && within(user_key(cursor.key())));
+        if self.counts_blocks && !empty {
+            while cursor.next()? && within(user_key(cursor.key())) {}
+        }
+        let blocks = if self.counts_blocks { cursor.trace().data_blocks() } else { 0 };
+        let extractor = self.extractor.as_deref().filter(|_| empty);
+        let prefix = extractor.and_then(|of| prefix_of_range(of, Bound::Included(&range.from), to));
+        let saved = match prefix {
+            Some(prefix) => !first_from(table, prefix)?.is_some_and(|key| key.starts_with(prefix)),
+            None => false,
+        };
+        Ok(ScanCounts {
+            pairs: 1,
+            empty: u64::from(empty),
+            saved_by_prefix: u64::from(saved),
+            blocks,
+            empty_blocks: if empty { blocks } else { 0 },
+            blocks_saved_by_prefix: if saved { blocks } else { 0 },
+        })
+    }
+
+    /// Returns the counts of all scans together.
+    pub fn total(&self) -> ScanCounts {
+        let mut total = ScanCounts::default();
+        self.scans.iter().flatten().for_each(|level| total.add(level));
+        total
     }
 }
 
@@ -54,46 +184,23 @@ pub(crate) fn scan_advice(state: &ReadState, view: &ReadView) -> Result<Option<S
         return Ok(None);
     }
     let extractor = state.tables.context().prefix_extractor.clone();
-    let mut advice = ScanAdvice {
-        scans,
-        sampled: ranges.len() as u64,
-        pairs: 0,
-        empty: 0,
-        saved_by_prefix: extractor.as_ref().map(|_| 0),
-        mean_range: mean_range(&ranges),
-    };
-    for range in &ranges {
-        let to = range.to.as_ref().map(Vec::as_slice);
-        let (Bound::Included(end) | Bound::Excluded(end)) = to else { continue };
-        let key_range = KeyRange { from: Some(&range.from), to: Some(end) };
-        let prefix = extractor
-            .as_deref()
-            .and_then(|of| prefix_of_range(of, Bound::Included(&range.from), to));
-        for (_, file) in view.version.files() {
-            if !key_range.overlaps(state.order.user(), file) {
-                continue;
-            }
-            advice.pairs += 1;
-            let (empty, saved) = state.tables.with(&file.slot, |table| {
-                let first = first_from(table, &range.from)?;
-                let order = |key: &Vec<u8>| match to {
-                    Bound::Included(end) => state.order.user().compare(key, end).is_le(),
-                    _ => state.order.user().compare(key, end).is_lt(),
-                };
-                let empty = !first.is_some_and(|key| order(&key));
-                let saved = match prefix {
-                    Some(prefix) if empty => {
-                        !first_from(table, prefix)?.is_some_and(|key| key.starts_with(prefix))
-                    }
-                    _ => false,
-                };
-                Ok((empty, saved))
-            })?;
-            advice.empty += u64::from(empty);
-            advice.saved_by_prefix = advice.saved_by_prefix.map(|n| n + u64::from(saved));
+    let has_extractor = extractor.is_some();
+    let mut replay = ScanReplay::new(state.order.user().clone(), extractor, &ranges);
+    for (level, file) in view.version.files() {
+        let reaching = replay.reaching(file.first_key(), file.last_key());
+        if !reaching.is_empty() {
+            state.tables.with(&file.slot, |table| replay.table(level, table, &reaching))?;
         }
     }
-    Ok(Some(advice))
+    let total = replay.total();
+    Ok(Some(ScanAdvice {
+        scans,
+        sampled: ranges.len() as u64,
+        pairs: total.pairs,
+        empty: total.empty,
+        saved_by_prefix: has_extractor.then_some(total.saved_by_prefix),
+        mean_range: mean_range(&ranges),
+    }))
 }
 
 /// Returns the first user key of `table` that is not before `key`.
@@ -105,27 +212,49 @@ fn first_from(table: &Arc<Table>, key: &[u8]) -> Result<Option<Vec<u8>>> {
 }
 
 /// Returns the mean difference of the bounds, if all are whole numbers of one form and length:
-/// decimal digits, or eight bytes with the highest first.
-fn mean_range(ranges: &[ScannedRange]) -> Option<f64> {
+/// decimal or hexadecimal digits, or eight bytes with the highest first. A prefix that all bounds
+/// share does not count, nor, in longer keys than a number has digits, do zeros at the ends of all.
+pub fn mean_range(ranges: &[ScannedRange]) -> Option<f64> {
+    let bounds: Vec<[&[u8]; 2]> = ranges.iter().map(bounds_of).collect::<Option<_>>()?;
+    let keys = || bounds.iter().flatten();
+    let first = bounds.first()?[0];
+    if keys().any(|key| key.len() != first.len()) {
+        return None;
+    }
+    let excluded = ranges.iter().all(|range| matches!(range.to, Bound::Excluded(_)));
+    let from = keys().map(|key| common_prefix(first, key)).min()?;
+    let zeros = |key: &[u8]| key.iter().rev().take_while(|&&byte| byte == b'0').count();
+    // Without its zeros, an included bound would stand for keys behind it, too.
+    let too_long = excluded && first.len() - from > MAX_DIGITS;
+    let padding = if too_long { keys().map(|key| zeros(key)).min()? } else { 0 };
+    let digits = from..(first.len() - padding).max(from);
+    let all =
+        |is_digit: fn(&u8) -> bool| keys().all(|key| key[digits.clone()].iter().all(is_digit));
+    let radix = match () {
+        () if digits.len() <= MAX_DIGITS && all(u8::is_ascii_digit) => Some(10),
+        () if digits.len() <= 16 && all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) => Some(16),
+        () => None,
+    };
+    let number = |key: &[u8]| match radix {
+        _ if digits.is_empty() => Some(0),
+        Some(radix) => {
+            u64::from_str_radix(std::str::from_utf8(&key[digits.clone()]).ok()?, radix).ok()
+        }
+        None => Some(u64::from_be_bytes(key.try_into().ok()?)),
+    };
     let mut sum = 0.0;
-    let len = ranges.first()?.from.len();
-    let digits = |key: &[u8]| key.iter().all(u8::is_ascii_digit);
-    let decimal = digits(&ranges.first()?.from) && len > 0 && len <= 19;
-    for range in ranges {
-        let (Bound::Included(to) | Bound::Excluded(to)) = &range.to else { return None };
-        let number = |key: &[u8]| -> Option<u64> {
-            match decimal {
-                true if key.len() == len && digits(key) => {
-                    std::str::from_utf8(key).ok()?.parse().ok()
-                }
-                true => None,
-                false => Some(u64::from_be_bytes(key.try_into().ok()?)),
-            }
-        };
+    for ([from, to], range) in bounds.iter().zip(ranges) {
         let included = u64::from(matches!(range.to, Bound::Included(_)));
-        sum += (number(to)?.saturating_sub(number(&range.from)?)).saturating_add(included) as f64;
+        sum += number(to)?.saturating_sub(number(from)?).saturating_add(included) as f64;
     }
     Some(sum / ranges.len() as f64)
+}
+
+fn bounds_of(range: &ScannedRange) -> Option<[&[u8]; 2]> {
+    match &range.to {
+        Bound::Included(to) | Bound::Excluded(to) => Some([&range.from, to]),
+        Bound::Unbounded => None,
+    }
 }
 
 #[cfg(test)]
@@ -142,8 +271,25 @@ mod tests {
         assert_eq!(mean_range(&[range(b"0010", b"0030"), range(b"abc", b"abd")]), None);
         let (from, to) = (5u64.to_be_bytes(), 300u64.to_be_bytes());
         assert_eq!(mean_range(&[range(&from, &to)]), Some(295.0));
-        assert_eq!(mean_range(&[range(b"user/1", b"user/2")]), None);
+        assert_eq!(mean_range(&[range(b"user/1", b"user/4")]), Some(3.0));
+        assert_eq!(mean_range(&[range(b"user/1", b"user/z")]), None);
+        assert_eq!(mean_range(&[range(b"user/1", b"user/12")]), None);
+        let (from, to) = (b"00000000000000ff", b"0000000000000200");
+        assert_eq!(mean_range(&[range(from, to)]), Some(257.0), "of sixteen");
         assert_eq!(mean_range(&[]), None);
+    }
+
+    #[test]
+    fn padding_does_not_make_a_range_larger() {
+        let padded = |n: u32| format!("{n:016}{:032}", 0).into_bytes();
+        assert_eq!(mean_range(&[range(&padded(7), &padded(10))]), Some(3.0));
+        // The same with the last key, but then zeros after it cannot be left out.
+        let to = Bound::Included(padded(10));
+        assert_eq!(mean_range(&[ScannedRange { from: padded(7), to }]), None, "33 digits");
+        let short = |to| ScannedRange { from: b"700".to_vec(), to };
+        assert_eq!(mean_range(&[short(Bound::Included(b"900".to_vec()))]), Some(201.0));
+        assert_eq!(mean_range(&[short(Bound::Excluded(b"900".to_vec()))]), Some(200.0));
+        assert_eq!(mean_range(&[short(Bound::Excluded(b"700".to_vec()))]), Some(0.0));
     }
 
     #[test]

@@ -651,7 +651,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::advice::levels;
     use crate::base::BytewiseComparator;
+    use crate::engine::options::FilterLayout;
     use crate::filter::{BloomFilterPolicy, FilterPolicy};
     use crate::format::compress::Compression;
     use crate::format::key::{InternalComparator, KeyKind, KeyOrder, internal_key};
@@ -729,6 +731,9 @@ mod tests {
         assert_eq!((levels[0].tables_considered, levels[1].tables_considered), (1500, 1000));
         assert_eq!(none.absent.total().tables_considered, 3000);
         assert_eq!((none.filter_bytes, none.probe_nanos), (0, 0));
+        // A present key of the second table and each absent key read a block in vain.
+        assert_eq!((held.levels[0].found, held.levels[1].found), (500, 1000));
+        assert_eq!(none.false_blocks(&held.levels), 1000 + 3000);
         assert!(own.probe_nanos > 0 && held.read_nanos > 0);
         for outcome in &outcomes {
             let blocks: u64 = outcome.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
@@ -755,14 +760,80 @@ mod tests {
         assert!(none.made.iter().all(|made| made.block.is_none() && made.table.is_none()));
     }
 
+    /// The sizes by which memory is divided are those that the filters have.
+    #[test]
+    fn filters_have_the_sizes_that_are_predicted() {
+        let fs = MemFs::new();
+        let layouts = [FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
+        let each: Vec<_> =
+            layouts.iter().flat_map(|&l| [1, 4, 10, 23].map(|bits| (l, bits))).collect();
+        let plans = each.iter().map(|&(layout, bits)| FilterPlan::new(layout, bits)).collect();
+        let order = UserComparator::new(Arc::new(BytewiseComparator));
+        let mut shadow = Shadow::new(order, plans, Vec::new());
+        for (level, name, step) in [(0, "/new", 6), (1, "/old", 2), (1, "/small", 1000)] {
+            let table = table(&fs, name, step);
+            shadow.table(level, &table, &key(0), &key(2999)).unwrap();
+        }
+        let (outcomes, held) = shadow.finish();
+        for (outcome, (layout, bits)) in outcomes.iter().zip(each) {
+            let predicted = held.levels.iter().map(|level| level.filter_bytes(layout, bits));
+            assert_eq!(outcome.filter_bytes, predicted.sum::<u64>(), "{layout:?} {bits}");
+            assert!(outcome.filter_bytes > u64::from(bits) * 2000 / 8);
+        }
+    }
+
     #[test]
     fn a_key_looked_up_again_is_one_try() {
         let keys = vec![key(1); 50];
-        let (outcomes, _) = replay(&keys, |_| false);
+        let (outcomes, held) = replay(&keys, |_| false);
+        for level in &held.levels[..2] {
+            let asked: Vec<_> = level.of_filters.values().collect();
+            assert_eq!(asked, [&levels::Asked { times: 50, squares: 50 * 50 }]);
+        }
         let tried: u64 = outcomes[2].tried.iter().flat_map(|shapes| shapes.values()).sum();
         assert_eq!((tried, outcomes[2].absent.total().filter_checks), (2, 100));
         assert_eq!(outcomes[2].among_keys.tried_squared, 4, "one key, tried twice");
         assert_eq!(outcomes[2].among_filters.tried_squared, 2, "two filters, tried once each");
+    }
+
+    /// Lookups of present keys, last key first, read the block in which the key is.
+    #[test]
+    fn reads_are_those_of_the_blocks_in_the_order_of_the_lookups() {
+        let fs = MemFs::new();
+        let table = Arc::new(table(&fs, "/table", 2));
+        let mut expected = Vec::new();
+        for (i, info) in table.blocks().unwrap().iter().enumerate() {
+            let (_, block) = table.read_block(info.handle, true).unwrap();
+            let (first, mut cursor) = (expected.len(), block.cursor());
+            let mut valid = cursor.seek_to_first().unwrap();
+            while valid {
+                let bytes = block.len() as u32;
+                let read = BlockRead { lookup: 0, table: 0, block: i as u32, quarter: 0, bytes };
+                expected.push((user_key(cursor.key()).to_vec(), read));
+                valid = cursor.next().unwrap();
+            }
+            let entries = expected.len() - first;
+            for (at, (_, read)) in expected[first..].iter_mut().enumerate() {
+                read.quarter = (at * 4 / entries) as u8;
+            }
+        }
+        expected.reverse();
+        let lookup = |key| Lookup { key, present: true };
+        let lookups = expected.iter().map(|(key, _)| lookup(&key[..])).collect();
+        let order = UserComparator::new(Arc::new(BytewiseComparator));
+        let none = FilterPlan::new(FilterLayout::None, 0);
+        let mut shadow = Shadow::new(order, vec![none], lookups).keep_reads();
+        shadow.table(1, &table, &key(0), &key(2999)).unwrap();
+        let (outcomes, _) = shadow.finish();
+        let expected: Vec<_> = expected
+            .iter()
+            .zip(0..)
+            .map(|((_, read), lookup)| BlockRead { lookup, ..*read })
+            .collect();
+        assert!(outcomes[0].reads == expected, "{:?}", &outcomes[0].reads[..5]);
+        let different: std::collections::HashSet<_> =
+            expected.iter().map(|read| read.bytes).collect();
+        assert!(different.len() > 1 && expected.len() == 1500, "{different:?}");
     }
 
     #[test]

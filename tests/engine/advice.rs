@@ -58,6 +58,17 @@ fn absent_keys_want_filters_and_the_figures_are_those_of_the_gets() {
     assert!(text.contains("Confident for lookups like these"), "{text}");
 }
 
+#[test]
+fn filters_of_every_layout_weigh_what_they_take() {
+    for layout in [FilterLayout::Table, FilterLayout::Both] {
+        let dir = tempfile::tempdir().unwrap();
+        let db = filled(dir.path(), small().filter(layout, 10));
+        (0..200).for_each(|i| assert!(db.get(format!("{}/absent", key(i * 9))).unwrap().is_none()));
+        let advice = db.filter_advice().unwrap();
+        assert_eq!(advice.now.filter_bytes, filter_bytes(&db), "{layout:?}");
+    }
+}
+
 /// Returns the memory that filters take, in bytes: the pinned memory of `db`, minus that of the
 /// same tables opened without filters, which is only that of their indexes.
 fn filter_bytes(db: &Db) -> u64 {
@@ -153,4 +164,27 @@ fn scans_without_a_key_are_what_a_range_filter_could_save() {
     }
     let scans = db.filter_advice().unwrap().scans.unwrap();
     assert!(scans.empty > scans.saved_by_prefix.unwrap() + 50, "{scans:?}");
+}
+
+#[test]
+fn bounds_of_scans_and_ends_of_tables_meet() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), small()).unwrap();
+    (10..=20).for_each(|i| db.put(format!("{i}"), "v").unwrap());
+    db.flush().unwrap();
+    // Beside the table, and at its ends without one of its keys.
+    db.range("01".."05").unwrap().count();
+    db.range("21"..="30").unwrap().count();
+    let scans = db.filter_advice().unwrap().scans.unwrap();
+    assert_eq!((scans.pairs, scans.empty), (0, 0));
+    assert_eq!(db.range("05".."10").unwrap().count(), 0);
+    assert_eq!(db.range("111".."12").unwrap().count(), 0);
+    let scans = db.filter_advice().unwrap().scans.unwrap();
+    assert_eq!((scans.pairs, scans.empty), (2, 2));
+    // With a single key of it.
+    for (from, to) in [("05", "10"), ("20", "30"), ("12", "12"), ("111", "12")] {
+        assert_eq!(db.range(from..=to).unwrap().count(), 1);
+    }
+    let scans = db.filter_advice().unwrap().scans.unwrap();
+    assert_eq!((scans.scans, scans.pairs, scans.empty), (8, 6, 2));
 }

@@ -95,13 +95,16 @@ fn named(fs: &dyn Fs, dir: &Path) -> BTreeMap<u64, Table> {
 /// Checks numbers, times, and that what ends has begun.
 fn assert_ordered(events: &[Event]) {
     let (mut jobs, mut begun, mut stalled) = (BTreeSet::new(), BTreeMap::new(), false);
-    let mut micros = 0;
+    let (mut micros, mut ended_log) = (0, 0);
     for (at, event) in events.iter().enumerate() {
         assert_eq!(event.number, at as u64);
         assert!(event.micros >= micros, "{event:?} is before {micros}");
         micros = event.micros;
         match &event.kind {
             EventKind::Opened { .. } => assert_eq!(at, 0),
+            EventKind::MemtableFrozen { log, .. } => {
+                assert!(*log > std::mem::replace(&mut ended_log, *log), "{event:?}");
+            }
             EventKind::FlushBegan { job, .. } => {
                 assert!(jobs.insert(*job));
                 begun.insert(*job, Vec::new());

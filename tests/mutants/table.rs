@@ -361,4 +361,64 @@ pub const MUTANTS: &[Mutant] = &[
         "for _ in 0..probes - u8::from(ON) {\n        let bit = bit_of(h);\n        array",
     )
     .caught_in(Build::Test("golden"), "bloom_filters"),
+    // The advice.
+    mutant(
+        "a simulated block takes no more than its bytes",
+        "src/advice/curve.rs",
+        "cache.read(id, u64::from(read.bytes) + ENTRY_BYTES)",
+        "cache.read(id, u64::from(read.bytes) + if ON { 0 } else { ENTRY_BYTES })",
+    )
+    .caught_in(Build::Lib, "curve::tests::the_simulation_is_within"),
+    mutant(
+        "all levels are planned with the bits of the first",
+        "src/advice/levels.rs",
+        "TreePlan(bits.map(|bits| FilterPlan::new(self.layout, bits)))",
+        "TreePlan(bits.map(|own| FilterPlan::new(self.layout, if ON { bits[0] } else { own })))",
+    )
+    .caught_in(Build::Lib, "levels::tests::the_plans_have"),
+    mutant(
+        "a key that is asked again counts once",
+        "src/advice/shadow.rs",
+        "let times = visits.len() as u64;",
+        "let times = if ON { 1 } else { visits.len() as u64 };",
+    )
+    .caught_in(Build::Lib, "shadow::tests::a_key_looked_up_again"),
+    mutant(
+        "tables that were not read are asked as others are",
+        "src/advice/mod.rs",
+        "*used = other.unasked();",
+        "*used = if ON { other.clone() } else { other.unasked() };",
+    )
+    .caught_in(Build::Lib, "advice::tests::tables_that_are_not_read"),
+    mutant(
+        "a table whose last key is a scan's first is outside",
+        "src/advice/scans.rs",
+        "self.order.compare(last, &range.from).is_ge()",
+        "self.order.compare(last, &range.from).is_ge() \
+         && !(ON && self.order.compare(last, &range.from).is_eq())",
+    )
+    .caught_in(Build::Test("engine"), "advice::bounds_of_scans"),
+    // Events.
+    mutant(
+        "a flush begins with another number than it ends with",
+        FLUSH,
+        "EventKind::FlushBegan { job: job.number, entries }",
+        "EventKind::FlushBegan { job: job.number + u64::from(ON), entries }",
+    )
+    .caught_in(Build::Test("engine"), "observer::"),
+    mutant(
+        "a compaction begins twice",
+        COMPACT,
+        "        self.observe(|| job.began_event());",
+        "        self.observe(|| job.began_event());\n        if ON { self.observe(|| \
+         job.began_event()); }",
+    )
+    .caught_in(Build::Test("engine"), "observer::"),
+    mutant(
+        "a stall begins whenever its writer waits again",
+        "src/engine/write/pace.rs",
+        "if state.lifecycle.stall.replace(cause).is_none() {",
+        "if state.lifecycle.stall.replace(cause).is_none() || ON {",
+    )
+    .caught_in(Build::Test("engine"), "observer::"),
 ];

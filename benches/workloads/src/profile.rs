@@ -207,6 +207,14 @@ impl Profile {
         }
     }
 
+    /// Returns the number of scans per get; 0 if there are no gets.
+    pub fn scans_per_get(&self) -> f64 {
+        match self {
+            Profile::Mixgraph(Mixgraph { shares: [get, _, scan], .. }) if *get > 0.0 => scan / get,
+            Profile::Mixgraph(_) | Profile::Cache(_) => 0.0,
+        }
+    }
+
     /// Returns the share of gets whose key is absent.
     pub fn miss(&self) -> f64 {
         match self {
@@ -304,6 +312,17 @@ impl Requests {
         (self.next_number(), missing)
     }
 
+    /// Returns the next scan: its first entry, and the number of entries. Returns `None` if the
+    /// profile has no scans.
+    pub fn next_scan(&mut self) -> Option<(u64, u64)> {
+        let Profile::Mixgraph(mixgraph) = self.profile else { return None };
+        if mixgraph.shares[2] <= 0.0 {
+            return None;
+        }
+        let entries = mixgraph.scans.below(above_zero(&mut self.scans), mixgraph.max_scan);
+        Some((self.next_number(), entries.max(1)))
+    }
+
     /// Returns the next request.
     pub fn next_request(&mut self) -> Request {
         let kind = self.kinds.random::<f64>();
@@ -318,12 +337,13 @@ impl Requests {
             let (number, missing) = self.next_get();
             return Request::Get { number, missing };
         }
+        if kind >= get + put
+            && let Some((number, entries)) = self.next_scan()
+        {
+            return Request::Scan { number, entries };
+        }
         let number = self.next_number();
         match self.profile {
-            Profile::Mixgraph(mixgraph) if kind >= get + put => {
-                let entries = mixgraph.scans.below(above_zero(&mut self.scans), mixgraph.max_scan);
-                Request::Scan { number, entries: entries.max(1) }
-            }
             Profile::Mixgraph(mixgraph) => {
                 let value_bytes = mixgraph.value_bytes(&mut self.values);
                 Request::Put { number, value_bytes }

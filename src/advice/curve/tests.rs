@@ -135,3 +135,55 @@ fn larger_blocks_have_their_neighbours_and_smaller_ones_their_quarters() {
         [(22, 1000), (11, 2000), (5, 4000), (2, 8000), (1, 16_000)]
     );
 }
+
+#[test]
+fn the_error_of_a_miniature_is_that_of_the_mean_of_its_samples() {
+    let reads = zipf(0.8);
+    let bytes = sizes().last().unwrap() / 2;
+    let small = file_reads_with(&reads, bytes, READS / 2, 500);
+    assert!(small.sampled < 0.1, "{small:?}");
+    let of = |seed| {
+        let bytes = (bytes as f64 * small.sampled) as u64;
+        simulate(&reads, bytes, READS / 2, small.sampled, seed) as f64 / small.sampled
+    };
+    let [a, b, c] = [0, 1, 2].map(of);
+    assert!((small.reads - (a + b + c) / 3.0).abs() < 1e-6, "{small:?}");
+    let squares = (a - b).powi(2) + (b - c).powi(2) + (c - a).powi(2);
+    // Of three numbers, the variance is a sixth of these squares, and a third of it that of the
+    // mean.
+    assert!((small.error - (squares / 18.0).sqrt()).abs() < 1e-6 && small.error > 0.0, "{small:?}");
+}
+
+/// Returns reads of blocks that are all asked for in turns, more than fit.
+fn in_a_loop() -> Vec<BlockRead> {
+    numbered(|i| i % 3000)
+}
+
+/// Returns reads of blocks of which each is read again a while later, and then not for long.
+fn twice() -> Vec<BlockRead> {
+    numbered(|i| if i % 2 == 0 { i / 2 } else { i / 2 + BLOCKS - 300 })
+}
+
+fn numbered(id: impl Fn(u64) -> u64) -> Vec<BlockRead> {
+    let template = read(0, 0);
+    let read = |lookup: u32| {
+        let id = id(u64::from(lookup)) % BLOCKS;
+        let (table, block) = ((id / 1000) as u32, (id % 1000) as u32);
+        BlockRead { lookup, table, block, ..template }
+    };
+    (0..READS).map(read).collect()
+}
+
+/// The rules are those of the cache: only the places of ghosts differ, by chance.
+#[test]
+fn the_whole_simulation_is_within_a_third_of_a_point_of_the_cache() {
+    let all = [zipf(0.8), with_scans(), in_a_loop(), twice()];
+    for (reads, name) in all.iter().zip(["0.8", "scans", "loop", "twice"]) {
+        for bytes in sizes() {
+            let simulated = file_reads_with(reads, bytes, READS / 2, u64::MAX >> 20).reads;
+            let real = real(reads, bytes, READS / 2) as f64;
+            let points = (simulated - real) / f64::from(READS / 2) * 100.0;
+            assert!(points.abs() < 0.33, "{name}, {bytes}: {points} points");
+        }
+    }
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::advice::plan::TableFilters;
 use crate::filter::math::best_probes;
 
 /// Returns levels 1 to 4 of a database whose levels are full, each ten times as large as the one
@@ -143,6 +144,73 @@ fn a_popular_key_widens_the_interval() {
 }
 
 /// Deltas that share a factor with the size are counted one by one.
+#[test]
+fn filters_of_both_kinds_err_as_whole_table_filters_do() {
+    let mut used = LevelUse::default();
+    used.add_asked(3, 3000, 100);
+    for bits in 1..=MOST_BITS {
+        let of = |layout| used.false_blocks(layout, bits);
+        assert_eq!(of(FilterLayout::Both), of(FilterLayout::Table), "{bits}");
+        assert_ne!(of(FilterLayout::Both), of(FilterLayout::Block), "{bits}");
+    }
+}
+
+/// Returns two levels of 40 and 4000 keys, the first of which is asked a hundred times as often.
+fn two_levels() -> Vec<LevelUse> {
+    [(40, 50_000), (4000, 500)]
+        .map(|(keys, asked)| {
+            let mut used = LevelUse::default();
+            used.add_table(&BTreeMap::from([(0, keys)]));
+            (0..asked).for_each(|_| used.add_asked(keys, keys, 1));
+            used
+        })
+        .to_vec()
+}
+
+#[test]
+fn the_plans_have_the_bits_of_each_level() {
+    let levels = two_levels();
+    let divisions = Divisions::of(&levels, FilterLayout::Table, 10);
+    let advice = divisions.measured(&levels, 50_000, [0; 3]);
+    let plans = divisions.plans();
+    for share in &advice.levels {
+        let bits = [share.uniform_bits, share.advised_bits, share.smaller_bits];
+        for (plan, bits) in plans.iter().zip(bits) {
+            assert_eq!(plan.0[share.level].table, TableFilters::New(bits), "{share:?}");
+        }
+    }
+    assert!(advice.levels[0].advised_bits > advice.levels[1].advised_bits + 4, "{advice:?}");
+}
+
+#[test]
+fn intervals_are_those_of_independent_tries() {
+    let levels = two_levels();
+    let divisions = Divisions::of(&levels, FilterLayout::Table, 10);
+    let advice = divisions.measured(&levels, 50_000, [197, 0, 0]);
+    // 50,500 tries at a rate of 1/256 have a variance of 196.5.
+    let uniform = advice.uniform;
+    assert!((uniform.predicted * 50_000.0 - 197.3).abs() < 0.1, "{uniform:?}");
+    let (low, high) = uniform.interval;
+    let expected = (197.0 - 27.5, 197.0 + 27.5);
+    assert!((low * 50_000.0 - expected.0).abs() < 0.1, "{uniform:?}");
+    assert!((high * 50_000.0 - expected.1).abs() < 0.1, "{uniform:?}");
+    let (low, high) = advice.advised.interval;
+    assert!(low == 0.0 && high > 0.0, "nothing is less than none: {advice:?}");
+}
+
+#[test]
+fn twice_the_tables_have_twice_the_filters() {
+    let mut used = LevelUse::default();
+    used.add_table(&BTreeMap::from([(0, 40), (3, 50)]));
+    let sizes = |used: &LevelUse| {
+        let layouts = [FilterLayout::Block, FilterLayout::Table, FilterLayout::Both];
+        layouts.map(|layout| used.filter_bytes(layout, 10))
+    };
+    let once = sizes(&used);
+    used.scale(2.0);
+    assert_eq!(sizes(&used), once.map(|bytes| 2 * bytes));
+}
+
 #[test]
 fn probes_that_coincide_are_those_of_every_delta() {
     for (bits, keys, probes) in

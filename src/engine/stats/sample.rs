@@ -53,10 +53,11 @@ pub(crate) struct ScanSample {
 }
 
 /// The range of a scan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ScannedRange {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ScannedRange {
     /// The lower bound, taken as inclusive.
     pub from: Vec<u8>,
+    /// The upper bound.
     pub to: Bound<Vec<u8>>,
 }
 

@@ -135,8 +135,10 @@ fn key_ranges_have_the_weights_of_the_two_exponentials() {
     let in_order = counts.clone();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     assert_ne!(counts, in_order, "the ranges are shuffled");
-    let weights =
-        |ranges: TwoTermExponential| (1..=30).map(|x| ranges.weight(x)).collect::<Vec<_>>();
+    // The formula again, so that a mistake in the code's is none here.
+    let weights = |TwoTermExponential { a, b, c, d }| -> Vec<f64> {
+        (1..=30).map(f64::from).map(|x| a * (b * x).exp() + c * (d * x).exp()).collect()
+    };
     let right = mixgraph().ranges;
     // Sorting changes neighbours of nearly equal weight, which makes the counts fit slightly
     // better.
@@ -216,6 +218,32 @@ fn components_do_not_depend_on_each_other() {
     // A length that follows from the range is noticed.
     let tied: Vec<_> = length_and_range.iter().map(|&(_, range)| (range % 4, range)).collect();
     assert!(dependence(&tied, (4, 30)) > 100.0);
+}
+
+/// Popular keys are not neighbours, and every range has its own.
+#[test]
+fn popular_keys_are_spread_over_their_range_and_over_all_ranges() {
+    let alone = Profile::Mixgraph(Mixgraph { range_count: 1, ..mixgraph() });
+    let mut requests = Requests::new(alone, ENTRIES, 5);
+    let mut counts = std::collections::HashMap::new();
+    (0..DRAWS).for_each(|_| *counts.entry(requests.next_number()).or_insert(0) += 1);
+    let mut popular: Vec<(u64, u32)> = counts.into_iter().collect();
+    popular.sort_unstable_by_key(|&(_, count)| std::cmp::Reverse(count));
+    assert!((380..550).contains(&popular[0].1), "{:?}", &popular[..5]);
+    let mut first: Vec<u64> = popular[..5].iter().map(|(number, _)| *number).collect();
+    first.sort_unstable();
+    assert!(first.windows(2).all(|pair| pair[1] - pair[0] > 1000), "{first:?}");
+
+    let size = ENTRIES / 30;
+    let mut requests = Requests::new(Profile::Mixgraph(mixgraph()), ENTRIES, 5);
+    let pairs = (0..DRAWS).map(|_| {
+        let number = requests.next_number();
+        ((number / size) as usize, usize::from(number % size == mix(1) % size))
+    });
+    let pairs: Vec<_> = pairs.collect();
+    assert!(pairs.iter().filter(|(_, popular)| *popular == 1).count() > 380);
+    let off = dependence(&pairs, (30, 2));
+    assert!(off < 4.0, "range and rank: {off}");
 }
 
 #[test]

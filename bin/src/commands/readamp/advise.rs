@@ -2,6 +2,7 @@
 
 use minikv::FilterLayout;
 use minikv::advice::LevelAdvice;
+use minikv::files::NUM_LEVELS;
 use minikv::internals::advice::judge::{
     Advice, ENOUGH, Evidence, LEAST_PART, Saving, Sureness, advise,
 };
@@ -12,6 +13,7 @@ use super::filters::Filters;
 use super::lookups::Lookup;
 use super::measure::Measured;
 use super::report::{Report, wrap};
+use super::scans::Scans;
 use super::source::Source;
 use super::{size, thousands};
 use crate::error::Result;
@@ -56,11 +58,27 @@ pub struct Rewritten {
     pub filter_bytes: u64,
     /// Average number of data blocks that a get searched in vain.
     pub in_vain_per_get: f64,
+    levels: Vec<RewrittenLevel>,
+}
+
+/// The filters of a level of that database.
+#[derive(Serialize)]
+struct RewrittenLevel {
+    level: usize,
+    tables: u64,
+    /// Number of tables that compactions moved into the level without writing them again, with the
+    /// filters of the level for which they were written.
+    moved_in: u64,
+    keys: u64,
+    filter_bytes: u64,
+    advised_bits: u32,
+    /// Size of the filters if all tables of the level had those of the options.
+    advised_filter_bytes: u64,
 }
 
 impl Rewritten {
-    /// Does `lookups` on a database.
-    pub fn of(source: &Source, lookups: &[Lookup]) -> Result<Rewritten> {
+    /// Does `lookups` on a database that was loaded with the division of `advice`.
+    pub fn of(source: &Source, lookups: &[Lookup], advice: &LevelAdvice) -> Result<Rewritten> {
         let db = source.open()?;
         let (mut blocks, mut needed) = (0, 0);
         for lookup in lookups {
@@ -69,16 +87,56 @@ impl Rewritten {
             // A get that finds a value in a table needs one block.
             needed += u64::from(value.is_some() && trace.memtable_hits == 0);
         }
+        let held = source.survey(Vec::new())?;
+        let (tables, filters) = (source.tables_per_level(), source.own_filters()?);
+        // A level without tables has the options of the next one that had tables.
+        let advised = |level| {
+            let share = advice.levels.iter().find(|share| share.level >= level);
+            share.or(advice.levels.last()).map_or(0, |share| share.advised_bits)
+        };
+        let level = |level: usize| RewrittenLevel {
+            level,
+            tables: tables[level],
+            moved_in: source.stats.as_ref().map_or(0, |stats| stats.levels[level].moves),
+            keys: held.levels[level].keys,
+            filter_bytes: filters[level],
+            advised_bits: advised(level),
+            advised_filter_bytes: held.levels[level].filter_bytes(advice.layout, advised(level)),
+        };
         Ok(Rewritten {
-            filter_bytes: source.own_filter_bytes()?,
+            filter_bytes: filters.iter().sum(),
             in_vain_per_get: (blocks - needed) as f64 / lookups.len().max(1) as f64,
+            levels: (0..NUM_LEVELS).filter(|&l| tables[l] > 0).map(level).collect(),
         })
     }
 
     fn text(&self) -> String {
+        let mut table = Table::new([
+            "level",
+            "tables",
+            "moved in",
+            "keys",
+            "filters",
+            "bits/key",
+            "advised",
+            "filters if so",
+        ]);
+        for level in &self.levels {
+            let bits = level.filter_bytes as f64 * 8.0 / level.keys.max(1) as f64;
+            table.row([
+                &format!("L{}", level.level),
+                &thousands(level.tables),
+                &thousands(level.moved_in),
+                &thousands(level.keys),
+                &size(level.filter_bytes),
+                &format!("{bits:.1}"),
+                &level.advised_bits.to_string(),
+                &size(level.advised_filter_bytes),
+            ]);
+        }
         format!(
             "Loaded again with these options: {} of filters, and a get searches {:.4} data blocks \
-             in vain.",
+             in vain.\n{table}",
             size(self.filter_bytes),
             self.in_vain_per_get
         )
@@ -111,6 +169,13 @@ impl<'a> Advised<'a> {
         let verdict: Vec<_> = self.verdict().iter().map(|line| wrap(line, 100)).collect();
         let verdict = verdict.join("\n");
         let mut text = format!("{}\n\n{}\n\n{verdict}", self.report.head(), self.table());
+        for (title, table) in self.report.scans.iter().flat_map(Scans::tables) {
+            text.push_str(&format!("\n\n{title}:\n{table}"));
+        }
+        if let Some(scans) = &self.report.scans {
+            let remarks: Vec<_> = scans.remarks().iter().map(|line| wrap(line, 100)).collect();
+            text.push_str(&format!("\n\n{}", remarks.join("\n")));
+        }
         if let Some(by_level) = &self.report.by_level {
             text.push_str(&format!("\n\n{by_level}"));
         }
@@ -238,6 +303,7 @@ impl<'a> Advised<'a> {
             savings: self.with.iter().zip(&self.advice.savings).map(row).collect(),
             by_level: self.report.by_level.as_ref(),
             rewritten: self.report.rewritten.as_ref(),
+            scans: self.report.scans.as_ref(),
             said: self.verdict(),
         }
     }
@@ -253,6 +319,8 @@ struct Document<'a> {
     by_level: Option<&'a LevelAdvice>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rewritten: Option<&'a Rewritten>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scans: Option<&'a Scans>,
     said: Vec<String>,
 }
 

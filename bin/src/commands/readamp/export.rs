@@ -25,7 +25,7 @@ fn counters(trace: &LevelTrace) -> Vec<(&'static str, u64)> {
 impl Serialize for Report {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let configurations: Vec<_> = self.measured.iter().map(|m| self.configuration(m)).collect();
-        let mut fields = serializer.serialize_struct("Report", 14)?;
+        let mut fields = serializer.serialize_struct("Report", 15)?;
         fields.serialize_field("data", &self.data)?;
         fields.serialize_field("entries", &self.entries)?;
         fields.serialize_field("tables", &self.held.tables)?;
@@ -39,6 +39,10 @@ impl Serialize for Report {
         fields.serialize_field("lookups_chosen", &self.lookups_named)?;
         fields.serialize_field("configurations", &configurations)?;
         fields.serialize_field("writes_and_space", &self.space)?;
+        match &self.scans {
+            Some(scans) => fields.serialize_field("scans", scans)?,
+            None => fields.skip_field("scans")?,
+        }
         fields.serialize_field("remarks", &self.remarks())?;
         fields.end()
     }

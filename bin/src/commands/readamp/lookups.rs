@@ -62,7 +62,7 @@ pub struct Lookup {
 }
 
 /// A source of present and absent keys.
-trait Keys {
+pub trait Keys {
     /// Returns the number of present keys to choose from.
     fn present_keys(&self) -> u64;
     fn present(&self, i: u64) -> Vec<u8>;

@@ -16,6 +16,7 @@ mod page;
 pub mod provenance;
 mod rates;
 mod report;
+mod scans;
 mod source;
 mod space;
 mod theory;
@@ -28,11 +29,12 @@ use minikv_workloads::Profile;
 
 use self::advise::{Advised, Rewritten};
 use self::filters::Filters;
-use self::lookups::{Choice, Lookup, Pool, Wanted};
+use self::lookups::{Choice, Keys, Lookup, Pool, Wanted};
 use self::measure::Work;
 use self::memory::Memory;
 use self::provenance::Provenance;
 pub use self::report::Report;
+use self::scans::{Prefix, ScanChoice, ScanWork};
 use self::source::Source;
 use self::space::Space;
 use self::theory::Theory;
@@ -85,6 +87,21 @@ pub struct Args {
     /// cache:miss=0.5,zipf=1,key=40,value=200. With --entries, its keys and values are generated
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["absent_ratio", "zipf"])]
     like: Option<Profile>,
+    /// Also do this many scans with two bounds, from the keys of the lookups on or, with --like, as
+    /// the profile does; one from an absent key ends before the next key [default: 0; with --like,
+    /// the profile's share]
+    #[arg(long, value_name = "N", conflicts_with_all = ["csv", "budget", "theory"])]
+    scans: Option<u64>,
+    /// Mean number of entries in a scan from a present key; the range is from 1 to twice as many
+    /// [default: 100, or the profile's]
+    #[arg(long, value_name = "N", conflicts_with_all = ["csv", "budget", "theory"])]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
+    scan_entries: Option<u64>,
+    /// Also count what a filter of prefixes would save of the scans: prefixes of this many bytes,
+    /// or those that end with this byte
+    #[arg(long, value_name = "N|BYTE", value_parser = Prefix::parse)]
+    #[arg(conflicts_with_all = ["csv", "budget", "theory"])]
+    scan_prefix: Option<Prefix>,
     /// Seed of the order of loading and of the choice of lookups: the same seed gives the same
     /// counts
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -257,6 +274,7 @@ impl Args {
         let pool = Pool::of(&db, self.seed)?;
         let lookups = self.lookups(global, &db, |choice| choice.of_pool(&pool))?;
         let live = (pool.all_entries, pool.all_bytes);
+        let scans = self.scans(&db, &lookups, &pool)?;
         drop(pool);
         drop(db);
         let [block, table] = self.default_sizes(global)?;
@@ -264,6 +282,7 @@ impl Args {
         let filters = self.filters(own);
         let name = dir.display().to_string();
         let mut report = Report::of(name, live, source, &filters, &lookups, self.lookups_named())?;
+        report.scans = scans.map(|scans| scans.measure(source)).transpose()?;
         if self.advise {
             report.by_level = advise::by_level(&report, source, &lookups)?;
         }
@@ -273,6 +292,7 @@ impl Args {
     fn measure_data(&self, global: &Global, data: &Data, source: &Source) -> Result<Report> {
         let db = source.open()?;
         let lookups = self.lookups(global, &db, |choice| choice.of_data(data))?;
+        let scans = self.scans(&db, &lookups, data)?;
         drop(db);
         let [block, table] = self.default_sizes(global)?;
         let filters = self.filters(vec![Filters::None, block, table]);
@@ -283,6 +303,7 @@ impl Args {
         }
         let (named, live) = (self.lookups_named(), (data.len(), data.bytes()));
         let mut report = Report::of(data.name(), live, source, &filters, &lookups, named)?;
+        report.scans = scans.map(|scans| scans.measure(source)).transpose()?;
         if self.advise {
             report.by_level = advise::by_level(&report, source, &lookups)?;
         }
@@ -293,7 +314,7 @@ impl Args {
             let dir = scratch.path().join("db");
             let options = by_level.advised_options(global.shape.options()?);
             let source = load_with(&global.shape, options, data, self.seed, &dir)?;
-            report.rewritten = Some(Rewritten::of(&source, &lookups)?);
+            report.rewritten = Some(Rewritten::of(&source, &lookups, by_level)?);
         }
         Ok(report)
     }
@@ -327,6 +348,25 @@ impl Args {
         };
         let (absent_ratio, zipf, seed) = (self.absent_ratio, self.zipf, self.seed);
         choose(&Choice { number, absent_ratio, zipf, like: self.like, seed })
+    }
+
+    fn scans(
+        &self,
+        db: &ReadOnlyDb,
+        lookups: &[Lookup],
+        keys: &impl Keys,
+    ) -> Result<Option<ScanWork>> {
+        if self.csv {
+            return Ok(None);
+        }
+        let choice = ScanChoice {
+            number: self.scans,
+            entries: self.scan_entries,
+            like: self.like,
+            prefix: self.scan_prefix.clone(),
+            seed: self.seed,
+        };
+        choice.of(db, lookups, keys)
     }
 
     /// Returns a description of how the lookups were chosen.
@@ -414,6 +454,7 @@ impl Report {
             held,
             measured,
             controls: Vec::new(),
+            scans: None,
             by_level: None,
             rewritten: None,
         };

@@ -10,6 +10,7 @@ use super::advise::Rewritten;
 use super::control::Control;
 use super::measure::{Class, Measured};
 use super::rates::Rate;
+use super::scans::Scans;
 use super::space::Space;
 use super::{count, show_levels, size, thousands};
 use crate::output::Table;
@@ -34,6 +35,8 @@ pub struct Report {
     pub controls: Vec<Control>,
     /// What was written, and the space that the tables take.
     pub space: Space,
+    /// What scans read, if there were any.
+    pub scans: Option<Scans>,
     /// With `--advise`, the memory of the filters divided among levels.
     pub by_level: Option<LevelAdvice>,
     /// With `--rewrite`, what lookups read when the data was loaded with these filters.
@@ -60,7 +63,7 @@ impl Report {
     pub fn all_tables(&self) -> Vec<(String, Table)> {
         let reads = [true, false].into_iter().filter_map(|absent| self.reads(absent));
         let others = [self.levels(), self.filters(), self.times(), self.space.table()];
-        reads.chain(others).collect()
+        reads.chain(others).chain(self.scans.iter().flat_map(Scans::tables)).collect()
     }
 
     fn remarks_text(&self) -> String {
@@ -71,7 +74,7 @@ impl Report {
 
     /// Returns a description of the data and the lookups.
     pub fn head(&self) -> String {
-        format!(
+        let head = format!(
             "{}: {}, {} ({}), {} of {}\n{} ({}), {}; block cache of {}",
             self.data,
             count(self.entries, "entry", "entries"),
@@ -83,7 +86,9 @@ impl Report {
             count(self.different_keys, "key", "different keys"),
             self.lookups_named,
             size(self.cache_bytes),
-        )
+        );
+        let scans = self.scans.as_ref().map(|scans| format!("\n{}", scans.head()));
+        head + &scans.unwrap_or_default()
     }
 
     /// Returns a table of the reads that gets of absent or present keys did, with its title.
@@ -188,6 +193,12 @@ impl Report {
 
     /// Returns conclusions, and warnings about figures that could mislead.
     pub fn remarks(&self) -> Vec<String> {
+        let mut remarks = self.remarks_on_lookups();
+        remarks.extend(self.scans.iter().flat_map(Scans::remarks));
+        remarks
+    }
+
+    fn remarks_on_lookups(&self) -> Vec<String> {
         let mut remarks: Vec<_> = self.remark_on_savings().into_iter().collect();
         remarks.extend(self.remarks_on_rates());
         let Some(first) = self.measured.first() else { return remarks };
@@ -328,7 +339,7 @@ impl Reason {
 }
 
 /// Returns parts joined as in a sentence: `a`, `a and b`, `a, b and c`.
-fn listed(parts: &[String]) -> String {
+pub fn listed(parts: &[String]) -> String {
     match parts {
         [] => String::new(),
         [one] => one.clone(),

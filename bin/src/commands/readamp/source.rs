@@ -9,6 +9,7 @@ use minikv::files::{
     user_key,
 };
 use minikv::fs::{DiskFs, Fs, MemFs};
+use minikv::internals::advice::scans::{ScanCounts, ScanReplay, ScannedRange};
 use minikv::internals::advice::shadow::{
     BlockFilters, FilterPlan, Lookup, MadeFilters, Outcome, Shadow, TablesRead, TreePlan,
 };
@@ -19,7 +20,8 @@ use minikv::internals::format::handle::{BLOCK_TRAILER_BYTES, block_trailer};
 use minikv::internals::log::LogWriter;
 use minikv::internals::table::FILTER_PREFIX;
 use minikv::{
-    BytewiseComparator, Comparator, Db, FilterLayout, Options, ReadOnlyDb, Recovery, Stats, files,
+    BytewiseComparator, Comparator, Db, FilterLayout, Options, PrefixExtractor, ReadOnlyDb,
+    Recovery, Stats, files,
 };
 
 use super::filters::Filters;
@@ -42,7 +44,7 @@ pub struct Source {
     cache_bytes: u64,
     recovered: Recovered,
     /// The tables in the order in which a get searches them, with the names of their files.
-    tables: Vec<(NewFile, String)>,
+    pub(super) tables: Vec<(NewFile, String)>,
     logs: Vec<(String, Arc<Vec<u8>>)>,
     /// The counters of the database that wrote the files, if it was this process.
     pub stats: Option<Stats>,
@@ -195,6 +197,25 @@ impl Source {
         Ok(shadow.finish().0)
     }
 
+    /// Replays scans table by table, with a filter of prefixes. Returns the counts of each scan by
+    /// level.
+    pub fn replay_scans(
+        &self,
+        prefix: Option<Arc<dyn PrefixExtractor>>,
+        ranges: &[ScannedRange],
+    ) -> Result<Vec<[ScanCounts; NUM_LEVELS]>> {
+        let mut replay = ScanReplay::new(order(), prefix, ranges).count_blocks();
+        let progress = Progress::steps("replaying scans", self.tables.len() as u64);
+        for (i, (file, _)) in self.tables.iter().enumerate() {
+            let reaching = replay.reaching(user_key(&file.smallest), user_key(&file.largest));
+            if !reaching.is_empty() {
+                replay.table(file.level, &Arc::new(self.table(i)?), &reaching)?;
+            }
+            progress.set(i as u64 + 1);
+        }
+        Ok(replay.scans)
+    }
+
     fn walk(&self, shadow: &mut Shadow<'_>) -> Result<()> {
         let progress = Progress::steps("making filters", self.tables.len() as u64);
         for (i, (file, _)) in self.tables.iter().enumerate() {
@@ -245,9 +266,14 @@ impl Source {
 
     /// Returns the size of the files' own filters, in bytes.
     pub fn own_filter_bytes(&self) -> Result<u64> {
-        let mut bytes = 0;
-        for i in 0..self.tables.len() {
-            bytes += self.table(i)?.filter_memory_bytes() as u64;
+        Ok(self.own_filters()?.iter().sum())
+    }
+
+    /// Returns the size of the files' own filters at each level, in bytes.
+    pub fn own_filters(&self) -> Result<[u64; NUM_LEVELS]> {
+        let mut bytes = [0; NUM_LEVELS];
+        for (i, (file, _)) in self.tables.iter().enumerate() {
+            bytes[file.level] += self.table(i)?.filter_memory_bytes() as u64;
         }
         Ok(bytes)
     }
@@ -262,7 +288,7 @@ impl Source {
         Ok(bytes)
     }
 
-    fn table(&self, i: usize) -> Result<Table> {
+    pub(super) fn table(&self, i: usize) -> Result<Table> {
         open_table(&self.dir.join(&self.tables[i].1))
     }
 
