@@ -179,7 +179,7 @@ impl<'a> ScanReplay<'a> {
 
 /// Replays the sampled scans of `state` on `view`.
 pub(crate) fn scan_advice(state: &ReadState, view: &ReadView) -> Result<Option<ScanAdvice>> {
-    let (scans, ranges) = state.scans.ranges();
+    let (scans, ranges) = (state.totals.bounded_scans(), state.scans.ranges());
     if ranges.is_empty() {
         return Ok(None);
     }

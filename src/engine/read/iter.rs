@@ -227,7 +227,7 @@ impl IterSource {
         range: (Bound<&[u8]>, Bound<&[u8]>),
         start: &[u8],
     ) -> IterSource {
-        state.scans.scanned(range.0, range.1);
+        state.scans.scanned(range.0, range.1, &state.totals);
         let scan = PrefixScan::new(&state, &options, range.0, range.1, start);
         IterSource { _sweep: Sweep(state.clone()), state, view, seq, options, scan }
     }

@@ -10,9 +10,8 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 
 use crate::base::random::Rng;
-use crate::base::sync::atomic::AtomicU64;
-use crate::base::sync::atomic::Ordering::Relaxed;
 use crate::base::sync::{LockRank, Mutex};
+use crate::engine::stats::totals::ReadTotals;
 use crate::engine::stats::trace::ReadTally;
 
 /// Maximum number of keys kept. More keys make the advice more certain, and its replay slower.
@@ -42,13 +41,9 @@ impl Default for LookupSample {
     }
 }
 
-/// A sample of the scans with two bounds. Thread-safe. A scan is far more expensive than counting
-/// it, so all threads count together.
+/// A sample of the scans with two bounds. Thread-safe.
 #[derive(Debug)]
 pub(crate) struct ScanSample {
-    scans: AtomicU64,
-    /// The number of scans at which the next one is sampled.
-    next: AtomicU64,
     kept: Mutex<Kept>,
 }
 
@@ -63,30 +58,35 @@ pub struct ScannedRange {
 
 impl Default for ScanSample {
     fn default() -> ScanSample {
-        let kept = Mutex::ranked(LockRank::Leaf, Kept::new());
-        ScanSample { scans: AtomicU64::new(0), next: AtomicU64::new(1), kept }
+        ScanSample { kept: Mutex::ranked(LockRank::Leaf, Kept::new()) }
     }
 }
 
 impl ScanSample {
-    /// Counts a scan towards the sample, if it has two bounds.
-    pub(crate) fn scanned(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+    /// Counts a scan, if it has two bounds, in `totals` and towards the sample.
+    pub(crate) fn scanned(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, totals: &ReadTotals) {
         let (Bound::Included(from) | Bound::Excluded(from)) = from else { return };
+        let (Bound::Included(_) | Bound::Excluded(_)) = to else { return };
+        totals.count_bounded_scan(|tally| {
+            if tally.bounded_scans.load() >= tally.next_scan_sample.load() {
+                self.keep(from, to, tally);
+            }
+        });
+    }
+
+    #[cold]
+    fn keep(&self, from: &[u8], to: Bound<&[u8]>, tally: &ReadTally) {
         let (Bound::Included(end) | Bound::Excluded(end)) = to else { return };
-        let number = self.scans.fetch_add(1, Relaxed) + 1;
-        if number < self.next.load(Relaxed) {
-            return;
-        }
         // As in a database, a key is preceded by its length.
         let is_included = matches!(to, Bound::Included(_));
         let len = u32::try_from(from.len()).unwrap_or(u32::MAX);
         let range = [&[u8::from(is_included)][..], &len.to_le_bytes(), from, end].concat();
         let gap = self.kept.lock().keep(&range);
-        self.next.store(number + gap, Relaxed);
+        tally.next_scan_sample.set(tally.bounded_scans.load() + gap);
     }
 
-    /// Returns the number of scans, and the ranges kept, oldest first.
-    pub(crate) fn ranges(&self) -> (u64, Vec<ScannedRange>) {
+    /// Returns the ranges kept, oldest first.
+    pub(crate) fn ranges(&self) -> Vec<ScannedRange> {
         let range = |kept: &[u8]| {
             let (&[is_included, a, b, c, d], keys) = kept.split_first_chunk()?;
             let len = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -94,8 +94,7 @@ impl ScanSample {
             let to = if is_included == 1 { Bound::Included } else { Bound::Excluded };
             Some(ScannedRange { from: from.to_vec(), to: to(end.to_vec()) })
         };
-        let ranges = self.kept.lock().keys.iter().filter_map(|kept| range(kept)).collect();
-        (self.scans.load(Relaxed), ranges)
+        self.kept.lock().keys.iter().filter_map(|kept| range(kept)).collect()
     }
 }
 
@@ -203,23 +202,25 @@ mod tests {
 
     #[test]
     fn scans_with_two_bounds_are_kept_with_them() {
-        let sample = ScanSample::default();
-        sample.scanned(Bound::Included(b"b"), Bound::Excluded(b"cde"));
-        sample.scanned(Bound::Excluded(b""), Bound::Included(b""));
-        sample.scanned(Bound::Included(b"b"), Bound::Unbounded);
-        sample.scanned(Bound::Unbounded, Bound::Included(b"b"));
+        let (sample, totals) = (ScanSample::default(), ReadTotals::default());
+        type Key<'a> = Bound<&'a [u8]>;
+        let scanned = |from: Key<'_>, to: Key<'_>| sample.scanned(from, to, &totals);
+        scanned(Bound::Included(b"b"), Bound::Excluded(b"cde"));
+        scanned(Bound::Excluded(b""), Bound::Included(b""));
+        scanned(Bound::Included(b"b"), Bound::Unbounded);
+        scanned(Bound::Unbounded, Bound::Included(b"b"));
         let range = |from: &[u8], to| ScannedRange { from: from.to_vec(), to };
         let expected = vec![
             range(b"b", Bound::Excluded(b"cde".to_vec())),
             range(b"", Bound::Included(Vec::new())),
         ];
-        assert_eq!(sample.ranges(), (2, expected));
+        assert_eq!((totals.bounded_scans(), sample.ranges()), (2, expected));
         for i in 0..100_000u32 {
-            sample.scanned(Bound::Included(&i.to_be_bytes()), Bound::Excluded(b"z"));
+            scanned(Bound::Included(&i.to_be_bytes()), Bound::Excluded(b"z"));
         }
-        let (scans, ranges) = sample.ranges();
-        assert_eq!(scans, 100_002);
-        assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&ranges.len()), "{}", ranges.len());
+        let kept = sample.ranges().len();
+        assert_eq!(totals.bounded_scans(), 100_002);
+        assert!((MAX_KEYS / 2 - 300..=MAX_KEYS).contains(&kept), "{kept}");
     }
 
     /// When two keys alternate, neither may be sampled much more often than the other.

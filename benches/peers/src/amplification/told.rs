@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use minikv_workloads::Result;
-use serde_json::Value;
 
 use super::Level;
 
@@ -52,16 +51,16 @@ pub fn leveldb_written(text: &str) -> Result<Written> {
     Ok(written)
 }
 
-#[cfg(any(feature = "rocksdb", test))]
 /// Reads the events in RocksDB's `LOG`. A compaction tells its level and the size of its tables
 /// when it has finished. Other jobs that create tables are flushes.
+#[cfg(any(feature = "rocksdb", test))]
 pub fn rocksdb_written(text: &str) -> Result<Written> {
     let mut written = Written::new();
     let mut compactions = Vec::new();
     let mut created = Vec::new();
     for line in text.lines() {
         let Some((_, event)) = line.split_once("EVENT_LOG_v1 ") else { continue };
-        let event: Value = serde_json::from_str(event)?;
+        let event: serde_json::Value = serde_json::from_str(event)?;
         let number = |name: &str| {
             event[name].as_u64().ok_or_else(|| format!("an event without {name}: {event}"))
         };
