@@ -108,7 +108,7 @@ impl ScanChoice {
 }
 
 /// Returns the range from `key` up to the entry that follows `entries` entries. A range that would
-/// go beyond the last key ends at it.
+/// go beyond the last key ends before it.
 fn bounded(db: &ReadOnlyDb, key: Vec<u8>, entries: u64) -> Result<ScannedRange> {
     let mut cursor = db.cursor()?;
     let mut valid = cursor.seek(&key)?;
