@@ -13,6 +13,7 @@ pub mod advice {
         pub use crate::advice::judge::*;
     }
     pub mod scans {
+        pub use crate::advice::grafite::*;
         pub use crate::advice::scans::*;
         pub use crate::engine::stats::sample::ScannedRange;
     }

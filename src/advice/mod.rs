@@ -25,6 +25,7 @@ use crate::table::reader::BlockReadOptions;
 
 #[cfg(any(test, feature = "internals"))]
 pub(crate) mod curve;
+pub(crate) mod grafite;
 pub(crate) mod judge;
 pub(crate) mod levels;
 pub(crate) mod plan;

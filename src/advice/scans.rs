@@ -4,8 +4,8 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::advice::grafite::{grafite_bound, mean_range};
 use crate::base::Result;
-use crate::base::prefix::common_prefix;
 use crate::engine::read::view::{ReadState, ReadView};
 use crate::engine::stats::sample::ScannedRange;
 use crate::filter::prefix::{PrefixExtractor, prefix_of_range};
@@ -46,15 +46,6 @@ impl ScanAdvice {
     pub fn grafite_bound(&self, bits_per_key: f64) -> Option<f64> {
         Some(grafite_bound(self.mean_range?, bits_per_key))
     }
-}
-
-/// Number of decimal digits that 64 bits always hold.
-const MAX_DIGITS: usize = 19;
-
-/// Returns the upper bound of the false-positive rate of a Grafite filter for ranges of `keys`
-/// keys.
-pub fn grafite_bound(keys: f64, bits_per_key: f64) -> f64 {
-    (keys / (bits_per_key - 2.0).exp2()).min(1.0)
 }
 
 /// Counts of the pairs of a scan and a table whose range of keys overlaps the scan's.
@@ -108,8 +99,8 @@ impl<'a> ScanReplay<'a> {
         ScanReplay { order, extractor, ranges, counts_blocks: false, scans }
     }
 
-    #[cfg(any(test, feature = "internals"))]
     /// Makes the replay count data blocks, for which it reads each range to its end.
+    #[cfg(any(test, feature = "internals"))]
     #[must_use]
     pub fn count_blocks(mut self) -> Self {
         self.counts_blocks = true;
@@ -211,86 +202,9 @@ fn first_from(table: &Arc<Table>, key: &[u8]) -> Result<Option<Vec<u8>>> {
     Ok(found.then(|| user_key(cursor.key()).to_vec()))
 }
 
-/// Returns the mean difference of the bounds, if all are whole numbers of one form and length:
-/// decimal or hexadecimal digits, or eight bytes with the highest first. A prefix that all bounds
-/// share does not count, nor, in longer keys than a number has digits, do zeros at the ends of all.
-pub fn mean_range(ranges: &[ScannedRange]) -> Option<f64> {
-    let bounds: Vec<[&[u8]; 2]> = ranges.iter().map(bounds_of).collect::<Option<_>>()?;
-    let keys = || bounds.iter().flatten();
-    let first = bounds.first()?[0];
-    if keys().any(|key| key.len() != first.len()) {
-        return None;
-    }
-    let excluded = ranges.iter().all(|range| matches!(range.to, Bound::Excluded(_)));
-    let from = keys().map(|key| common_prefix(first, key)).min()?;
-    let zeros = |key: &[u8]| key.iter().rev().take_while(|&&byte| byte == b'0').count();
-    // Without its zeros, an included bound would stand for keys behind it, too.
-    let too_long = excluded && first.len() - from > MAX_DIGITS;
-    let padding = if too_long { keys().map(|key| zeros(key)).min()? } else { 0 };
-    let digits = from..(first.len() - padding).max(from);
-    let all =
-        |is_digit: fn(&u8) -> bool| keys().all(|key| key[digits.clone()].iter().all(is_digit));
-    let radix = match () {
-        () if digits.len() <= MAX_DIGITS && all(u8::is_ascii_digit) => Some(10),
-        () if digits.len() <= 16 && all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) => Some(16),
-        () => None,
-    };
-    let number = |key: &[u8]| match radix {
-        _ if digits.is_empty() => Some(0),
-        Some(radix) => {
-            u64::from_str_radix(std::str::from_utf8(&key[digits.clone()]).ok()?, radix).ok()
-        }
-        None => Some(u64::from_be_bytes(key.try_into().ok()?)),
-    };
-    let mut sum = 0.0;
-    for ([from, to], range) in bounds.iter().zip(ranges) {
-        let included = u64::from(matches!(range.to, Bound::Included(_)));
-        sum += number(to)?.saturating_sub(number(from)?).saturating_add(included) as f64;
-    }
-    Some(sum / ranges.len() as f64)
-}
-
-fn bounds_of(range: &ScannedRange) -> Option<[&[u8]; 2]> {
-    match &range.to {
-        Bound::Included(to) | Bound::Excluded(to) => Some([&range.from, to]),
-        Bound::Unbounded => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn range(from: &[u8], to: &[u8]) -> ScannedRange {
-        ScannedRange { from: from.to_vec(), to: Bound::Excluded(to.to_vec()) }
-    }
-
-    #[test]
-    fn only_bounds_that_are_numbers_have_a_distance() {
-        assert_eq!(mean_range(&[range(b"0010", b"0030"), range(b"0000", b"0100")]), Some(60.0));
-        assert_eq!(mean_range(&[range(b"0010", b"0030"), range(b"abc", b"abd")]), None);
-        let (from, to) = (5u64.to_be_bytes(), 300u64.to_be_bytes());
-        assert_eq!(mean_range(&[range(&from, &to)]), Some(295.0));
-        assert_eq!(mean_range(&[range(b"user/1", b"user/4")]), Some(3.0));
-        assert_eq!(mean_range(&[range(b"user/1", b"user/z")]), None);
-        assert_eq!(mean_range(&[range(b"user/1", b"user/12")]), None);
-        let (from, to) = (b"00000000000000ff", b"0000000000000200");
-        assert_eq!(mean_range(&[range(from, to)]), Some(257.0), "of sixteen");
-        assert_eq!(mean_range(&[]), None);
-    }
-
-    #[test]
-    fn padding_does_not_make_a_range_larger() {
-        let padded = |n: u32| format!("{n:016}{:032}", 0).into_bytes();
-        assert_eq!(mean_range(&[range(&padded(7), &padded(10))]), Some(3.0));
-        // The same with the last key, but then zeros after it cannot be left out.
-        let to = Bound::Included(padded(10));
-        assert_eq!(mean_range(&[ScannedRange { from: padded(7), to }]), None, "33 digits");
-        let short = |to| ScannedRange { from: b"700".to_vec(), to };
-        assert_eq!(mean_range(&[short(Bound::Included(b"900".to_vec()))]), Some(201.0));
-        assert_eq!(mean_range(&[short(Bound::Excluded(b"900".to_vec()))]), Some(200.0));
-        assert_eq!(mean_range(&[short(Bound::Excluded(b"700".to_vec()))]), Some(0.0));
-    }
 
     #[test]
     fn grafites_bound_halves_with_each_bit() {

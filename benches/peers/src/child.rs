@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 use std::str::FromStr;
 
 use minikv_workloads::{Outcome, Result, Runner, Settings, fill_log};
@@ -49,6 +50,23 @@ impl Task {
             Task::Amplification => "amplification",
         }
     }
+}
+
+/// Returns the command of the process that does `task` for `engine` in `dir`, with the sizes of
+/// `args`.
+pub fn command(args: &Args, task: Task, engine: Engine, dir: &Path) -> Result<Command> {
+    let plan = args.plan();
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["--child", task.name(), "--engines", engine.name()])
+        .args(["--entries", &plan.entries.to_string()])
+        .args(["--most-operations", &plan.most_operations.to_string()])
+        .args(["--value-bytes", &plan.value_bytes.to_string()])
+        .args(["--write-buffer-mib", &args.write_buffer_mib().to_string()])
+        .args(["--cache-mib", &args.cache_mib.to_string()])
+        .arg("--child-dir")
+        .arg(dir);
+    Ok(command)
 }
 
 /// A line of a child's output.

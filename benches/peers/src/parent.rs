@@ -10,7 +10,7 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 
 use crate::args::Args;
-use crate::child::{Line, Task};
+use crate::child::{self, Line, Task};
 use crate::engines::Engine;
 use crate::report::Report;
 
@@ -117,17 +117,8 @@ fn one(
         _ => &[Task::Run],
     };
     for &task in tasks {
-        let plan = args.plan();
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["--child", task.name(), "--engines", engine.name()])
+        let mut child = child::command(args, task, engine, dir)?
             .args(["--workloads", &names(workloads)])
-            .args(["--entries", &plan.entries.to_string()])
-            .args(["--most-operations", &plan.most_operations.to_string()])
-            .args(["--value-bytes", &plan.value_bytes.to_string()])
-            .args(["--write-buffer-mib", &args.write_buffer_mib().to_string()])
-            .args(["--cache-mib", &args.cache_mib.to_string()])
-            .arg("--child-dir")
-            .arg(dir)
             .stdout(Stdio::piped())
             .spawn()?;
         let stdout = child.stdout.take().expect("a pipe");

@@ -21,12 +21,13 @@ mod table;
 mod told;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use minikv_workloads::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Args;
+use crate::child::{self, Task};
 use crate::engines::Engine;
 use crate::parent::settle;
 
@@ -156,18 +157,10 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn one(args: &Args, case: Case, dir: &Path) -> Result<Measured> {
-    let plan = args.plan();
-    let mut child = Command::new(std::env::current_exe()?);
+    let mut child = child::command(args, Task::Amplification, case.engine, dir)?;
     child
-        .args(["--amplification", "--child", "amplification", "--engines", case.engine.name()])
-        .args(["--entries", &plan.entries.to_string()])
-        .args(["--most-operations", &plan.most_operations.to_string()])
-        .args(["--value-bytes", &plan.value_bytes.to_string()])
-        .args(["--write-buffer-mib", &args.write_buffer_mib().to_string()])
-        .args(["--cache-mib", &args.cache_mib.to_string()])
+        .arg("--amplification")
         .args((!case.filters).then_some("--child-without-filters"))
-        .arg("--child-dir")
-        .arg(dir)
         .stderr(Stdio::inherit());
     let output = child.output()?;
     if !output.status.success() {
