@@ -398,7 +398,9 @@ fn an_observer_may_use_the_database() {
     let (inside, used) = (place.clone(), Arc::new(AtomicBool::new(false)));
     let was_used = used.clone();
     let observer = move |event: &Event| {
-        let Some(db) = inside.lock().unwrap().clone() else { return };
+        // Locked while it is used, so that the test closes the database before or after.
+        let place = inside.lock().unwrap();
+        let Some(db) = &*place else { return };
         let EventKind::MemtableFrozen { log, .. } = event.kind else { return };
         assert!(db.stats().operations > 0);
         let key = format!("log {log}");
