@@ -844,7 +844,7 @@ macro_rules! reads {
             ) -> Result<Explanation> {
                 let reader = self.reader();
                 let (view, seq) = reader.read_point(options)?;
-                let options = &options.block_options();
+                let options = &options.blocks;
                 explain::explain(reader.state(), &view, seq, key.as_ref(), options)
             }
 

@@ -205,7 +205,7 @@ impl Engine {
         mut each: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
         let order = self.reads.order.user();
-        let options = ReadOptions::default().fill_cache(false).block_options();
+        let options = ReadOptions::default().fill_cache(false).blocks;
         let mut sources = Vec::new();
         for file in files {
             let cursor = self.reads.tables.table(&file.slot)?.cursor(options);

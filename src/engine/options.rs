@@ -646,25 +646,18 @@ impl Options {
 }
 
 /// Options of a read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    pub(crate) verify_checksums: bool,
-    pub(crate) fill_cache: bool,
-    pub(crate) use_filter: bool,
+    /// The part of the options that tables need.
+    pub(crate) blocks: BlockReadOptions,
     pub(crate) snapshot: Option<Snapshot>,
-}
-
-impl Default for ReadOptions {
-    fn default() -> ReadOptions {
-        ReadOptions { verify_checksums: true, fill_cache: true, use_filter: true, snapshot: None }
-    }
 }
 
 impl ReadOptions {
     /// Verifies the checksum of every block read from a file. Default: true (LevelDB: false).
     #[must_use]
     pub fn verify_checksums(mut self, yes: bool) -> ReadOptions {
-        self.verify_checksums = yes;
+        self.blocks.verify_checksums = yes;
         self
     }
 
@@ -672,7 +665,7 @@ impl ReadOptions {
     /// not evict blocks that gets need. Default: true.
     #[must_use]
     pub fn fill_cache(mut self, yes: bool) -> ReadOptions {
-        self.fill_cache = yes;
+        self.blocks.fill_cache = yes;
         self
     }
 
@@ -680,7 +673,7 @@ impl ReadOptions {
     /// filters, which shows how much filters save. Default: true.
     #[must_use]
     pub fn use_filter(mut self, yes: bool) -> ReadOptions {
-        self.use_filter = yes;
+        self.blocks.use_filter = yes;
         self
     }
 
@@ -692,16 +685,6 @@ impl ReadOptions {
     pub fn snapshot(mut self, snapshot: &Snapshot) -> ReadOptions {
         self.snapshot = Some(snapshot.clone());
         self
-    }
-}
-
-impl ReadOptions {
-    pub(crate) fn block_options(&self) -> BlockReadOptions {
-        BlockReadOptions {
-            verify_checksums: self.verify_checksums,
-            fill_cache: self.fill_cache,
-            use_filter: self.use_filter,
-        }
     }
 }
 

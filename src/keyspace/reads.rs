@@ -80,7 +80,7 @@ impl<H> Keyspace<H> {
         let reader = self.reader();
         let (view, seq) = reader.read_point(options)?;
         let key = self.space.key(key.as_ref());
-        let options = options.block_options();
+        let options = options.blocks;
         let explained = explain::explain(reader.state(), &view, seq, &key, &options)?;
         let value = self.live(&key, explained.value)?;
         Ok(Explanation { value, ..explained })

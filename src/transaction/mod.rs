@@ -332,7 +332,7 @@ impl Transaction {
         let (view, seq) = self.base().read_point(&options)?;
         let state = self.engine.reads.clone();
         let range = (span.from.as_ref().map(Vec::as_slice), span.to.as_ref().map(Vec::as_slice));
-        let source = IterSource::new(state, view, seq, options.block_options(), range, start);
+        let source = IterSource::new(state, view, seq, options.blocks, range, start);
         Ok(TransactionIter::new(source, span, &self.own, Walk::new(&self.reads)))
     }
 }

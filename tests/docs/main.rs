@@ -4,6 +4,7 @@ mod figures;
 mod names;
 mod public;
 mod tour;
+mod walks;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

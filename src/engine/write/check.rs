@@ -37,7 +37,6 @@ use bytes::Bytes;
 use crate::base::hash::KeyHash;
 use crate::base::{Error, Result};
 use crate::engine::memtable::Memtable;
-use crate::engine::options::ReadOptions;
 use crate::engine::read::get::LookupKey;
 use crate::engine::read::snapshot::Snapshot;
 use crate::engine::read::view::{ReadState, ReadView};
@@ -50,6 +49,7 @@ use crate::format::key::{
     KIND_FOR_SEEK, MAX_SEQ_NO, ParsedKey, SeqNo, UserComparator, internal_key,
 };
 use crate::format::keyspace;
+use crate::table::reader::BlockReadOptions;
 use crate::table::sink::NoSink;
 
 /// Number of entries of a memtable that are compared to all keys read in about the time in which
@@ -170,7 +170,7 @@ impl Check {
     fn check_key_in_tables(&self, state: &ReadState, view: &ReadView, key: &[u8]) -> Result<()> {
         let order = state.order.user();
         let (lookup, hash) = (LookupKey::new(key, MAX_SEQ_NO), KeyHash::new(key));
-        let options = &ReadOptions::default().block_options();
+        let options = &BlockReadOptions::default();
         let range = KeyRange { from: Some(key), to: Some(key) };
         let level0 = view.version.level(0).iter().filter(|file| range.overlaps(order, file));
         let deeper = (1..NUM_LEVELS).filter_map(|level| view.version.find_table(level, order, key));
@@ -200,7 +200,7 @@ impl Check {
     fn check_span_in_table(&self, state: &ReadState, file: &TableFile, span: &Span) -> Result<()> {
         let order = state.order.user();
         let table = state.tables.table(&file.slot)?;
-        let mut cursor = table.cursor(ReadOptions::default().block_options());
+        let mut cursor = table.cursor(BlockReadOptions::default());
         let mut valid = match span.hull().from {
             Some(from) => cursor.seek(&internal_key(from, MAX_SEQ_NO, KIND_FOR_SEEK))?,
             None => cursor.seek_to_first()?,

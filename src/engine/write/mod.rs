@@ -113,7 +113,11 @@ impl Engine {
         write: Write<'_>,
         group: &mut Group,
     ) -> Result<()> {
-        self.make_room(commit, false)?;
+        if commit.mem.bytes() >= commit.look_at {
+            self.make_room(commit, false)?;
+        } else if self.has_failed.load(Relaxed) {
+            return Err(self.read_only_error());
+        }
         if let Write::Checked(_, check) = &write {
             check.run(&self.reads, &self.reads.view_owned())?;
         }
