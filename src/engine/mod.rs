@@ -1,25 +1,25 @@
-//! The engine: what happens between a call and the files.
+//! The engine: everything between a call and the files.
 //!
-//! | room | what is in it |
+ module | contents |
 //! | --- | --- |
 //! | `write/` | the queue of writers, the log, and back-pressure |
 //! | `memtable/` | entries that are in no table yet |
 //! | `flush` | turns a frozen memtable into a table of level 0 |
 //! | `table_writer` | writes one table, for flushes, compactions and repair |
 //! | `read/` | views, gets and cursors |
-//! | `version/` | which tables are current, the MANIFEST that records it, obsolete files |
+ `version/` | the current tables, the MANIFEST that records them, obsolete files |
 //! | `compact/` | picks tables to merge, and merges them |
 //! | `observe/` | events of flushes, compactions and stalls, for a program's observer |
 //! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
-//! | `state` | what the state lock guards |
+ `state` | the data that the state lock guards |
 //! | `worker`, `health` | background work; failures and recovery from them |
 //! | `resources/` | threads, a block cache and a limit of I/O that several databases may share |
 //! | `throttle` | waits of flushes and merges within a limit of I/O |
 //! | `checkpoint` | a consistent copy of an open database |
-//! | `table_change` | tables that come or go between two writes |
-//! | `ingest` | tables from outside become tables of the database |
-//! | `delete_range` | everything in a range of keys goes, mostly by whole tables |
+ `table_change` | adds or drops tables between two writes |
+ `ingest` | takes tables from outside into the database |
+ `delete_range` | deletes a range of keys, mostly by dropping whole tables |
 //! | `expiry` | learns when tables expire |
 //! | `span` | a range of keys with any bounds |
 //!
@@ -35,10 +35,10 @@
 //! | `Pool::threads` | handles of the threads of a pool | while they are started |
 //! | `Engine::ingests` | nothing; ingests take turns | while tables are written anew and added |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
-//! | `WriteQueue::line` | who waits to write | for a few instructions |
+ `WriteQueue::line` | the writers that wait | for a few instructions |
 //! | `Engine::manifest` | the MANIFEST | while an edit is made durable |
 //! | `Engine::state` | [`State`] | briefly, never during I/O; `Engine::pick` is the longest |
-//! | `ReadState::snapshots` | sequences that snapshots hold | for a few instructions |
+ `ReadState::snapshots` | sequence numbers that snapshots hold | for a few instructions |
 //! | `TableSlot::opening` | one table's file | while it is opened: others wait for it |
 //! | `TableCache::ring` | the tables that are open | for a few instructions |
 //! | `BlockCache::large` | the large blocks | for a few instructions |
@@ -125,11 +125,11 @@ pub(crate) struct Engine {
     pub trash: Arc<Trash>,
     /// Counters of the write side.
     pub metrics: Metrics,
-    /// How far writes are ahead of flushes.
+    /// The lead of writes over flushes.
     pace: Pace,
     /// Report of the recovery at open.
     pub recovery: Recovery,
-    /// The turn of an ingest.
+    /// Held by an ingest: they take turns.
     ingests: Mutex<()>,
     queue: WriteQueue,
     commit: Mutex<CommitState>,
@@ -161,7 +161,7 @@ impl Engine {
         );
     }
 
-    /// Returns where the tables of flushes and compactions go.
+    /// Returns the target of the tables that flushes and compactions write.
     fn table_target(&self) -> Target<'_> {
         let (options, order) = (&self.options, &self.reads.order);
         Target { fs: &*self.fs, dir: &self.dir, options, order }

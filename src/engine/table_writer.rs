@@ -1,5 +1,5 @@
-//! Writing one table of a database: its file, its entries, and what its line in the MANIFEST says.
-//! Flushes, compactions and repair all write their tables here.
+//! Writing one table of a database: its file, its entries, and its entry in the MANIFEST. Flushes,
+//! compactions and repair all write their tables here.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use crate::format::name;
 use crate::fs::Fs;
 use crate::table::builder::TableBuilder;
 
-/// Where new tables go, and how they are written.
+/// The destination of new tables, and the options with which they are written.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     /// The filesystem of the directory.
