@@ -11,6 +11,7 @@
 //! | `compact/` | picks tables to merge, and merges them |
 //! | `observe/` | events of flushes, compactions and stalls, for a program's observer |
 //! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
+ `follow/` | reads a database that another process writes |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
  `state` | the data that the state lock guards |
 //! | `worker`, `health` | background work; failures and recovery from them |
@@ -44,12 +45,12 @@
 //! | `BlockCache::large` | the large blocks | for a few instructions |
 //! | `BlockCache::shards` | the other blocks, by shard | for a few instructions |
 //! | `Ordered::covered` | the sorted part of a memtable | while new entries are sorted in |
+//! | `ReadTotals::shared` | counts of threads without a tally | for a few instructions |
 //!
-//! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`,
-//! `ReadTotals::shared`, the free numbers of threads (`stats/totals`), `LookupSample::kept`, the
-//! leaves of a memtable's sorted part, the record of a transaction's reads, the queues of a pool,
-//! what a limit of I/O has counted, the queue of events and the handle of the observer's thread,
-//! and `Engine::inline`.
+//! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`, the free
+//! numbers of threads (`stats/totals`), `LookupSample::kept`, the leaves of a memtable's sorted
+//! part, the record of a transaction's reads, the queues of a pool, the count of a limit of I/O,
+//! the queue of events and the handle of the observer's thread, and `Engine::inline`.
 //! The filesystems have locks of their own, which come after all others and have no rank.
 //!
 //! A get takes none of them, unless it opens a table or adds a block to the cache.
