@@ -1,26 +1,26 @@
 //! The engine: everything between a call and the files.
 //!
- module | contents |
+//! | module | contents |
 //! | --- | --- |
 //! | `write/` | the queue of writers, the log, and back-pressure |
 //! | `memtable/` | entries that are in no table yet |
 //! | `flush` | turns a frozen memtable into a table of level 0 |
 //! | `table_writer` | writes one table, for flushes, compactions and repair |
 //! | `read/` | views, gets and cursors |
- `version/` | the current tables, the MANIFEST that records them, obsolete files |
+//! | `version/` | the current tables, the MANIFEST that records them, obsolete files |
 //! | `compact/` | picks tables to merge, and merges them |
 //! | `observe/` | events of flushes, compactions and stalls, for a program's observer |
 //! | `open/` | from files to an engine: directory, replay of logs, read-only opens |
- `follow/` | reads a database that another process writes |
+//! | `follow/` | reads a database that another process writes |
 //! | `stats/` | counters, properties, and a sample of the keys looked up |
- `state` | the data that the state lock guards |
+//! | `state` | the data that the state lock guards |
 //! | `worker`, `health` | background work; failures and recovery from them |
 //! | `resources/` | threads, a block cache and a limit of I/O that several databases may share |
 //! | `throttle` | waits of flushes and merges within a limit of I/O |
 //! | `checkpoint` | a consistent copy of an open database |
- `table_change` | adds or drops tables between two writes |
- `ingest` | takes tables from outside into the database |
- `delete_range` | deletes a range of keys, mostly by dropping whole tables |
+//! | `table_change` | adds or drops tables between two writes |
+//! | `ingest` | takes tables from outside into the database |
+//! | `delete_range` | deletes a range of keys, mostly by dropping whole tables |
 //! | `expiry` | learns when tables expire |
 //! | `span` | a range of keys with any bounds |
 //!
@@ -36,10 +36,10 @@
 //! | `Pool::threads` | handles of the threads of a pool | while they are started |
 //! | `Engine::ingests` | nothing; ingests take turns | while tables are written anew and added |
 //! | `Engine::commit` | the log and the memtable it fills | by the leader of a group of writes |
- `WriteQueue::line` | the writers that wait | for a few instructions |
+//! | `WriteQueue::line` | the writers that wait | for a few instructions |
 //! | `Engine::manifest` | the MANIFEST | while an edit is made durable |
 //! | `Engine::state` | [`State`] | briefly, never during I/O; `Engine::pick` is the longest |
- `ReadState::snapshots` | sequence numbers that snapshots hold | for a few instructions |
+//! | `ReadState::snapshots` | sequence numbers that snapshots hold | for a few instructions |
 //! | `TableSlot::opening` | one table's file | while it is opened: others wait for it |
 //! | `TableCache::ring` | the tables that are open | for a few instructions |
 //! | `BlockCache::large` | the large blocks | for a few instructions |

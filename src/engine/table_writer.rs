@@ -66,7 +66,7 @@ impl TableOutput {
     /// Adds an entry; `entry` is `key`, parsed.
     ///
     /// # Errors
-    /// Those of [`TableBuilder::add`].
+    /// Errors of [`TableBuilder::add`].
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], entry: &ParsedKey<'_>, value: &[u8]) -> Result<()> {
         self.builder.add(key, value)?;
@@ -123,7 +123,7 @@ impl TableRun {
     /// callers that set a size limit add at most one version of each user key.
     ///
     /// # Errors
-    /// I/O errors; corruption if `key` is no internal key.
+    /// I/O errors; corruption if `key` is not an internal key.
     pub(crate) fn add(
         &mut self,
         target: &Target<'_>,

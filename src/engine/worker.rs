@@ -282,8 +282,8 @@ impl Engine {
         }
     }
 
-    /// Waits for the compactions with keys in `range` that run at the beginning, but not for later
-    /// ones, which could follow each other for ever.
+    /// Waits for the compactions with keys in `range` that are running now, but not for later ones,
+    /// which could follow each other without end.
     ///
     /// # Errors
     /// [`Error::Closed`].

@@ -224,7 +224,7 @@ impl Engine {
         }
     }
 
-    /// Records that the writer goes on.
+    /// Records that the writer continues.
     fn end_stall(&self, mut state: MutexGuard<'_, State>, cause: StallCause, waited: Duration) {
         state.lifecycle.stall = None;
         self.observe(|| EventKind::StallEnded { cause, micros: micros_of(waited) });

@@ -143,7 +143,7 @@ struct Line {
     timeouts: u32,
     /// Number of groups still to commit without gathering (the back-off).
     ungathered: u32,
-    /// How long a follower of a synced group spins before it parks.
+    /// Time for which a follower of a synced group spins before it parks.
     spin: Duration,
 }
 
