@@ -47,13 +47,15 @@
 //! | `Ordered::covered` | the sorted part of a memtable | while new entries are sorted in |
 //! | `ReadTotals::shared` | counts of threads without a tally | for a few instructions |
 //!
-//! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`, the free
-//! numbers of threads (`stats/totals`), `LookupSample::kept`, the leaves of a memtable's sorted
-//! part, the record of a transaction's reads, the queues of a pool, the count of a limit of I/O,
-//! the queue of events and the handle of the observer's thread, and `Engine::inline`.
-//! The filesystems have locks of their own, which come after all others and have no rank.
+//! No lock is taken under one of these: a waiter's `batch` and `signal`, `Trash::tables`,
+//! `DeletedRanges::list`, the free numbers of threads (`stats/totals`), `LookupSample::kept`,
+//! `ScanSample::kept`, the leaves of a memtable's sorted part, the record of a transaction's reads,
+//! the queues of a pool, the count of a limit of I/O, `Memory::shares`, `Budget::all_tables`, the
+//! queue of events and the handle of the observer's thread, and `Engine::inline`. The filesystems
+//! have locks of their own, which come after all others and have no rank.
 //!
-//! A get takes none of them, unless it opens a table or adds a block to the cache.
+//! A get takes none of them, unless it opens a table, adds a block to the cache, sorts a memtable,
+//! is sampled, or runs in a thread without a tally of its own.
 //!
 //! # Invariants
 //! - A memtable is frozen before anything is written to the next one, and is flushed before it

@@ -23,9 +23,9 @@
 //!
 //! If the files do not continue those read before, everything is read again, as by an open: after a
 //! change of the MANIFEST's name, after a repair, or if another database has taken the place of
-//! this one. Sequence numbers may then be lower than before. Readers must not
-//! see the visible number go back, so the records of logs get higher numbers from then on
-//! (`Progress::shift`): above those in tables, and in the same order.
+//! this one. Sequence numbers may then be lower than before. Readers must not see the visible
+//! number go back, so the records of logs get higher numbers from then on (`Progress::shift`):
+//! above those in tables, and in the same order.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -221,7 +221,7 @@ impl Check {
     }
 }
 
-/// Returns the conflict error for `key`, which may begin with the name of its keyspace.
+/// Returns the conflict error for `key`, a key as the database stores it.
 fn conflict(key: &[u8]) -> Error {
     let (keyspace, key) = match keyspace::split(key) {
         Some((name, key)) => (Some(Bytes::copy_from_slice(name)), key),
