@@ -32,7 +32,7 @@ const SLOWDOWN_PART: u64 = 2;
 /// The reaction required of a writer to the memory that memtables take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pressure {
-    /// None.
+    /// No reaction.
     None,
     /// Write more slowly.
     SlowDown,
