@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the view and the sequence number to read at. `current` is the current view, which
-    /// must be loaded before: see [`view`](crate::engine::read::view).
+    /// must be loaded first: see [`view`](crate::engine::read::view).
     #[inline]
     fn moment<'v>(
         &self,
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
         Iter::with_prefix(self.state.clone(), view, seq, options.blocks, prefix, from)
     }
 
-    /// Returns the view to read, to keep, and the sequence number to read at.
+    /// Returns the view to read, as an owned reference, and the sequence number to read at.
     pub(crate) fn read_point(&self, options: &ReadOptions) -> Result<(Arc<ReadView>, SeqNo)> {
         let current = self.state.view_owned();
         let (view, seq) = self.moment(options, &current)?;
