@@ -38,7 +38,7 @@
 //!   may have a time to live: [`Db::expiring_keyspace`].
 //! - Bloom filters by block and filters by table, and counters of what they save:
 //!   [`Db::get_traced`], [`Stats`].
-//! - Events of flushes, compactions and stalls, for an observer: [`Options::observer`].
+//! - Events of flushes, compactions and stalls, for an observer([`Options::observer`]).
 //! - [`verify`], [`repair`], [`checkpoint`], [`Db::open_read_only`] beside a writer, and
 //!   [`Db::health`] and [`Db::resume`] after a full disk.
 //!
@@ -63,7 +63,7 @@
 //!
 //! # Limits
 //! - A key and a value may have up to 3 GiB (3,221,225,471 bytes) each, and either may be empty.
-//! - One process writes at a time; others may read the state at the moment when they opened the
+//! - One process writes at a time; others may read the state as of the moment when they opened the
 //!   database ([`Db::open_read_only`]) or refreshed it ([`ReadOnlyDb::refresh`]).
 //! - A get and a put are two steps: two threads that read a value and write it back at once lose
 //!   one of the updates. Use [`Db::update`] or a [`Transaction`].
