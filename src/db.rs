@@ -598,7 +598,7 @@ impl Db {
     /// | name | value |
     /// | --- | --- |
     /// | `leveldb.num-files-at-level<N>` | number of tables at level N, 0 to 6 |
-    /// | `leveldb.stats` | a table of sizes, and of compactions since the open, by level |
+    /// | `leveldb.stats` | a table of sizes, and of compactions since the opening, by level |
     /// | `leveldb.sstables` | the tables of each level, with their key ranges |
     /// | `leveldb.approximate-memory-usage` | bytes of memory in use |
     ///

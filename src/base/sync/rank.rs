@@ -21,7 +21,7 @@ pub(crate) enum LockRank {
     Workers,
     /// The handles of the threads of a pool.
     PoolThreads,
-    /// The right to ingest: one ingest rewrites tables at a time.
+    /// Held by the one ingest that may add tables.
     Ingest,
     /// The current log and the memtable it fills.
     Commit,
