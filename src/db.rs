@@ -270,7 +270,7 @@ impl Db {
 
     /// Replaces the value of `key` by what `change` returns for it; `None` stands for no value,
     /// both as argument and as result. The update is atomic: if another write changes the value
-    /// meanwhile, `change` is called again with the new value. Returns the value that was written.
+    /// meanwhile, `change` is called again with the new value. Returns the new value.
     ///
     /// ```
     /// # use minikv::{Db, Options};
@@ -479,10 +479,10 @@ impl Db {
     /// so is everything written before. They replace entries of the same keys; existing snapshots
     /// and iterators do not show them. The files stay where they are.
     ///
-    /// A table goes to the deepest level such that neither it nor any level above it has a table
-    /// with keys in the range. It is linked there, or copied if it is on another filesystem. It is
-    /// rewritten only if its sequence numbers do not fit: as a rule, because the database holds
-    /// newer writes, such as a table that was begun later and ingested first.
+    /// A table goes to the deepest level such that no table there or in any level above has keys in
+    /// its range. It is linked there, or copied if it is on another filesystem. It is rewritten
+    /// only if its sequence numbers do not fit: as a rule, because the database holds newer writes,
+    /// such as a table that was begun later and ingested first.
     ///
     /// Writes wait while the tables are added, and while earlier writes are flushed.
     ///
@@ -498,12 +498,12 @@ impl Db {
     /// after a crash the database has all of them or none. Existing snapshots, iterators and
     /// cursors still show them. Returns counts of the work done.
     ///
-    /// A range with few entries is deleted by a batch of deletions. For a larger one, tables that
-    /// lie within it are dropped whole, and only the keys in tables that straddle its ends are
-    /// deleted one by one. The cost depends on these tables, not on the number of entries, and the
-    /// space is freed at once, except for entries that a snapshot or an iterator shows. In that
-    /// case everything written before is flushed, writes wait meanwhile, and the deletion is
-    /// durable even without a sync.
+    /// A range with few entries is deleted by a batch of deletions. A larger range is deleted by
+    /// tables: those that lie within it are dropped whole, and only the keys in tables that
+    /// straddle its ends are deleted one by one. The cost depends on the straddling tables, not on
+    /// the number of entries, and the space is freed at once, except for entries that a snapshot or
+    /// an iterator shows. Such a deletion flushes everything written before, makes writes wait
+    /// meanwhile, and is durable even without a sync.
     ///
     /// ```
     /// # use minikv::{Db, Options};

@@ -28,9 +28,9 @@ use crate::format::key::{KeyKind, KeyOrder, TRAILER_BYTES, user_key};
 const HEAD_BYTES: usize = 8;
 const OFFSET_BYTES: usize = 2;
 
-/// Divisor of a block's size: a block whose heads and offsets would take more than this part of it,
-/// a fifth, gets none. Small entries would need many heads, and many such entries share a cache
-/// line anyway. With a larger divisor, fewer blocks have heads.
+/// Largest part of a block that heads and offsets may take, as a divisor: one fifth. A block that
+/// would need more gets no heads. Small entries would need many heads, and many such entries share
+/// a cache line anyway. With a larger divisor, fewer blocks have heads.
 const MOST_OF_BLOCK: usize = 5;
 
 /// Largest number of heads that a search compares one by one, without branches. A higher number

@@ -9,8 +9,9 @@
 //!
 //! The compressed form is stored only if it saves more than an eighth. Defined by LevelDB's
 //! `include/leveldb/options.h` and `table/table_builder.cc`, and for Minecraft by
-//! `zlib_compressor.h` of Mojang's LevelDB. The two methods of id 2 are told apart by their first
-//! bytes ([`is_zlib`]). Other engines use the ids above 1 for other methods (in RocksDB zstd is 7).
+//! `zlib_compressor.h` of Mojang's LevelDB. The two methods of id 2 are distinguished by their
+//! first bytes ([`is_zlib`]). Other engines use the ids above 1 for other methods (in RocksDB zstd
+//! is 7).
 
 use crate::base::{Error, Result};
 

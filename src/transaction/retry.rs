@@ -62,7 +62,7 @@ pub(crate) fn update(
 }
 
 /// The back-off between the attempts at a transaction. It is random, so that two transactions that
-/// conflicted do not conflict again, and grows from conflict to conflict.
+/// conflicted are unlikely to do so again, and grows from conflict to conflict.
 struct Pauses {
     rng: Rng,
     limit_micros: u64,
