@@ -480,9 +480,9 @@ impl Db {
     /// and iterators do not show them. The files stay where they are.
     ///
     /// A table goes to the deepest level such that no table there or in any level above has keys in
-    /// its range. It is linked there, or copied if it is on another filesystem. It is rewritten
-    /// only if its sequence numbers do not fit: as a rule, because the database holds newer writes,
-    /// such as a table that was begun later and ingested first.
+    /// its range, or to level 0 if there is none. It is linked there, or copied if it is on another
+    /// filesystem. It is rewritten only if its sequence numbers do not fit: as a rule, because the
+    /// database holds newer writes, such as a table that was begun later and ingested first.
     ///
     /// Writes wait while the tables are added, and while earlier writes are flushed.
     ///
