@@ -408,7 +408,7 @@ fn ingests_at_the_same_time_all_succeed() {
     assert!(minikv::verify("/db", &options).unwrap().is_sound());
 }
 
-/// Whole seconds since 1970 times 2^24, one second from now.
+/// Returns a number above every fresh sequence number of this second and the next.
 fn seq_of_the_next_second() -> u64 {
     let since = std::time::UNIX_EPOCH.elapsed().unwrap();
     (since.as_secs() + 2) << 24
