@@ -143,7 +143,7 @@ enum Fault {
     LosesAdditions,
     /// Has the same entries in all keyspaces, and in all databases that share resources.
     MixesSpaces,
-    /// Backs up the state at the open, not the present one.
+    /// Makes only the first backup, and ignores later ones.
     BacksUpLate,
     /// Leaves entries out of backups.
     BacksUpPartly,

@@ -49,7 +49,7 @@ impl Error {
         move |source| Error::File { op, path, source }
     }
 
-    /// The error as openraft's, about `subject`.
+    /// Returns the error as openraft's, about `subject`.
     pub(crate) fn into_storage(
         self,
         subject: ErrorSubject<u64>,
