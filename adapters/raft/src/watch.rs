@@ -24,7 +24,7 @@ const KEPT_BYTES: usize = 16 << 20;
 /// The latest changes of this node's state, in the order of the log. Thread-safe.
 pub struct Hub {
     recent: Mutex<Recent>,
-    /// The index up to which changes are there.
+    /// The index up to which changes were published.
     applied: watch::Sender<u64>,
 }
 

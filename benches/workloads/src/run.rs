@@ -122,7 +122,7 @@ impl Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     At(Start),
-    /// All entries, some of them overwritten.
+    /// All entries are there, some of them overwritten.
     Changed,
     /// Some entries are missing.
     Spent,

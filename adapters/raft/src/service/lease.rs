@@ -4,8 +4,8 @@
 //! openraft's `election_timeout_max`, counted from when it got the message. If a quorum has
 //! accepted messages that were sent after a moment, no other leader is elected before that moment
 //! plus the lease: every other quorum has one of these nodes. Moments are of this node's monotonic
-//! clock, which goes on while the process is stopped; a tenth of the lease is left for clocks that
-//! run at different speeds. A node that restarts counts a new lease before it votes.
+//! clock, which continues while the process is stopped; a tenth of the lease is left for clocks
+//! that run at different speeds. A node that restarts counts a new lease before it votes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -22,7 +22,7 @@ pub enum Read {
     /// The same, but the leader relies on its lease, that is on clocks that run at the same speed
     /// within a tenth. No messages.
     Lease,
-    /// What this node has, whichever it is.
+    /// The state of the node that is asked, however old.
     Stale,
 }
 

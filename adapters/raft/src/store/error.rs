@@ -24,7 +24,7 @@ pub enum Error {
     Format {
         /// The file or the key.
         place: String,
-        /// What is wrong with it.
+        /// A description of the fault.
         what: String,
     },
     /// An earlier write of the log has failed, so that nothing is written to it any more.

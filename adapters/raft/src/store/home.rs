@@ -146,7 +146,7 @@ impl Drop for State {
     fn drop(&mut self) {
         self.spaces = None;
         if self.obsolete.load(Ordering::Acquire) {
-            // What is left is removed by the next open.
+            // The next open removes what is left.
             let _ = files::remove_tree(&*self.fs, &self.dir);
         }
     }

@@ -5,7 +5,7 @@
 //! openraft 0.9 waits for the callback of one append before it does anything else: a leader sends
 //! entries to its followers only when they are durable on its own disk, and no node reads messages
 //! while it syncs. [`LogStore::pipelined`] calls back at once, so that disks work side by side.
-//! What follows from entries waits instead, until they are durable:
+//! The consequences of entries wait instead, until the entries are durable:
 //!
 //! 1. [`StateMachine`](crate::store::StateMachine) applies an entry, and with it answers clients,
 //!    when it is durable on this node.
@@ -85,10 +85,10 @@ impl<C: StoreConfig> LogStore<C> {
         Ok(LogStore { store, is_ahead, shared, config: PhantomData })
     }
 
-    /// Makes a node that was the leader when it stopped begin as a follower. openraft would go on
-    /// as the leader in the same term; but after a loss of power its state may be older than what
-    /// it has acknowledged, and only a new term makes reads wait until the state has caught up.
-    /// Call it before `Raft::new`.
+    /// Makes a node that was the leader when it stopped begin as a follower. openraft would
+    /// continue as the leader in the same term; but after a loss of power its state may be older
+    /// than what it has acknowledged, and only a new term makes reads wait until the state has
+    /// caught up. Call it before `Raft::new`.
     ///
     /// # Errors
     /// Errors of the database, or of the format of the vote.

@@ -10,7 +10,7 @@
 //! | `machine` | `RaftStateMachine`, and the trait that a program implements |
 //! | `changes` | what one call of `apply` writes, as one batch |
 //! | `snapshot` | snapshots: checkpoints of the database |
-//! | `install` | how a snapshot takes the place of the database |
+//! | `install` | replacing the database with a snapshot |
 //! | `transfer` | receiving the files of a snapshot, chunk by chunk |
 //! | `restore` | a new cluster from a backup |
 //! | `files`, `error` | files beside the databases; errors |

@@ -84,7 +84,7 @@ struct Dir {
 impl Drop for Dir {
     fn drop(&mut self) {
         if self.obsolete.load(Ordering::Acquire) {
-            // What is left is removed by the next open.
+            // The next open removes what is left.
             let _ = files::remove_tree(&*self.fs, &self.path);
         }
     }

@@ -108,7 +108,7 @@ impl Store {
         Ok(incoming.at)
     }
 
-    /// Makes a file that is complete durable, and goes on to the next that is not empty.
+    /// Makes a file that is complete durable, and continues with the next that is not empty.
     fn finish_files(&self, incoming: &mut Incoming) -> Result<()> {
         while let Some(file) = incoming.files.get(incoming.at.file) {
             if incoming.at.offset < file.bytes {

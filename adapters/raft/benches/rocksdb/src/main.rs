@@ -10,7 +10,7 @@
 //!
 //! On Debian, this needs `clang`, `libclang-dev` and `g++`.
 //!
-//! # What is durable
+//! # Durability
 //!
 //! Less than in minikv-raft and etcd. `append_to_log` and `save_vote` of the store (0.9.21) put
 //! into RocksDB without a sync, and openraft takes entries for flushed once the first returns. Only
@@ -27,7 +27,7 @@
 //! An acknowledgement waits for one sync, the leader's; in minikv-raft and etcd, it waits for a
 //! follower's, too. A comparison of figures has to say so.
 //!
-//! # Where it differs from the example
+//! # Differences from the example
 //!
 //! Raft's settings are those of `minikv-raft serve`. Messages between nodes are postcard's, over
 //! HTTP connections that stay open, as minikv-raft's are; openraft sends snapshots in chunks. As in
