@@ -302,9 +302,9 @@ fn find_manifests(dir: &Path, found: &mut Vec<PathBuf>) {
     found.extend((own.exists() && !found.contains(&own)).then_some(own));
 }
 
-/// Before 1.9.5, `ArcSwap::load` may return a value that was stored in another instance, if the
-/// memory of the first was used again: a get then looks into the table of other keys. The lock
-/// file says nothing to the users of a library, so the requirement must say it too.
+/// Before 1.9.5, `ArcSwap::load` may return a value of another instance whose memory was reused, so
+/// that a get searches the wrong table. Cargo.lock does not bind the users of a library, so the
+/// requirement in Cargo.toml must exclude these versions too.
 #[test]
 fn arc_swap_is_one_whose_loads_are_right() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
