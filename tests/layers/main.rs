@@ -39,6 +39,11 @@ const MAX_LINES: usize = 500;
 
 const MAX_FUNCTION_LINES: usize = 50;
 
+/// Words that no doc comment begins with: the reader would have to look at the item to learn what
+/// the comment is about. It begins with the noun or verb of the item instead.
+const RIDDLES: [&str; 10] =
+    ["How", "Of", "So", "Such", "Those", "What", "Where", "Who", "Whom", "Whose"];
+
 /// Imports that may close a circle between files of `src/`: the importing file, the imported one,
 /// and the reason.
 const CIRCLE_EXCEPTIONS: &[(&str, &str, &str)] = &[];
@@ -240,6 +245,24 @@ fn lines_are_short(file: &Source) -> Vec<String> {
     long.map(|(n, _)| format!("{}:{}: over {MAX_COLUMNS} columns", file.path, n + 1)).collect()
 }
 
+/// Returns the doc comments that do not begin with the noun or verb of the item.
+fn comments_begin_plainly(file: &Source) -> Vec<String> {
+    let mut violations = Vec::new();
+    let mut before = "";
+    for (n, line) in file.text.lines().map(str::trim_start).enumerate() {
+        let comment = ["///", "//!"].iter().find_map(|mark| {
+            let begins = !before.starts_with(mark);
+            line.strip_prefix(mark).filter(|_| begins)
+        });
+        let first = comment.and_then(|text| text.split_whitespace().next()).unwrap_or_default();
+        if RIDDLES.contains(&first) {
+            violations.push(format!("{}:{}: begins with \"{first}\"", file.path, n + 1));
+        }
+        before = line;
+    }
+    violations
+}
+
 fn nothing_is_unsafe(file: &Source) -> Vec<String> {
     if UNSAFE_FILES.iter().any(|(path, _)| *path == file.path) {
         return Vec::new();
@@ -323,6 +346,11 @@ fn no_files_import_each_other() {
 #[test]
 fn no_line_is_too_long() {
     check(ALL, 20, lines_are_short);
+}
+
+#[test]
+fn doc_comments_begin_with_a_noun_or_a_verb() {
+    check(ALL, 100, comments_begin_plainly);
 }
 
 #[test]
@@ -524,6 +552,15 @@ fn files_of_test_modules_are_test_code() {
 fn a_long_line_is_found() {
     let text = format!("{}\n{}\n{}\n", "x".repeat(100), "x".repeat(101), "ü".repeat(100));
     assert_eq!(lines_named(lines_are_short, "src/a.rs", &text), [2]);
+}
+
+#[test]
+fn a_comment_that_begins_with_a_riddle_is_found() {
+    let text = "//! Whose file this is.\n//! What is in it.\n\n/// Returns the key,\n\
+                \x2f// What else?\nfn f() {}\nstruct S {\n    /// Where it is.\n    at: u8,\n}\n";
+    let found = comments_begin_plainly(&Source::new("src/a.rs", text));
+    let expected = ["src/a.rs:1: begins with \"Whose\"", "src/a.rs:8: begins with \"Where\""];
+    assert_eq!(found, expected);
 }
 
 #[test]
