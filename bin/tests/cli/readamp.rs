@@ -168,7 +168,7 @@ fn filters_by_level_are_printed_pasted_and_loaded_alike() {
     let by_level = &json["by_level"];
     let levels = array(&by_level["levels"]);
     assert!(levels.len() >= 2, "{json}");
-    for (row, level) in rows(&text, "asked of each in vain:").iter().skip(1).zip(levels) {
+    for (row, level) in rows(&text, "by their lookups in vain:").iter().skip(1).zip(levels) {
         let expected = [
             format!("L{}", level["level"]),
             level["keys"].to_string(),
