@@ -245,7 +245,7 @@ impl Global {
             return Ok(());
         }
         let name = self.comparator(&self.db()?)?.name().to_string();
-        Err(CliError::Usage(format!("{what} needs byte order; the order of this database is {name}")))
+        Err(CliError::Usage(format!("{what} needs byte order; this database is sorted by {name}")))
     }
 
     /// Returns whether `--comparator ignore` was given.

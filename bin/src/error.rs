@@ -163,7 +163,7 @@ fn db_message(error: &DbError) -> String {
 fn io_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "; check the path",
-        io::ErrorKind::PermissionDenied => "; check its owner and its mode",
+        io::ErrorKind::PermissionDenied => "; check its owner and permissions",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free some space and try again"
         }
@@ -235,7 +235,7 @@ mod tests {
         let message = CliError::from(error).message().unwrap();
         assert_eq!(
             message,
-            "cannot open /a\\nb: permission denied; check its owner and its mode"
+            "cannot open /a\\nb: permission denied; check its owner and permissions"
         );
         assert_eq!(CliError::ClosedPipe.message(), None);
     }

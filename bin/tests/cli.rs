@@ -871,7 +871,7 @@ fn explain_tells_each_step_and_its_figures_add_up() {
     assert_eq!((ran.code, &*ran.stderr), (Some(1), ""));
     assert!(String::from_utf8(ran.stdout).unwrap().contains("the key was not found"));
     let told = place.text(&["explain", "--bloom-bits", "0", "k00026"]);
-    assert!(told.contains("none queried: the database was opened without a filter policy"), "{told}");
+    assert!(told.contains("none queried: the database was opened without"), "{told}");
 }
 
 #[test]
