@@ -152,7 +152,7 @@ fn db_message(error: &DbError) -> String {
             "; build minikv with `--features zstd`"
         }
         DbError::Unsupported { .. } => "; use a build that supports it",
-        DbError::InvalidArgument { .. } => "; `minikv help` lists the values that options take",
+        DbError::InvalidArgument { .. } => "; `minikv help COMMAND` explains the arguments",
         DbError::ReadOnly { .. } => "; remove the cause, then run the command again",
         DbError::Io { source, .. } => io_hint(source.as_ref()),
         _ => "; `minikv verify` shows whether the files are sound",

@@ -135,7 +135,7 @@ fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<HeldFs> {
         if let Ok(Some(fs)) = HeldFs::of_database(dir, options, held) {
             return Some(fs);
         }
-        // If nobody changed anything, the failure has another cause.
+        // If nothing has changed, the failure has another cause.
         let state = state_of(&*options.fs, dir, options);
         if state == last_state {
             return None;

@@ -15,7 +15,7 @@ use crate::output::Stdout;
 
 /// Apply operations in atomic batches
 ///
-/// Reads one operation per line, with one TAB between its fields and keys and values in --format:
+/// Reads one operation per line, its fields separated by one TAB, its key and value in --format:
 /// `put KEY VALUE`, `delete KEY`, or `commit`, which ends a batch. The end of the input also ends a
 /// batch. With --format json, lines can also be {"put":KEY,"value":VALUE}, {"delete":KEY} and
 /// {"commit":true}.

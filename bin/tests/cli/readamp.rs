@@ -133,7 +133,7 @@ fn a_budget_must_hold_the_indexes() {
     }
 }
 
-/// Returns the options that the text says to paste: the layout and the bits of the lowest level,
+/// Returns the options that the text gives to paste: the layout and the bits of the lowest level,
 /// and those of the levels with others.
 fn pasted(text: &str) -> (String, u64, Vec<(usize, String, u64)>) {
     let options = text.split("Options::default()\n").nth(1).unwrap();

@@ -96,7 +96,7 @@ impl Backups {
             true => Ok(backups),
             false => {
                 let dir = backups.dir.display();
-                Err(Error::invalid(format!("{dir} is not a folder of backups: it has no {MARKER}")))
+                Err(Error::invalid(format!("{dir} is not a folder of backups: no file {MARKER}")))
             }
         }
     }
