@@ -162,7 +162,7 @@ fn report_lost_logs(recovery: &Recovery) {
         } else {
             format!("{log} at offset {}: {}", lost.offset, lost.why)
         };
-        output::say(format!("minikv: {why}; {} bytes from there on are left out", lost.bytes));
+        output::say(format!("minikv: {why}; from there on, {} bytes are left out", lost.bytes));
     }
 }
 
