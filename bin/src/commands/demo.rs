@@ -191,7 +191,7 @@ fn summary(trace: &ReadTrace) -> String {
     let trace = trace.total();
     let maybe = trace.filter_true_positives + trace.filter_false_positives;
     format!(
-        "{} in range, {} queried: {} \"no\", {maybe} \"maybe\"; {} read",
+        "{} in range, {}: {} \"no\", {maybe} \"maybe\"; {} read",
         count(trace.tables_considered, "table", "tables"),
         count(trace.filter_checks, "filter", "filters"),
         trace.filter_negatives,
