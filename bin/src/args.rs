@@ -1,4 +1,4 @@
-//! Command-line options that all commands share. Options of one command are in its own file.
+//! Command-line options that all commands share. Options of a single command are in its own file.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,9 +21,9 @@ const AFTER_HELP: &str = "\
 Sizes take KiB, MiB or GiB, e.g. 64MiB. A key and a value may each have up to 3 GiB.
 Data goes to stdout, everything else to stderr.
 
-Exit codes: 0 done, 1 key not found, condition of a write not met or (verify) damage found, 2 usage,
-3 locked by another process, 4 corruption, 5 I/O, 6 a format or feature this build cannot read,
-130 interrupted.
+Exit codes: 0 done, 1 key not found, condition of a write not met, or damage found (verify, backups
+--verify), 2 usage, 3 locked by another process, 4 corruption, 5 I/O, 6 a format or feature this
+build cannot read, 130 interrupted.
 
 `minikv help COMMAND` shows the options of a command; `minikv man` prints the manual page.";
 
@@ -93,27 +93,27 @@ pub struct Shape {
     #[arg(help_heading = "Common options")]
     pub cache_size: Option<usize>,
 
-    /// Never make logs longer than their records, for readers that take zeros at the end for damage
+    /// Never preallocate logs, for readers that mistake zeros at the end for damage
     #[arg(long, global = true)]
     pub plain_logs: bool,
 
     /// Keep logs after a flush, up to this size, for `minikv watch --since` [default: 0]
     ///
-    /// The limits of a command count for the logs of all commands before it: one that writes
-    /// without them removes all kept logs. With both limits, a log stays as long as either keeps
-    /// it.
+    /// A command that writes applies its limits to the logs of all earlier commands, too: without
+    /// limits, it removes all kept logs. With both limits, a log stays as long as either limit
+    /// keeps it.
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_size)]
     pub keep_logs: Option<usize>,
 
-    /// Keep logs after a flush for this time: seconds, or a number with s, m, h or d [default: 0]
+    /// Keep logs after a flush for this long: seconds, or a number with s, m, h or d [default: 0]
     #[arg(long, global = true, value_name = "DURATION", value_parser = parse_duration)]
     pub keep_logs_for: Option<Duration>,
 
     /// Name of the database's comparator [default: the one in its files, or byte order]
     ///
-    /// Known are leveldb.BytewiseComparator and idb_cmp1, that of Chromium's IndexedDB. `ignore`
-    /// reads a database whose comparator this build does not know, without its key order:
-    /// for verify, stats, tree, dump, and scan without a range.
+    /// Known comparators are leveldb.BytewiseComparator and idb_cmp1, which Chromium's IndexedDB
+    /// uses. `ignore` reads a database whose comparator this build does not know, without its key
+    /// order; it works with verify, stats, tree, dump, and scan without a range.
     #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub comparator: Option<String>,
 }
@@ -133,7 +133,7 @@ pub enum FilterLayout {
 /// Compression of the blocks of new tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompressionKind {
-    /// Stored as they are
+    /// No compression
     None,
     /// Snappy, where it saves at least an eighth
     Snappy,
@@ -169,7 +169,7 @@ impl Global {
     pub fn db(&self) -> Result<PathBuf> {
         let from_environment = || std::env::var_os("MINIKV_DB").filter(|dir| !dir.is_empty());
         self.db.clone().or_else(|| from_environment().map(PathBuf::from)).ok_or_else(|| {
-            CliError::Usage("which database? give --db DIR, or set MINIKV_DB".to_string())
+            CliError::Usage("no database is given; give --db DIR, or set MINIKV_DB".to_string())
         })
     }
 
@@ -203,8 +203,8 @@ impl Global {
         Ok(observed(self.shape.plain_options()?, self.comparator(db)?))
     }
 
-    /// Returns the comparator that `--comparator` names or else that of `db`. Returns byte order
-    /// for a `db` that this build does not know the comparator of: opening it says what it needs.
+    /// Returns the comparator that `--comparator` names, or else that of `db`. If this build does
+    /// not know the latter, returns byte order: opening `db` then reports the comparator.
     pub fn comparator(&self, db: &Path) -> Result<Arc<dyn Comparator>> {
         if self.ignores_comparator() {
             return Err(CliError::Usage(
@@ -228,7 +228,7 @@ impl Global {
                 None => "leave --comparator out".to_string(),
             };
             CliError::Unsupported(format!(
-                "comparator {name:?} is not known, only {} are known; {needed}",
+                "unknown comparator {name:?}, only {} are known; {needed}",
                 comparator::KNOWN
             ))
         })
@@ -245,7 +245,7 @@ impl Global {
             return Ok(());
         }
         let name = self.comparator(&self.db()?)?.name().to_string();
-        Err(CliError::Usage(format!("{what} needs byte order; this database has that of {name}")))
+        Err(CliError::Usage(format!("{what} needs byte order; this database is sorted by {name}")))
     }
 
     /// Returns whether `--comparator ignore` was given.
@@ -352,7 +352,7 @@ pub fn parse_size(text: &str) -> Result<usize, String> {
 
 /// Parses a duration: `90`, `90s`, `15m`, `12h`, `7d`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let is_wrong = || "a duration is a whole number of seconds, or with s, m, h or d".to_string();
+    let is_wrong = || "a duration is a whole number of seconds, or has s, m, h or d".to_string();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let seconds = match unit.trim_start() {
@@ -370,14 +370,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
 fn parse_block_size(text: &str) -> Result<usize, String> {
     match parse_size(text)? {
         bytes @ 1..=MAX_BLOCK_BYTES => Ok(bytes),
-        _ => Err("a block has 1 byte to 64 MiB".to_string()),
+        _ => Err("a block has from 1 byte to 64 MiB".to_string()),
     }
 }
 
 fn parse_write_buffer(text: &str) -> Result<usize, String> {
     match parse_size(text)? {
         bytes @ MIN_WRITE_BUFFER_BYTES..=MAX_WRITE_BUFFER_BYTES => Ok(bytes),
-        _ => Err("a write buffer has 4 KiB to 1 GiB".to_string()),
+        _ => Err("a write buffer has from 4 KiB to 1 GiB".to_string()),
     }
 }
 

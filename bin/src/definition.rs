@@ -69,7 +69,7 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
             "destroy" | "bench" | "demo" | "readamp" | "trace" | "inspect" | "completions" | "man"
         ),
         "format" if name == "get" => {
-            let help = "Print one value a line in this format, even if stdout is not a terminal";
+            let help = "Print one value per line in this format, even if stdout is not a terminal";
             return Some(option.help(help));
         }
         "format" => {
@@ -80,7 +80,7 @@ fn adapted(command: &Command, option: &Arg) -> Option<Arg> {
             return Some(option.help(help).hide_possible_values(name == "get"));
         }
         "key_format" => matches!(name, "scan" | "readamp"),
-        // The other commands that write make a database of their own, or repair one.
+        // The other commands that write create a database of their own, or repair one.
         "keep_logs" | "keep_logs_for" => {
             matches!(name, "put" | "delete" | "load" | "batch" | "compact")
         }

@@ -3,8 +3,8 @@
 //! ```text
 //! 0 done                 3 the database is locked by another process
 //! 1 key not found,       4 corruption
-//!   another value (--if),
-//!   damage (`verify`)    5 I/O
+//!   condition not met,
+//!   or damage found      5 I/O
 //! 2 usage                6 a format or feature this build cannot read
 //! ```
 //!
@@ -33,7 +33,7 @@ pub enum CliError {
     },
     /// The condition of a write did not hold.
     Unmet(String),
-    /// `verify` found damage.
+    /// `verify` or `backups --verify` found damage.
     Damaged(String),
     /// The command line or a line of input is invalid.
     Usage(String),
@@ -56,7 +56,7 @@ pub enum CliError {
     After {
         /// The error.
         error: Box<CliError>,
-        /// Description of the work done before, such as `the 6 entries before it are loaded`.
+        /// Description of the work done before, such as `kept 6 entries before it`.
         done: String,
     },
     /// Stdout is a pipe that was closed. The command ends without a message.
@@ -152,7 +152,7 @@ fn db_message(error: &DbError) -> String {
             "; build minikv with `--features zstd`"
         }
         DbError::Unsupported { .. } => "; use a build that supports it",
-        DbError::InvalidArgument { .. } => "; `minikv help` lists the values that options take",
+        DbError::InvalidArgument { .. } => "; `minikv help COMMAND` explains the arguments",
         DbError::ReadOnly { .. } => "; remove the cause, then run the command again",
         DbError::Io { source, .. } => io_hint(source.as_ref()),
         _ => "; `minikv verify` shows whether the files are sound",
@@ -163,7 +163,7 @@ fn db_message(error: &DbError) -> String {
 fn io_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "; check the path",
-        io::ErrorKind::PermissionDenied => "; check who owns it and its mode",
+        io::ErrorKind::PermissionDenied => "; check its owner and permissions",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "; free some space and try again"
         }
@@ -183,7 +183,7 @@ fn plain(error: io::Error) -> io::Error {
     }
 }
 
-/// Returns `message` with line breaks and other control characters escaped: names may contain them.
+/// Returns `message` with line breaks and other control characters escaped. Names may contain them.
 fn one_line(message: &str) -> String {
     let mut line = String::with_capacity(message.len());
     for c in message.chars() {
@@ -235,7 +235,7 @@ mod tests {
         let message = CliError::from(error).message().unwrap();
         assert_eq!(
             message,
-            "cannot open /a\\nb: permission denied; check who owns it and its mode"
+            "cannot open /a\\nb: permission denied; check its owner and permissions"
         );
         assert_eq!(CliError::ClosedPipe.message(), None);
     }

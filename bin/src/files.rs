@@ -42,7 +42,7 @@ pub struct LogFile {
 }
 
 impl Survey {
-    /// Returns a survey of the database in `dir`. With `any_order` its comparator need not be
+    /// Returns a survey of the database in `dir`. With `any_order`, its comparator need not be
     /// known.
     pub fn of(dir: &Path, any_order: bool) -> Result<Survey> {
         if !minikv::internals::engine::has_database(&DiskFs, dir)? {
@@ -72,7 +72,7 @@ impl Survey {
     pub fn say_damage(&self) {
         for log in &self.logs {
             if let Some(damage) = &log.damage {
-                output::say(format!("minikv: {damage}; `minikv verify` says what is lost"));
+                output::say(format!("minikv: {damage}; `minikv verify` shows what is lost"));
             }
         }
     }
@@ -281,7 +281,7 @@ fn each_in_log(
     }
 }
 
-/// Returns whether `dir` has files for `destroy` to remove: a database, or the rest of one whose
+/// Returns whether `dir` has files for `destroy` to remove: a database, or the remains of one whose
 /// removal was interrupted.
 pub fn has_remains(dir: &Path) -> Result<bool> {
     let names = match std::fs::read_dir(dir) {
@@ -289,7 +289,7 @@ pub fn has_remains(dir: &Path) -> Result<bool> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(CliError::io("list", dir, error)),
     };
-    // Any file may be called 7.log, so only names count that nothing but a database uses.
+    // Any program may have a file 7.log, so only names that nothing but a database uses count.
     Ok(names.flatten().any(|entry| {
         matches!(
             entry.file_name().to_str().and_then(FileName::parse),

@@ -21,7 +21,7 @@ pub struct InKeyspace {
     /// Work within this keyspace; `minikv keyspaces` lists them. NAME has 1 to 255 bytes, escaped
     #[arg(long, value_name = "NAME")]
     keyspace: Option<OsString>,
-    /// The keyspace is an expiring one, as `put --ttl` makes them
+    /// The keyspace is an expiring one, as made by `put --ttl`
     #[arg(long, requires = "keyspace")]
     expiring: bool,
 }
@@ -64,7 +64,7 @@ impl InKeyspace {
 }
 
 impl Name {
-    /// Returns what to read of `db`.
+    /// Returns the keys of `db` to read.
     pub fn of_reader(&self, db: ReadOnlyDb) -> Result<Source> {
         Ok(match &self.0 {
             None => Source::All(db),
@@ -73,7 +73,7 @@ impl Name {
         })
     }
 
-    /// Returns what to write to in `db`.
+    /// Returns the keys of `db` to write.
     pub fn of_writer(&self, db: &Db) -> Result<Target> {
         Ok(match &self.0 {
             None => Target::All(db.clone()),
@@ -83,7 +83,7 @@ impl Name {
     }
 }
 
-/// Keys to read.
+/// The keys to read: all keys of a database, or those of a keyspace.
 pub enum Source {
     All(ReadOnlyDb),
     Keyspace(Keyspace<ReadOnlyDb>),
@@ -133,7 +133,7 @@ impl Source {
     }
 }
 
-/// Keys to write.
+/// The keys to write: all keys of a database, or those of a keyspace.
 pub enum Target {
     All(Db),
     Keyspace(Keyspace),
@@ -184,7 +184,7 @@ impl Target {
         }
     }
 
-    /// Adds a put for the time `ttl`, or for ever without it.
+    /// Adds a put that expires after `ttl`, or never without one.
     pub fn put_for(
         &self,
         batch: &mut WriteBatch,

@@ -26,7 +26,7 @@ pub fn stdout_is_terminal() -> bool {
 /// Returns the width of the terminal that shows stdout, if it is one.
 pub fn stdout_columns() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    // Some terminals do not say.
+    // Some terminals do not report their width.
     Some(if size.ws_col == 0 { COLUMNS_WITH_BAR } else { size.ws_col }.into())
 }
 
@@ -182,8 +182,8 @@ const TOTAL_IS_KNOWN_AFTER: Duration = Duration::from_millis(100);
 const COLUMNS_WITH_BAR: u16 = 80;
 
 impl Progress {
-    /// Creates a bar for `total_bytes`, or a counter if the total is not known. A total of 0 is
-    /// still being determined: nothing is drawn at first.
+    /// Creates a bar for `total_bytes`, or a counter if the total is not known. A total of 0 means
+    /// that it is still being determined: nothing is drawn at first.
     pub fn bytes(what: &'static str, total_bytes: Option<u64>) -> Progress {
         let template = match total_bytes {
             Some(_) if stderr_columns() >= COLUMNS_WITH_BAR => {

@@ -88,7 +88,7 @@ impl RunReader {
     }
 }
 
-/// Shows how much of some runs is merged.
+/// Shows the progress of a merge.
 pub struct Merging {
     progress: Progress,
     merged_bytes: Cell<u64>,
@@ -107,7 +107,7 @@ impl Merging {
     }
 }
 
-/// Merges each `width` runs into one, again and again, until there are at most `width`.
+/// Merges groups of `width` runs into one run each, repeatedly, until there are at most `width`.
 pub fn merge_to_few(mut runs: Vec<Run>, folder: &Path, width: usize) -> Result<Vec<Run>> {
     let mut round = 0;
     while runs.len() > width {
@@ -130,8 +130,8 @@ pub fn merge_to_few(mut runs: Vec<Run>, folder: &Path, width: usize) -> Result<V
     Ok(runs)
 }
 
-/// Calls `each` with the entries of all runs in ascending order. Of several entries of a key, the
-/// one of the last run counts.
+/// Calls `each` with the entries of all runs in ascending order. Of several entries with the same
+/// key, the one of the last run counts.
 pub fn merge(
     runs: Vec<Run>,
     progress: &Merging,

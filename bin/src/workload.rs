@@ -12,7 +12,7 @@ use crate::error::{CliError, Result};
 use crate::input::Lines;
 use crate::output::Progress;
 
-/// 104,334 English words, one a line. `bin/data/WORDS-LICENCE.txt` states their source.
+/// 104,334 English words, one per line. `bin/data/WORDS-LICENCE.txt` states their source.
 pub static WORDS: &[u8] = include_bytes!("../data/words.txt");
 
 const BATCH_ENTRIES: u64 = 1000;
@@ -21,7 +21,7 @@ const MUTATIONS: u64 = 1000;
 /// do, but it must not change: published figures depend on it.
 const BACKGROUND_SEED: u64 = 1;
 
-/// The library's pseudo-random numbers, but cut to a range by a multiplication. Published figures
+/// The library's pseudo-random numbers, but reduced to a range by multiplication. Published figures
 /// depend on them.
 #[derive(Clone, Debug)]
 pub struct Rng(random::Rng);
@@ -78,9 +78,8 @@ impl Data {
         Ok(Data::Listed { name, entries: entries.into_iter().collect() })
     }
 
-    /// Returns the entries of a file, one a line: in `format` or, if that is `None`, as `KEY` or
-    /// `KEY<TAB>VALUE` with the bytes as they are. A key without a value gets a value of
-    /// `value_bytes` bytes.
+    /// Returns the entries of a file, one per line: in `format` or, if that is `None`, as `KEY` or
+    /// `KEY<TAB>VALUE` in plain bytes. A key without a value gets a value of `value_bytes` bytes.
     pub fn file(path: &Path, format: Option<Format>, value_bytes: usize) -> Result<Data> {
         let mut lines = Lines::open(Some(&path.to_path_buf()))?;
         let mut entries = BTreeMap::new();
@@ -263,8 +262,7 @@ pub fn near_miss(entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
     changed(key, entries, rng)
 }
 
-/// Returns the key of entry `i` with one change that makes it a key that is not present, always the
-/// same one.
+/// Returns the key of entry `i` with one change that makes it an absent key; always the same one.
 pub fn near_miss_of(
     entries: &[(Vec<u8>, Vec<u8>)],
     i: u64,
@@ -285,7 +283,7 @@ pub fn near_miss_of(
     Ok(key)
 }
 
-/// Returns `key` with one change, with a byte of the key of an entry.
+/// Returns `key` with one change, which may use a byte of the key of a random entry.
 fn changed(mut key: Vec<u8>, entries: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) -> Vec<u8> {
     let other = &entries[rng.position(entries.len())].0;
     if key.is_empty() || other.is_empty() {

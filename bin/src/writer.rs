@@ -22,7 +22,7 @@ impl Writer {
     ///
     /// This only queries: it locks, creates and changes nothing, so it disturbs no writer. A
     /// process that holds the lock must not call it: closing a descriptor of the file would release
-    /// an `fcntl` lock. A `flock`, goleveldb's only lock, is seen on Linux only.
+    /// an `fcntl` lock. A `flock`, goleveldb's only lock, is detected on Linux only.
     pub fn of(dir: &Path) -> Option<Writer> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::options()

@@ -54,7 +54,7 @@ fn run_on_terminal(command: &mut Command, typed: &str) -> (Option<i32>, String) 
     master.write_all(typed.as_bytes()).unwrap();
     let end = || Stdio::from(terminal.try_clone().unwrap());
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-    // The terminal ends when nobody has its other end open. From here on, only the child has.
+    // The terminal closes when no process has its other end open. From here on, only the child has.
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     drop(terminal);
     let mut shown = Vec::new();
@@ -623,7 +623,6 @@ fn damage_is_exit_code_4_and_names_file_and_offset() {
     assert_eq!(ran.code, Some(4), "{}", ran.stderr);
 }
 
-/// Returns a copy of a database of the fixtures, which was made by another program.
 /// Returns a database with the entries of an IndexedDB, in an order that the command does not know.
 fn of_unknown_order() -> Place {
     #[derive(Debug)]
@@ -654,6 +653,7 @@ fn of_unknown_order() -> Place {
     place
 }
 
+/// Returns a copy of a database of the fixtures, which was made by another program.
 fn fixture(name: &str) -> Place {
     let place = Place::new();
     let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
@@ -871,7 +871,7 @@ fn explain_tells_each_step_and_its_figures_add_up() {
     assert_eq!((ran.code, &*ran.stderr), (Some(1), ""));
     assert!(String::from_utf8(ran.stdout).unwrap().contains("the key was not found"));
     let told = place.text(&["explain", "--bloom-bits", "0", "k00026"]);
-    assert!(told.contains("none asked: the database was opened without a filter policy"), "{told}");
+    assert!(told.contains("none queried: the database was opened without"), "{told}");
 }
 
 #[test]
@@ -1123,7 +1123,7 @@ fn readamp_measures_databases_and_leaves_them_alone() {
     let fails = |args: &[&str], words: &[&str]| {
         place.run(&[&["readamp"], args].concat()).fails(2, words);
     };
-    fails(&["--filters", "bloom:10"], &["bloom:10", "no configuration"]);
+    fails(&["--filters", "bloom:10"], &["bloom:10", "not a configuration"]);
     fails(&["--filters", "block:9..3"], &["must ascend"]);
     fails(&["--absent-ratio", "2"], &["0 to 1"]);
     fails(&["--entries", "5"], &["--db"]);

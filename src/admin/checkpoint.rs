@@ -15,13 +15,13 @@ use crate::fs::FileLock;
 /// Copies the database in the directory `dir` to the directory `dest`, which must be empty or
 /// missing. For an open database use [`Db::checkpoint`](crate::Db::checkpoint).
 ///
-/// The database is locked meanwhile, but not changed. Damaged logs are copied as they are, so that
-/// opening the copy loses the same records as opening the original.
+/// Locks the database, but does not change it. Damaged logs are copied as they are, so opening the
+/// copy loses the same records as opening the original.
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open, or if another checkpoint is being made in `dest`;
+/// [`Error::Locked`] if the database is open, or if another checkpoint is being made in `dest`;
 /// [`Error::DatabaseMissing`]; [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is
-/// not empty; corruption that would make an open fail, too; I/O errors.
+/// not empty; corruption that would also make an open fail; I/O errors.
 pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Options) -> Result<()> {
     let fs = &*options.fs;
     let dir = &*crate::fs::absolute(fs, dir.as_ref())?;
@@ -30,8 +30,8 @@ pub fn checkpoint(dir: impl AsRef<Path>, dest: impl AsRef<Path>, options: &Optio
     source(dir, options)?.write_copy(dest, &mut |from, to| link_or_copy(fs, from, to))
 }
 
-/// Locks the database in the directory `dir`, which is an absolute path, and returns it as it is,
-/// to copy from. It stays locked until the source is dropped.
+/// Locks the database in the directory `dir`, which must be an absolute path, and returns its
+/// current state as a source to copy from. The lock is held until the source is dropped.
 ///
 /// # Errors
 /// Errors of [`checkpoint`] that do not concern `dest`.

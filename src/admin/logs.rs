@@ -21,11 +21,11 @@ pub(crate) struct LogFacts {
     pub file_bytes: u64,
     /// Number of non-empty batches before the first bad record.
     pub batches: u64,
-    /// The next sequence number that the start of the log states; `None` if it states none.
+    /// The next sequence number that the log's first record states; `None` if it states none.
     pub begins_at: Option<SeqNo>,
     /// The highest sequence number before the first bad record; 0 if there is none.
     pub max_seq: SeqNo,
-    /// Whether some record is bad.
+    /// Whether any record is bad.
     pub is_damaged: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Administration: operations on whole databases, by their directories, and backups, of which an
-//! open database makes some, too.
+//! Administration: operations on whole databases, given by their directories, and backups, which
+//! an open database can make, too.
 
 pub(crate) mod backup;
 pub(crate) mod checkpoint;

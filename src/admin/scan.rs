@@ -31,7 +31,7 @@ const TRIES: usize = 64 << 20;
 /// Smallest block, in bytes: just the number of its restart points.
 const MIN_BLOCK_BYTES: usize = 4;
 
-/// Returns every block with a correct checksum, in order, as far as they can be found.
+/// Returns the blocks with a correct checksum that can be found, in order.
 ///
 /// # Errors
 /// An I/O error; corruption, if the file is too long to be searched.
@@ -100,7 +100,7 @@ fn may_begin(bytes: &[u8]) -> bool {
         tag & 3 == 0 && bytes.get(len + 1 + extra) == Some(&0)
     };
     let begins_zstd = |bytes: &[u8]| bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
-    // One final part, with codes of its own, as is usual for blocks of a few kilobytes.
+    // A single deflate block with dynamic Huffman codes, as is usual for a few kilobytes.
     let begins_deflate = |bytes: &[u8]| {
         bytes.len() > 1 && bytes[0] & 7 == 0b101 && bytes[0] >> 3 < 30 && bytes[1] & 31 < 30
     };
@@ -111,9 +111,9 @@ fn may_begin(bytes: &[u8]) -> bool {
         || begins_deflate(bytes)
 }
 
-/// Returns the data blocks that `block` names, if it can be the index of the table; `block` is at
-/// `offset`, and `blocks` are the blocks found before it. An index names consecutive blocks from
-/// the first byte of the file on, and agrees with all blocks that were found.
+/// Returns the data blocks that `block` names, if it can be the index of the table. `block` is at
+/// `offset`, and `blocks` are the blocks found before it. An index names consecutive blocks,
+/// starting at the first byte of the file, and agrees with all blocks that were found.
 pub(crate) fn index_of(
     block: &Block,
     offset: u64,

@@ -35,10 +35,10 @@ pub(crate) struct Survey {
     pub files: Vec<(String, FileName)>,
     /// Whether `CURRENT` names the MANIFEST in `manifest`.
     pub has_current: bool,
-    /// The MANIFEST that is used, if there is any.
+    /// The MANIFEST to use, if any.
     pub manifest: Option<Manifest>,
-    /// Reason why the MANIFEST may lack its last edits; `None` if it is trusted. If there is a
-    /// reason, tables that the MANIFEST does not name count, too.
+    /// Reason why the MANIFEST may lack its last edits; `None` if it is trusted. If it is not,
+    /// tables that it does not name are used, too.
     pub distrust: Option<String>,
     /// The tables that were read: those that the MANIFEST names and, if it is distrusted, those
     /// that it neither names nor removes.
@@ -229,8 +229,8 @@ impl Survey {
         };
     }
 
-    /// Returns a description of the evidence, if there is any, that an undamaged MANIFEST lacks its
-    /// last edits. Adds a fault if the evidence is certain.
+    /// Returns a description of the evidence, if any, that an undamaged MANIFEST lacks its last
+    /// edits. Adds a fault if the evidence is conclusive.
     fn signs_of_lost_edits(
         &self,
         manifest: &Manifest,

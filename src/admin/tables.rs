@@ -126,7 +126,7 @@ struct BlockFacts {
     last: Vec<u8>,
     min_seq: SeqNo,
     max_seq: SeqNo,
-    /// Faults outside of the data: the first one of each kind.
+    /// Faults outside the data: the first one of each kind.
     faults: Vec<Error>,
 }
 
@@ -155,7 +155,8 @@ impl BlockFacts {
     }
 }
 
-/// Returns the address of the value of each entry at a restart point. A scan must meet all of them.
+/// Returns the address of the value of each entry at a restart point. A scan must reach all of
+/// these entries.
 fn values_at_restarts(block: &Block) -> Result<Vec<*const u8>> {
     let restarts = if block.is_empty() { 0 } else { block.restarts() };
     (0..restarts)
@@ -177,7 +178,7 @@ impl Check<'_, '_> {
             let what = "the table is not as long as the MANIFEST says";
             self.fault(Error::mismatch(what, recorded_bytes, len));
         }
-        // Bytes after the end of a table do not prevent its being read.
+        // A table can be read even if there are bytes after its end.
         let table_bytes = recorded_bytes.min(len);
         match self.open(table_bytes) {
             Ok((table, blocks)) => self.by_index(&table, blocks),
@@ -214,7 +215,7 @@ impl Check<'_, '_> {
             if block.handle.offset != end || !last.is_none_or(ascends) {
                 let offset = block.handle.offset;
                 return at_index(format!(
-                    "the index is out of order at the data block of offset {offset}"
+                    "the index is out of order at the data block at offset {offset}"
                 ));
             }
             end = block.handle.end().unwrap_or(u64::MAX);
@@ -317,7 +318,7 @@ impl Check<'_, '_> {
             valid = cursor.next()?;
         }
         if restarts.next().is_some() {
-            return Err(Error::corruption("a restart of the block is inside an entry"));
+            return Err(Error::corruption("a restart point of the block is inside an entry"));
         }
         if contents.entries == 0 {
             return Err(Error::corruption("the data block has no entries"));
@@ -340,7 +341,7 @@ impl Check<'_, '_> {
         if let Some(recorded) = self.recorded {
             let outside = order.compare(key, &recorded.smallest).is_lt()
                 || order.compare(key, &recorded.largest).is_gt();
-            doubts.note(0, outside, user, "is outside of the range that the MANIFEST records");
+            doubts.note(0, outside, user, "is outside the range that the MANIFEST records");
         }
         let Some((table, bounds)) = in_table else { return };
         let misplaced = order.compare(key, bounds.to).is_gt()
@@ -359,7 +360,7 @@ impl Check<'_, '_> {
             && let Some(prefix) = extractor.prefix(user)
         {
             let denied = !filter.may_match_hash(key_hash(prefix));
-            doubts.note(4, denied, user, "is denied by the filter of prefixes");
+            doubts.note(4, denied, user, "is denied by the table's prefix filter");
         }
     }
 

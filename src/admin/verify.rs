@@ -16,7 +16,7 @@ use crate::engine::options::Options;
 /// before giving up.
 const MAX_TRIES: usize = 5;
 
-/// Maximum number of attempts to open all files of one moment, if a writer keeps changing them.
+/// Maximum number of attempts to open all files as of one moment, if a writer keeps changing them.
 /// Raising it helps only beside a writer that never pauses.
 const MAX_HOLD_TRIES: usize = 50;
 
@@ -30,8 +30,8 @@ pub struct VerifyReport {
     pub faults: Vec<Corruption>,
     /// Number of faults.
     pub fault_count: u64,
-    /// Facts that are not faults but worth knowing: a torn record at the end of a log, tables that
-    /// are no longer needed.
+    /// Facts that are not faults but worth knowing, such as a torn record at the end of a log, or a
+    /// table that is no longer needed.
     pub notes: Vec<Corruption>,
     /// The MANIFEST that was used; `None` if there is none.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::optional_path"))]
@@ -64,9 +64,9 @@ impl VerifyReport {
 /// keys, and the recorded range and size of each table; the records and batches of each live log.
 /// After a fault it continues with the next block, record or file.
 ///
-/// It takes no lock and changes nothing, so that it works on a read-only medium and while a writer
-/// is running. It reads the database as of one moment and holds its tables open, up to half of the
-/// process's limit of file descriptors. In memory, it holds one block at a time, and the index and
+/// It takes no lock and changes nothing, so it works on a read-only medium and while a writer is
+/// running. It reads the database as of one moment and holds its tables open, up to half of the
+/// process's limit on file descriptors. In memory, it holds one block at a time, and the index and
 /// filters of one table.
 ///
 /// ```
@@ -81,8 +81,8 @@ impl VerifyReport {
 ///
 /// # Errors
 /// [`Error::DatabaseMissing`](crate::Error::DatabaseMissing);
-/// [`Error::Unsupported`](crate::Error::Unsupported) for another comparator, or if the only thing
-/// wrong is something this build does not know; an I/O error of the directory. An I/O error of one
+/// [`Error::Unsupported`](crate::Error::Unsupported) for another comparator, or if the only fault
+/// is a format that this build does not know; an I/O error of the directory. An I/O error of one
 /// file is a fault.
 pub fn verify(dir: impl AsRef<Path>, options: &Options) -> Result<VerifyReport> {
     verify_with(dir, options, |_| {})
@@ -128,14 +128,14 @@ pub fn verify_with(
     }
 }
 
-/// Opens all files of the database as of one moment. Returns `None` if that does not succeed.
+/// Opens all files of the database as of one moment. Returns `None` if that fails.
 fn hold(dir: &Path, options: &Options, held: &mut Files) -> Option<HeldFs> {
     let mut last_state = None;
     for _ in 0..MAX_HOLD_TRIES {
         if let Ok(Some(fs)) = HeldFs::of_database(dir, options, held) {
             return Some(fs);
         }
-        // If nobody changed anything, the failure has another cause.
+        // If nothing has changed, the failure has another cause.
         let state = state_of(&*options.fs, dir, options);
         if state == last_state {
             return None;

@@ -1,11 +1,11 @@
-//! How many block reads a block cache of some size would leave: its miss-ratio curve.
+//! The miss-ratio curve: how many block reads a block cache of a given size would leave to files.
 //!
 //! The cache is simulated with the rules of [`BlockCache`](crate::table::block_cache), without the
 //! blocks. A large cache is simulated in miniature: only blocks whose hashed number is below a
 //! threshold take part, in a cache that is smaller in proportion (Waldspurger et al., "Cache
 //! modeling and optimization using miniature simulations", USENIX ATC 2017, with the spatially
-//! hashed sampling of SHARDS, FAST 2015). All reads of a block take part or none, so distances
-//! between its reads shrink like the cache. A simulation never holds more than about
+//! hashed sampling of SHARDS, FAST 2015). Either all reads of a block take part or none, so the
+//! distances between its reads shrink like the cache. A simulation never holds more than about
 //! [`MOST_BLOCKS`] blocks, however large the cache is; a cache of fewer blocks is simulated whole.
 
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +21,8 @@ use crate::table::block_cache::{
 /// more memory and time.
 pub const MOST_BLOCKS: u64 = 4096;
 
-/// Number of samples, with different hashes, from which the error of a miniature is estimated.
+/// Number of samples, with different hashes, from which the error of a miniature is estimated. A
+/// higher number takes more time.
 const SAMPLES: u64 = 3;
 
 impl BlockRead {
@@ -29,8 +30,8 @@ impl BlockRead {
         u64::from(self.table) << 32 | u64::from(self.block)
     }
 
-    /// Returns the read if blocks were `2^log` times as large, for `log` from -2 on: of the larger
-    /// block that has this one, or of a part of it.
+    /// Returns the same read for blocks `2^log` times as large, where `log` is at least -2: the
+    /// read of the larger block that contains this one, or of a part of this one.
     #[must_use]
     pub fn resized(&self, log: i32) -> BlockRead {
         match log {
@@ -49,19 +50,19 @@ impl BlockRead {
 pub struct FileReads {
     /// Number of reads from files.
     pub reads: f64,
-    /// The estimated standard error of that.
+    /// The estimated standard error of `reads`.
     pub error: f64,
     /// Fraction of the blocks that were simulated.
     pub sampled: f64,
 }
 
-/// Returns how many of `reads`, from the lookup `from` on, a cache of `bytes` bytes would leave to
-/// files. The reads of the lookups before only warm it up.
+/// Returns an estimate of how many of `reads` a cache of `bytes` bytes would leave to files. Reads
+/// of lookups before `from` only warm the cache up and are not counted.
 pub fn file_reads(reads: &[BlockRead], bytes: u64, from: u32) -> FileReads {
     file_reads_with(reads, bytes, from, MOST_BLOCKS)
 }
 
-/// As [`file_reads`], with at most about `most_blocks` simulated blocks.
+/// Like [`file_reads`], with at most about `most_blocks` simulated blocks.
 fn file_reads_with(reads: &[BlockRead], bytes: u64, from: u32, most_blocks: u64) -> FileReads {
     let all: u64 = reads.iter().map(|read| u64::from(read.bytes) + ENTRY_BYTES).sum();
     let mean = all / (reads.len() as u64).max(1);
@@ -81,7 +82,7 @@ fn file_reads_with(reads: &[BlockRead], bytes: u64, from: u32, most_blocks: u64)
     FileReads { reads: mean, error: (variance / n).sqrt(), sampled }
 }
 
-/// Returns the number of reads from files of a cache of `bytes` bytes that sees the fraction
+/// Returns the number of reads from files with a cache of `bytes` bytes that sees the fraction
 /// `sampled` of all blocks.
 fn simulate(reads: &[BlockRead], bytes: u64, from: u32, sampled: f64, seed: u64) -> u64 {
     let threshold = (sampled * u64::MAX as f64) as u64;
@@ -98,7 +99,7 @@ fn simulate(reads: &[BlockRead], bytes: u64, from: u32, sampled: f64, seed: u64)
     missed
 }
 
-/// A block cache without blocks.
+/// A block cache that holds no contents, only the identities of blocks.
 struct Simulated {
     capacity: u64,
     small: Queue,

@@ -1,14 +1,14 @@
-//! The bound of a Grafite range filter, which is told for keys that are whole numbers.
+//! The false-positive bound of a Grafite range filter, for keys that are whole numbers.
 
 use std::ops::{Bound, Range};
 
 use crate::base::prefix::common_prefix;
 use crate::engine::stats::sample::ScannedRange;
 
-/// Number of decimal digits that 64 bits always hold.
+/// Number of decimal digits that always fit in 64 bits.
 const MAX_DIGITS: usize = 19;
 
-/// Number of hexadecimal digits that 64 bits always hold.
+/// Number of hexadecimal digits that always fit in 64 bits.
 const MAX_HEX_DIGITS: usize = 16;
 
 /// Returns the upper bound of the false-positive rate of a Grafite filter for ranges of `keys`
@@ -19,15 +19,15 @@ pub fn grafite_bound(keys: f64, bits_per_key: f64) -> f64 {
 
 /// The form of keys that are whole numbers.
 struct Form {
-    /// Where the digits are in each key.
+    /// Position of the digits in each key.
     digits: Range<usize>,
-    /// 10 or 16; `None` for eight bytes with the highest first.
+    /// 10 or 16; `None` for eight big-endian bytes.
     radix: Option<u32>,
 }
 
 impl Form {
-    /// Returns the form of `keys`, which have the same length. Leaves out a prefix that all of them
-    /// share and, if they have more digits than a number and `may_trim`, zeros at the ends of all.
+    /// Returns the form of `keys`, which must have the same length. Leaves out their common prefix
+    /// and, if `may_trim` and they have too many digits for a number, the zeros that end all keys.
     fn of(keys: &[&[u8]], may_trim: bool) -> Option<Form> {
         let first = keys.first()?;
         let from = keys.iter().map(|key| common_prefix(first, key)).min()?;
@@ -49,7 +49,7 @@ impl Form {
         Some(Form { digits, radix })
     }
 
-    /// Returns the number that a key is; `None` if it has another form.
+    /// Returns the number that `key` encodes; `None` if it has another form.
     fn number(&self, key: &[u8]) -> Option<u64> {
         match self.radix {
             _ if self.digits.is_empty() => Some(0),
@@ -63,16 +63,16 @@ impl Form {
 }
 
 /// Returns the mean number of keys between the bounds, if all bounds are whole numbers of one form
-/// and length: decimal or hexadecimal digits, or eight bytes with the highest first. A prefix that
-/// all bounds share does not count, nor, in longer keys than a number has digits, do zeros at the
-/// ends of all.
+/// and length: decimal or hexadecimal digits, or eight big-endian bytes. A common prefix of all
+/// bounds is left out. If all upper bounds are exclusive and have too many digits for a number, the
+/// zeros that end all bounds are left out, too.
 pub fn mean_range(ranges: &[ScannedRange]) -> Option<f64> {
     let bounds: Vec<[&[u8]; 2]> = ranges.iter().map(bounds_of).collect::<Option<_>>()?;
     let keys = bounds.as_flattened();
     if keys.iter().any(|key| key.len() != keys[0].len()) {
         return None;
     }
-    // Without its zeros, an included bound would stand for keys behind it, too.
+    // Without its zeros, an inclusive bound would also include keys after it.
     let all_excluded = ranges.iter().all(|range| matches!(range.to, Bound::Excluded(_)));
     let form = Form::of(keys, all_excluded)?;
     let mut sum = 0.0;
@@ -118,7 +118,7 @@ mod tests {
     fn padding_does_not_make_a_range_larger() {
         let padded = |n: u32| format!("{n:016}{:032}", 0).into_bytes();
         assert_eq!(mean_range(&[range(&padded(7), &padded(10))]), Some(3.0));
-        // The same with the last key, but then zeros after it cannot be left out.
+        // With an inclusive bound, the zeros cannot be left out.
         let to = Bound::Included(padded(10));
         assert_eq!(mean_range(&[ScannedRange { from: padded(7), to }]), None, "33 digits");
         let short = |to| ScannedRange { from: b"700".to_vec(), to };

@@ -48,9 +48,9 @@ pub enum Sureness {
 /// The advice that follows from the evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advice {
-    /// The index of the plan to choose among the evidence; `None` if filters do not pay.
+    /// The index, in the evidence, of the plan to choose; `None` if filters do not pay.
     pub plan: Option<usize>,
-    /// How certain the advice is.
+    /// Certainty of the advice.
     pub sureness: Sureness,
     /// The savings of each plan, in the order of the evidence.
     pub savings: Vec<Saving>,

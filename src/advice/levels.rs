@@ -1,11 +1,11 @@
 //! Dividing the memory of filters among levels.
 //!
-//! A bit more per key lowers the false positives of a level by a constant factor, at a cost in
-//! proportion to the level's keys. So what is left of the lookups in vain is least if each level's
-//! false-positive rate is in proportion to the keys that it holds per lookup in vain: the bits per
-//! key grow with the logarithm of the lookups in vain per key held, and a level that is hardly
-//! asked in vain gets no filter. (Dayan et al., "Monkey: optimal navigable key-value store", SIGMOD
-//! 2017, for lookups that ask each level equally often.)
+//! One more bit per key lowers the false-positive rate of a level by a constant factor, at a cost
+//! in proportion to the level's keys. The fewest blocks are therefore read in vain if each level's
+//! false-positive rate is proportional to its number of keys per lookup in vain. In other words,
+//! bits per key grow with the logarithm of the lookups in vain per key, and a level that is hardly
+//! searched in vain gets no filter. (Dayan et al., "Monkey: optimal navigable key-value store",
+//! SIGMOD 2017, for lookups that search each level equally often.)
 //!
 //! Real filters have whole numbers of bits, lengths that are rounded up, and rates that differ from
 //! the textbook's, so the division does not use the formula: it is the best of all combinations,
@@ -24,24 +24,25 @@ use crate::format::edit::NUM_LEVELS;
 /// Largest number of bits per key that is considered. With more, LevelDB's filters hardly improve.
 pub const MOST_BITS: u32 = 24;
 
-/// Number of parts in which memory is divided. With more, a division comes nearer to the whole
-/// memory and takes longer to find.
+/// Number of parts into which memory is divided. With more, a division uses more of the memory and
+/// takes longer to find.
 const PARTS: usize = 4096;
 
-/// What a division leaves, relative to the least that is possible, that is good enough: without
-/// this, memory would be spent on the last filters that hardly save anything.
+/// Factor by which the blocks read in vain may exceed the minimum. A higher factor takes less
+/// memory: the last filters hardly save anything.
 const ENOUGH: f64 = 1.001;
 
-/// Size in bits above which the textbook's formula is exact enough.
+/// Length of a filter, in bits, above which the textbook's formula is exact enough. A lower limit
+/// takes less time and is less exact.
 const LONG_FILTER_BITS: u64 = 1 << 16;
 
-/// The lookups that filters were, or would be, asked in vain.
+/// The lookups in vain that filters answer, or would answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// Number of lookups.
     pub times: u64,
-    /// The sum, over pairs of a key and a table, of the squared number of lookups: a filter that
-    /// errs on a key errs every time.
+    /// The sum, over pairs of a key and a table, of the squared number of lookups. (A filter that
+    /// errs on a key errs every time.)
     pub squares: u64,
 }
 
@@ -52,7 +53,7 @@ impl Asked {
     }
 }
 
-/// What a level holds, and what lookups ask of it in vain.
+/// The contents of a level, and the lookups that search it in vain.
 #[derive(Clone, Debug, Default)]
 pub struct LevelUse {
     /// Number of keys, each counted once per table.
@@ -72,7 +73,7 @@ pub struct LevelUse {
 }
 
 impl LevelUse {
-    /// Adds a table with these `filters`: numbers of keys by span of offsets.
+    /// Adds a table. `filters` has the number of keys in each span of offsets.
     pub(crate) fn add_table(&mut self, filters: &BTreeMap<u64, u64>) {
         let keys: u64 = filters.values().sum();
         if keys == 0 {
@@ -86,7 +87,8 @@ impl LevelUse {
         self.spans += filters.last_key_value().map_or(0, |(last, _)| last + 1);
     }
 
-    /// Adds lookups of one key in one table, in vain.
+    /// Adds `times` lookups in vain of one key in one table. `in_filter` and `in_table` are the
+    /// numbers of keys in the block's filter and in the table.
     pub(crate) fn add_asked(&mut self, in_filter: u64, in_table: u64, times: u64) {
         self.of_filters.entry(in_filter).or_default().add(times);
         self.of_tables.entry(in_table).or_default().add(times);
@@ -98,7 +100,7 @@ impl LevelUse {
         LevelUse { of_filters, of_tables, found: 0, ..self.clone() }
     }
 
-    /// Adds tables that were not read, which make the level `factor` times as large.
+    /// Adds the tables that were not read, which make the level `factor` times as large.
     pub(crate) fn scale(&mut self, factor: f64) {
         let scaled = |n: u64| (n as f64 * factor).round() as u64;
         self.keys = scaled(self.keys);
@@ -119,7 +121,7 @@ impl LevelUse {
         let policy = BloomFilterPolicy::new(bits);
         let block = |(&keys, n): (&u64, &u64)| n * (policy.filter_bits(keys as usize) / 8 + 1);
         let table = |(&keys, n): (&u64, &u64)| n * filter_size(keys, bits).0;
-        // A filter block ends with the offsets, the offset of these, and a byte.
+        // A filter block ends with the offset array, the offset of that array, and one byte.
         let ends = 4 * self.spans + 5 * self.tables.values().sum::<u64>();
         let blocks = || self.filters.iter().map(block).sum::<u64>() + ends;
         let whole = || self.tables.iter().map(table).sum::<u64>();
@@ -168,7 +170,7 @@ pub fn double_hashing_probability(bits: u64, keys: u64, probes: u32) -> f64 {
     if bits == 0 || bits > LONG_FILTER_BITS {
         return if bits == 0 { 0.0 } else { false_positive_probability(bits, keys, probes) };
     }
-    // With a delta that has the factor bits / d in common with the size, there are d positions.
+    // If the greatest common divisor of delta and bits is bits / d, there are d positions.
     let few = (1..u64::from(probes)).filter(|d| bits.is_multiple_of(*d));
     let few: Vec<(u64, f64)> = few.map(|d| (d, coprime(d) as f64 / bits as f64)).collect();
     let rest = 1.0 - few.iter().map(|(_, share)| share).sum::<f64>();
@@ -194,7 +196,7 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 pub type Bits = [u32; NUM_LEVELS];
 
 /// Returns a name such as `block:14/10/4`, with the bits of each level from 0 on. The last number
-/// stands for all levels below, too.
+/// applies to all levels below, too.
 pub fn name_by_level(layout: FilterLayout, bits: &[u32]) -> String {
     let kind = match layout {
         FilterLayout::None => "none",
@@ -208,7 +210,7 @@ pub fn name_by_level(layout: FilterLayout, bits: &[u32]) -> String {
     format!("{kind}:{}", bits.collect::<Vec<_>>().join("/"))
 }
 
-/// What the filters of one level may cost, and what each leaves.
+/// The cost of one size of filters on one level, and the blocks that they let through in vain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Choice {
     bytes: u64,
@@ -235,25 +237,27 @@ impl Choices {
         Choices { levels: levels.iter().map(choices).collect() }
     }
 
-    /// Returns the division that leaves least for at most `bytes` bytes.
+    /// Returns a division of at most `bytes` bytes that leaves nearly the fewest blocks read in
+    /// vain.
     pub fn within(&self, bytes: u64) -> Bits {
         self.divide(bytes, |least| least * ENOUGH)
     }
 
-    /// Returns the smallest division of at most `bytes` bytes that leaves at most `false_blocks`.
+    /// Returns the smallest division of at most `bytes` bytes that leaves at most `false_blocks`
+    /// blocks read in vain, or else as few as possible.
     pub fn as_good_as(&self, false_blocks: f64, bytes: u64) -> Bits {
         self.divide(bytes, |least| least.max(false_blocks))
     }
 
-    /// Returns the smallest division that leaves at most what `goal` returns for the least that is
-    /// possible with `bytes` bytes. Memory is counted in parts of `bytes`, rounded up.
+    /// Returns the smallest division that leaves at most `goal(least)` blocks read in vain, where
+    /// `least` is the minimum for `bytes` bytes. Memory is counted in parts of `bytes`, rounded up.
     fn divide(&self, bytes: u64, goal: impl FnOnce(f64) -> f64) -> Bits {
         let parts = |bytes_of: u64| {
             let parts = u128::from(bytes_of) * PARTS as u128;
             usize::try_from(parts.div_ceil(u128::from(bytes.max(1)))).unwrap_or(usize::MAX)
         };
-        // For each number of parts, the least that the levels so far leave, and the bits of the
-        // last of them.
+        // For each number of parts: the fewest blocks read in vain on the levels so far, and the
+        // bits of the last of these levels.
         let mut least = vec![0.0; PARTS + 1];
         let mut chosen = Vec::with_capacity(self.levels.len());
         for level in &self.levels {
@@ -296,7 +300,7 @@ impl Choices {
     }
 }
 
-/// The bits per key at each level that save most for the memory of filters.
+/// The bits per key of each level that save the most for the memory that the filters take.
 ///
 /// `Display` writes two tables and the options to set.
 #[derive(Clone, Debug)]
@@ -311,11 +315,11 @@ pub struct LevelAdvice {
     pub uniform: Division,
     /// At most the memory of `uniform`, divided so that as few blocks as possible are read in vain.
     pub advised: Division,
-    /// No more blocks read in vain than with `uniform`, for less memory.
+    /// Less memory than `uniform`, with no more blocks read in vain.
     pub smaller: Division,
 }
 
-/// What lookups ask of a level in vain, and the bits per key of its filters.
+/// The lookups that search a level in vain, and the bits per key of its filters.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -334,7 +338,7 @@ pub struct LevelShare {
     pub smaller_bits: u32,
 }
 
-/// A division of memory among levels: its size, and what it leaves.
+/// A division of memory among levels: its size, and the blocks still read in vain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -343,9 +347,9 @@ pub struct Division {
     pub filter_bytes: u64,
     /// Average number of data blocks that a get is expected to search in vain.
     pub predicted: f64,
-    /// The same, measured with such filters of the keys of the same tables.
+    /// The same, measured with such filters for the keys of the same tables.
     pub measured: f64,
-    /// The 95 % confidence interval of `measured`: its spread if the filters hashed keys otherwise.
+    /// The 95 % confidence interval of `measured` over the choice of the filters' hash functions.
     #[cfg_attr(feature = "serde", serde(rename = "interval_95_percent"))]
     pub interval: (f64, f64),
 }

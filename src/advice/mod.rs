@@ -1,13 +1,13 @@
 //! Advice on which filters are worthwhile for the lookups that a database receives.
 //!
-//! | file | what is in it |
+//! | file | contents |
 //! | --- | --- |
 //! | `shadow` | replay of lookups against filters that the tables do not have |
 //! | `judge` | which filters to choose, and how certain that is |
-//! | `curve` | how many block reads a block cache of some size would leave |
+//! | `curve` | how many block reads a block cache of a given size would leave to files |
 //! | `levels` | how to divide the memory of filters among levels |
 //! | `plan` | the filters that a replay assumes |
-//! | `scans` | what filters could save of scans |
+//! | `scans` | the work of scans that filters could save |
 //! | `show` | the advice as text |
 
 use crate::advice::judge::{Evidence, advise};
@@ -73,10 +73,10 @@ pub struct FilterAdvice {
     pub bytes_per_block: f64,
     /// Number of tables read for the replay, and number of all tables.
     pub tables_read: (u64, u64),
-    /// The memory of the advised filters, divided among levels; that of filters of 10 bits per key
-    /// if filters do not pay. `None` if no table was read.
+    /// The memory of the advised filters, divided among levels. If filters do not pay, the memory
+    /// of filters of 10 bits per key. `None` if no table was read.
     pub by_level: Option<LevelAdvice>,
-    /// What filters could save of scans; `None` if there were no scans with two bounds.
+    /// The work of scans that filters could save; `None` if no scan had two bounds.
     pub scans: Option<ScanAdvice>,
 }
 
@@ -210,7 +210,8 @@ fn replay(
 }
 
 /// Adds the tables that were not read to `levels`, given the sizes of the tables read and of all
-/// tables: those of a level are assumed to be like its other ones, or like those of other levels.
+/// tables. They are assumed to be like the level's other tables; if none of these was read, like
+/// those of the lowest level that was.
 fn with_unread(levels: &mut [LevelUse; NUM_LEVELS], read: &[u64], all: &[u64]) {
     let Some(like) = (0..NUM_LEVELS).rev().find(|&level| read[level] > 0) else { return };
     let other = levels[like].clone();

@@ -1,5 +1,4 @@
-//! What filters could save of scans: tables that a scan reads although they have no key in its
-//! range.
+//! The work of scans that filters could save: reads of tables that have no key in the scan's range.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::format::key::{KIND_FOR_SEEK, MAX_SEQ_NO, UserComparator, internal_key
 use crate::table::Table;
 use crate::table::reader::BlockReadOptions;
 
-/// What filters could save of a sample of the database's own scans with two bounds.
+/// The work that filters could save in a sample of the database's own scans with two bounds.
 ///
 /// A pair is a scan and a table whose range of keys overlaps the scan's. If the table has no key in
 /// the range, the scan searches its index and reads a block for nothing.
@@ -28,11 +27,11 @@ pub struct ScanAdvice {
     pub sampled: u64,
     /// Number of pairs of such a scan and a table.
     pub pairs: u64,
-    /// Number of pairs that give nothing: what an exact range filter would save, and no filter
-    /// more.
+    /// Number of pairs without a key in the range. An exact range filter would save all of them,
+    /// and no filter can save more.
     pub empty: u64,
-    /// Number of these that a filter of prefixes without errors would save; `None` if the options
-    /// have no extractor of prefixes.
+    /// Number of these that a prefix filter without false positives would save; `None` if the
+    /// options have no prefix extractor.
     pub saved_by_prefix: Option<u64>,
     /// If all bounds are whole numbers of the same form: the mean number of keys in a range.
     pub mean_range: Option<f64>,
@@ -53,15 +52,15 @@ impl ScanAdvice {
 pub struct ScanCounts {
     /// Number of pairs.
     pub pairs: u64,
-    /// Number of pairs that give nothing.
+    /// Number of pairs without a key in the range.
     pub empty: u64,
-    /// Number of these that a filter of prefixes without errors would save.
+    /// Number of these that a prefix filter without false positives would save.
     pub saved_by_prefix: u64,
     /// Number of data blocks that the scans read in these tables, if blocks are counted.
     pub blocks: u64,
-    /// Number of these blocks in pairs that give nothing.
+    /// Number of these blocks in pairs without a key in the range.
     pub empty_blocks: u64,
-    /// Number of these blocks that a filter of prefixes without errors would save.
+    /// Number of these blocks that a prefix filter without false positives would save.
     pub blocks_saved_by_prefix: u64,
 }
 
@@ -99,7 +98,7 @@ impl<'a> ScanReplay<'a> {
         ScanReplay { order, extractor, ranges, counts_blocks: false, scans }
     }
 
-    /// Makes the replay count data blocks, for which it reads each range to its end.
+    /// Makes the replay count data blocks. It then reads each range to its end.
     #[cfg(any(test, feature = "internals"))]
     #[must_use]
     pub fn count_blocks(mut self) -> Self {
@@ -168,7 +167,7 @@ impl<'a> ScanReplay<'a> {
     }
 }
 
-/// Replays the sampled scans of `state` on `view`.
+/// Replays the sampled scans of `state` on `view`. Returns the advice; `None` without scans.
 pub(crate) fn scan_advice(state: &ReadState, view: &ReadView) -> Result<Option<ScanAdvice>> {
     let (scans, ranges) = (state.totals.bounded_scans(), state.scans.ranges());
     if ranges.is_empty() {

@@ -142,7 +142,7 @@ pub struct TablesRead {
     /// Time taken to read the data blocks from their files, verify and decompress them, in
     /// nanoseconds.
     pub read_nanos: u64,
-    /// What the levels hold and are asked in vain.
+    /// The contents of each level, and the lookups that search it in vain.
     pub levels: [LevelUse; NUM_LEVELS],
 }
 
@@ -187,12 +187,12 @@ struct Walk {
     blocks: Vec<(u64, u32)>,
 }
 
-/// LevelDB's `kFilterBaseLg`.
+/// Binary logarithm of the span of offsets that shares a filter: LevelDB's `kFilterBaseLg`.
 const FILTER_BASE_LG: u32 = 11;
 
 impl<'a> Shadow<'a> {
-    /// Creates a replay of `lookups` under each of `plans`. Leave out lookups that a memtable
-    /// answers.
+    /// Creates a replay of `lookups` under each of `plans`. `lookups` must not include any that a
+    /// memtable answers.
     pub fn new(
         order: UserComparator,
         plans: Vec<impl Into<TreePlan>>,
@@ -283,7 +283,7 @@ impl<'a> Shadow<'a> {
             "a filter's answers do not add up"
         );
         for outcome in &mut self.outcomes {
-            // A lookup asks the tables in the order in which they were replayed.
+            // The sort is stable, so the reads of a lookup stay in the order of the tables.
             outcome.reads.sort_by_key(|read| read.lookup);
         }
         for (outcome, tries) in self.outcomes.iter_mut().zip(&self.tries) {
@@ -294,7 +294,8 @@ impl<'a> Shadow<'a> {
         (self.outcomes, self.totals)
     }
 
-    /// Counts what the lookups ask of a table in vain, each key together.
+    /// Counts the lookups that search a table in vain, grouped by key, and those that find their
+    /// key.
     fn count_uses(&mut self, level: usize, walk: &Walk) {
         let used = &mut self.totals.levels[level];
         let in_table = walk.keys_per_span.values().sum();
@@ -760,7 +761,7 @@ mod tests {
         assert!(none.made.iter().all(|made| made.block.is_none() && made.table.is_none()));
     }
 
-    /// The sizes by which memory is divided are those that the filters have.
+    /// The sizes by which memory is divided are the actual sizes of the filters.
     #[test]
     fn filters_have_the_sizes_that_are_predicted() {
         let fs = MemFs::new();

@@ -41,13 +41,13 @@ impl FilterAdvice {
             "saved",
             "95 % interval",
             "bytes saved",
-            "asking",
+            "query",
             "time saved"
         )
     }
 
-    /// Writes the row of some filters. `times` are the nanoseconds per get that their queries take,
-    /// and the nanoseconds per get that they save.
+    /// Writes the row of one kind of filters. `times` are the nanoseconds per get that queries of
+    /// the filters take, and the nanoseconds per get that the filters save.
     fn write_row(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -126,7 +126,7 @@ impl fmt::Display for ScanAdvice {
             share(*empty)
         )?;
         if let Some(saved) = saved_by_prefix {
-            write!(f, " A filter of prefixes saves {saved} ({:.1} %).", share(*saved))?;
+            write!(f, " A prefix filter saves {saved} ({:.1} %).", share(*saved))?;
         }
         if let Some(range) = mean_range {
             let bounds = [10.0, 16.0, 22.0].map(|bits| self.grafite_bound(bits).unwrap_or(1.0));
@@ -142,16 +142,16 @@ impl fmt::Display for ScanAdvice {
 }
 
 impl LevelAdvice {
-    /// Returns the bits of each level from 0 on, with those of the next level that has tables for
-    /// one that has none.
+    /// Returns the bits of each level from 0 on. A level without tables gets the bits of the next
+    /// level that has some.
     fn all_levels(&self, bits: impl Fn(&LevelShare) -> u32) -> Vec<u32> {
         let last = self.levels.last().map_or(0, |share| share.level);
         let at = |level| self.levels.iter().find(|share| share.level >= level);
         (0..=last).map(|level| at(level).map_or(0, &bits)).collect()
     }
 
-    /// Returns `options` with the filters of the advised division for new tables. A level that has
-    /// no tables gets the filters of the next one that has.
+    /// Returns `options` with the filters of the advised division for new tables. A level without
+    /// tables gets the filters of the next level that has some.
     #[must_use]
     pub fn advised_options(&self, options: Options) -> Options {
         let bits = self.all_levels(|share| share.advised_bits);
@@ -229,11 +229,11 @@ impl LevelAdvice {
 
 impl fmt::Display for LevelAdvice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "The same memory, divided among levels by what is asked of each in vain:")?;
+        writeln!(f, "The same memory, divided among levels by their lookups in vain:")?;
         self.write_levels(f)?;
         writeln!(f, "\nData blocks per get that are searched in vain:")?;
         self.write_divisions(f)?;
-        writeln!(f, "\nOptions of the division advised, for new tables:")?;
+        writeln!(f, "\nOptions of the advised division, for new tables:")?;
         self.write_options(f)
     }
 }

@@ -1,4 +1,4 @@
-//! Explaining a get step by step: what was searched, in which order, and whether filters were
+//! Explaining a get step by step: what was searched, in which order, and whether the filters were
 //! right.
 //!
 //! The steps are those of a real get, reported through a `ReadSink`, so there is no second read
@@ -48,8 +48,8 @@ pub struct Explanation {
     pub value: Option<Bytes>,
     /// Counts of the work of this get.
     pub trace: ReadTrace,
-    /// Counts of the work of the same get without filters, or the error that it ended with. That
-    /// get was really done, before this one, and added nothing to the block cache.
+    /// Counts of the work of the same get without filters, or its error. That get was really done,
+    /// before this one, and added nothing to the block cache.
     pub unfiltered: Result<ReadTrace>,
     /// The part that filters played.
     pub filters: FilterUse,
@@ -63,7 +63,7 @@ pub struct Explanation {
 pub enum Step {
     /// A memtable was searched.
     Memtable {
-        /// Whether the memtable is frozen and waits to be flushed to a table.
+        /// Whether the memtable is frozen: waiting to be flushed to a table.
         frozen: bool,
         /// The entry found, if any.
         entry: Option<Entry>,
@@ -147,8 +147,8 @@ pub enum FilterState {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct IndexedBlock {
-    /// A user key that is not before the last key of the block and not after the first key of the
-    /// next block.
+    /// A user key that is not less than the last key of the block and not greater than the first
+    /// key of the next block.
     #[cfg_attr(feature = "serde", serde(serialize_with = "crate::base::serialize::bytes"))]
     pub separator: Vec<u8>,
     /// Offset of the block in the file, in bytes.
@@ -227,8 +227,8 @@ pub(crate) fn explain(
     key: &[u8],
     options: &BlockReadOptions,
 ) -> Result<Explanation> {
-    // The get without filters comes first and does not fill the cache, so that both gets find the
-    // same blocks there.
+    // The get without filters comes first and does not fill the cache, so both gets find the same
+    // blocks in it.
     let without = BlockReadOptions { use_filter: false, fill_cache: false, ..*options };
     let mut unfiltered = ReadTrace::default();
     let unfiltered =

@@ -84,7 +84,7 @@ impl Recorder {
         &mut self.trace.levels[self.level]
     }
 
-    /// Corrects the verdict of the filter asked last, if the key was then found. `verdict_of`
+    /// Corrects the verdict of the filter queried last, if the key was then found. `verdict_of`
     /// returns the verdict of a step of that kind of filter.
     fn outcome(&mut self, found: bool, verdict_of: fn(&mut Step) -> Option<&mut Verdict>) {
         let asked = self.steps.iter_mut().rev().find_map(verdict_of);

@@ -92,11 +92,11 @@ impl fmt::Display for Verdict {
 impl fmt::Display for FilterUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            FilterUse::Asked => "asked",
+            FilterUse::Asked => "queried",
             FilterUse::TurnedOff => "turned off for this read",
-            FilterUse::NoPolicy => "none asked: the database was opened without a filter policy",
-            FilterUse::NoneInTables => "none asked: no table that was searched has one",
-            FilterUse::NoTables => "none asked: no table was searched",
+            FilterUse::NoPolicy => "none queried: the database was opened without a filter policy",
+            FilterUse::NoneInTables => "none queried: no table that was searched has one",
+            FilterUse::NoTables => "none queried: no table was searched",
         })
     }
 }
@@ -114,7 +114,7 @@ impl fmt::Display for Step {
             }
             Step::Skipped { level, tables } => {
                 let name = format!("level {level}");
-                write!(f, "{name:<18}{} left out: the key is not in range", Count(*tables, "table"))
+                write!(f, "{name:<18}{} skipped: the key is not in range", Count(*tables, "table"))
             }
             Step::Table(table) => {
                 let name = format!("level {}: {:06}", table.level, table.number);
@@ -145,7 +145,7 @@ impl fmt::Display for Step {
                 if let Some(bytes) = decompressed_bytes {
                     write!(f, ", {bytes} B decompressed")?;
                 }
-                f.write_str(if *checksum_verified { ", checksum right" } else { "" })
+                f.write_str(if *checksum_verified { ", checksum correct" } else { "" })
             }
             Step::Entry(entry) => write!(f, "  entry           {entry}"),
             Step::NotHere => f.write_str("  entry           not here"),
@@ -178,7 +178,7 @@ impl fmt::Display for Told<'_> {
             (self.0.all_filter_true_positives(), self.0.all_filter_false_positives());
         write!(
             f,
-            "{} asked: {} \"not here\", {right} \"maybe\" rightly, {wrong} wrongly",
+            "{} queried: {} \"not here\", {right} \"maybe\" correctly, {wrong} wrongly",
             Count(self.0.all_filter_checks(), "filter"),
             self.0.all_filter_negatives(),
         )

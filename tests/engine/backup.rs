@@ -101,7 +101,7 @@ fn later_backups_copy_only_what_is_new_and_each_gives_back_its_moment() {
     assert!(!fs.exists(Path::new("/backups/000001")).unwrap());
     assert_eq!(backups.verify(|_| {}).unwrap(), []);
     assert_eq!(restored(&fs, "/backups", Some(2)).unwrap(), at_second);
-    assert_eq!(backups.keep(0).unwrap_err().to_string(), "at least one backup is kept");
+    assert_eq!(backups.keep(0).unwrap_err().to_string(), "at least one backup must be kept");
 }
 
 #[test]

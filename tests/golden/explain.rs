@@ -54,7 +54,7 @@ fn a_database_without_filters_is_told_to_have_none() {
         let told = db.explain(&key).unwrap();
         assert_eq!(told.filters, FilterUse::NoneInTables);
         assert!(
-            told.to_string().contains("none asked: no table that was searched has one"),
+            told.to_string().contains("none queried: no table that was searched has one"),
             "{told}"
         );
         let table = told.steps.iter().find_map(|step| match step {
@@ -80,16 +80,16 @@ memtable          not here
 level 0: 000039   "k00019" .. "k04394", 4.0 KiB
   index           up to "k03091": block at 0, 2517 B
   block filter    said "not here" (correct): block skipped
-level 0           3 tables left out: the key is not in range
-level 1           1 table left out: the key is not in range
+level 0           3 tables skipped: the key is not in range
+level 1           1 table skipped: the key is not in range
 level 2: 000029   "k00000" .. "k03999", 73.0 KiB
   index           up to "k00110": block at 0, 1898 B
   block filter    said "maybe" (correct): the key is there
-  block           at 0, 1903 B from the file, 4103 B decompressed, checksum right
+  block           at 0, 1903 B from the file, 4103 B decompressed, checksum correct
   entry           put at sequence 6443, 41 B
 answer            a value of 41 B
 this get          2 tables, 1 data block (0 from the cache), 1.9 KiB read
-filters           2 filters asked: 1 "not here", 1 "maybe" rightly, 0 wrongly
+filters           2 filters queried: 1 "not here", 1 "maybe" correctly, 0 wrongly
 without filters   2 tables, 2 data blocks (0 from the cache), 4.3 KiB read
 filters saved     1 of 2 data blocks"#
     );

@@ -12,15 +12,15 @@ use crate::output::{self, Progress, Stdout};
 
 /// Add a backup to a folder of backups
 ///
-/// Reads the whole database, and copies the tables that the backup before does not have. The
-/// folder is created if it is missing or empty. The database is locked meanwhile, and not changed.
-/// `backups` lists and verifies the backups of a folder, `restore` makes a database of one.
+/// Reads the whole database, and copies the tables that the previous backup does not have. FOLDER
+/// is a folder of backups, empty or missing. The database is locked, but not changed. `backups`
+/// lists and verifies the backups of a folder; `restore` makes a database from one.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder of backups
     #[arg(value_name = "FOLDER", value_hint = ValueHint::DirPath)]
     folder: PathBuf,
-    /// Remove the oldest backups afterwards, so that N stay
+    /// Afterwards, remove all but the latest N backups
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
     /// Print the new backup as JSON, on stdout

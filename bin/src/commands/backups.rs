@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Result<()> {
     match faults.len() {
         0 => Ok(()),
         n => Err(CliError::Damaged(format!(
-            "{} in {}; a backup made now copies what the latest one has lost",
+            "{} in {}; make a new backup, which copies what the latest one has lost",
             count(n as u64, "fault", "faults"),
             args.folder.display()
         ))),
@@ -74,7 +74,7 @@ fn print(list: &[Backup], stdout: &mut Stdout) -> Result<()> {
     let mut table = Table::new(["backup", "made (UTC)", "files", "size", "new"]);
     for backup in list {
         let made = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(backup.made));
-        // Times after the year 9999 have no such form.
+        // RFC 3339 has no times after the year 9999.
         let made = made.filter(|_| backup.made < 253_402_300_800);
         let made = made.map(|made| humantime::format_rfc3339_seconds(made).to_string());
         table.row([

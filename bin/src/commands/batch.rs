@@ -15,13 +15,14 @@ use crate::output::Stdout;
 
 /// Apply operations in atomic batches
 ///
-/// One operation a line, its fields separated by one TAB, keys and values in --format: `put KEY
-/// VALUE`, `delete KEY`, and `commit`, which ends a batch, as the end of the input does. With
-/// --format json also {"put":KEY,"value":VALUE}, {"delete":KEY} and {"commit":true}.
+/// Reads one operation per line, its fields separated by one TAB, its key and value in --format:
+/// `put KEY VALUE`, `delete KEY`, or `commit`, which ends a batch. The end of the input also ends a
+/// batch. With --format json, lines can also be {"put":KEY,"value":VALUE}, {"delete":KEY} and
+/// {"commit":true}.
 ///
 /// A batch is applied whole or not at all. After each batch, prints `committed N`, where N is its
-/// number of operations. An invalid line stops the command (exit code 2): batches before it stay,
-/// and the batch it is in is not applied. If stdout is closed, batches are still applied. Creates
+/// number of operations. An invalid line stops the command (exit code 2): earlier batches stay, and
+/// the batch with the line is not applied. If stdout is closed, batches are still applied. Creates
 /// the database if there is none.
 #[derive(Debug, clap::Args)]
 pub struct Args {

@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 100)]
     #[arg(value_parser = parse_value_bytes)]
     value_bytes: usize,
-    /// Number of threads of readthreads
+    /// Number of threads of the workload readthreads
     #[arg(long, value_name = "N", default_value_t = 2)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
@@ -62,7 +62,7 @@ pub struct Args {
 fn parse_value_bytes(text: &str) -> std::result::Result<usize, String> {
     match text.parse() {
         Ok(bytes) if (MIN_VALUE_BYTES..=1 << 30).contains(&bytes) => Ok(bytes),
-        _ => Err(format!("a value has {MIN_VALUE_BYTES} bytes to 1 GiB")),
+        _ => Err(format!("a value has from {MIN_VALUE_BYTES} bytes to 1 GiB")),
     }
 }
 
@@ -77,7 +77,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let dir = global.db.clone().unwrap_or(scratch.path().join("db"));
     if dir.try_exists().map_err(|source| CliError::io("look for", &dir, source))? {
         return Err(CliError::Usage(format!(
-            "{} already exists; bench creates a database and replaces it: name a directory that \
+            "{} already exists, and bench creates and replaces its database; name a directory that \
              does not exist",
             dir.display()
         )));

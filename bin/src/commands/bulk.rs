@@ -1,5 +1,5 @@
-//! Loading by tables that are written outside of the database, for `load --sorted` and
-//! `load --sort`.
+//! Bulk loading, for `load --sorted` and `load --sort`: entries are written to tables, which the
+//! database then ingests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,21 +16,21 @@ use crate::keyspace::{Name, Target};
 use crate::output::{self, Progress};
 use crate::runs::{Entry, Merging, Run, merge, merge_to_few};
 
-/// Name of the folder, in the database's directory, of the files that are written on the way.
+/// Name of the folder of temporary files, in the database's directory.
 const FOLDER: &str = "minikv-load";
 
-/// Size of the entries that are sorted in memory at a time, in bytes. More of them take more memory
-/// and make fewer files to merge.
+/// Size of the entries that are sorted in memory at a time, in bytes. A larger size takes more
+/// memory and leaves fewer files to merge.
 const CHUNK_BYTES: usize = 256 << 20;
 
-/// Largest number of files that are merged at a time. More of them take more memory and open files,
-/// and are read fewer times.
+/// Maximum number of files that are merged at a time. A higher number takes more memory and open
+/// files, and fewer passes over the entries.
 const MERGE_WIDTH: usize = 64;
 
-/// Bytes of memory that an entry takes beside its key and value.
+/// Memory that an entry takes in addition to its key and value, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 80;
 
-/// Loads all lines at once, or none: `sort` says whether they come in any order.
+/// Loads all lines at once, or none. With `sort`, they may be in any order.
 pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result<()> {
     if sort {
         global.needs_byte_order("--sort")?;
@@ -59,14 +59,14 @@ pub fn run(global: &Global, name: &Name, mut lines: Lines, sort: bool) -> Result
     Ok(())
 }
 
-/// The folder for files that are written on the way; removed when dropped. The database's lock
-/// keeps others from using it.
+/// The folder of temporary files, which is removed when this is dropped. The database's lock keeps
+/// other processes from using it.
 struct Folder(PathBuf);
 
 impl Folder {
     fn create(db: &Path) -> Result<Folder> {
         let dir = db.join(FOLDER);
-        // What a load that was killed left. A link is not followed.
+        // A load that was killed leaves the folder behind. A link is not followed.
         if fs::symlink_metadata(&dir).is_ok_and(|found| found.is_dir()) {
             fs::remove_dir_all(&dir).map_err(|error| CliError::io("remove", &dir, error))?;
         }
@@ -101,14 +101,14 @@ impl Source<'_> {
         CliError::Usage(format!("{}: {what}", self.lines.place()))
     }
 
-    /// Writes entries that come in ascending order.
+    /// Writes tables of the entries, which must be in ascending order.
     fn write_tables(&mut self, folder: &Path, options: &Options) -> Result<Vec<SortedTable>> {
         let progress = Progress::bytes("loading", self.lines.total_bytes());
         let mut writer = TableWriter::create(folder.join("tables"), options)?;
         while let Some((key, value)) = self.next()? {
             match self.target.put_in_table(&mut writer, &key, &value) {
                 Err(Error::InvalidArgument { what }) => {
-                    return Err(self.refuse(format!("{what} (--sort sorts)")));
+                    return Err(self.refuse(format!("{what}; --sort accepts any order")));
                 }
                 added => added?,
             }
@@ -117,7 +117,8 @@ impl Source<'_> {
         Ok(writer.finish()?)
     }
 
-    /// Writes entries that come in any order. Of entries with the same key the last one counts.
+    /// Writes tables of the entries, in any order. Of entries with the same key, the last one
+    /// counts.
     fn sort(
         &mut self,
         folder: &Path,
@@ -144,7 +145,7 @@ impl Source<'_> {
         Ok(writer.finish()?)
     }
 
-    /// Returns the next entries of about `chunk_bytes`, sorted, one of each key.
+    /// Returns the next entries, of about `chunk_bytes` bytes, sorted, one per key.
     fn next_chunk(&mut self, chunk_bytes: usize, progress: &Progress) -> Result<Vec<Entry>> {
         let (mut chunk, mut bytes) = (Vec::new(), 0);
         while bytes < chunk_bytes

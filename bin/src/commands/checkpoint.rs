@@ -10,7 +10,7 @@ use crate::error::Result;
 /// Make a copy of the database, without copying its tables
 ///
 /// DEST becomes an independent database. Tables are shared by hard links where the filesystem
-/// supports them, and copied otherwise. The database is locked meanwhile, and not changed.
+/// supports them, and copied otherwise. The database is locked, but not changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory to create, or an empty one

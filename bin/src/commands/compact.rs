@@ -95,7 +95,7 @@ impl Tables {
 
     fn text(&self) -> String {
         match self.tables {
-            0 => "no table".to_string(),
+            0 => "no tables".to_string(),
             n => format!("{} of {}", count(n, "table", "tables"), size(self.bytes)),
         }
     }

@@ -8,7 +8,7 @@ use crate::args::Global;
 use crate::error::{CliError, Result};
 use crate::keyspace::Target;
 
-/// What must hold for a write to happen.
+/// The condition of a write.
 #[derive(Debug)]
 pub enum Condition {
     /// The key has no value.
@@ -25,8 +25,8 @@ impl Condition {
         }
     }
 
-    /// Sets `key` of `target` to a value, for a time to live if there is one, or deletes it, if the
-    /// condition holds.
+    /// If the condition holds, sets `key` of `target` to the value `new`, with a time to live if
+    /// there is one, or deletes the key if `new` is `None`.
     pub fn write(
         &self,
         (db, target, global): (&Db, &Target, &Global),
@@ -48,7 +48,7 @@ impl Condition {
         let Some(found) = found else { return Ok(()) };
         let key = global.key_format.unwrap_or_default().show(key);
         Err(CliError::Unmet(match self {
-            Condition::Absent => format!("{key} has a value already; nothing was written"),
+            Condition::Absent => format!("{key} already has a value; nothing was written"),
             Condition::Value(_) => {
                 format!("{key} has {found}; nothing was written; `minikv get` shows what it has")
             }

@@ -16,8 +16,8 @@ use crate::output;
 /// Delete keys
 ///
 /// KEYs are deleted in one atomic batch. Deleting an absent key is not an error. With --prefix,
-/// --from or --to, deletes every key that meets all of these conditions, in one durable step, which
-/// drops tables without other keys as a whole. `scan` with the same options shows these keys.
+/// --from or --to, deletes every key that meets all of these conditions, in one durable step.
+/// Tables without other keys are dropped whole. `scan` with the same options shows the keys.
 ///
 /// With --if-value, deletes the one KEY only if it has that value; otherwise the exit code is 1. No
 /// other write comes between the comparison and the deletion.
@@ -90,7 +90,7 @@ fn delete_range(global: &Global, args: &Args) -> Result<()> {
         0 => format!("deleted {keys}"),
         tables => {
             let tables = count(tables, "table", "tables");
-            format!("deleted {tables} ({}) and {keys} beside them", size(done.file_bytes))
+            format!("deleted {tables} ({}) and {keys} outside them", size(done.file_bytes))
         }
     });
     Ok(())

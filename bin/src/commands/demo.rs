@@ -23,7 +23,7 @@ const FIRST_ENTRIES: u64 = 1000;
 const WRITE_BUFFER_BYTES: usize = 512 << 10;
 /// Size of the write buffer for a page, in bytes: smaller, so that there is more to see.
 const PAGE_WRITE_BUFFER_BYTES: usize = 256 << 10;
-/// Size of a table for a page, in bytes: as above.
+/// Size of a table for a page, in bytes: small, for the same reason.
 const PAGE_TABLE_BYTES: u64 = 64 << 10;
 /// Number of entries between two lookups for a page.
 const PAGE_LOOKUP_ENTRIES: u64 = 250;
@@ -38,9 +38,9 @@ const ABSENT: &str = "filtre";
 /// they are, looks one up, and measures what filters save.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Also write a page that shows the database at work, to this file
+    /// Also write an HTML page to this file, which shows the database at work
     ///
-    /// The database gets smaller tables then, so that there is more to see.
+    /// The database then gets smaller tables, so that there is more to see.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -119,10 +119,10 @@ impl Tour {
         self.files(&db, &format!("put {}", count(data.len(), "word", "words")))?;
 
         self.say(
-            "\n3. A get asks the filters first, and reads a block where one says \"maybe\".\n",
+            "\n3. A get queries the filters first, and reads a block where one says \"maybe\".\n",
         )?;
         self.get(&db, PRESENT)?;
-        self.say("\n4. A key that is not there costs no block, but for false positives.\n")?;
+        self.say("\n4. An absent key costs no block, except for false positives.\n")?;
         self.get(&db, ABSENT)?;
         Ok(db.close()?)
     }
@@ -140,7 +140,7 @@ impl Tour {
         let levels = stats.levels;
         let bytes = levels.iter().map(|level| level.bytes).sum();
         let tables = match levels.iter().map(|level| level.files).sum() {
-            0 => "no table yet".to_string(),
+            0 => "no tables yet".to_string(),
             n => format!(
                 "{} of {} ({})",
                 count(n, "table", "tables"),
@@ -162,13 +162,14 @@ impl Tour {
             None => db.get_traced(key)?,
         };
         let value = value.map(|value| format!("\"{}\"", Format::Escaped.show(&value)));
-        let value = value.unwrap_or("not there".to_string());
+        let value = value.unwrap_or("not found".to_string());
         self.say(format!("   {:<22} {value}", format!("get {key}")))?;
         self.say(format!("   {:<22} {}", "", summary(&trace)))
     }
 }
 
-/// Loads the data and looks up words meanwhile: most of them any word, loaded or not, or no word.
+/// Loads the data and looks up words meanwhile: sometimes the word loaded last, otherwise any word,
+/// loaded or not, or an absent one.
 fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
     let mut rng = Rng::new(SEED);
     data.load_and(db, SEED, PAGE_LOOKUP_ENTRIES, |last| {
@@ -185,12 +186,12 @@ fn load_and_record(db: &Db, data: &Data, recorder: &Recorder) -> Result<()> {
 /// Returns a description of the work of a get.
 fn summary(trace: &ReadTrace) -> String {
     if trace.memtable_hits > 0 {
-        return "found in the memtable: no table was asked".to_string();
+        return "found in the memtable: no table was searched".to_string();
     }
     let trace = trace.total();
     let maybe = trace.filter_true_positives + trace.filter_false_positives;
     format!(
-        "{} in range, {} asked: {} \"no\", {maybe} \"maybe\"; {} read",
+        "{} in range, {}: {} \"no\", {maybe} \"maybe\"; {} read",
         count(trace.tables_considered, "table", "tables"),
         count(trace.filter_checks, "filter", "filters"),
         trace.filter_negatives,

@@ -25,9 +25,9 @@ const ENTRIES_PER_PROGRESS: u64 = 4096;
 
 /// Write every entry in key order
 ///
-/// One entry a line in --format; `load` restores the same database from them. FILE is created or
-/// replaced only once the dump is complete. With --comparator ignore, entries are in the order of
-/// the database's files, and the keys must fit in memory.
+/// Writes one entry per line, in --format, from which `load` restores the same database. FILE is
+/// created or replaced only once the dump is complete. With --comparator ignore, entries are in the
+/// order of the database's files, and the keys must fit in memory.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to write [default: stdout, also `-`]
@@ -53,7 +53,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
 }
 
 /// Returns the file that a finished dump may replace. Returns `None` for a device, a named pipe or
-/// the like, even behind a link, because for example /dev/stdout must not become a regular file.
+/// the like, even behind a link: /dev/stdout, for example, must not become a regular file.
 fn replaceable(path: &Path) -> Result<Option<PathBuf>> {
     let here = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

@@ -11,9 +11,9 @@ use crate::output::{Stdout, Table};
 
 /// List the keyspaces that have entries
 ///
-/// Prints each name, escaped, and the approximate size of its part of the tables. Entries that are
-/// only in the log are not in the size. If there are expiring keyspaces, the kind of each is shown
-/// too; they are listed until what has expired is removed.
+/// Prints each name, escaped, and the approximate size of its part of the tables. The size does not
+/// include entries that are only in the log. If there are expiring keyspaces, also shows the kind
+/// of each keyspace; expiring ones are listed until their expired entries are removed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print JSON

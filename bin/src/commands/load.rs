@@ -20,21 +20,21 @@ const BATCH_BYTES: usize = 1 << 20;
 
 /// Load entries into the database
 ///
-/// One entry a line in --format, as written by `dump`. Entries are put in batches of up to 1000, of
-/// which the last is synced, so that all loaded entries survive a loss of power. An invalid line
-/// stops the command (exit code 2), as an interrupt does (exit code 130); the entries before it
-/// stay. Creates the database if there is none.
+/// Reads one entry per line, in --format, as written by `dump`. Entries are put in batches of up to
+/// 1000, of which the last is synced, so that all loaded entries survive a loss of power. An
+/// invalid line stops the command (exit code 2), as an interrupt does (exit code 130); the entries
+/// before it stay. Creates the database if there is none.
 ///
-/// With --sorted or --sort, all entries are loaded at once or none: they are written into tables,
-/// which then become tables of the database. Where a range of keys is new, no compaction follows.
+/// With --sorted or --sort, loads all entries at once, or none: they are written into tables, which
+/// then become tables of the database. Where a range of keys is new, no compaction follows.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// File to read [default: stdin, also `-`]
     file: Option<PathBuf>,
-    /// Load all at once; the keys ascend
+    /// Load all entries at once; keys must ascend
     #[arg(long)]
     sorted: bool,
-    /// Load all at once; the keys come in any order, and the last entry of a key counts
+    /// Load all entries at once; keys may be in any order, and the last entry of a key counts
     #[arg(long, conflicts_with = "sorted")]
     sort: bool,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let loaded = entries(loader.loaded.count());
     match outcome {
         Ok(()) => {
-            // Otherwise it would depend on timing which entries are in tables already.
+            // Without this, timing would decide which entries are already in tables.
             db.flush()?;
             db.close()?;
             output::say(format!("loaded {loaded}"));

@@ -20,7 +20,8 @@ const EXIT_STATUS: &str = r#".SH "EXIT STATUS"
 Done.
 .TP
 .B 1
-A key was not found (get, explain), or damage was found (verify).
+A key was not found (get, explain), the condition of a write was not met (put, delete), or damage
+was found (verify, backups \-\-verify).
 .TP
 .B 2
 Usage: the command line, or a line of the input, is wrong.
@@ -90,7 +91,7 @@ minikv inspect words.db/CURRENT words.db/*.ldb
 .EE
 "#;
 
-/// Print the manual page, or install all of them
+/// Print a manual page, or install all of them
 ///
 /// To read it: minikv man | man -l -
 /// To install: minikv man --out ~/.local/share/man/man1

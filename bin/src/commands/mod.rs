@@ -125,7 +125,7 @@ fn open(global: &Global, create: bool) -> Result<Db> {
     Ok(db)
 }
 
-/// Refuses to create a directory whose parent does not exist, which is mostly a typing error.
+/// Refuses to create a directory whose parent does not exist: that is usually a typing error.
 fn check_parent(dir: &Path) -> Result<()> {
     let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
     match parent {
@@ -162,7 +162,7 @@ fn report_lost_logs(recovery: &Recovery) {
         } else {
             format!("{log} at offset {}: {}", lost.offset, lost.why)
         };
-        output::say(format!("minikv: {why}; from there on {} bytes are left out", lost.bytes));
+        output::say(format!("minikv: {why}; from there on, {} bytes are left out", lost.bytes));
     }
 }
 

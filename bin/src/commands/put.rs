@@ -24,7 +24,7 @@ use crate::keyspace::InKeyspace;
 /// Replaces an existing value. Creates the database if there is none; its parent directory must
 /// exist.
 ///
-/// With --if-absent or --if-value, the value is set only if the key has no value, or that one;
+/// With --if-absent or --if-value, sets the value only if the key has no value, or the value OLD;
 /// otherwise the exit code is 1. No other write comes between the comparison and the put.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -45,8 +45,8 @@ pub struct Args {
     if_value: Option<OsString>,
     /// Let the value expire after this time: seconds, or a number with s, m, h or d
     ///
-    /// The keyspace is an expiring one; reads of it take --expiring. It has nothing in common with
-    /// the ordinary keyspace of the same name.
+    /// The keyspace is then an expiring one, which is read with --expiring. It has nothing in
+    /// common with the ordinary keyspace of the same name.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, requires = "keyspace")]
     ttl: Option<Duration>,
     /// Return only once the write would survive a loss of power
@@ -64,11 +64,11 @@ pub struct Args {
 pub(super) enum ValueFormat {
     /// Byte for byte
     Raw,
-    /// As --format escaped
+    /// Like --format escaped
     Escaped,
-    /// As --format hex
+    /// Like --format hex
     Hex,
-    /// As --format json
+    /// Like --format json
     Json,
 }
 

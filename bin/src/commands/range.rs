@@ -83,7 +83,7 @@ impl Range {
         begins && self.to.as_deref().is_none_or(|to| order.compare(key, to).is_lt())
     }
 
-    /// Takes off and returns what is before `cut`, or with `at_end` what is not.
+    /// Splits off and returns the part before `cut` or, with `at_end`, the part from `cut` on.
     pub fn split_off(&mut self, cut: Vec<u8>, at_end: bool) -> Range {
         match at_end {
             false => {

@@ -114,7 +114,7 @@ fn lost_line(lost: &LostRange, format: Format) -> String {
     };
     format!(
         "lost: {} of {} at offset {}: keys from {} to {} may be missing, have older values, or be \
-         back though deleted",
+         back although deleted",
         size(lost.bytes),
         name(&lost.path),
         lost.offset,

@@ -10,7 +10,7 @@ use crate::args::Global;
 use crate::error::Result;
 use crate::output::{self, Progress};
 
-/// Make a database of a backup
+/// Restore a database from a backup
 ///
 /// Copies the latest backup of FOLDER, or backup N, to the directory --db, which must be empty or
 /// missing, and checks every file.

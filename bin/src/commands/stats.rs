@@ -20,7 +20,7 @@ const SHOWN_KEY_CHARS: usize = 24;
 ///
 /// Lists the tables by level, and the logs whose batches are not in tables yet. Reads the MANIFEST
 /// and the logs, without opening the database and without its lock. With --prometheus, opens the
-/// database read-only, and prints the metrics of that open, with the expired tables among them.
+/// database read-only and prints the metrics of that open, including those of expired tables.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// List every table with its first and last key
@@ -64,7 +64,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Prints the metrics of a read-only open. A scraper takes them from a file or a pipe.
+/// Prints the metrics of a read-only open, for a scraper that reads a file or a pipe.
 fn print_metrics(global: &Global) -> Result<()> {
     let db = super::open_read_only(global)?;
     let name = global.db()?.display().to_string();

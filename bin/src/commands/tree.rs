@@ -27,13 +27,13 @@ const SHOWN_KEY_CHARS: usize = 24;
 
 /// Draw the levels of a database
 ///
-/// Each level is a line on which its tables lie from their first to their last key. Tables of level
+/// Each level is a line on which each table extends from its first to its last key. Tables of level
 /// 0 overlap, so each has a line of its own, the newest first. Keys are spread by rank: where many
 /// tables begin and end, there is more room. Reads the MANIFEST and the logs, without opening the
 /// database and without its lock.
 ///
-/// Into a pipe it prints a line for each table: level, number, bytes, first and last key, separated
-/// by tabs; and for each log `log`, its number, bytes and batches.
+/// Into a pipe, prints a line for each table: level, number, bytes, first and last key, separated
+/// by tabs; and a line for each log: `log`, number, bytes and batches.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory of the database [default: --db]
@@ -99,9 +99,9 @@ fn plain(survey: &Survey) -> String {
     text
 }
 
-/// The places of keys on a line.
+/// The columns of tables on a line.
 struct Axis {
-    /// Places of tables: first and last column, by number.
+    /// First and last column of each table, by its number.
     places: BTreeMap<u64, (usize, usize)>,
     width: usize,
 }
@@ -123,7 +123,7 @@ impl Axis {
         Axis { places, width }
     }
 
-    /// Returns a line with tables in two shades by turns, so that neighbours can be told apart.
+    /// Returns a line with tables in alternating shades, so that neighbours can be told apart.
     fn line<'a>(&self, tables: impl Iterator<Item = &'a NewFile>) -> String {
         let mut line = vec![' '; self.width];
         for (at, table) in tables.enumerate() {
@@ -174,7 +174,7 @@ fn drawn(survey: &Survey, columns: usize, compare: impl Fn(&[u8], &[u8]) -> Orde
     lines.join("\n")
 }
 
-/// Returns a line with the first and the last key of all.
+/// Returns a line with the first and the last key of all tables.
 fn ends(
     survey: &Survey,
     label: usize,

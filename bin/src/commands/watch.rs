@@ -17,14 +17,14 @@ use crate::output::{
 
 /// Print what another process writes, as it is committed
 ///
-/// Prints the operations of each batch and then `commit`, in the form that `minikv batch` reads: so
+/// Prints the operations of each batch and then `commit`, in the form that `minikv batch` reads, so
 /// `minikv watch | minikv --db COPY batch` keeps a copy up to date. Takes no lock and changes
-/// nothing. Begins with what is written from now on, or after the sequence number --since.
+/// nothing. Begins with writes from now on, or after the sequence number --since.
 ///
-/// Reads the logs of the writer, which removes them when it has flushed them, unless it keeps them
-/// (--keep-logs and --keep-logs-for of the commands that write). If changes are missing, the
-/// command stops with an error, and prints no later ones. Writes that were committed
-/// at the same time may be printed as one batch.
+/// Reads the logs of the writer, which removes them after a flush unless it keeps them (--keep-logs
+/// and --keep-logs-for of the commands that write). If changes are missing, the command stops with
+/// an error and prints no later ones. Writes that were committed at the same time may be printed as
+/// one batch.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Begin after this sequence number
@@ -33,14 +33,14 @@ pub struct Args {
     /// Milliseconds between two looks at the files
     #[arg(long, value_name = "MS", default_value_t = 100)]
     interval: u64,
-    /// Print what there is, and end
+    /// Print the changes so far, and end
     #[arg(long)]
     once: bool,
 }
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     if global.ignores_comparator() {
-        return Err(CliError::Usage("watch needs the order of keys".to_string()));
+        return Err(CliError::Usage("watch cannot be used with --comparator ignore".to_string()));
     }
     let dir = global.db()?;
     let db = Db::open_read_only(&dir, global.options(&dir)?)?;
@@ -51,7 +51,7 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     let shown = at.clone();
     let _guard = interrupt::on_interrupt(move || {
         let at = shown.load(Relaxed);
-        output::say(format!("minikv: interrupted; go on with `minikv watch --since {at}`"));
+        output::say(format!("minikv: interrupted; continue with `minikv watch --since {at}`"));
     });
     loop {
         for batch in &mut changes {

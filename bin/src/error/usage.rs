@@ -28,8 +28,8 @@ pub fn message(mut error: clap::Error, command: Option<String>) -> String {
     format!("{message}; try `minikv help{help}`")
 }
 
-/// Drops suggestions that are too far from what was typed. The parser suggests the nearest name,
-/// however different it is: `bench` for `nosuch`.
+/// Drops suggestions that are too different from what was typed. The parser suggests the nearest
+/// name, however different it is: `bench` for `nosuch`.
 fn drop_far_fetched_tips(error: &mut clap::Error) {
     let pairs = [
         (ContextKind::InvalidArg, ContextKind::SuggestedArg),

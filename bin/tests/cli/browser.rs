@@ -14,7 +14,7 @@ pub struct Browser {
     answers: BufReader<ChildStdout>,
     session: Option<String>,
     last_id: u64,
-    /// What the page wrote on the console, and its uncaught errors.
+    /// Messages that the page wrote on the console, and its uncaught errors.
     pub said: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Drop for Browser {
 }
 
 impl Browser {
-    /// Starts Chromium with an empty page. `None` if there is no Chromium.
+    /// Starts Chromium with an empty page. Returns `None` if there is no Chromium.
     pub fn start(profile: &Path) -> Option<Browser> {
         if !Command::new("chromium").arg("--version").output().is_ok_and(|out| out.status.success())
         {
@@ -94,7 +94,7 @@ impl Browser {
 
     /// Opens a file at a place in it, such as `#end`.
     pub fn open(&mut self, page: &Path, place: &str) {
-        // Another place of the same page would not load it anew.
+        // Opening another place of the same page would not reload it.
         self.call("Page.navigate", json!({ "url": "about:blank" }));
         self.until("location.href === 'about:blank'");
         self.call("Page.navigate", json!({ "url": format!("file://{}{place}", page.display()) }));

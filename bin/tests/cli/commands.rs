@@ -11,7 +11,7 @@ fn file_of(place: &Place, part: &str) -> PathBuf {
     place.db().join(names.keys().find(|name| name.contains(part)).unwrap())
 }
 
-/// Returns the text of a command's help page, without hard spaces and line breaks.
+/// Returns the output of a command that prints a page and must succeed.
 fn help(args: &[&str]) -> String {
     String::from_utf8(run(minikv().args(args), b"").ok()).unwrap()
 }
@@ -144,7 +144,7 @@ fn put_and_delete_compare_the_value_first_if_told_so() {
     absent.fails(5, &["no database in"]);
     assert!(!place.db().exists());
     place.ok(&["put", "k", "1", "--if-absent"]);
-    place.run(&["put", "k", "2", "--if-absent"]).fails(1, &["k has a value already"]);
+    place.run(&["put", "k", "2", "--if-absent"]).fails(1, &["k already has a value"]);
     place.run(&["put", "k", "2", "--if-value", "0"]).fails(1, &["k has another value"]);
     place.run(&["put", "x", "2", "--if-value", "0"]).fails(1, &["x has no value"]);
     assert_eq!(place.text(&["scan"]), "k\t1\n");
@@ -361,7 +361,7 @@ fn compact_says_what_it_did() {
     place.ok(&["put", "key", "value"]);
     let ran = place.run(&["compact"]);
     assert_eq!(ran.code, Some(0));
-    assert!(ran.stderr.starts_with("compacted: no table before, 1 table of "), "{}", ran.stderr);
+    assert!(ran.stderr.starts_with("compacted: no tables before, 1 table of "), "{}", ran.stderr);
     assert_eq!(ran.stdout, b"");
     let json = json_of(&place.ok(&["compact", "--json"]));
     assert_eq!((&json["before"]["tables"], &json["after"]["tables"]), (&1.into(), &1.into()));
@@ -471,7 +471,7 @@ fn a_keyspace_has_keys_of_its_own() {
     assert_eq!(in_users(&["scan", "--from", "c", "--keys-only"]).ok(), b"cid\n");
     assert_eq!(in_users(&["scan", "--prefix", "b", "--count"]).ok(), b"1\n");
     assert_eq!(place.ok(&["get", "\\xff\\xfeks\\x05usersbob"]), b"Bob");
-    in_users(&["put", "bob", "x", "--if-absent"]).fails(1, &["bob has a value already"]);
+    in_users(&["put", "bob", "x", "--if-absent"]).fails(1, &["bob already has a value"]);
     in_users(&["put", "dan", "Dan", "--if-absent"]).ok();
     in_users(&["delete", "dan", "--if-value", "Bob"]).fails(1, &["dan has another value"]);
     in_users(&["delete", "dan", "--if-value", "Dan"]).ok();
@@ -579,7 +579,7 @@ fn watch_prints_what_is_committed_in_the_form_that_batch_reads() {
         number += 1;
         write(&format!("put\tkey\t{number}\ncommit\n"));
         std::thread::sleep(std::time::Duration::from_millis(300));
-        // Puts are seen from some one on, without a gap.
+        // From one of the puts on, all are seen, without a gap.
         if number == 3 {
             break line();
         }

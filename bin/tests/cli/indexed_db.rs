@@ -20,7 +20,7 @@ fn an_indexed_db_is_read_in_its_own_order() {
     let scanned = lines(&place, &["scan", "--keys-only", "--format", "hex"]);
     let shown = lines(&place, &["scan", "--keys-only", "--keys", "indexeddb"]);
     let place_of = |text: &str| shown.iter().position(|line| line == text).expect(text);
-    // Book 2 comes before book 10, as in no order of bytes: 00 01 01 01 03 .. 40, .. 24 40.
+    // Book 2 comes before book 10, unlike in byte order: 00 01 01 01 03 .. 40, .. 24 40.
     assert_eq!(place_of("db 1 store 1 data: 2") + 1, place_of("db 1 store 1 data: 3"));
     assert!(place_of("db 1 store 1 data: 2") < place_of("db 1 store 1 data: 10"));
     let mut sorted = scanned.clone();
@@ -37,7 +37,7 @@ fn an_indexed_db_is_read_in_its_own_order() {
         let rest = ["scan", "--count", "--key-format", "hex", "--from", key];
         assert_eq!(place.text(&rest), format!("{}\n", 988 - at));
     }
-    // A prefix in bytes, whose keys are not neighbours in every case.
+    // The keys with a prefix of bytes are not always neighbours.
     let by_prefix = ["scan", "--count", "--key-format", "hex", "--prefix", "000101"];
     let with_prefix = keys.iter().filter(|key| key.starts_with("000101")).count();
     assert_eq!(place.text(&by_prefix), format!("{with_prefix}\n"));
@@ -84,14 +84,14 @@ fn keys_of_an_indexed_db_are_shown_decoded() {
 fn an_indexed_db_is_written_compacted_copied_and_repaired_in_its_order() {
     let place = fixture("chromium/indexeddb");
     let all = place.text(&["dump", "--format", "hex"]);
-    // Key 1000 of store 2: the last of its data, before what says that its keys exist.
+    // Key 1000 of store 2: the last of its data, before the entries that state that its keys exist.
     let key = "00010201030000000000408f40";
     place.ok(&["put", key, "new", "--key-format", "hex"]);
     let shown = lines(&place, &["scan", "--keys", "indexeddb", "--keys-only"]);
     let at = shown.iter().position(|line| line == "db 1 store 2 data: 1000").unwrap();
     assert_eq!(shown[at - 1], "db 1 store 2 data: 52");
     assert_eq!(shown[at + 1], "db 1 store 2 exists: 1");
-    // The id of the store in two bytes is the same key.
+    // With the id of the store in two bytes, the key is the same.
     let same = "0401020001030000000000408f40";
     assert_eq!(place.ok(&["get", same, "--key-format", "hex"]), b"new");
     place.ok(&["compact"]);
@@ -124,7 +124,7 @@ fn an_indexed_db_is_written_compacted_copied_and_repaired_in_its_order() {
     assert!(place.text(&["verify"]).ends_with(": no fault\n"));
 }
 
-/// Lets Chromium open the page `data/indexed_db.html`, and returns what the page says; `None` if
+/// Lets Chromium open the page `data/indexed_db.html`. Returns the report of the page; `None` if
 /// there is no Chromium.
 fn in_chromium(profile: &Path, what: &str) -> Option<String> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -155,7 +155,7 @@ fn in_chromium(profile: &Path, what: &str) -> Option<String> {
     let mut line = String::new();
     BufReader::new(&asked).read_line(&mut line).unwrap();
     asked.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
-    // A signal to end, upon which the browser closes its database.
+    // On this signal, the browser closes its database and ends.
     let ended = Command::new("kill").arg(chromium.id().to_string()).status().unwrap();
     assert!(ended.success() && chromium.wait().unwrap().success());
     let said = line.split_whitespace().nth(1).expect("a request").trim_start_matches("/?");
@@ -176,7 +176,7 @@ fn chromium_reads_and_continues_what_the_command_wrote() {
         let ran = run(minikv().arg("--db").arg(&dir).args(args), b"");
         String::from_utf8(ran.ok()).unwrap()
     };
-    // Of 500 entries each third is deleted, and one in seven of the rest has a size of 3.
+    // Of 500 entries, every third is deleted, and one in seven of the rest has a size of 3.
     let expected = "333,333,47,83167,true";
     for round in 0..2 {
         run(&["compact"]);

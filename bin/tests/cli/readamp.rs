@@ -133,7 +133,7 @@ fn a_budget_must_hold_the_indexes() {
     }
 }
 
-/// Returns the options that the text says to paste: the layout and the bits of the lowest level,
+/// Returns the options that the text gives to paste: the layout and the bits of the lowest level,
 /// and those of the levels with others.
 fn pasted(text: &str) -> (String, u64, Vec<(usize, String, u64)>) {
     let options = text.split("Options::default()\n").nth(1).unwrap();
@@ -168,7 +168,7 @@ fn filters_by_level_are_printed_pasted_and_loaded_alike() {
     let by_level = &json["by_level"];
     let levels = array(&by_level["levels"]);
     assert!(levels.len() >= 2, "{json}");
-    for (row, level) in rows(&text, "asked of each in vain:").iter().skip(1).zip(levels) {
+    for (row, level) in rows(&text, "by their lookups in vain:").iter().skip(1).zip(levels) {
         let expected = [
             format!("L{}", level["level"]),
             level["keys"].to_string(),

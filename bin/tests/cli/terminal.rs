@@ -103,7 +103,7 @@ fn an_interrupted_load_says_what_stays() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut command = place.command(&["load", &pipe.display().to_string()]);
     let mut writer = File::options().read(true).write(true).open(&pipe).unwrap();
-    // The writer waits for ever once nobody reads any more.
+    // The writer waits for ever once no process reads any more.
     std::thread::spawn(move || writer.write_all(&lines).map(|()| std::thread::park()));
     let (code, shown) = run_in_columns(&mut command, 80, Some(",000 entries"));
     assert_eq!(code, 130, "{shown:?}");

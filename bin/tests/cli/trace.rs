@@ -173,7 +173,7 @@ fn a_page_of_ten_thousand_events_has_the_counters_of_the_run_and_plays_to_the_en
     let sums = Sums::of(run);
     sums.are_those_of(&run["stats"]);
     assert!(sums.gets > 100 && run["replay"] == true, "{} lookups", sums.gets);
-    // What the files say.
+    // The tables are those of the MANIFEST.
     let stats: Value = serde_json::from_str(&place.text(&["stats", "--json"])).unwrap();
     let tables: BTreeMap<u64, u64> = list(&stats["tables"])
         .iter()
@@ -260,7 +260,7 @@ fn demo_makes_a_page_of_the_words() {
     browser.open(&page, "#key=filtre");
     browser.until("document.body.dataset.step !== '0'");
     let path = browser.text("path");
-    assert!(path.contains("Get of filtre: not there"), "{path}");
+    assert!(path.contains("Get of filtre: not found"), "{path}");
     assert!(path.contains("Level 0: table ") && path.contains("Level 1: table "), "{path}");
     browser.open(&page, "#key=<b>no such</b>");
     browser.until("document.getElementById('path').innerText.includes('no such')");

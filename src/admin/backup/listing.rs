@@ -1,14 +1,14 @@
 //! The listing of a backup: its files, with their lengths and checksums. A backup is complete when
 //! its listing exists.
 //!
-//! A listing is a text of lines that end in a line feed:
+//! A listing is text. Each line ends in a line feed:
 //!
 //! ```text
 //! minikv backup 1
 //! made 1763855000                     seconds since 1970
 //! copied 1234567                      bytes that this backup added to the folder
 //! file 000005.ldb 2102933 1f60ab3c    name, bytes, CRC-32C in hexadecimal; ascending by name
-//! end 7ac3d59e                        CRC-32C of all lines before
+//! end 7ac3d59e                        CRC-32C of all preceding lines
 //! ```
 
 use std::collections::BTreeMap;
@@ -61,7 +61,7 @@ impl Listing {
     /// Decodes the contents of a listing's file.
     ///
     /// # Errors
-    /// [`Error::Corruption`] without a path; [`Error::Unsupported`] if it has another format.
+    /// [`Error::Corruption`] without a path; [`Error::Unsupported`] if the format is unknown.
     pub(super) fn decode(contents: &[u8]) -> Result<Listing> {
         let text = std::str::from_utf8(contents).map_err(|_| damaged("it is not UTF-8"))?;
         let header = text.lines().next().unwrap_or_default();
@@ -93,8 +93,8 @@ impl Listing {
             ["made", seconds] => self.made = seconds.parse().ok()?,
             ["copied", bytes] => self.copied_bytes = bytes.parse().ok()?,
             ["file", name, bytes, checksum] => {
-                // Names of other forms could lead out of the folder. The lock of a directory that
-                // is restored is made there, and not copied.
+                // A name of any other form could lead out of the folder. LOCK is never copied: a
+                // restore creates its own.
                 FileName::parse(name).filter(|name| *name != FileName::Lock)?;
                 let checksum = u32::from_str_radix(checksum, 16).ok()?;
                 let sum = FileSum { bytes: bytes.parse().ok()?, checksum };

@@ -1,21 +1,21 @@
-//! Backups: several generations of a database in one folder, which share what did not change.
+//! Backups: several generations of a database in one folder, which share unchanged tables.
 //!
 //! ```text
-//! FOLDER/BACKUPS          says that this is a folder of backups
+//! FOLDER/BACKUPS          marks this as a folder of backups
 //! FOLDER/000001/          the first backup: a database of its own, which LevelDB can open
 //! FOLDER/000001.backup    its listing
 //! FOLDER/000002/ ...
 //! ```
 //!
 //! Tables never change. A backup therefore reads each table of the database, and copies it only if
-//! the latest backup has no table of the same name, length and checksum. Otherwise it makes a hard
-//! link to that one: both backups own the file, and it stays as long as one of them does. Logs and
-//! the MANIFEST are always copied.
+//! the latest backup has no table of the same name, length and checksum. Otherwise it creates a
+//! hard link to that table. Both backups then own the file, which exists as long as either of them.
+//! Logs and the MANIFEST are always copied.
 //!
 //! # Crashes
 //! The listing is written last, when all files of the backup are durable. A directory without a
-//! listing is the rest of a backup that was interrupted; the next backup removes it. A backup is
-//! removed in the opposite order. No step changes a file of another backup.
+//! listing is left over from an interrupted backup; the next backup removes it. A backup is removed
+//! in the opposite order. No step changes a file of another backup.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -42,12 +42,13 @@ const MARKER_CONTENTS: &[u8] = b"minikv backups 1\n";
 /// take more memory.
 const MAX_LISTING_BYTES: u64 = 256 << 20;
 
-/// A folder of backups: several generations of one database, the later ones only as large as what
-/// changed. [`Db::backup`](crate::Db::backup) and [`backup`](crate::backup()) add to it.
+/// A folder of backups: several generations of one database, each of which adds only what has
+/// changed since the previous one. [`Db::backup`](crate::Db::backup) and
+/// [`backup`](crate::backup()) add to it.
 ///
-/// Each backup is a directory of its own with a complete database, which is not meant to be opened
-/// there: [`Backups::restore`] makes a copy to open. Backups share tables by hard links, so the
-/// folder must stay on one filesystem, and a tool that copies it must keep hard links.
+/// Each backup is a directory of its own with a complete database. Do not open it there:
+/// [`Backups::restore`] makes a copy to open. Backups share tables by hard links, so the folder
+/// must stay on one filesystem, and a tool that copies it must preserve hard links.
 #[derive(Debug)]
 pub struct Backups {
     options: Options,
@@ -65,9 +66,9 @@ pub struct Backup {
     pub made: u64,
     /// Number of files.
     pub files: usize,
-    /// Total length of the files, in bytes, which is also what a restore takes.
+    /// Total length of the files, in bytes: the space that a restore takes.
     pub file_bytes: u64,
-    /// Number of bytes that were copied, in files that the backup before did not have.
+    /// Number of bytes copied: the files that the previous backup does not have.
     pub copied_bytes: u64,
 }
 
@@ -87,7 +88,7 @@ impl Backups {
     /// Opens the folder of backups `dir`, on the filesystem of `options`. Changes nothing.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if it is no folder of backups; I/O errors.
+    /// [`Error::InvalidArgument`] if `dir` is not a folder of backups; I/O errors.
     pub fn open(dir: impl AsRef<Path>, options: &Options) -> Result<Backups> {
         let dir = absolute(&*options.fs, dir.as_ref())?;
         let backups = Backups { options: options.clone(), dir };
@@ -100,17 +101,17 @@ impl Backups {
         }
     }
 
-    /// Returns the backups, the oldest first. Leaves out what an interrupted one left.
+    /// Returns the complete backups, oldest first.
     ///
     /// # Errors
-    /// Corruption of a listing, and I/O errors.
+    /// Corruption of a listing; I/O errors.
     pub fn list(&self) -> Result<Vec<Backup>> {
         let numbers = self.numbers()?.into_iter();
         numbers.map(|number| Ok(Backup::new(number, &self.listing(number)?))).collect()
     }
 
-    /// Reads all files of all backups and compares them with their listings. Returns what is
-    /// damaged or missing. `tell` is called as the check goes on.
+    /// Reads all files of all backups and compares them with the listings. Returns the files that
+    /// are damaged or missing. Calls `tell` to report progress.
     ///
     /// # Errors
     /// I/O errors, except for missing files.
@@ -133,7 +134,7 @@ impl Backups {
                     Ok(()) => {}
                     Err(error) => note(&mut faults, error.in_file(&path))?,
                 }
-                // A listing may say any length of a missing file.
+                // A listing can state any length for a missing file, so the sum may overflow.
                 done_bytes = sum.bytes.saturating_add(done_bytes);
                 tell(Progress { done_bytes, total_bytes });
             }
@@ -142,12 +143,12 @@ impl Backups {
     }
 
     /// Copies backup `number`, or the latest if it is `None`, to the directory `dest`, which must
-    /// be empty or missing, and checks every file. `tell` is called as the copy goes on.
+    /// be empty or missing, and checks every file. Calls `tell` to report progress.
     ///
     /// # Errors
     /// [`Error::DatabaseExists`] or [`Error::InvalidArgument`] if `dest` is not empty;
     /// [`Error::InvalidArgument`] if there is no such backup; [`Error::Corruption`] if a file is
-    /// damaged or missing; I/O errors. No copy stays then.
+    /// damaged or missing; I/O errors. After an error, no copy is left.
     pub fn restore(
         &self,
         number: Option<u64>,
@@ -204,10 +205,10 @@ impl Backups {
         sync_dir(fs, dest)
     }
 
-    /// Checks a file's length and checksum, and copies it to `dest` meanwhile.
+    /// Checks a file's length and checksum, and copies it to `dest` if that is given.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if it is missing, or differs; I/O errors.
+    /// [`Error::Corruption`] if the file is missing or differs; I/O errors.
     fn check_file(&self, path: &Path, sum: FileSum, dest: Option<&Path>) -> Result<()> {
         let fs = &*self.options.fs;
         let file = match fs.open(path) {
@@ -236,14 +237,14 @@ impl Backups {
         }
     }
 
-    /// Removes the oldest backups, so that `n` stay.
+    /// Removes all but the latest `n` backups.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] if `n` is 0; [`Error::Locked`] while a backup is made;
+    /// [`Error::InvalidArgument`] if `n` is 0; [`Error::Locked`] while a backup is being made;
     /// I/O errors.
     pub fn keep(&self, n: usize) -> Result<()> {
         if n == 0 {
-            return Err(Error::invalid("at least one backup is kept"));
+            return Err(Error::invalid("at least one backup must be kept"));
         }
         let _lock = directory::lock(&*self.options.fs, &self.dir)?;
         let numbers = self.numbers()?;
@@ -263,7 +264,7 @@ impl Backups {
         let fs = &self.options.fs;
         let dir = self.backup_dir(number);
         let look_for = |error| Error::io("look for", &dir, error);
-        // Neither a link to another directory nor a file that no backup makes is touched.
+        // A link to another directory is left alone, and so is a file that no backup creates.
         if !fs.exists(&dir).map_err(look_for)? || !fs.is_real_dir(&dir).map_err(look_for)? {
             return Ok(());
         }
@@ -315,14 +316,14 @@ impl Backups {
 /// Returns the number of a backup from the name of its directory.
 fn number_of(name: &str) -> Option<u64> {
     let number = name.parse().ok()?;
-    // Other spellings of the number are not ours.
+    // Another spelling of the number, such as `1`, is not the name of a backup.
     (format!("{number:06}") == name).then_some(number)
 }
 
-/// Adds a corruption to the faults found.
+/// Adds `error` to `faults` if it is a corruption.
 ///
 /// # Errors
-/// All other errors.
+/// Any other error.
 fn note(faults: &mut Vec<Corruption>, error: Error) -> Result<()> {
     match error {
         Error::Corruption(fault) => {
@@ -347,7 +348,7 @@ fn read_file(fs: &dyn Fs, path: &Path) -> Result<Vec<u8>> {
     Ok(contents)
 }
 
-/// Returns the present time, in seconds since 1970.
+/// Returns the current time, in seconds since 1970.
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.unwrap_or(Duration::ZERO).as_secs()

@@ -1,4 +1,4 @@
-//! Adds a backup to a folder.
+//! Adding a backup to a folder.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -18,11 +18,11 @@ use crate::fs::{Fs, absolute, replace_file};
 /// Adds a backup of the database in the directory `dir` to the folder `folder`, which is created if
 /// it is missing or empty. For an open database use [`Db::backup`](crate::Db::backup).
 ///
-/// The database is locked meanwhile, but not changed. `tell` is called as the backup goes on.
+/// Locks the database, but does not change it. Calls `tell` to report progress.
 ///
 /// # Errors
 /// Errors of [`Db::backup`](crate::Db::backup); [`Error::Locked`] if the database is open;
-/// [`Error::DatabaseMissing`]; corruption that would make an open fail, too.
+/// [`Error::DatabaseMissing`]; corruption that would also make an open fail.
 pub fn backup(
     dir: impl AsRef<Path>,
     folder: impl AsRef<Path>,
@@ -81,7 +81,7 @@ impl Backups {
         Err(Error::invalid(format!("{dir} is neither empty nor a folder of backups")))
     }
 
-    /// Makes the folder one of backups, if it is not one yet.
+    /// Marks the folder as one of backups, if it is not marked yet.
     fn mark(&self) -> Result<()> {
         match self.is_marked()? {
             true => Ok(()),
@@ -89,7 +89,7 @@ impl Backups {
         }
     }
 
-    /// Writes a file of the folder. It exists, whole and durable, or not at all.
+    /// Writes a file of the folder, atomically and durably.
     fn write(&self, name: &str, contents: &[u8]) -> Result<()> {
         replace_file(&*self.options.fs, &self.dir, &format!("{name}.tmp"), name, contents)
     }
@@ -110,7 +110,7 @@ impl Backups {
             self.options.fs.remove(&rest).map_err(|error| Error::io("remove", &rest, error))?;
         }
         let last = complete.iter().chain(&dirs).max().copied().unwrap_or(0);
-        last.checked_add(1).ok_or_else(|| Error::invalid("the numbers of backups are used up"))
+        last.checked_add(1).ok_or_else(|| Error::invalid("backup numbers are used up"))
     }
 
     /// Returns the directory and the listing of the latest backup; an empty listing if there is no
@@ -128,11 +128,11 @@ impl Backups {
 /// A backup being made.
 struct Taking<'a> {
     fs: &'a dyn Fs,
-    /// Directory and listing of the backup before.
+    /// Directory and listing of the previous backup.
     before: (PathBuf, Listing),
     /// Directory of the new backup.
     dir: PathBuf,
-    /// The tables so far.
+    /// The tables of the new backup so far.
     sums: BTreeMap<String, FileSum>,
     copied_bytes: u64,
     progress: Progress,
@@ -140,7 +140,7 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Copies the table `from` to `to`, or gives the same table of the backup before this name.
+    /// Copies the table `from` to `to`, or links `to` to the same table of the previous backup.
     fn place(&mut self, from: &Path, to: &Path) -> Result<()> {
         let file = self.fs.open(from).map_err(|error| Error::io("open", from, error))?;
         let bytes = file.len().map_err(|error| Error::io("read", from, error))?;
@@ -168,7 +168,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// Gives a file of the backup before a second name. Returns `false` if that is not possible.
+    /// Links `to` to a file of the previous backup. Returns `false` if that is not possible.
     fn link(&self, from: &Path, to: &Path) -> Result<bool> {
         match self.fs.hard_link(from, to) {
             Ok(()) => Ok(true),
@@ -179,7 +179,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Returns the listing of the backup, whose files are all written.
+    /// Returns the listing of the backup. All its files must have been written.
     fn finish(mut self) -> Result<Listing> {
         let names = self.fs.list(&self.dir).map_err(|error| Error::io("list", &self.dir, error))?;
         for name in names {

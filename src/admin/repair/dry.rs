@@ -34,7 +34,7 @@ impl Fs for DryFs {
     forward_to!(0: open, open_table, list, len, exists, absolute, is_real_dir);
     forward_to!(changes: Ok(Box::new(Nothing)), Ok(()));
 
-    /// Returns the lock, without creating a missing lock file: if there is none, nobody has the
+    /// Returns the lock, without creating a missing lock file: if there is none, no process has the
     /// database open.
     fn lock(&self, path: &Path) -> io::Result<Result<Box<dyn FileLock>, LockHolder>> {
         match self.0.exists(path)? {

@@ -2,17 +2,18 @@
 //!
 //! The rules, in order of precedence:
 //!
-//! 1. The MANIFEST that `CURRENT` names counts, up to its first bad record. If there is none, or it
-//!    is damaged, the newest other MANIFEST counts that is undamaged and whose tables all exist.
+//! 1. The MANIFEST that `CURRENT` names is used, up to its first bad record. If there is none, or
+//!    it is damaged, the newest other MANIFEST is used that is undamaged and whose tables all
+//!    exist.
 //! 2. A damaged table is replaced by a table of its undamaged blocks, at its level. If its index
 //!    cannot be read, its blocks are found by their checksums (`admin/scan.rs`).
-//! 3. If the MANIFEST has lost edits, tables that it does not name count, too: `plan.rs` and
-//!    `merge.rs` decide where they go. Otherwise such tables are leftovers and do not count.
-//! 4. Logs are replayed as by an open. If the MANIFEST does not say which are live, the logs from
-//!    the first one with a sequence number above every table's are replayed, because flushes are
-//!    done in order.
-//! 5. If no log stays live, the sequence numbers go on far above those found. A reader of changes
-//!    would take new writes for those that were lost if they got the same numbers.
+//! 3. If the MANIFEST has lost edits, tables that it does not name are used, too: `plan.rs` and
+//!    `merge.rs` decide where they go. Otherwise such tables are leftovers and are ignored.
+//! 4. Logs are replayed as an open would replay them. If the MANIFEST does not say which are live,
+//!    the logs from the first one with a sequence number above every table's are replayed, because
+//!    flushes are done in order.
+//! 5. If no log stays live, new writes get sequence numbers far above those found. If they reused
+//!    the numbers of lost writes, a reader of changes would mistake them for those writes.
 //! 6. Nothing is deleted: files taken out of the database are moved to `lost/`.
 //!
 //! The order on disk: new tables, then sync their directory · the new MANIFEST, then sync its
@@ -55,8 +56,8 @@ use crate::format::name::{
 use crate::fs::{absolute, sync_dir};
 use crate::table::reader::TableContext;
 
-/// Number of sequence numbers that may belong to writes of which nothing was found. A higher number
-/// leaves fewer to later writes.
+/// Number of sequence numbers to skip, because they may belong to lost writes. A higher number
+/// leaves fewer for later writes.
 const LOST_SEQS: u64 = 1 << 32;
 
 /// Repairs the database in the directory `dir`, which must not be open. A healthy database is not
@@ -84,10 +85,10 @@ const LOST_SEQS: u64 = 1 << 32;
 /// ```
 ///
 /// # Errors
-/// [`Error::Locked`] if it is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`] for a format
-/// that this build does not know, which is not damage; I/O errors, including those of reads,
-/// because the disk may be able to read the file later. After an error the directory is either
-/// unchanged, apart from new files that nothing names, or already repaired.
+/// [`Error::Locked`] if the database is open; [`Error::DatabaseMissing`]; [`Error::Unsupported`]
+/// for a format that this build does not know, which is not damage; I/O errors, including those of
+/// reads, because the disk may be able to read the file later. After an error the directory is
+/// either unchanged, apart from new files that nothing names, or already repaired.
 pub fn repair(
     dir: impl AsRef<Path>,
     options: &Options,
@@ -165,7 +166,7 @@ struct Repair<'a> {
     files: Vec<NewFile>,
     /// Files to set aside in `lost/`, each with the reason.
     aside: Vec<(PathBuf, String)>,
-    /// Original names of tables that got a new number.
+    /// Original names of tables that were given a new number.
     renumbered: Vec<PathBuf>,
 }
 
@@ -333,7 +334,7 @@ impl<'a> Repair<'a> {
         for facts in self.survey.tables.values().filter(|facts| facts.entries == 0) {
             let level = self.survey.named().get(&facts.number).map(|file| file.level);
             self.tell(facts.path.clone(), level, TableOutcome::Lost, 0);
-            self.aside.push((facts.path.clone(), "no block of it is undamaged".to_owned()));
+            self.aside.push((facts.path.clone(), "it has no undamaged block".to_owned()));
         }
         Ok(())
     }
@@ -364,12 +365,12 @@ impl<'a> Repair<'a> {
             let outcome = if facts.entries > 0 { TableOutcome::Merged } else { TableOutcome::Lost };
             let level = levels.get(&facts.number).copied();
             self.tell(facts.path.clone(), level, outcome, facts.entries);
-            self.aside.push((facts.path.clone(), "merged with all tables".to_owned()));
+            self.aside.push((facts.path.clone(), "merged with the other tables".to_owned()));
         }
         for ancestor in descent.ancestors() {
             self.report.notes.push(format!(
-                "table {} shares entries with a newer one, so it is an input of a compaction: \
-                 the entries that it had dropped are left out",
+                "table {} shares entries with a newer one, so it was an input of a compaction: \
+                 the entries that the compaction dropped are left out",
                 name::table_name(ancestor)
             ));
         }
@@ -473,8 +474,8 @@ impl<'a> Repair<'a> {
     }
 }
 
-/// Returns the last sequence number of a repaired database without logs, in which `last_seq` is the
-/// highest number that was found.
+/// Returns the last sequence number to record for a repaired database without logs, if `last_seq`
+/// is the highest number found.
 fn seq_after_repair(last_seq: SeqNo) -> SeqNo {
     match last_seq <= MAX_SEQ_NO / 2 {
         true => last_seq + LOST_SEQS,

@@ -67,7 +67,7 @@ pub(super) fn plan(survey: &Survey, options: &Options, order: &InternalComparato
 }
 
 /// Keeps the levels of the MANIFEST, and puts tables that it does not name into level 0. Returns
-/// `None` if it is not certain that newer versions are then above older ones.
+/// `None` if newer versions might then not be above older ones.
 fn at_their_levels(
     survey: &Survey,
     options: &Options,

@@ -12,7 +12,7 @@ pub struct RepairOptions {
 }
 
 impl RepairOptions {
-    /// Changes nothing, and reports what would be done. Default: false.
+    /// Whether to change nothing and only report what a repair would do. Default: false.
     #[must_use]
     pub fn dry_run(mut self, yes: bool) -> RepairOptions {
         self.dry_run = yes;
@@ -47,7 +47,7 @@ pub struct RepairReport {
     /// Ranges of keys that could not be saved from tables. In these ranges a newer version may be
     /// lost and an older one visible in its place, and a deleted key may be back.
     pub lost: Vec<LostRange>,
-    /// Logs from which something was left out.
+    /// Logs that could not be replayed completely.
     pub lost_logs: Vec<LostLog>,
     /// Files moved to `lost/`.
     #[cfg_attr(feature = "serde", serde(rename = "put_aside"))]
@@ -69,13 +69,13 @@ pub struct TableRepair {
     pub path: PathBuf,
     /// Level of the table, if the MANIFEST names it.
     pub level: Option<usize>,
-    /// What the repair did with the table.
+    /// Treatment of the table.
     pub outcome: TableOutcome,
     /// Number of entries in the undamaged blocks of the table.
     pub entries: u64,
 }
 
-/// What a repair did with a table.
+/// The treatment of a table by a repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
@@ -89,12 +89,12 @@ pub enum TableOutcome {
     Placed,
     /// The table was merged with others by sequence number.
     Merged,
-    /// The table is missing, or no block of it is undamaged.
+    /// The table is missing, or has no undamaged block.
     Lost,
 }
 
 impl TableOutcome {
-    /// Returns the outcome as a word.
+    /// Returns the name of the outcome, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             TableOutcome::Rewritten => "rewritten",

@@ -34,7 +34,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Returns where new tables go.
+    /// Returns the target of new tables.
     pub(super) fn target(&self) -> Target<'_> {
         Target { fs: &*self.fs, dir: self.dir, options: self.options, order: &self.order }
     }
@@ -70,8 +70,8 @@ impl Writer<'_> {
         Ok(NewFile { number, ..file.clone() })
     }
 
-    /// Links or copies files into `lost/`, durably. The originals are kept. Returns the original
-    /// and the new path of each, with the reason.
+    /// Links or copies files into `lost/`, durably, and keeps the originals. Returns the original
+    /// and the new path of each file, with the reason.
     pub(super) fn keep_aside(&self, files: &[(PathBuf, String)]) -> Result<Vec<Quarantined>> {
         if files.is_empty() {
             return Ok(Vec::new());

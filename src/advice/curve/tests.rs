@@ -22,7 +22,7 @@ fn read(lookup: u32, id: u64) -> BlockRead {
     BlockRead { lookup, table, block: block_number, quarter: 0, bytes }
 }
 
-/// Returns reads by Zipf's law, of blocks in random order.
+/// Returns reads that follow Zipf's law, over blocks in random order.
 fn zipf(exponent: f64) -> Vec<BlockRead> {
     let mut rng = Rng::new(7);
     let mut sum = 0.0;
@@ -44,7 +44,7 @@ fn zipf(exponent: f64) -> Vec<BlockRead> {
         .collect()
 }
 
-/// Returns the same with a scan of everything now and then.
+/// Returns such reads, interrupted by three scans of half of the blocks.
 fn with_scans() -> Vec<BlockRead> {
     let mut reads = zipf(0.9);
     let template = reads[0];
@@ -65,7 +65,7 @@ fn sizes() -> impl Iterator<Item = u64> {
     (0..10).rev().map(move |half| all >> half)
 }
 
-/// The miniature takes a fortieth to a tenth of the blocks, and is within two points of the whole
+/// A miniature has as little as a tenth of the blocks, and is within two points of the whole
 /// simulation at each of ten sizes.
 #[test]
 fn a_miniature_is_within_two_points_of_the_whole() {
@@ -149,17 +149,17 @@ fn the_error_of_a_miniature_is_that_of_the_mean_of_its_samples() {
     let [a, b, c] = [0, 1, 2].map(of);
     assert!((small.reads - (a + b + c) / 3.0).abs() < 1e-6, "{small:?}");
     let squares = (a - b).powi(2) + (b - c).powi(2) + (c - a).powi(2);
-    // Of three numbers, the variance is a sixth of these squares, and a third of it that of the
-    // mean.
+    // The variance of three numbers is a sixth of the sum of these squares; that of their mean is a
+    // third of it.
     assert!((small.error - (squares / 18.0).sqrt()).abs() < 1e-6 && small.error > 0.0, "{small:?}");
 }
 
-/// Returns reads of blocks that are all asked for in turns, more than fit.
+/// Returns reads of 3000 blocks in a loop.
 fn in_a_loop() -> Vec<BlockRead> {
     numbered(|i| i % 3000)
 }
 
-/// Returns reads of blocks of which each is read again a while later, and then not for long.
+/// Returns reads in which each block is read twice, 601 reads apart, and then not for a long time.
 fn twice() -> Vec<BlockRead> {
     numbered(|i| if i % 2 == 0 { i / 2 } else { i / 2 + BLOCKS - 300 })
 }
@@ -174,7 +174,7 @@ fn numbered(id: impl Fn(u64) -> u64) -> Vec<BlockRead> {
     (0..READS).map(read).collect()
 }
 
-/// The rules are those of the cache: only the places of ghosts differ, by chance.
+/// The simulation has the rules of the cache; only the slots of ghost entries differ, by chance.
 #[test]
 fn the_whole_simulation_is_within_a_third_of_a_point_of_the_cache() {
     let all = [zipf(0.8), with_scans(), in_a_loop(), twice()];

@@ -3,7 +3,7 @@ use crate::advice::plan::TableFilters;
 use crate::filter::math::best_probes;
 
 /// Returns levels 1 to 4 of a database whose levels are full, each ten times as large as the one
-/// above, with whole-table filters or long filters of blocks, and one lookup in vain of each.
+/// above. Filters have 10,000 keys, and each level is searched in vain `times` times.
 fn full(times: u64) -> Vec<LevelUse> {
     let level = |level: u32| {
         let mut used = LevelUse::default();
@@ -18,8 +18,8 @@ fn full(times: u64) -> Vec<LevelUse> {
     (0..NUM_LEVELS as u32).map(level).collect()
 }
 
-/// Returns the false blocks per get of bloom filters with the textbook's rate, for bits that are
-/// real numbers: all alike, and with a rate in proportion to the keys of each level.
+/// Returns the blocks read in vain per get with bloom filters of the textbook's rate and a real
+/// number of bits: the same for all levels, and with a rate in proportion to each level's keys.
 fn closed_form(bits: f64) -> (f64, f64) {
     let keys = [10.0, 100.0, 1000.0, 10_000.0f64];
     let all: f64 = keys.iter().sum();
@@ -58,7 +58,7 @@ fn the_division_is_that_of_the_closed_form() {
         let ratio = choices.left(&advised).0 / exact.1;
         assert!((0.995..1.02).contains(&ratio), "{bits}: {ratio} {advised:?}");
         // Ten times the keys for as many lookups: ln 10 / (ln 2)^2 = 4.8 bits less. Memory is
-        // divided in parts, which are coarse for small levels.
+        // divided into parts, which are coarse for small levels.
         for levels in advised[2..=4].windows(2) {
             assert!((43..=54).contains(&(levels[0] - levels[1])), "{advised:?}");
         }
@@ -85,7 +85,7 @@ fn whole_bits_come_near_to_the_closed_form() {
     }
 }
 
-/// Returns what is left by the best division of all.
+/// Returns the fewest blocks read in vain with any division.
 fn best_of_all(choices: &Choices, bytes: u64) -> f64 {
     let mut best = f64::MAX;
     for i in 0..(MOST_BITS + 1).pow(3) {
@@ -126,7 +126,7 @@ fn a_level_that_is_not_asked_gets_no_filter() {
     let divisions = Divisions::of(&levels, FilterLayout::Block, 10);
     let [_, advised, smaller] = divisions.bits;
     assert_eq!((advised[4], smaller[4]), (0, 0));
-    // There is more memory than the others can use.
+    // There is more memory than the other levels can use.
     assert!(advised[1..4].iter().all(|&bits| bits > 16), "{advised:?}");
     let nothing = Divisions::of(&vec![LevelUse::default(); NUM_LEVELS], FilterLayout::Table, 10);
     assert_eq!(nothing.bits[1..], [[0; NUM_LEVELS]; 2]);
@@ -143,7 +143,6 @@ fn a_popular_key_widens_the_interval() {
     assert!((of(&popular).1 / of(&once).1 - 1000.0).abs() < 1e-6);
 }
 
-/// Deltas that share a factor with the size are counted one by one.
 #[test]
 fn filters_of_both_kinds_err_as_whole_table_filters_do() {
     let mut used = LevelUse::default();
@@ -155,7 +154,7 @@ fn filters_of_both_kinds_err_as_whole_table_filters_do() {
     }
 }
 
-/// Returns two levels of 40 and 4000 keys, the first of which is asked a hundred times as often.
+/// Returns two levels of 40 and 4000 keys. The first is searched in vain a hundred times as often.
 fn two_levels() -> Vec<LevelUse> {
     [(40, 50_000), (4000, 500)]
         .map(|(keys, asked)| {
@@ -211,6 +210,7 @@ fn twice_the_tables_have_twice_the_filters() {
     assert_eq!(sizes(&used), once.map(|bytes| 2 * bytes));
 }
 
+/// Here every delta is tried, instead of only counting those that share a factor with the size.
 #[test]
 fn probes_that_coincide_are_those_of_every_delta() {
     for (bits, keys, probes) in

@@ -16,8 +16,8 @@ use crate::error::{CliError, Result};
 /// Maximum length of CURRENT, in bytes. A longer file cannot be a CURRENT.
 const MAX_CURRENT_BYTES: u64 = 4096;
 
-/// Number of records or damaged places to read before the name decides. With a higher number,
-/// damaged files take longer.
+/// Maximum number of records, or damaged places, to read before the name decides. A higher number
+/// takes longer for damaged files.
 const MAX_RECORDS: usize = 16;
 
 /// The kind of a file.
@@ -103,7 +103,7 @@ fn by_name(path: &Path) -> Option<Kind> {
         Some(FileName::Current) => return Some(Kind::Current),
         _ => {}
     }
-    // The names may also be such as `broken.ldb` or `000005.log.bak`.
+    // A copy may have a name such as `broken.ldb` or `000005.log.bak`.
     match name {
         _ if name.contains(".ldb") || name.contains(".sst") => Some(Kind::Table),
         _ if name.contains(".log") => Some(Kind::Log),

@@ -91,10 +91,10 @@ pub fn each_record(
         Tail::Clean => ("clean", "with its last record".to_string()),
         Tail::Torn { offset, bytes } => (
             "torn",
-            format!("in {bytes} bytes at {offset} of a record cut short, as after a crash"),
+            format!("in {bytes} bytes of an incomplete record at {offset}, as after a crash"),
         ),
         Tail::Zeros { offset, bytes } => {
-            ("zeros", format!("in {bytes} zeros at {offset}: allocated, not used"))
+            ("zeros", format!("in {bytes} zeros at {offset}: allocated but not used"))
         }
     };
     report.set("tail", json!({"kind": kind, "offset": reader.valid_end()}));

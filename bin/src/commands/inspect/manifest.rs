@@ -110,7 +110,7 @@ fn json_edit(offset: u64, edit: &VersionEdit) -> Value {
 
 /// Reports the tables of the resulting version, by level.
 fn summary(live: &Live, report: &mut Report) -> Result<()> {
-    report.line(format!("Tables then: {}", count(live.len() as u64, "table", "tables")))?;
+    report.line(format!("Resulting tables: {}", count(live.len() as u64, "table", "tables")))?;
     let mut levels: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
     for (&(level, number), &bytes) in live {
         let sums = levels.entry(level).or_default();

@@ -32,7 +32,7 @@ pub struct Args {
     /// Also print every entry or operation, in --format
     #[arg(long)]
     entries: bool,
-    /// Print JSON, one document a line for each file
+    /// Print JSON: one document, on one line, for each file
     #[arg(long)]
     json: bool,
 }

@@ -125,7 +125,7 @@ fn data_block(
     contents.damage.map_or(Ok(()), |error| report.damage(error))
 }
 
-/// Reads the entries of a data block, up to the first damage in it.
+/// The entries of a data block, up to the first damage in it.
 struct Contents {
     compression: &'static str,
     raw_bytes: usize,
@@ -240,7 +240,7 @@ fn table_filter(table: &Table, report: &mut Report) -> Result<()> {
         }),
     );
     report.line(format!(
-        "table filter: {TABLE_FILTER_NAME}, {}, {} keys, {:.1} bits a key, wrong for one absent \
+        "table filter: {TABLE_FILTER_NAME}, {}, {} keys, {:.1} bits per key, wrong for one absent \
          key in {}",
         size(bytes as u64),
         thousands(keys),

@@ -26,9 +26,9 @@ pub fn default_filters() -> Vec<Filters> {
     [Filters::None].into_iter().chain(block).chain(table).collect()
 }
 
-/// Divides the memory of the advised filters, or of those of 10 bits per key, among levels, and
-/// replays the lookups with that. Returns `None` without tables, or without a configuration without
-/// filters.
+/// Divides the memory of the advised filters, or of filters of 10 bits per key, among levels, and
+/// replays the lookups with the divisions. Returns `None` if there are no tables, or if no
+/// configuration is without filters.
 pub fn by_level(
     report: &Report,
     source: &Source,
@@ -51,7 +51,7 @@ pub fn by_level(
     Ok(Some(divisions.measured(levels, lookups.len() as u64, false_blocks)))
 }
 
-/// What lookups read in a database that was loaded with filters by level.
+/// The reads of lookups in a database that was loaded with filters by level.
 #[derive(Serialize)]
 pub struct Rewritten {
     /// Size of the filters in the files, in bytes.
@@ -66,13 +66,13 @@ pub struct Rewritten {
 struct RewrittenLevel {
     level: usize,
     tables: u64,
-    /// Number of tables that compactions moved into the level without writing them again, with the
+    /// Number of tables that compactions moved into the level without rewriting them. They keep the
     /// filters of the level for which they were written.
     moved_in: u64,
     keys: u64,
     filter_bytes: u64,
     advised_bits: u32,
-    /// Size of the filters if all tables of the level had those of the options.
+    /// Size of the filters if all tables of the level had the advised ones, in bytes.
     advised_filter_bytes: u64,
 }
 
@@ -119,7 +119,7 @@ impl Rewritten {
             "filters",
             "bits/key",
             "advised",
-            "filters if so",
+            "advised bytes",
         ]);
         for level in &self.levels {
             let bits = level.filter_bytes as f64 * 8.0 / level.keys.max(1) as f64;
@@ -221,8 +221,8 @@ impl<'a> Advised<'a> {
         let warm = |m: &Measured| m.warm.all().trace.total().data_blocks_from_file;
         if warm(self.without) == 0 {
             remarks.push(format!(
-                "With a block cache of {} nothing is read from files once it is warm: filters \
-                 save only time in memory.",
+                "With a block cache of {}, nothing is read from files once it is warm: filters \
+                 then save only time.",
                 size(self.report.cache_bytes)
             ));
         }
@@ -236,8 +236,8 @@ impl<'a> Advised<'a> {
         }
         if !self.own_lookups {
             remarks.push(format!(
-                "These {} lookups were made up, {} of them for absent keys. Give your own with \
-                 --lookups FILE, one key a line.",
+                "These {} lookups were generated, {} of them for absent keys. Give your own with \
+                 --lookups FILE, one key per line.",
                 thousands(self.report.lookups),
                 thousands(self.without.cold.absent.lookups),
             ));
@@ -277,7 +277,7 @@ impl<'a> Advised<'a> {
             Sureness::Sure => "Confident for lookups like these: the whole 95 % interval agrees.",
             Sureness::Likely => {
                 "Likely, but not certain: part of the 95 % interval disagrees. More lookups would \
-                 tell."
+                 decide."
             }
             Sureness::TooFew => "No confidence: there are too few lookups.",
         }

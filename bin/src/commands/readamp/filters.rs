@@ -43,7 +43,7 @@ impl Filters {
         match list.len() {
             0 => Err("name at least one, e.g. none,block:10".to_string()),
             n if n > MAX_CONFIGURATIONS => {
-                Err(format!("{n} configurations are too many, {MAX_CONFIGURATIONS} are possible"))
+                Err(format!("{n} configurations are too many; give up to {MAX_CONFIGURATIONS}"))
             }
             _ => Ok(list),
         }
@@ -67,15 +67,15 @@ impl Filters {
             "both" => Filters::Both,
             _ => {
                 return Err(format!(
-                    "{part:?} is no configuration: none, as-is, ignored, or block, table or both \
-                     with bits per key as in block:10 or block:4..16"
+                    "{part:?} is not a configuration: give none, as-is, ignored, or block, table \
+                     or both with bits per key, as in block:10 or block:4..16"
                 ));
             }
         };
         Ok(range_of(part, bits)?.into_iter().map(of).collect())
     }
 
-    /// Parses `14/10/4`: the bits of each level from 0 on. The last number stands for all levels
+    /// Parses `14/10/4`: the bits of each level from 0 on. The last number applies to all levels
     /// below, too.
     fn by_level(part: &str, kind: &str, bits: &str) -> Result<Filters, String> {
         let layout = match kind {
@@ -100,7 +100,7 @@ impl Filters {
             *level = last;
         }
         match given.next() {
-            Some(_) => Err(format!("{part:?}: there are {NUM_LEVELS} levels")),
+            Some(_) => Err(format!("{part:?}: there are only {NUM_LEVELS} levels")),
             None => Ok(Filters::ByLevel(layout, levels)),
         }
     }

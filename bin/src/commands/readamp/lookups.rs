@@ -49,7 +49,7 @@ pub struct Choice {
     pub absent_ratio: f64,
     /// Exponent of a Zipf distribution; `None` for a uniform one.
     pub zipf: Option<f64>,
-    /// The gets of this profile instead.
+    /// Profile whose gets are used instead.
     pub like: Option<Profile>,
     pub seed: u64,
 }
@@ -98,7 +98,7 @@ pub struct Pool<'a> {
     last: Vec<u8>,
     /// Number of entries in the database.
     pub all_entries: u64,
-    /// Size of their keys and values, in bytes.
+    /// Size of the keys and values of these entries, in bytes.
     pub all_bytes: u64,
 }
 
@@ -271,7 +271,7 @@ impl Zipf {
     }
 }
 
-/// Returns lookups of the keys of a file, one a line: in the format of keys if one is given,
+/// Returns lookups of the keys of a file, one per line: in the format of keys if one is given,
 /// otherwise as plain bytes.
 pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<Lookup>> {
     let format = global.key_format.or(global.format);
@@ -294,7 +294,7 @@ pub fn of_file(path: &PathBuf, global: &Global, db: &ReadOnlyDb) -> Result<Vec<L
     }
 }
 
-/// Returns, for each lookup, whether it is the first one of its key.
+/// Returns, for each lookup, whether it is the first one for its key.
 pub fn first_times(lookups: &[Lookup]) -> Vec<bool> {
     let mut seen = HashSet::with_capacity(lookups.len());
     lookups.iter().map(|lookup| seen.insert(&lookup.key[..])).collect()

@@ -21,7 +21,7 @@ const ROUNDS: usize = 3;
 /// Maximum latency that is recorded exactly, in nanoseconds: one hour.
 const MAX_NANOS: u64 = 3_600_000_000_000;
 
-/// Resolution of latencies, in significant decimal digits. Each digit more takes about ten times
+/// Resolution of latencies, in significant decimal digits. Each further digit takes about ten times
 /// the memory.
 const SIGNIFICANT_DIGITS: u8 = 2;
 
@@ -93,7 +93,7 @@ impl Class {
     }
 }
 
-/// The lookups and, for each, whether it is the first one of its key.
+/// The lookups and, for each, whether it is the first one for its key.
 pub struct Work<'a> {
     pub lookups: &'a [Lookup],
     pub first_times: &'a [bool],

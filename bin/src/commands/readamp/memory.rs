@@ -1,8 +1,8 @@
 //! `readamp --budget`: divides memory among the block cache, filters and indexes.
 //!
-//! The lookups are replayed with filters of several sizes, each divided among the levels, and the
-//! blocks that they read run through simulated caches of what the budget leaves. The first half of
-//! the lookups warms the cache up, the second half is counted.
+//! The lookups are replayed with filters of several sizes, each divided among the levels. The block
+//! reads then go through a simulated cache of the memory that the budget leaves. The first half of
+//! the lookups only warms the cache up; the second half is counted.
 
 use minikv::FilterLayout;
 use minikv::files::NUM_LEVELS;
@@ -22,16 +22,17 @@ use crate::output::Table;
 /// Sizes of the filters tried, in bits per key. Each is divided among the levels.
 const SIZES: [u32; 6] = [2, 4, 6, 8, 10, 14];
 
-/// The memory that "the next MiB" means.
+/// Size of "the next MiB", in bytes.
 const MORE: u64 = 1 << 20;
 
-/// Number of sizes of the curve, and the binary logarithm of the largest relative to the budget.
+/// Number of cache sizes on the curve, and the binary logarithm of the largest one relative to the
+/// budget.
 const CURVE: (i32, i32) = (10, 3);
 
 /// Binary logarithms of the block sizes tried, relative to that of the tables.
 const BLOCK_SIZES: [i32; 4] = [-2, -1, 1, 2];
 
-/// The division of a budget, and what it would leave to files.
+/// The division of a budget, and the reads that it leaves to files.
 #[derive(Serialize)]
 pub struct Memory {
     budget_bytes: u64,
@@ -63,19 +64,19 @@ struct Division {
     choice: Filters,
 }
 
-/// An estimate of what is left to files.
+/// An estimate of the reads left to files.
 #[derive(Clone, Copy, Serialize)]
 struct Left {
     file_reads_per_get: f64,
     standard_error: f64,
 }
 
-/// What one more MiB saves.
+/// The savings of one more MiB.
 #[derive(Serialize)]
 struct Next {
-    /// Reads from files saved per get if the cache gets it.
+    /// Reads from files saved per get if the cache gets the MiB.
     to_cache: f64,
-    /// The best filters with it, and the reads saved with them.
+    /// The best filters with one more MiB, and the reads saved with them.
     best_filters: String,
     to_best: f64,
 }
@@ -83,7 +84,7 @@ struct Next {
 /// The effect of another block size.
 #[derive(Serialize)]
 struct BlockSize {
-    /// Size of a block relative to now.
+    /// Size of a block relative to the current size.
     factor: f64,
     index_bytes: u64,
     cache_bytes: u64,
@@ -174,7 +175,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Returns what other block sizes leave, given the mean size of a stored block.
+    /// Returns the effects of other block sizes, given the mean size of a stored block.
     fn block_sizes(&self, block_bytes: f64, counted: Counted) -> Vec<BlockSize> {
         let chosen = &self.divisions[self.best];
         let of = |log: i32| {
@@ -297,7 +298,7 @@ fn divisions(
         let of = Choices::of(levels, layout);
         for bits in SIZES {
             let mut divided = of.within(of.bytes(&[bits; NUM_LEVELS]));
-            // Levels below the last table are like its level.
+            // Levels below the last one with tables get the same bits.
             if let Some(last) = levels.iter().rposition(|level| level.keys > 0) {
                 let bits = divided[last];
                 divided[last..].fill(bits);

@@ -55,7 +55,7 @@ const LOOKUPS: u64 = 40_000;
 /// then again, warm.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Entries to load, one a line: KEY or KEY<TAB>VALUE, bytes as they are, or entries in
+    /// File of entries to load, one per line: KEY or KEY<TAB>VALUE as plain bytes, or entries in
     /// --format if that is given
     #[arg(value_name = "DATAFILE")]
     data: Option<PathBuf>,
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "data")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     entries: Option<u64>,
-    /// Size in bytes of values that the data does not have
+    /// Size in bytes of the values for keys that have none in the data
     #[arg(long, value_name = "N", default_value_t = 100)]
     value_bytes: usize,
     /// Configurations to compare: none; block, table or both with bits per key, as in table:10, or
@@ -72,7 +72,7 @@ pub struct Args {
     /// --db as-is,ignored,block:10,table:10]
     #[arg(long, value_name = "LIST", value_parser = filter_list)]
     filters: Option<FilterList>,
-    /// Number of lookups, or a file of keys to look up in order, one a line [default: 40000]
+    /// Number of lookups, or a file of keys to look up in order, one per line [default: 40000]
     #[arg(long, value_name = "N|FILE")]
     lookups: Option<Wanted>,
     /// Fraction of lookups that are for absent keys: near misses of present ones
@@ -87,9 +87,9 @@ pub struct Args {
     /// cache:miss=0.5,zipf=1,key=40,value=200. With --entries, its keys and values are generated
     #[arg(long, value_name = "PROFILE", conflicts_with_all = ["absent_ratio", "zipf"])]
     like: Option<Profile>,
-    /// Also do this many scans with two bounds, from the keys of the lookups on or, with --like, as
-    /// the profile does; one from an absent key ends before the next key [default: 0; with --like,
-    /// the profile's share]
+    /// Also do this many scans with two bounds, which begin at the keys of the lookups or, with
+    /// --like, as in the profile; a scan from an absent key ends before the next key [default: 0;
+    /// with --like, the profile's share]
     #[arg(long, value_name = "N", conflicts_with_all = ["csv", "budget", "theory"])]
     scans: Option<u64>,
     /// Mean number of entries in a scan from a present key; the range is from 1 to twice as many
@@ -97,8 +97,8 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with_all = ["csv", "budget", "theory"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     scan_entries: Option<u64>,
-    /// Also count what a filter of prefixes would save of the scans: prefixes of this many bytes,
-    /// or those that end with this byte
+    /// Also count what a prefix filter would save in scans, with prefixes of this many bytes, or
+    /// prefixes that end with this byte
     #[arg(long, value_name = "N|BYTE", value_parser = Prefix::parse)]
     #[arg(conflicts_with_all = ["csv", "budget", "theory"])]
     scan_prefix: Option<Prefix>,
@@ -238,7 +238,7 @@ impl Input {
         let named = args.data.is_some() || args.entries.is_some();
         if named && global.db.is_some() {
             return Err(CliError::Usage(
-                "give either --db or other data: readamp does not change databases".to_string(),
+                "give either --db or other data; readamp does not change databases".to_string(),
             ));
         }
         Ok(match (&args.data, args.entries) {

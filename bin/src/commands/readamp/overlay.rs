@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! table on the disk   data blocks | filter block   | metaindex | index | footer
-//! table as it reads   data blocks | another filter | metaindex | index | footer
+//! table as read       data blocks | another filter | metaindex | index | footer
 //!                     on the disk   in memory
 //! ```
 //!
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use minikv::fs::{DiskFs, FileLock, Fs, LockHolder, ReadFile, WriteFile};
 
-/// A read-only directory with only the files added to it.
+/// A read-only view of a directory, with only the files added to the view.
 #[derive(Debug, Default)]
 pub struct Overlay {
     dir: PathBuf,

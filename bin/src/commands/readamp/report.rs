@@ -33,13 +33,13 @@ pub struct Report {
     pub held: TablesRead,
     pub measured: Vec<Measured>,
     pub controls: Vec<Control>,
-    /// What was written, and the space that the tables take.
+    /// The bytes written, and the space that the tables take.
     pub space: Space,
-    /// What scans read, if there were any.
+    /// The reads of scans, if there were any.
     pub scans: Option<Scans>,
     /// With `--advise`, the memory of the filters divided among levels.
     pub by_level: Option<LevelAdvice>,
-    /// With `--rewrite`, what lookups read when the data was loaded with these filters.
+    /// With `--rewrite`, the reads of lookups when the data was loaded with these filters.
     pub rewritten: Option<Rewritten>,
 }
 
@@ -214,7 +214,7 @@ impl Report {
             remarks.push("There are no tables, so filters have nothing to save.".to_string());
         } else if all.trace.total().tables_considered <= all.lookups {
             remarks.push(
-                "A get looks at one table at most, so a present key costs one block with any \
+                "A get searches at most one table, so a present key costs one block with any \
                  filter."
                     .to_string(),
             );

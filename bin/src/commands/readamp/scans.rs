@@ -1,4 +1,4 @@
-//! Scans with two bounds: the tables and the data blocks that they read for nothing.
+//! Scans with two bounds: the tables and the data blocks that they read in vain.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -61,7 +61,7 @@ pub struct ScanWork {
 }
 
 impl ScanChoice {
-    /// Returns the scans to do beside `lookups`; `None` if there are none.
+    /// Returns the scans to do besides `lookups`; `None` if there are none.
     pub fn of(
         self,
         db: &ReadOnlyDb,
@@ -93,8 +93,8 @@ impl ScanChoice {
         (0..number).map(|_| next()).collect()
     }
 
-    /// Returns scans that begin at the keys of the lookups, in turns. One at an absent key has no
-    /// entries.
+    /// Returns scans that begin at the keys of the lookups, in turn. A scan from an absent key has
+    /// no entries.
     fn of_lookups(&self, number: u64, lookups: &[Lookup]) -> (Vec<(Vec<u8>, u64)>, String) {
         let mut rng = Rng::new(self.seed);
         let mean = self.entries.unwrap_or(ENTRIES).max(1);
@@ -128,14 +128,14 @@ fn bounded(db: &ReadOnlyDb, key: Vec<u8>, entries: u64) -> Result<ScannedRange> 
     Ok(ScannedRange { from: key, to })
 }
 
-/// What scans read, and what filters could save of it.
+/// The reads of scans, and the part that filters could save.
 #[derive(Serialize)]
 pub struct Scans {
     chosen: String,
     scans: u64,
     different_ranges: u64,
     entries_per_scan: f64,
-    /// Name of the extractor of prefixes, if there is one.
+    /// Name of the prefix extractor, if there is one.
     prefix: Option<String>,
     levels: Vec<Level>,
     all: Level,
@@ -145,25 +145,26 @@ pub struct Scans {
     grafite: Vec<Grafite>,
 }
 
-/// What scans read at one level, or at all.
+/// The reads of scans at one level, or at all levels.
 #[derive(Serialize)]
 struct Level {
     #[serde(skip_serializing_if = "Option::is_none")]
     level: Option<usize>,
     /// Number of pairs of a scan and a table whose range of keys overlaps the scan's.
     pairs: u64,
-    /// Number of pairs that gave nothing, and their share.
+    /// Number of pairs without a key in the range, and their share.
     empty: u64,
     empty_share: f64,
     empty_share_interval_95_percent: (f64, f64),
-    /// Number of these that a filter of prefixes without errors would save.
+    /// Number of these that a prefix filter without false positives would save.
     empty_saved_by_prefix: Option<u64>,
     /// Data blocks that the scans read, and how many of these came from files.
     data_blocks: u64,
     data_blocks_from_file: u64,
-    /// Data blocks of tables whose keys are all outside of the scan's range.
+    /// Data blocks of tables whose keys are all outside the scan's range.
     data_blocks_outside: u64,
-    /// Data blocks of pairs that gave nothing, which an exact range filter would save, per scan.
+    /// Data blocks of pairs without a key in the range, which an exact range filter would save:
+    /// their number, and their number per scan.
     data_blocks_for_nothing: u64,
     saved_per_scan: f64,
     saved_per_scan_interval_95_percent: (f64, f64),
@@ -236,7 +237,8 @@ impl ScanWork {
     }
 }
 
-/// The scans of one range, which all read the same: they are no independent evidence.
+/// Scans grouped by range. Scans of one range all read the same, so they are not independent
+/// evidence.
 struct Clusters {
     /// The cluster of each scan.
     of_scan: Vec<usize>,
@@ -265,7 +267,7 @@ impl Clusters {
     }
 }
 
-/// Returns a number of numbers, in powers of ten if it is large.
+/// Formats a count of numbers, in scientific notation if it is large.
 fn numbers(n: f64) -> String {
     if n < 1e9 {
         format!("{} numbers", thousands(n.round() as u64))
@@ -294,7 +296,7 @@ fn share(clusters: impl Iterator<Item = (u64, u64)> + Clone) -> (f64, (f64, f64)
 }
 
 impl Level {
-    /// Returns what scans read, given the trace of the scans and the counts of their clusters.
+    /// Returns the reads of scans, given the trace of the scans and the counts of their clusters.
     fn of(read: &LevelTrace, clusters: &[(u64, ScanCounts)], has_prefix: bool) -> Level {
         let mut sum = ScanCounts::default();
         clusters.iter().for_each(|(_, counts)| sum.add(counts));
@@ -412,11 +414,11 @@ impl Scans {
         let per_scan = |n: u64| n as f64 / self.scans as f64;
         match (&self.prefix, self.all.data_blocks_saved_by_prefix) {
             (Some(name), Some(saved)) => remarks.push(format!(
-                "A filter of prefixes ({name}) without errors saves {:.3} of them.",
+                "A prefix filter ({name}) without false positives saves {:.3} of them.",
                 per_scan(saved)
             )),
             _ => remarks.push(
-                "There are no prefixes (--scan-prefix), so a filter of prefixes saves nothing."
+                "There are no prefixes (--scan-prefix), so a prefix filter saves nothing."
                     .to_string(),
             ),
         }
@@ -536,7 +538,7 @@ mod tests {
     }
 
     /// Returns the number of data blocks that a scan reads in each table of a run: from the block
-    /// to which the index leads up to the first entry behind the range.
+    /// to which the index leads up to the first entry after the range.
     fn blocks_read(run: &[Blocks], range: &ScannedRange, from_table: usize) -> Vec<u64> {
         let mut read = vec![0; run.len()];
         let mut started = false;

@@ -65,7 +65,7 @@ impl Source {
         let mut tries = 0;
         loop {
             tries += 1;
-            // A missing or unreadable database is reported like in other commands.
+            // A missing or unreadable database is reported as in other commands.
             if !DiskFs.exists(&dir.join(minikv::internals::format::name::CURRENT)).unwrap_or(false)
             {
                 Db::open_read_only(dir, options.clone())?;
@@ -121,7 +121,7 @@ impl Source {
         levels
     }
 
-    /// Returns the tables of each level, given what they hold.
+    /// Returns the tables of each level, given their contents.
     pub fn stored(&self, held: &TablesRead) -> [Stored; NUM_LEVELS] {
         let mut levels = [Stored::default(); NUM_LEVELS];
         for (file, _) in &self.tables {
@@ -182,7 +182,7 @@ impl Source {
         Ok(shadow.finish().0)
     }
 
-    /// Reads all tables once. Returns what they hold, and what `lookups` ask of them in vain.
+    /// Reads all tables once. Returns their contents, and the `lookups` that search them in vain.
     pub fn survey(&self, lookups: Vec<Lookup<'_>>) -> Result<TablesRead> {
         let none = FilterPlan::new(FilterLayout::None, 0);
         let mut shadow = Shadow::new(order(), vec![none], lookups);
@@ -190,15 +190,15 @@ impl Source {
         Ok(shadow.finish().1)
     }
 
-    /// As [`replay`](Source::replay), and keeps the reads of data blocks.
+    /// Like [`replay`](Source::replay), but keeps the reads of data blocks.
     pub fn reads(&self, plans: Vec<TreePlan>, lookups: Vec<Lookup<'_>>) -> Result<Vec<Outcome>> {
         let mut shadow = Shadow::new(order(), plans, lookups).keep_reads();
         self.walk(&mut shadow)?;
         Ok(shadow.finish().0)
     }
 
-    /// Replays scans table by table, with a filter of prefixes. Returns the counts of each scan by
-    /// level.
+    /// Replays scans table by table, with a prefix filter if `prefix` is given. Returns the counts
+    /// of each scan by level.
     pub fn replay_scans(
         &self,
         prefix: Option<Arc<dyn PrefixExtractor>>,

@@ -1,4 +1,4 @@
-//! What was written to make the tables, and the space that they take, by level.
+//! The bytes written to make the tables, and the space that the tables take, by level.
 
 use minikv::Stats;
 use minikv::files::NUM_LEVELS;
@@ -10,7 +10,7 @@ use crate::output::Table;
 /// The writes that made the tables, and their space.
 #[derive(Serialize)]
 pub struct Space {
-    /// Number of live entries, and their size: that of their keys and values, in bytes.
+    /// Number of live entries, and the size of their keys and values, in bytes.
     pub live_entries: u64,
     pub live_bytes: u64,
     /// The writes, if they were counted.

@@ -39,7 +39,7 @@ pub struct Args {
     /// Print only the number of entries
     #[arg(long, conflicts_with = "keys_only")]
     count: bool,
-    /// Print keys decoded, as those of this program
+    /// Print keys decoded, as keys of this program
     ///
     /// A key of IndexedDB is printed like `db 1 store 2 data: "apple"` (docs/format.md), a damaged
     /// one as `damaged: ` and its bytes. `load` does not read such lines.
@@ -47,7 +47,8 @@ pub struct Args {
     keys: Option<Keys>,
     /// Read with this many threads, up to 64: faster where blocks are expensive to decompress
     ///
-    /// Each may hold 8 MiB of output, and one entry. The output is the same with any number.
+    /// Each thread may hold 8 MiB of output, and one entry. The output does not depend on the
+    /// number of threads.
     #[arg(long, value_name = "N", default_value_t = 1, hide_default_value = true)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=64), conflicts_with = "keyspace")]
     threads: u8,
@@ -100,15 +101,15 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
     printer.stdout.finish()
 }
 
-/// What to print, and how.
+/// The options of a scan.
 struct Scan {
     args: Args,
     format: Format,
-    /// What keys must begin with, if their order is not that of bytes.
+    /// Prefix that keys must have, if their order is not that of bytes.
     prefix: Option<Vec<u8>>,
 }
 
-/// What is printed.
+/// Prints entries, up to a limit, and counts them.
 struct Printer {
     stdout: Stdout,
     /// Number of entries that may still be printed.
@@ -123,7 +124,7 @@ impl Printer {
         Ok(Printer { stdout: Stdout::open()?, left, printed: 0, line: Vec::new() })
     }
 
-    /// Prints an entry, if it is one to print. Returns whether more may follow.
+    /// Prints an entry, if the scan includes it. Returns whether more may follow.
     fn entry(&mut self, scan: &Scan, key: &[u8], value: &[u8]) -> Result<bool> {
         if self.left > 0 && scan.wants(key) {
             self.left -= 1;
@@ -151,7 +152,7 @@ impl Printer {
 }
 
 impl Scan {
-    /// Returns whether the entry of a key in the range is to be printed.
+    /// Returns whether to print the entry of a key in the range.
     fn wants(&self, key: &[u8]) -> bool {
         self.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix))
     }
@@ -174,7 +175,7 @@ impl Scan {
         }
     }
 
-    /// Sends the lines of a piece. If it cannot be read to its end, sends those before.
+    /// Sends the lines of a piece. If it cannot be read to its end, sends the lines before.
     fn read(&self, db: &Source, piece: Range, sender: &Sender) -> Result<()> {
         let mut chunk = Chunk::new();
         let done = self.each(db, piece, |key, value| {
@@ -188,7 +189,7 @@ impl Scan {
         done
     }
 
-    /// Appends the line of an entry, unless only their number is asked for.
+    /// Appends the line of an entry, unless entries are only counted.
     fn encode(&self, key: &[u8], value: &[u8], line: &mut Vec<u8>) {
         if self.args.count {
             return;

@@ -1,4 +1,4 @@
-//! The pieces into which a range is divided, for threads to read: found in the indexes of tables.
+//! The pieces into which a range is divided for threads to read, found in the indexes of tables.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -16,24 +16,24 @@ use crate::table_file::open_table;
 /// memory.
 const PIECE_BYTES: u64 = 512 << 10;
 
-/// The pieces of a range, in the order in which they are printed. Together they are the range,
-/// whatever the files say: those only decide where it is cut.
+/// The pieces of a range, in the order in which they are printed. Together they are always the
+/// whole range: the files only decide where it is cut.
 pub struct Pieces {
-    /// What is not in a piece yet.
+    /// The part of the range that is not in a piece yet.
     rest: Option<Range>,
     reverse: bool,
     order: Arc<dyn Comparator>,
     dir: PathBuf,
-    /// The tables in whose indexes the range is cut, and which are not read yet.
+    /// The tables in whose indexes the range is cut, and that are not read yet.
     tables: vec::IntoIter<NewFile>,
-    /// Where the range is cut next.
+    /// The keys at which the range is cut next.
     cuts: VecDeque<Vec<u8>>,
-    /// Bytes of blocks since the last cut.
+    /// Size of the blocks since the last cut, in bytes.
     bytes: u64,
 }
 
 impl Pieces {
-    /// Returns the pieces of `range` in the database in `dir`, whose keys `order` orders.
+    /// Returns the pieces of `range` in the database in `dir`, whose keys are sorted by `order`.
     pub fn of(dir: PathBuf, order: Arc<dyn Comparator>, range: Range, reverse: bool) -> Pieces {
         let recovered = recover_manifest(&DiskFs, &dir, order.name());
         let files = recovered.map_or(Vec::new(), |recovered| recovered.edit.new_files);
@@ -48,13 +48,13 @@ impl Pieces {
     }
 
     /// Cuts after every [`PIECE_BYTES`] of a table. A table that cannot be read is not cut: reading
-    /// its entries says what is wrong.
+    /// its entries reports the error.
     fn cut(&mut self, table: &NewFile) {
         let path = self.dir.join(table_name(table.number));
         let Ok(mut blocks) = open_table(&path).and_then(|table| Ok(table.blocks()?)) else {
             return;
         };
-        // In front of each block is the key that ends the block before it.
+        // A block ends at its separator, and begins after the separator of the block before it.
         let mut before: Vec<_> =
             blocks.iter_mut().map(|b| std::mem::take(&mut b.separator)).collect();
         if self.reverse {
@@ -90,8 +90,8 @@ impl Iterator for Pieces {
     }
 }
 
-/// Returns the tables of the level that has most bytes; of level 0, whose tables overlap, only the
-/// largest.
+/// Returns the tables of the level that has the most bytes; of level 0, whose tables overlap, only
+/// the largest.
 fn largest_run(files: Vec<NewFile>) -> Vec<NewFile> {
     let bytes =
         |level| files.iter().filter(|f| f.level == level).map(|f| f.file_bytes).sum::<u64>();
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the key of a number: of an entry of an object store of IndexedDB.
+    /// Returns the key of the entry `number` of an object store of IndexedDB.
     fn key(number: u64) -> Vec<u8> {
         [&b"\0\x01\x01\x01\x03"[..], &(number as f64).to_le_bytes()].concat()
     }
@@ -171,7 +171,7 @@ mod tests {
                     assert!(pieces.len() == 1 || pieces.iter().all(ascends));
                 }
             }
-            // A table that is not there is read as a part of others.
+            // Without the files, the range is not cut.
             std::fs::remove_dir_all(&dir).unwrap();
             let pieces = Pieces::of(dir, order, range(None, None), false);
             assert_eq!(pieces.collect::<Vec<_>>(), [range(None, None)]);

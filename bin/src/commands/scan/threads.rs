@@ -1,4 +1,4 @@
-//! Pieces that threads read ahead, and the lines of which are printed in order.
+//! Reading pieces ahead in threads, and printing their lines in order.
 
 use std::collections::VecDeque;
 use std::sync::mpsc;
@@ -10,18 +10,18 @@ use crate::error::{CliError, Result};
 /// Size of a chunk of lines, in bytes. Smaller chunks are handed over more often.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Memory for the lines of a piece that are not printed yet, in bytes; a longer line is alone.
-/// With less, threads wait until it is their piece's turn.
+/// Memory for the lines of a piece that are not printed yet, in bytes. A larger chunk is queued
+/// alone. With less memory, threads wait more often for the turn of their piece.
 const PIECE_MEMORY_BYTES: usize = 8 << 20;
 
-/// Lines, and the number of entries that they are.
+/// Lines, and the number of entries in them.
 pub struct Chunk {
     pub lines: Vec<u8>,
     pub entries: u64,
 }
 
 impl Chunk {
-    /// Returns a chunk with room for most lines, so that it seldom moves as it grows.
+    /// Returns a chunk with room for most lines, so that it is seldom reallocated.
     pub fn new() -> Chunk {
         Chunk { lines: Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 4), entries: 0 }
     }
@@ -32,7 +32,8 @@ impl Chunk {
 }
 
 /// Calls `read` with each piece on one of `threads` threads, a few pieces ahead, and `print` with
-/// what it sent, in the order of the pieces, until `print` returns false or one of them fails.
+/// the chunks that it sends, in the order of the pieces, until `print` returns false or either
+/// fails.
 pub fn each_chunk<P: Send>(
     threads: usize,
     mut pieces: impl Iterator<Item = P>,
@@ -52,7 +53,7 @@ pub fn each_chunk<P: Send>(
         }
     };
     thread::scope(|scope| {
-        // Dropped at the end of this block, upon which the threads end.
+        // Dropped at the end of this block, which ends the threads.
         let jobs = jobs;
         let mut started = VecDeque::new();
         for _ in 0..threads {
@@ -69,7 +70,7 @@ pub fn each_chunk<P: Send>(
                 && let Some(piece) = pieces.next()
             {
                 let (sender, receiver) = channel();
-                // The threads take jobs until the last one panics.
+                // This cannot fail, because the queue outlives the threads.
                 let _ = jobs.send((piece, sender));
                 started.push_back(receiver);
             }
@@ -80,17 +81,17 @@ pub fn each_chunk<P: Send>(
                 }
             }
             if receiver.is_broken() {
-                // The thread panicked, which the end of the scope repeats.
+                // The thread panicked; the end of the scope repeats the panic.
                 return Ok(());
             }
         }
     })
 }
 
-/// The end of a piece's queue at which its lines come in.
+/// The sending end of a piece's queue.
 pub struct Sender(Arc<Queue>);
 
-/// The end of a piece's queue at which its lines are taken.
+/// The receiving end of a piece's queue.
 struct Receiver(Arc<Queue>);
 
 #[derive(Default)]
@@ -105,7 +106,7 @@ struct State {
     bytes: usize,
     /// Whether everything was sent.
     ended: bool,
-    /// Whether the other end is gone.
+    /// Whether the sender, or the receiver, was dropped.
     no_sender: bool,
     no_receiver: bool,
 }
@@ -116,7 +117,7 @@ fn channel() -> (Sender, Receiver) {
 }
 
 impl Sender {
-    /// Sends a chunk as soon as there is room for it. Returns false if nobody wants it any more.
+    /// Sends a chunk as soon as there is room for it. Returns false if the receiver is gone.
     pub fn send(&self, chunk: Chunk) -> bool {
         let is_full = |state: &mut State| {
             let bytes = state.bytes + chunk.lines.len();
@@ -131,7 +132,7 @@ impl Sender {
         !state.no_receiver
     }
 
-    /// Returns whether nobody wants more chunks.
+    /// Returns whether the receiver is gone.
     pub fn is_unwanted(&self) -> bool {
         lock(&self.0.state).no_receiver
     }
@@ -164,7 +165,7 @@ impl Receiver {
         chunk
     }
 
-    /// Returns whether the sender went without having sent everything.
+    /// Returns whether the sender was dropped before it had sent everything.
     fn is_broken(&self) -> bool {
         !lock(&self.0.state).ended
     }
@@ -177,7 +178,7 @@ impl Drop for Receiver {
     }
 }
 
-/// Locks. What a panic left behind is not used any more, but counted.
+/// Locks `mutex`, even if a panic poisoned it: every state of a queue is valid.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -240,7 +241,7 @@ mod tests {
         };
         each_chunk(2, 0..6, read, print).unwrap();
         assert_eq!(sent.load(SeqCst), 240);
-        // Three pieces of 8 MiB each, and what is counted before it is taken.
+        // Three pieces of 8 MiB each, and lines that are counted before they are taken.
         assert!(most.load(SeqCst) <= 3 * 8 + 2, "{most:?} MiB ahead");
     }
 
@@ -250,7 +251,7 @@ mod tests {
             while sender.send(chunk(format!("{piece} {}", "x".repeat(CHUNK_BYTES)))) {}
             Ok(())
         };
-        // All pieces go on for ever.
+        // No piece ends by itself.
         let mut left = 300;
         let print = |_: Chunk| {
             left -= 1;

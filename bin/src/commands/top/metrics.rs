@@ -1,4 +1,4 @@
-//! Counters that the writer exports in Prometheus's text format, as [`Stats::prometheus`] makes
+//! Counters that the writer exports in Prometheus's text format, as [`Stats::prometheus`] prints
 //! them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ const MAX_TEXT_BYTES: u64 = 16 << 20;
 /// Maximum time to wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where the text is, and which database's samples to take from it.
+/// The location of the text, and the database whose samples to take from it.
 pub struct Source {
     place: Place,
     label: Option<(String, String)>,
@@ -114,7 +114,7 @@ struct Sample {
 
 impl Sample {
     /// Parses a line such as `minikv_stalls_total{cause="flush"} 3`. Returns `None` for comments,
-    /// metrics of others, and what is no sample.
+    /// metrics of other programs, and anything else that is not a sample.
     fn parse(line: &str) -> Option<Sample> {
         let rest = line.strip_prefix("minikv_")?;
         let end = rest.find(['{', ' '])?;
@@ -130,13 +130,13 @@ impl Sample {
             }
             rest = &rest[1..];
         }
-        // A time may follow the value.
+        // A timestamp may follow the value.
         let value = rest.split_ascii_whitespace().next()?.parse().ok()?;
         Some(Sample { name: name.to_string(), labels, value })
     }
 }
 
-/// Takes a label's value up to its closing quote; returns it and what follows.
+/// Returns a label's value, which ends at the closing quote, and the text after the quote.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let (mut value, mut escaped) = (String::new(), false);
     for (at, char) in text.char_indices() {
@@ -185,7 +185,7 @@ impl Metrics {
             0 | 1 => Ok(Metrics(metrics)),
             _ => {
                 let databases = Vec::from_iter(databases).join(" and ");
-                Err(format!("has metrics of several databases, {databases}: choose by --label"))
+                Err(format!("has metrics of several databases, {databases}; give one as --label"))
             }
         }
     }
@@ -215,7 +215,7 @@ pub struct Since<'a> {
 }
 
 impl Since<'_> {
-    /// Returns the growth of a counter since the look before, summed over its labels.
+    /// Returns the growth of a counter since the previous look, summed over its labels.
     fn growth(&self, name: &str) -> f64 {
         grown(self.now.sum(name), self.before.sum(name))
     }
@@ -233,7 +233,7 @@ impl Since<'_> {
         format!("{}/s", size(per_second(self.growth(name), self.time)))
     }
 
-    /// Returns a few lines that say what the process does.
+    /// Returns a few lines that summarize the work of the process.
     pub fn screen(&self) -> String {
         let rows = [
             ("gets", self.gets()),
@@ -314,7 +314,7 @@ impl Since<'_> {
     }
 }
 
-/// Returns the growth of a counter. One that became smaller began anew, with its process.
+/// Returns the growth of a counter. A counter that became smaller was reset with its process.
 fn grown(now: f64, before: f64) -> f64 {
     if now < before { now } else { now - before }
 }

@@ -1,4 +1,4 @@
-//! `minikv top`: a database beside its writer, as it changes.
+//! `minikv top`: shows a database while another process writes it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,14 +32,14 @@ const BAR_COLUMNS: u64 = 30;
 
 /// Watch the levels and the log of a database while another process writes it
 ///
-/// Follows the files of the writer, without its lock and without changing anything: levels, logs,
-/// and what is in no table yet, with the rate of writes. The counters of the writer, such as its
-/// gets and its stalls, are in its process: with --metrics, shows those that it exports in
-/// Prometheus's text format (`Stats::prometheus`).
+/// Shows the levels, the logs, the data that is not in a table yet, and the rate of writes. Takes
+/// no lock and changes nothing. Counters of the writer's process, such as its gets and stalls, are
+/// not in the files: --metrics shows those that it exports in Prometheus's text format
+/// (`Stats::prometheus`).
 ///
-/// Into a pipe it prints one line for each look, with names of the columns before the first:
-/// seconds, sequence number, writes per second, bytes of the logs, bytes in no table yet, tables
-/// and bytes of each level, and then every metric of the first look.
+/// Into a pipe, prints one line for each look, after a line with the names of the columns: seconds,
+/// sequence number, writes per second, bytes of the logs, bytes not in a table yet, tables and
+/// bytes of each level, and then every metric of the first look.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Directory of the database [default: --db]
@@ -56,7 +56,7 @@ pub struct Args {
     /// Show the metrics that the writer exports: a file that it replaces, or an http:// address
     #[arg(long, value_name = "FILE|URL", value_hint = ValueHint::AnyPath)]
     metrics: Option<String>,
-    /// Take the metrics that have this label, if there are those of several databases
+    /// Take only the metrics with this label, if there are those of several databases
     #[arg(long, value_name = "NAME=VALUE", requires = "metrics")]
     label: Option<String>,
     /// Print one line for each look, even on a terminal
@@ -66,12 +66,12 @@ pub struct Args {
 
 pub fn run(global: &Global, args: Args) -> Result<()> {
     if global.ignores_comparator() {
-        return Err(CliError::Usage("top needs the order of keys".to_string()));
+        return Err(CliError::Usage("top cannot be used with --comparator ignore".to_string()));
     }
     let dir = args.dir.clone().map_or_else(|| global.db(), Ok)?;
     let place = args.metrics.as_deref();
     let source = place.map(|place| Source::new(place, args.label.as_deref())).transpose()?;
-    // From now on, a writer that is away or ends is no error.
+    // From now on, a writer that is away or ends is not an error.
     let first = source.as_ref().map(Source::read).transpose()?;
     let columns = first.as_ref().map(Metrics::names).unwrap_or_default();
     let db = Db::open_read_only(&dir, global.options(&dir)?)?;
@@ -162,7 +162,7 @@ impl Look {
         };
         let tables: Vec<u64> = self.stats.levels.iter().map(|level| level.files).collect();
         let head = format!(
-            "{}   {}   {writer}\n\n{} written, {} per second\n{}, {}; {} in no table yet\n",
+            "{}   {}   {writer}\n\n{} written, {} per second\n{}, {}; {} not in a table yet\n",
             dir.display(),
             show_levels(&tables),
             count(self.sequence, "entry", "entries"),
@@ -208,7 +208,7 @@ impl Look {
     }
 }
 
-/// Returns how many of `number` there were in each second of `time`; 0 for no time.
+/// Returns `number` per second of `time`; 0 if `time` is zero.
 fn per_second(number: f64, time: Duration) -> u64 {
     let seconds = time.as_secs_f64();
     if seconds > 0.0 { (number / seconds).round() as u64 } else { 0 }

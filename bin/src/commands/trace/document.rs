@@ -1,8 +1,8 @@
 //! A recording as the JSON document that the page's script reads.
 //!
-//! Each run has `steps`: its events and lookups, in order, each an object with `t`, what it is, and
-//! `us`, the microseconds since the open. Tables are named by their numbers, which `tables`
-//! describes, and keys by their places in `keys`, which is sorted.
+//! Each run has `steps`: its events and lookups, in order, each an object with `t`, its type, and
+//! `us`, the microseconds since the open. Tables are identified by their numbers, which are the
+//! names in `tables`, and keys by their positions in `keys`, which is sorted.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub fn document(runs: &[Run]) -> Value {
     json!({ "runs": runs.iter().map(|run| Keys::of(run).run(run)).collect::<Vec<_>>() })
 }
 
-/// The places of keys among all keys of a run.
+/// The positions of keys among all keys of a run.
 struct Keys {
     order: std::sync::Arc<dyn Comparator>,
     sorted: Vec<Vec<u8>>,
@@ -100,7 +100,7 @@ impl Keys {
                     continue;
                 }
             }
-            // The times of lookups are a little late. A lookup never comes before its tables.
+            // The times of lookups are a little late. A lookup must not come before its tables.
             while let Some(lookup) = lookups.peek()
                 && lookup.micros < event.micros
                 && tables_of(&lookup.explanation).all(|number| tables.contains(&number))
@@ -216,7 +216,7 @@ fn tables_of(explanation: &Explanation) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Changes a set of tables as an event says.
+/// Applies an event to a set of tables.
 fn change(tables: &mut BTreeSet<u64>, kind: &EventKind) {
     let removed = match kind {
         EventKind::CompactionEnded { inputs, error: None, .. } => &inputs[..],

@@ -24,7 +24,7 @@ fn evenly<T>(all: &[T], most: usize) -> impl Iterator<Item = &T> {
     (0..count).map(move |i| &all[i * all.len() / count])
 }
 
-/// Returns keys from all over the database, each with one that comes right after it.
+/// Returns keys from all parts of the database, each with a key right after it.
 fn keys_of(db: &ReadOnlyDb, most: usize) -> Result<Vec<Vec<u8>>> {
     let all = db.approximate_size::<&[u8]>(..)?;
     let mut keys: Vec<Vec<u8>> = Vec::new();

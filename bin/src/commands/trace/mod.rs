@@ -1,4 +1,4 @@
-//! `minikv trace`: runs another command, and makes a page of what its databases did.
+//! `minikv trace`: runs another command, and makes a page that shows its databases at work.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,11 @@ pub use recorder::Recorder;
 /// Records the flushes, compactions, changes of tables and stalls of every database that the
 /// command opens for writing. When a database is closed, some of the keys that the command has
 /// looked up are looked up again, step by step; if it looked up none, keys of the tables and keys
-/// next to them. The page is one file, which loads nothing: it plays the run, and draws lookups.
+/// next to them. The page is one file, which loads nothing else: it replays the run and draws
+/// lookups.
 ///
-/// COMMAND is any command that writes, with its options: load, batch, bench, readamp, compact.
+/// COMMAND is any command that writes, such as load, batch, bench, readamp or compact, with its
+/// options.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "minikv [--db DIR] trace --html FILE -- COMMAND...")]
 pub struct Args {
@@ -67,7 +69,9 @@ pub fn run(global: &Global, args: Args) -> Result<()> {
         }
         outcome?;
         return Err(CliError::Usage(
-            "the command opened no database for writing: there is nothing to show".to_string(),
+            "the command opened no database for writing, so there is nothing to show; trace one \
+             that writes"
+                .to_string(),
         ));
     }
     recorder.write_page(&args.html)?;
@@ -90,7 +94,8 @@ fn parsed(global: &Global, words: &[OsString]) -> Result<Cli> {
     Ok(cli)
 }
 
-/// Fails if a file cannot be made, before the command does its work.
+/// Fails if the file `path` cannot be created or written. To be called before the command does its
+/// work.
 pub fn check_file(path: &Path) -> Result<()> {
     let created = std::fs::OpenOptions::new().create(true).append(true).open(path);
     created.map(drop).map_err(|error| CliError::io("write", path, error))

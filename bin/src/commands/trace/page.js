@@ -5,7 +5,7 @@
   const LEVELS = 7;
   const CHECKPOINT = 250;
 
-  // Numbers as people read them.
+  // Readable numbers.
 
   const thousands = (n) => String(n).replace(/\B(?=(\d{3})+$)/g, ',');
   const count = (n, one, many = one + 's') => `${thousands(n)} ${n === 1 ? one : many}`;
@@ -147,7 +147,7 @@
     }
   }
 
-  // A run, with a state every so many steps.
+  // A run, with a saved state every CHECKPOINT steps.
 
   class Run {
     constructor(raw) {
@@ -241,20 +241,20 @@
       case 'compact': {
         const from = tablesOf(step.in);
         if (step.kind === 'move') return [`${from} overlaps nothing in level ${step.to}: it will move there as it is.`, ''];
-        if (step.kind === 'drop') return [`All entries of ${from} have expired: it will go without being read.`, ''];
+        if (step.kind === 'drop') return [`All entries of ${from} have expired: it will be dropped without being read.`, ''];
         return [`A compaction begins to merge ${from} into level ${step.to}.`, `It reads ${bytes(step.in)}.`];
       }
       case 'compacted': {
-        if (step.gave_up) return ['A compaction is given up, because the database is being closed.', 'The next open begins it anew.'];
+        if (step.gave_up) return ['A compaction is given up, because the database is being closed.', 'The next open starts it again.'];
         if (step.error) return [`The compaction failed: ${step.error}`, ''];
         if (step.kind === 'move') return [`${count(step.add.length, 'table')} moved to level ${step.to}; no byte was written.`, ''];
-        if (step.kind === 'drop') return [`${count(step.in.length, 'table')} went.`, ''];
-        const left = step.dropped ? `${count(step.dropped, 'entry', 'entries')} that nobody can see were left out.` : '';
+        if (step.kind === 'drop') return [`${count(step.in.length, 'table')} dropped.`, ''];
+        const left = step.dropped ? `${count(step.dropped, 'entry', 'entries')} that no reader can see were dropped.` : '';
         return [`The compaction has written ${count(step.add.length, 'table')} of level ${step.to}, ${bytes(step.add)}, in ${time(step.took)}.`, left];
       }
       case 'tables': return [`Tables were ingested or dropped: ${step.add.length} new, ${step.in.length} gone.`, ''];
       case 'stall': return ['A writer has to wait.', stallReason(step.why)];
-      case 'stalled': return [`The writer goes on after ${time(step.took)}.`, step.why === 'slowdown' ? 'It was held back, so that it need not stop later.' : ''];
+      case 'stalled': return [`The writer goes on after ${time(step.took)}.`, step.why === 'slowdown' ? 'It was slowed down, so that it need not stop later.' : ''];
       case 'get': return [`A get of ${quoted(run.key(step.key))} ${step.found ? 'finds its value' : 'finds nothing'}.`, cost(step)];
       case 'close': return ['The database is closed. This is the end of the run.', ''];
       default: return ['', ''];
@@ -264,7 +264,7 @@
   function stallReason(why) {
     if (why === 'flush') return 'Two frozen memtables wait for their flush.';
     if (why === 'level0') return 'Level 0 is full.';
-    return 'It is held back a little, so that it need not stop later.';
+    return 'It is slowed down a little, so that it need not stop later.';
   }
 
   function cost(step) {
@@ -284,7 +284,7 @@
         const name = a ? 'Frozen memtable' : 'Memtable';
         items.push(b === null ? [`${name}: not here`] : [`${name}: here, written as number ${thousands(b)}`, 'yes']);
       } else if (what === 'skipped') {
-        items.push([`Level ${a}: ${count(b, 'table')} left out, the key is outside of ${b === 1 ? 'its' : 'their'} range`]);
+        items.push([`Level ${a}: ${count(b, 'table')} skipped, the key is outside ${b === 1 ? 'its' : 'their'} range`]);
       } else if (what === 'table') {
         const table = run.raw.tables[a];
         items.push([`Level ${b}: table ${a}${table ? `, ${size(table.bytes)},` : ''} has the key in its range`]);
@@ -313,7 +313,7 @@
     return items;
   }
 
-  // What is on the page.
+  // The state of the page.
 
   const runs = data.runs.map((raw) => new Run(raw));
   const busiest = runs.reduce((best, run, i) => (run.steps.length > runs[best].steps.length ? i : best), 0);
@@ -330,7 +330,7 @@
     colours = Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   }
 
-  /// Returns the colour of text on a colour that lets the page's own shine through.
+  /// Returns the colour of text on `colour`, which covers the page's own colour with opacity `alpha`.
   function textOn(colour, alpha) {
     const parts = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
     const [over, under] = [parts(colour), parts(colours.paper)];
@@ -570,7 +570,7 @@
     paint.restore();
   }
 
-  /// Draws the way of a get down through memtable and tables.
+  /// Draws the path of a get down through memtable and tables.
   function drawPath(paint, get, x, rows, memtableY, font, label, width) {
     const stops = [];
     let stop = null;
@@ -616,7 +616,7 @@
     paint.fillText(text, from + 4, 9);
   }
 
-  // Everything beside the pictures.
+  // Everything besides the pictures.
 
   const valued = (parent, value, text) => {
     const made = element('data', text);
@@ -627,7 +627,7 @@
 
   function showCounters(state) {
     const table = byId('levels');
-    const head = ['level', 'tables', 'bytes', 'compactions into it', 'moves', 'bytes read', 'bytes written', 'entries left out', 'time'];
+    const head = ['level', 'tables', 'bytes', 'compactions into it', 'moves', 'bytes read', 'bytes written', 'entries dropped', 'time'];
     const row = (cells, name) => {
       const made = element('tr');
       for (const cell of cells) {
@@ -702,11 +702,11 @@
     const get = lookupShown();
     place.replaceChildren();
     if (!get) {
-      place.append(element('p', run.gets.length ? 'Step to a lookup, or type a key, to see the way of a get.' : ''));
+      place.append(element('p', run.gets.length ? 'Step to a lookup, or type a key, to see the path of a get.' : ''));
       return;
     }
     const title = element('p');
-    title.append('Get of ', element('code', run.key(get.key)), ': ', element('b', get.found ? `found, ${count(get.value, 'byte')}` : 'not there'));
+    title.append('Get of ', element('code', run.key(get.key)), ': ', element('b', get.found ? `found, ${count(get.value, 'byte')}` : 'not found'));
     place.append(title);
     const list = element('ol');
     for (const [text, kind] of pathItems(run, get)) list.append(element('li', text, kind));
@@ -734,7 +734,7 @@
     details.querySelector('table').replaceChildren(head, body);
   }
 
-  /// Compares the sums of the events with the counters that the database gave at its end.
+  /// Compares the sums of the events with the counters that the database reported at its end.
   function differences() {
     const { stats } = run.raw;
     if (!stats) return ['the database was not closed'];
@@ -836,7 +836,7 @@
     if (next !== at) goTo(next);
     if (at >= run.steps.length - 1) {
       pause();
-      // The last step is drawn before anyone is told that it was.
+      // The last step is drawn before the end is announced.
       drawNow();
       document.body.dataset.played = 'end';
       return;
@@ -895,12 +895,12 @@
       }
       within.sort((a, b) => a[0] - b[0] || b[1] - a[1]);
       const names = within.map(([level, number]) => `${number} (level ${level})`).join(', ');
-      place.append(element('p', within.length ? `At this step its way would lead through the memtable and, until it is found, ${within.length === 1 ? 'table' : 'tables'} ${names}.` : 'At this step no table has it in its range.'));
+      place.append(element('p', within.length ? `At this step, a get would search the memtable and, until the key is found, ${within.length === 1 ? 'table' : 'tables'} ${names}.` : 'At this step, no table has it in its range.'));
     }
     const keys = [...new Set(run.gets.map((get) => run.key(run.steps[get].key)))];
     const like = keys.filter((key) => key.startsWith(text.slice(0, 2))).slice(0, 8);
     if (like.length) {
-      place.append(element('p', 'Recorded were, for example:'));
+      place.append(element('p', 'Recorded lookups include:'));
       const also = element('div', undefined, 'also');
       for (const key of like) {
         const button = element('button', key);
@@ -948,7 +948,7 @@
     drawNow();
   }
 
-  // What the user does.
+  // Input of the user.
 
   byId('first').addEventListener('click', () => { pause(); goTo(0); });
   byId('last').addEventListener('click', () => { pause(); goTo(run.steps.length - 1); });
@@ -1012,7 +1012,7 @@
     }
   });
 
-  // The start: `#step=12`, `#key=apple` or `#play=fast` in the address say where.
+  // The start: `#step=12`, `#key=apple` or `#play=fast` in the address chooses where.
 
   document.querySelector('main').hidden = false;
   runs.forEach((each, i) => {

@@ -1,4 +1,4 @@
-//! The page of a recording: one file with its data and its script, which loads nothing.
+//! The page of a recording: one file with its data and its script, which loads nothing else.
 
 use super::document::document;
 use super::recorder::Run;
@@ -11,7 +11,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// Returns the page of some runs.
 pub fn page(runs: &[Run], provenance: &Provenance) -> String {
-    // Inside of a script element, `<` could begin an end tag or a comment.
+    // Inside a script element, `<` could begin an end tag or a comment.
     let data = document(runs).to_string().replace('<', "\\u003c");
     let parts = [
         ("{{style}}", STYLE.to_string()),
@@ -24,7 +24,7 @@ pub fn page(runs: &[Run], provenance: &Provenance) -> String {
     ];
     let mut page = String::new();
     let mut rest = TEMPLATE;
-    // In one pass, so that nothing is looked for in what was put in.
+    // In one pass, so that inserted text is not searched for further parts.
     for (name, text) in parts {
         let (before, after) = rest.split_once(name).expect("the template has each part once");
         page.push_str(before);

@@ -1,4 +1,4 @@
-//! What is recorded of a run: the events of its databases, and lookups step by step.
+//! Recording a run: the events of its databases, and lookups step by step.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub struct Run {
     pub filters: BTreeMap<u64, Filters>,
     /// The statistics at the end.
     pub stats: Option<Box<Stats>>,
-    /// Time at which the database was opened, as far as it can be told from outside: a little late.
+    /// Time at which the database was opened, as seen from outside: a little late.
     opened: Instant,
 }
 
@@ -69,7 +69,7 @@ impl Recorder {
     /// Returns `options`, with this `comparator`, for a database that is recorded.
     pub fn observe(&self, options: Options, comparator: Arc<dyn Comparator>) -> Options {
         let (recorder, plain) = (self.clone(), options.clone());
-        // The place of the database that was opened last with these options.
+        // The index of the run of the database that was opened last with these options.
         let place = Mutex::new(0);
         options.observer(move |event: &Event| {
             let mut place = place.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -80,7 +80,7 @@ impl Recorder {
         })
     }
 
-    /// Begins a run. Returns its place.
+    /// Begins a run. Returns its index.
     fn begin(&self, path: &Path, options: &Options, comparator: &Arc<dyn Comparator>) -> usize {
         let mut runs = self.runs();
         runs.push(Run {
@@ -122,7 +122,7 @@ impl Recorder {
 
     /// Records a lookup in the database that was opened last.
     pub fn lookup(&self, explanation: Explanation) {
-        // The open may not have been told yet.
+        // The open may not have been reported yet.
         let begun = self.begun.wait_while(self.runs(), |runs| runs.is_empty());
         let mut runs = begun.unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(run) = runs.last_mut() {
@@ -144,7 +144,8 @@ impl Recorder {
 }
 
 impl Run {
-    /// Looks into a table for its filters. A table that is gone by now stays unknown.
+    /// Records the kinds of filters of a table. For a table that no longer exists, they stay
+    /// unknown.
     fn note_filters(&mut self, table: &TableInfo) {
         let path = self.path.join(table_name(table.number));
         let Ok(file) = open_table(&path) else { return };
